@@ -155,7 +155,4 @@ class BugError(PermanentError):
 
 def how_to_install(extra: str) -> str:
     """Say how to install an extra of the pipeline: the end of an error about a package that is missing."""
-    return (
-        f"Install it: `.venv/bin/uv pip install -c requirements.lock -e '.[{extra}]'` in a checkout, otherwise "
-        f"`pip install 'leads-pipeline[{extra}]'`."
-    )
+    return f"Install it in the checkout: `.venv/bin/uv pip install -c requirements.lock -e '.[{extra}]'`."

@@ -329,13 +329,13 @@ class Settings(BaseSettings):
     """Requests at once, from 1 to 256"""
     data_address: Annotated[str, PlainValidator(_data_address)] = setting("LEADS_DATA_DIR", _PULL, "data", link=_BUCKET)
     """The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a
-    bucket, and this machine works with a copy. It needs `pip install 'leads-pipeline[s3]'`, and the usual
+    bucket, and this machine works with a copy. It needs the extra `s3`, and the usual
     AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
     work_dir: _Path = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
     privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list")
     """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
-    Set it to a folder that isn't restored together with the data, as a restored backup would take the list back"""
+    Set it to a folder that isn't restored together with the data, as a restored backup would bring an old list back"""
     keep_personal_days: Annotated[int | None, _whole_number(35, 3650, _WHY_35_DAYS)] = setting(
         "LEADS_KEEP_PERSONAL_DAYS", _PULL, link="guides/answer-a-person.md#keep-a-retention-of-your-own"
     )
@@ -344,7 +344,7 @@ class Settings(BaseSettings):
         "LEADS_TABLES", _PULL, "parquet", link="guides/read-parquet-and-delta.md"
     )
     """What each publication writes to `tables` in the data folder: `parquet` writes the tables of leads as Parquet
-    files. `delta` writes Delta tables, and needs `pip install 'leads-pipeline[delta]'`. `none` writes nothing"""
+    files. `delta` writes Delta tables, and needs the extra `delta`. `none` writes nothing"""
 
     inventory_base_url: _Address = setting("INVENTORY_BASE_URL", _INVENTORY)
     """Address of the inventory API; `/token` is appended for its tokens"""
@@ -365,7 +365,7 @@ class Settings(BaseSettings):
     takes at least one request a day, up to 500. One search for a town finds them all"""
 
     receive_key: Secret | None = setting("LEADS_RECEIVE_KEY", _RECEIVE)
-    """The key that deliveries must carry, with 16 characters or more: `openssl rand -hex 32`"""
+    """The key that the portal's pushes must carry, with 16 characters or more: `openssl rand -hex 32`"""
 
     delivery_url: Secret | None = setting("LEADS_DELIVERY_URL", _DELIVERY)
     """The address that each new lead, and each new version of one, is posted to. If it is empty, nothing is sent"""
@@ -395,7 +395,7 @@ class Settings(BaseSettings):
 
     dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
     """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
-    leads, and needs `pip install 'leads-pipeline[postgres]'`. Set it before the first start, which writes it into
+    leads, and needs the extra `postgres`. Set it before the first start, which writes it into
     `dagster.yaml`"""
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", _DAGSTER, ())
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""

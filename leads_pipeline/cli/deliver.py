@@ -67,7 +67,7 @@ def status(as_json: bool) -> None:
 
 @deliver.command()
 def retry() -> None:
-    """Send held versions and those that were given up again, for three days more."""
+    """Send again what is held or was given up, and try for three more days."""
     _, data = existing()
     with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
         count = ledger.retry(datetime.now(UTC).timestamp())

@@ -17,8 +17,9 @@ from leads_pipeline.cli.installation import existing, opened
 from leads_pipeline.cli.output import LISTED, err, json_option, out
 from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found
 from leads_pipeline.domain.person import email_keys, phone_keys
-from leads_pipeline.errors import QuestionError
+from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.finding import counted
+from leads_pipeline.observe.known import Known
 from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.export import write_export
 from leads_pipeline.privacy.requests import NOUNS, Request
@@ -118,6 +119,8 @@ def share(file: Path) -> None:
     """
     with _desk() as desk:
         is_behind = desk.data.is_behind
+        if trouble := Known(desk.settings, desk.data, datetime.now(UTC)).leads_duckdb_trouble:
+            raise StorageError(f"{trouble} Run `leads-pipeline backfill --last 1d`: it makes a new one.")
     with _desk(publishes=is_behind) as desk:
         if is_behind:
             _carry_out(desk)
@@ -245,14 +248,7 @@ def object_(dry_run: bool, **asked: Any) -> None:
 
     Exit code 1 if it couldn't be published.
     """
-    with _desk(publishes=not dry_run) as desk:
-        request = _asked(desk, Action.OBJECT, **asked)
-        leads = counted(len(request.found.theirs), "lead")
-        if dry_run:
-            _end(f"{leads} would be kept out of direct marketing.", request.found.unread)
-        entry = requests.add(desk.data, request, datetime.now(UTC))
-        kept = f"Out of direct marketing, mart_hidden_valuations: {leads}. They stay in the other tables."
-        _hand_out(desk, request, entry, f"{kept}\n{_holds(entry)}")
+    _hold(Action.OBJECT, "kept out of direct marketing, mart_hidden_valuations", dry_run, **asked)
 
 
 @privacy.command(short_help="Set a person's leads aside.")
@@ -265,13 +261,20 @@ def restrict(dry_run: bool, **asked: Any) -> None:
 
     Exit code 1 if something of theirs is still published.
     """
+    _hold(Action.RESTRICT, "set aside", dry_run, **asked)
+
+
+def _hold(action: Action, what: str, dry_run: bool, **asked: Any) -> None:
+    """Put an objection or a restriction on the list. It holds until somebody ends it."""
     with _desk(publishes=not dry_run) as desk:
-        request = _asked(desk, Action.RESTRICT, **asked)
-        leads = counted(len(request.found.in_raw), "lead")
+        request = _asked(desk, action, **asked)
+        leads = counted(len(request.found.in_raw if action is Action.RESTRICT else request.found.theirs), "lead")
         if dry_run:
-            _end(f"{leads} would be set aside.", request.found.unread)
+            _end(f"{leads} would be {what}.", request.found.unread)
         entry = requests.add(desk.data, request, datetime.now(UTC))
-        _hand_out(desk, request, entry, f"{leads} set aside.\n{_holds(entry)}", _lost(request))
+        holds = f"This holds for later leads too, until `leads-pipeline privacy lift {entry.number}`."
+        lost = _lost(request) if action is Action.RESTRICT else []
+        _hand_out(desk, request, entry, f"{leads} {what}.\n{holds}", lost)
 
 
 def _checked(keys: Callable[[str], frozenset[str]]) -> Callable[..., str | None]:
@@ -283,13 +286,13 @@ def _checked(keys: Callable[[str], frozenset[str]]) -> Callable[..., str | None]
     return check
 
 
-@privacy.command(short_help="Correct a person's address or number.")
+@privacy.command(short_help="Correct a person's e-mail address or telephone number.")
 @identifiers
 @dated
 @click.option("--new-email", callback=_checked(email_keys), help="The right e-mail address.")
 @click.option("--new-phone", callback=_checked(phone_keys), help="The right telephone number.")
 def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked: Any) -> None:
-    """Correct the address or the number of a person's leads (UK GDPR, article 16). It holds over later pulls.
+    """Correct the e-mail address or telephone number of a person's leads (UK GDPR, article 16), for later pulls too.
 
     The versions that were received stay in raw files. Tables show the correction.
 
@@ -426,10 +429,6 @@ def _hand_out(desk: _Desk, request: Request, entry: Entry, done: str, out_of_rea
     out.print(escape(f"\n{text}"), soft_wrap=False)
     out.print(escape(f"This receipt: {path}"))
     _exit(troubles)
-
-
-def _holds(entry: Entry) -> str:
-    return f"This holds for later leads too, until `leads-pipeline privacy lift {entry.number}`."
 
 
 def _lost(request: Request) -> list[str]:

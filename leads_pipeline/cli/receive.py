@@ -23,14 +23,14 @@ from leads_pipeline.storage.placement import Placement
 def receive(host: str, port: int) -> None:
     """Take leads that the portal pushes, and land them at once.
 
-    Deliveries carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
+    Pushes carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
     """
     settings = Settings.from_variables(variables())
     key = source_of(settings.receive_key)
     if key is None:
         raise SettingsError(
-            "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's deliveries carry. Make "
-            "one with: openssl rand -hex 32"
+            "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's pushes carry. Make one "
+            "with: openssl rand -hex 32"
         )
     check_writable(settings.data_dir)
     data = opened(settings)
@@ -42,6 +42,6 @@ def receive(host: str, port: int) -> None:
         receiver,
         host,
         port,
-        lambda address: click.echo(f"Deliver to {address} (ctrl-C stops it)."),
+        lambda address: click.echo(f"Pushes go to {address} (ctrl-C stops it)."),
         data.state.note_receiver,
     )

@@ -88,8 +88,8 @@ def read_inventory_page(body: bytes) -> InventoryPage:
     return InventoryPage(tuple(InventoryItem(*_receive(element)) for element in elements), token or None)
 
 
-def read_delivery(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
-    """Cut a push delivery into its leads, each with its kind and the exact text received.
+def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
+    """Cut a push into its leads, each with its kind and the exact text received.
 
     Valid is a JSON object that holds a lead under its kind's name, `{"applicant": {…}}`, or a list of them under the
     kind's list key, as an answer does (specification, "Events"). A name with null holds none. What one lead holds is

@@ -26,8 +26,8 @@ _PORTAL_GIVES_UP: Final = timedelta(hours=20)
 def receiver(known: Known) -> Iterator[Found]:
     """Nobody takes the leads that the portal pushes.
 
-    Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal has given up on what it pushed
-    before. No lead is lost: these leads come with the daily pull, later than by push.
+    Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal no longer repeats the
+    pushes that failed. No lead is lost: these leads come with the daily pull, later than by push.
     Do: start `leads-pipeline receive` again. If the portal pushes nothing any more, remove LEADS_RECEIVE_KEY.
     Over: when it runs.
     """
@@ -45,9 +45,9 @@ def receiver(known: Known) -> Iterator[Found]:
 def delivery(known: Known) -> Iterator[Found]:
     """Leads don't reach your own system.
 
-    Meaning: the endpoint of LEADS_DELIVERY_URL fails or refuses, or nobody sends. Every lead waits and is sent again,
-    for three days.
-    Do: see to what the message says of the endpoint. After 410, run `leads-pipeline deliver retry`: nothing is sent
+    Meaning: the endpoint of LEADS_DELIVERY_URL fails or refuses, or the sensor `deliver` is off. Every lead
+    waits and is sent again, for three days.
+    Do: do what the message says about the endpoint. After 410, run `leads-pipeline deliver retry`: nothing is sent
     until then. `leads-pipeline deliver --now` sends at once.
     Over: when no lead waits for more than 15 minutes.
     """
@@ -71,7 +71,7 @@ def delivery(known: Known) -> Iterator[Found]:
         f"{what} {why.replace('..', '.')}",
         "Run `leads-pipeline deliver retry` once the endpoint is there again."
         if gone
-        else "See to the endpoint. Or run `leads-pipeline deliver --now` to see what it answers.",
+        else "Correct the endpoint. `leads-pipeline deliver --now` shows what it answers.",
         datetime.fromisoformat(gone) if gone else oldest,
         may_pass=not gone,
     )
@@ -81,10 +81,10 @@ def delivery(known: Known) -> Iterator[Found]:
 def delivery_given_up(known: Known) -> Iterator[Found]:
     """Leads were given up.
 
-    Meaning: the endpoint did not take these leads for three days, so they are no longer sent. Newer versions of them
-    still are. No lead is lost: all are in `leads.duckdb`.
+    Meaning: the endpoint did not take these leads for three days, so they are no longer sent. If a lead
+    changes, its new version is sent. No lead is lost: all are in `leads.duckdb`.
     Do: see why with `leads-pipeline deliver status`. Mostly the endpoint refuses something in the lead. Once it is
-    mended, run `leads-pipeline deliver retry`.
+    corrected, run `leads-pipeline deliver retry`.
     Over: when they are delivered.
     """
     if count := _count(known, VersionState.DEAD):

@@ -127,7 +127,7 @@ def registry(look: Callable[[], Figures]) -> CollectorRegistry:
 
 
 class _Gauges(Collector):
-    """One gauge a figure. A moment that never was has no sample."""
+    """One gauge a figure. Things that never happened have no value."""
 
     def __init__(self, look: Callable[[], Figures]) -> None:
         self._look = look

@@ -3,6 +3,7 @@
 Belongs here: the form. Doesn't: the finders (findings.py, which loads them), the facts (known.py).
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -120,7 +121,8 @@ def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]
 
 
 def _finding(finder: str, one: Found) -> Finding:
-    key = f"{finder}/{one.part}" if one.part else finder
+    part = re.sub(r"[\s()=]+", "-", one.part).strip("-")  # so that nobody has to quote it in a shell
+    key = f"{finder}/{part}" if part else finder
     link = f"{RUNBOOK}#{finder}"
     return Finding(key, one.level, one.message, one.since, one.what_to_do, link, one.may_pass)
 

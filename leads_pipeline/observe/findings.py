@@ -220,7 +220,7 @@ def inventory(known: Known) -> Iterator[Found]:
 def spool(known: Known) -> Iterator[Found]:
     """Pushed leads of an earlier version wait in spool/.
 
-    Meaning: these deliveries couldn't be read when this version took over. The portal doesn't send them again.
+    Meaning: these leads couldn't be read when this version took over. The portal doesn't send them again.
     Do: start the earlier version once, which lands what it can read. Copy the files that stay to a safe place, and
     ask the portal for their leads. Then delete them from `spool/`.
     Over: when `spool/` has no file `*.pushed`.

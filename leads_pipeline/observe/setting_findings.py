@@ -43,15 +43,15 @@ def time_zone(known: Known) -> Iterator[Found]:
 def branch_names(known: Known) -> Iterator[Found]:
     """The file with the branches' names can't be read, or lacks a branch.
 
-    Meaning: tables and report show the names of before, or ids.
-    Do: mend the file that `LEADS_BRANCHES_FILE` names. The message says what is wrong.
+    Meaning: tables and report show the old names, or ids.
+    Do: correct the file that `LEADS_BRANCHES_FILE` names. The message says what is wrong.
     Over: when it can be read, and names each branch.
     """
     file = known.settings.branches_file
     try:
         names = read_branches(file).names
     except SettingsError as error:
-        yield Found(Level.WARNING, str(error), "Mend the file. The next publication reads it.")
+        yield Found(Level.WARNING, str(error), "Correct the file. The next publication reads it.")
         return
     if file and (nameless := [scope.key for scope in known.scopes if scope.key not in names]):
         yield Found(

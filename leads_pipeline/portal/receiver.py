@@ -1,6 +1,6 @@
 """Receives the leads that the portal pushes: an ASGI application on uvicorn.
 
-Belongs here: HTTP, the key, the answers. Doesn't: the form of a delivery (domain/answer.py), which window a lead
+Belongs here: HTTP, the key, the answers. Doesn't: the form of a push (domain/answer.py), which window a lead
 belongs to (storage/placement.py), TLS and slow senders (nginx or Caddy in front).
 No answer and no log line holds a key or a lead.
 """
@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from leads_pipeline.domain.answer import read_delivery
+from leads_pipeline.domain.answer import read_push
 from leads_pipeline.domain.contract import LeadKind, ReceivedLead
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, StorageError
 from leads_pipeline.storage.landing import Raw
@@ -50,7 +50,7 @@ class _Refusal(Exception):  # noqa: N818 - it becomes an answer
 
 
 class Receiver:
-    """Answers 200 once the leads of a delivery are in their raw windows. Each refused one leaves a line in the log.
+    """Answers 200 once the leads of a push are in their raw windows. Each refused push leaves a line in the log.
 
     Raises SettingsError if the key is short.
     """
@@ -70,17 +70,17 @@ class Receiver:
             answer = JSONResponse({"received": await self._take(request)})
         except _Refusal as refusal:
             sender = request.client.host if request.client else "an unknown address"
-            logger.warning("A delivery from %s was refused with %d. %s", sender, refusal.status, refusal)
+            logger.warning("A push from %s was refused with %d. %s", sender, refusal.status, refusal)
             # The portal's own errors have this form.
             error = {"message": str(refusal), "code": refusal.status.name.lower(), "links": []}
             answer = JSONResponse({"errors": [error]}, refusal.status, refusal.headers)
         await answer(scope, receive, send)
 
     async def _take(self, request: Request) -> int:
-        """Store the delivery and return the number of its leads. Raises _Refusal."""
+        """Store the push and return the number of its leads. Raises _Refusal."""
         try:
             self._check_head(request)
-            leads = read_delivery(await _body(request))
+            leads = read_push(await _body(request))
             await asyncio.to_thread(self._land, leads, datetime.now(UTC))
         except _Refusal:
             raise
@@ -89,8 +89,8 @@ class Receiver:
         except ClientDisconnect:
             raise _Refusal(HTTPStatus.BAD_REQUEST, "The sender hung up before the body was complete.") from None
         except StorageError as error:
-            logger.error("A delivery could not be stored. %s", error)
-            reason = "The delivery can't be stored at the moment. Deliver it again later."
+            logger.error("A push could not be stored. %s", error)
+            reason = "The push can't be stored at the moment. Send it again later."
             raise _Refusal(HTTPStatus.SERVICE_UNAVAILABLE, reason, {"Retry-After": "5"}) from None
         except Exception as error:  # noqa: BLE001 - its text may quote a lead
             reason = f"The receiver failed with {type(error).__name__}. Please report it."
@@ -106,9 +106,9 @@ class Receiver:
 
     def _check_head(self, request: Request) -> None:
         if request.scope["path"] not in (PATH, f"{PATH}/"):
-            raise _Refusal(HTTPStatus.NOT_FOUND, f"There is nothing here. Deliver to {PATH}.")
+            raise _Refusal(HTTPStatus.NOT_FOUND, f"There is nothing here. Push to {PATH}.")
         if request.method != "POST":
-            raise _Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "Deliver by POST.", {"Allow": "POST"})
+            raise _Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "Push by POST.", {"Allow": "POST"})
         if not any(hmac.compare_digest(_digest(given), self._key) for given in _given_keys(request)):
             reason = "The key is missing or wrong. Send it as Authorization, as Authorization: Bearer or as X-API-Key."
             raise _Refusal(HTTPStatus.UNAUTHORIZED, reason, {"WWW-Authenticate": "Bearer"})
@@ -131,7 +131,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _too_large() -> _Refusal:
-    reason = f"A body may have {MAX_BODY_BYTES} bytes. Deliver fewer leads at once."
+    reason = f"A body may have {MAX_BODY_BYTES} bytes. Push fewer leads at once."
     return _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
 
 
@@ -161,9 +161,9 @@ def serve(
     on_listening: Callable[[str], None],
     each_minute: Callable[[], None] = lambda: None,
 ) -> None:
-    """Receive until the process is told to stop. Deliveries under way are finished first.
+    """Receive until the process is told to stop. Pushes under way are finished first.
 
-    Calls `on_listening` with the address to deliver to, and `each_minute` at first and each minute. Raises
+    Calls `on_listening` with the address to push to, and `each_minute` at first and each minute. Raises
     SettingsError if host and port can't be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

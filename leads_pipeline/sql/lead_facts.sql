@@ -8,7 +8,7 @@
 -- hour integer: Local hour of that moment, 0 to 23
 -- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
 -- source varchar: Site that the lead came from, one name over all kinds, readable, e.g. zoopla website; unknown if the portal doesn't say, … if it sends a value that may name a person
--- portal_source varchar: Product of the portal that brought it, the campaign, readable, e.g. listing, prospectplus; likewise
+-- portal_source varchar: Product or campaign of the portal that brought it, readable, e.g. listing, prospectplus; unknown or … as in source
 -- situation varchar: What an applicant says of their own situation, readable, e.g. first time buyer; unknown if they don't say, and for appraisals
 -- listing_id varchar: Id of the listing that an applicant asks about; NULL if the lead names none
 -- person uuid: Keyed hash of the e-mail address, or of the telephone number if there is none; NULL if neither is given

@@ -2,7 +2,7 @@
 -- by lead_day
 -- lead_day date: Local day on which the leads were submitted
 -- scope varchar: Scope whose window held them, e.g. branch-101
--- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- market varchar: sales or lettings: what the owners think of
 -- urgency varchar: How soon the owners want to act, readable, e.g. within 3 months; unknown if they don't say
 -- confidence varchar: The portal's confidence in its estimates: low, medium or high; unknown if it doesn't say

@@ -2,13 +2,13 @@
 -- kind varchar: applicant or appraisal
 -- day date: Day of the window in the pipeline's time zone
 -- scope varchar: Scope of the window, e.g. branch-101
--- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- state varchar: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over). If only a later look failed, the window is landed
 -- rows bigint: Leads landed for the window, before it was over too; NULL if nothing was landed
 -- last_looked_at timestamptz: When the last whole answer was fetched, UTC
 -- failed_attempts integer: Runs that failed to pull it since it last landed
 -- last_error varchar: Why the last of them failed
--- is_refused boolean: Whether that won't pass by itself: somebody has to change settings or rights
+-- is_refused boolean: True if a person must first change a setting or a right
 -- deleted_from_at timestamptz: When the portal begins to delete the window's leads, UTC
 -- is_configured boolean: Whether the window belongs to the configured days and scopes
 

@@ -2,7 +2,7 @@
 -- by lead_day
 -- lead_day date: Local day on which the leads were submitted
 -- scope varchar: Scope whose window held them, e.g. branch-101
--- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- market varchar: sales or lettings
 -- situation varchar: What the person says of their own situation, readable, e.g. first time buyer; unknown if they don't say
 -- leads bigint: Applicant leads

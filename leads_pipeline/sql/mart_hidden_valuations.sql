@@ -3,7 +3,7 @@
 -- lead_id varchar: The person's newest such lead; applicant_leads has their name and number for people who may see it
 -- lead_day date: Local day of that lead
 -- scope varchar: Scope of that lead, e.g. branch-101
--- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- market varchar: sales or lettings: what the person is looking for
 -- situation varchar: property to sell or property to let: what the person has
 -- enquiries bigint: Leads in which the person said so

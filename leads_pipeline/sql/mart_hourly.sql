@@ -4,7 +4,7 @@
 -- weekday integer: Day of the week of that day, 1 is Monday and 7 Sunday
 -- hour integer: Local hour, 0 to 23
 -- scope varchar: Scope whose window held the leads, e.g. branch-101
--- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- kind varchar: applicant or appraisal
 -- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
 -- leads bigint: Leads submitted in it; those whose moment the portal doesn't know don't count

@@ -2,7 +2,7 @@
 -- by lead_day
 -- lead_day date: Local day on which the leads were submitted
 -- scope varchar: Scope whose window held them, e.g. branch-101
--- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- listing_id varchar: Id of the listing; mart_listing_demand says what it is. Leads that name none don't count
 -- leads bigint: Leads about it
 -- viewings bigint: Leads that ask for a viewing

@@ -219,7 +219,7 @@ _BRANCHES_GRAIN: Final = "One row per scope that is configured, has a landed win
 _BRANCHES: Final = {
     "scope": "Scope as in every other table, e.g. branch-101",
     "branch_id": "The portal's id in it, e.g. 101",
-    "name": "Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none",
+    "name": "Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it",
 }
 
 

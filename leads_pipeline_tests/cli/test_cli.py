@@ -18,7 +18,7 @@ from dagster import DagsterRunStatus
 
 from leads_pipeline.cli import main
 from leads_pipeline.cli.demo import simulator
-from leads_pipeline.domain.answer import read_delivery
+from leads_pipeline.domain.answer import read_push
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
@@ -167,7 +167,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
 def push(here: Installation, lead_id: str, days_ago: int, status: str = "") -> None:
     body = f'{{"applicant": {{"id": "{lead_id}", "createdAt": "{here.day(days_ago)}T12:00Z", "x": "{status}"}}}}'
     placement, now = Placement(here.settings.scopes, here.settings.zone), datetime.now(UTC)
-    for kind, lead in read_delivery(body.encode()):
+    for kind, lead in read_push(body.encode()):
         here.data.raw.add(placement.of(kind, lead, now), [lead], now)
 
 

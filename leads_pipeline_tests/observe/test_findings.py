@@ -117,14 +117,14 @@ def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it
     (house.folder / Place(lead_kind("applicant"), NEXT_DAY, "branch-101").key).rename(house.folder / "away")
     fail(house, reason="refused (403)", is_permanent=True)
     [(key, finding)] = [one for one in found(house).items() if one[0].startswith("windows-")]
-    assert (key, finding.level, finding.may_pass) == ("windows-refused/refused (403)", Level.ERROR, False)
+    assert (key, finding.level, finding.may_pass) == ("windows-refused/refused-403", Level.ERROR, False)
     assert finding.message.startswith("The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a ")
     assert "begins to delete its leads on 2026-12-20 00:00 UTC" in finding.message
     command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
     assert finding.what_to_do == f"Do what the message says, then run `{command}`."
     assert finding.since == house.now
     house.land("applicant", [], NEXT_DAY)
-    assert "windows-refused/refused (403)" not in found(house)
+    assert "windows-refused/refused-403" not in found(house)
 
 
 def test_a_temporary_error_is_one_finding_for_all_windows_and_may_pass(house: Quick) -> None:
@@ -175,7 +175,7 @@ def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_ref
                 house.land(kind, [], day, branch)
         place = Place(lead_kind("applicant"), day, "branch-101")
         house.data.raw.fail(place, "refused (403)", "No such branch.", is_permanent=True)
-    assert {key for key in found(house) if key.startswith("windows-")} == {"windows-refused/refused (403)"}
+    assert {key for key in found(house) if key.startswith("windows-")} == {"windows-refused/refused-403"}
 
 
 def test_the_days_before_the_first_pull_raise_no_alarm(house: Quick) -> None:

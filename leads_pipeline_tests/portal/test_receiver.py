@@ -228,7 +228,7 @@ def test_a_refused_delivery_is_told_why_logged_once_and_kept_nowhere(
     assert ("www-authenticate" in headers) == (status == 401)
     assert kept(data) == []
     assert [record.getMessage() for record in caplog.records] == [
-        f"A delivery from 127.0.0.1 was refused with {status}. {error['message']}"
+        f"A push from 127.0.0.1 was refused with {status}. {error['message']}"
     ]
     for secret in (KEY, SECRET_TEXT, "0123456789", "sch"):
         assert secret not in caplog.text + json.dumps(said)
@@ -379,7 +379,7 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
                     statuses.append(sender.getresponse().status)
     assert statuses == [200, 200, 401, 404]
     assert len(kept(data)) == 1, "one lead, delivered twice"
-    assert "A delivery from 127.0.0.3 was refused with 401." in caplog.text
+    assert "A push from 127.0.0.3 was refused with 401." in caplog.text
     answered = [line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]
     assert [upstream for _, upstream in answered if upstream != "-"] == ["200", "200", "401"], "whole requests alone"
     assert ["503", "-"] in answered, "one address had more connections than it may"
@@ -534,7 +534,7 @@ def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
             process.kill()
     assert statuses == [200, 400, 401]
     assert kept(DataFolder.at(tmp_path / "data")) == [DELIVERY[15:-2].decode()]
-    line = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+ WARNING A delivery from 127\.0\.0\.1 was refused with (\d+)\. "
+    line = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+ WARNING A push from 127\.0\.0\.1 was refused with (\d+)\. "
     assert [re.match(line, one).group(1) for one in errors.splitlines()] == ["400", "401"]  # type: ignore[union-attr]
     assert KEY not in said + rest + errors
     assert SECRET_TEXT not in said + rest + errors

@@ -220,3 +220,17 @@ def test_the_copy_is_private_and_whole_or_not_there(
         assert (told.exit_code, why in told.stderr) == (2, True), told.output
     assert file.read_bytes() == content
     assert not list((data.folder / ".state" / "duckdb").iterdir())
+
+
+def test_a_damaged_leads_duckdb_is_told_with_the_command_that_makes_a_new_one(
+    data: DataFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_DATA_DIR", str(data.folder))
+    land(data, APPLICANT, people("p", 6))
+    publish(data)
+    version = (data.folder / "leads.duckdb").resolve()
+    version.chmod(0o600)
+    version.write_bytes(b"not a database")
+    told = run("privacy", "share", tmp_path / "copy.duckdb")
+    assert (told.exit_code, (tmp_path / "copy.duckdb").exists()) == (2, False)
+    assert "leads.duckdb is damaged: it can't be opened. Run `leads-pipeline backfill --last 1d`" in told.stderr

@@ -105,7 +105,7 @@ print(house.failing_checks().get("vendor_leads: lead_ids_are_unique"))
 print(house.find(email="vera@people.example"))
 house.erase(email="vera@people.example")
 print(house.leads("vendor"))
-assert "leads" in house.report()
+assert "</b>vendor leads" in house.report()
 from leads_pipeline.definitions import build_definitions
 assets = {key.to_user_string() for key in build_definitions({}).resolve_asset_graph().get_all_asset_keys()}
 print(sorted(name for name in assets if "vendor" in name))

@@ -215,7 +215,7 @@ def test_an_endpoint_of_http_is_not_talked_to_unless_it_may_be(moto: str, monkey
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
     open_store.cache_clear()
-    with pytest.raises(SettingsError, match=r"pip install 'leads-pipeline\[s3\]'"):
+    with pytest.raises(SettingsError, match=r"uv pip install -c requirements.lock -e '.\[s3\]'"):
         open_store("s3://leads")
 
 

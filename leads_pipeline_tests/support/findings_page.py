@@ -18,7 +18,7 @@ HEAD = """\
 # Findings: what each means, and what to do
 
 `leads-pipeline findings` lists the open ones. So do `status`, `doctor`, alerts, and the checks `windows` and `files` in
-the Dagster UI. Each has a key, such as `windows-refused/refused (403)`. The part before the slash is a heading here. On
+the Dagster UI. Each has a key, such as `windows-refused/refused-403`. The part before the slash is a heading here. On
 a server, write [`lp`](guides/install-on-a-server.md#start) for `leads-pipeline`.
 
 An **error** needs a person: leads are late, unreadable or lost, or soon will be. A **warning** becomes an error if

@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import httpx
 
-from leads_pipeline.domain.answer import read_delivery, read_inventory_page, read_leads
+from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_push
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.person import Person
 from leads_pipeline.domain.window import Scope, Window
@@ -237,7 +237,7 @@ class Quick(House):
     def push(self, kind: str, *leads: Lead) -> None:
         moment = self._tick()
         placement = Placement([*map(Scope.parse, self.scopes)], self.zone)
-        for of, lead in read_delivery(_answer(kind, leads)):
+        for of, lead in read_push(_answer(kind, leads)):
             self.data.raw.add(placement.of(of, lead, moment), [lead], moment)
 
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:

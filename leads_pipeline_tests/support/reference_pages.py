@@ -21,6 +21,7 @@ from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.finding import Finding, Level
+from leads_pipeline.privacy.share import shared_tables
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.promises.surface import FULL, each_command, exit_codes
@@ -153,7 +154,7 @@ def _metrics() -> str:
         + markdown_table(("metric", "label", "key of `status --json`", "meaning"), rows)
         + "\n`leads-pipeline status --json` prints the same figures, with moments in UTC. Each entry of `findings` has "
         "`key`, `level`, `message`, `since`, `what_to_do`, `link` and `may_pass`.\n\n"
-        "A moment that never was has no sample, and is null in JSON. If the figures can't be had, "
+        "Things that never happened have no value, and are null in JSON. If the figures can't be had, "
         "`leads_pipeline_well` is there alone, and is 0.\n"
     )
 
@@ -268,8 +269,10 @@ def _marts(tables: Sequence[Table]) -> str:
         "[Ask the data](../guides/ask-the-data.md) explains `person` and the ways to query.\n"
     )
     questions = {path.stem: path.read_text(encoding="utf-8") for path in _QUESTIONS.glob("*.sql")}
+    shared = {mart.name for mart in shared_tables()}
     for table in tables:
-        text += "".join(_table(table)) + f"\nA {'table' if table.name in by_day else 'view'}. A first query:\n"
+        may = "`privacy share` copies it" if table.name in shared else "It isn't in copies by `privacy share`"
+        text += "".join(_table(table)) + f"\nA {'table' if table.name in by_day else 'view'}. {may}. A first query:\n"
         text += f"\n```sql\n{QUERIES[table.name]};\n```\n"
         asked = sorted(name for name, sql in questions.items() if re.search(rf"\b{table.name}\b", sql))
         if asked:

@@ -10,7 +10,6 @@ counted as (
         coalesce(sum(leads) filter (is_last), 0)::bigint as leads,
         coalesce(sum(leads) filter (not is_last), 0)::bigint as leads_before,
         coalesce(sum(leads) filter (is_last and kind = 'appraisal'), 0)::bigint as appraisals,
-        coalesce(sum(leads) filter (not is_last and kind = 'appraisal'), 0)::bigint as appraisals_before,
         count(distinct person) filter (is_last) as people,
         count(distinct person) filter (not is_last) as people_before
     from weeks
@@ -41,7 +40,6 @@ select
     coalesce(leads, 0) as leads,
     coalesce(leads_before, 0) as leads_before,
     coalesce(appraisals, 0) as appraisals,
-    coalesce(appraisals_before, 0) as appraisals_before,
     coalesce(people, 0) as people,
     coalesce(people_before, 0) as people_before,
     coalesce(viewings, 0) as viewings,

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
 
+from leads_pipeline.domain.contract import LEAD_KINDS
+
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _WHOLE_WEEKDAYS: Final = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
 
@@ -18,19 +20,18 @@ _DATED_DAYS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """One column: its leads of both kinds, and how many of its windows should be there and aren't."""
+    """One column: its leads of each kind, and how many of its windows should be there and aren't."""
 
     day: date
-    applicants: int
-    appraisals: int
+    by_kind: tuple[int, ...]
     not_landed: int
     is_under_way: bool
     label: str
 
     @property
     def leads(self) -> int:
-        """Both kinds."""
-        return self.applicants + self.appraisals
+        """All kinds."""
+        return sum(self.by_kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +48,12 @@ class Daily:
         days = tuple(
             Day(
                 day,
-                applicants,
-                appraisals,
+                tuple((leads or {}).get(kind.name, 0) for kind in LEAD_KINDS),
                 not_landed,
                 is_under_way=number == len(rows),
                 label=_label(day, len(rows)),
             )
-            for number, (day, applicants, appraisals, not_landed) in enumerate(rows, start=1)
+            for number, (day, leads, not_landed) in enumerate(rows, start=1)
         )
         if not any(day.leads for day in days):
             return None

@@ -4,12 +4,13 @@ Belongs here: what it shows. Doesn't: its queries (sql/report/), its charts' geo
 (report.html.jinja, which escapes every text). It reads marts alone, which hold no personal data.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.transform.duck import statement
 from leads_pipeline.transform.html import template_of
@@ -39,7 +40,9 @@ def write_report(db: Reader, folder: Path) -> Report:
     """Write reports/leads.html below the data folder, whole or not at all. Raises StorageError."""
     _, [(today, last_day)] = _of_days(db, "days")
     everywhere, *branches = _rows(db, "branches")
-    figures = _figures(db, everywhere)
+    weeks = {kind: (leads, before) for kind, leads, before in _of_days(db, "kinds")[1]}
+    kinds = [(kind.name, *weeks.get(kind.name, (0, 0))) for kind in LEAD_KINDS]
+    figures = _figures(db, everywhere, kinds)
     content = template_of(Path(__file__).with_name("report.html.jinja")).render(
         days=FIGURE_DAYS,
         shown=_ROWS_SHOWN,
@@ -47,6 +50,7 @@ def write_report(db: Reader, folder: Path) -> Report:
         last_day=last_day,
         is_behind=last_day is not None and (today - last_day).days > _DAYS_OPEN,
         figures=figures,
+        kinds=kinds,
         everywhere=everywhere,
         branches=branches,
         sources=_rows(db, "sources"),
@@ -65,11 +69,10 @@ def write_report(db: Reader, folder: Path) -> Report:
     return Report(path, len(encoded), last_day, figures)
 
 
-def _figures(db: Reader, week: Mapping[str, int]) -> dict[str, int]:
+def _figures(db: Reader, week: Mapping[str, int], kinds: Sequence[tuple[str, int, int]]) -> dict[str, int]:
     [to_do] = _rows(db, "figures")
     return {
-        "applicant_leads": week["leads"] - week["appraisals"],
-        "appraisal_leads": week["appraisals"],
+        **{f"{kind}_leads": leads for kind, leads, _ in kinds},
         "people": week["people"],
         "viewings": week["viewings"],
         **to_do,
