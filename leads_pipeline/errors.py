@@ -1,21 +1,21 @@
-"""What can go wrong, told apart by the only question that matters afterwards: does it help to ask again?
+"""All errors, by one question: does it help to ask again?
 
     LeadsPipelineError
     ├── TransientError          the same request can succeed later
     │   ├── BusyError           429: the service asks for patience
     │   ├── ServerError         5xx, or a token server that misbehaves
     │   ├── UnreachableError    no connection, a reset, a deadline passed
-    │   ├── InvalidAnswerError  200, but not what the contract calls an answer
-    │   ├── StorageError        the data folder can't take or give what it should
+    │   ├── InvalidAnswerError  200, but no answer by the contract
+    │   ├── StorageError        the data folder can't be read or written
     │   └── AlertError          an alert couldn't be sent
     └── PermanentError          somebody has to change something first
         ├── SettingsError       a setting is missing or can't be right
-        ├── QuestionError       what was asked for can't be answered as it was put
+        ├── QuestionError       an argument is wrong
         ├── CredentialsError    the secret can't be read, or the token server refuses it
         ├── RefusedError        the service refuses the request itself (400, 401, 403, 404, …)
         ├── TooLargeError       the answer has more than 64 MiB
         ├── RetentionError      the portal has already deleted what is asked for
-        └── BugError            a statement of the pipeline's own is wrong: nothing that its user does helps
+        └── BugError            the pipeline itself is wrong: please report it
 
 Every message says what was tried, what came back and what to do now. None holds a secret, a token or a lead.
 """
@@ -26,9 +26,8 @@ from typing import ClassVar, Self
 class LeadsPipelineError(Exception):
     """Root of the tree.
 
-    `reason` groups failures of the same cause in a few words fit for a table (for example "busy (429)"); it never
-    varies with the window, the time or the message. `attempts` counts the requests that were made for it, where the
-    client made some; the message ends with it.
+    `reason` names the cause in a few words, for example "busy (429)". It never varies with the window, the time or the
+    message. `attempts` counts the requests that were made. If there were any, the message ends with it.
     """
 
     default_reason: ClassVar[str] = "unexpected"
@@ -84,19 +83,19 @@ class UnreachableError(TransientError):
 
 
 class InvalidAnswerError(TransientError):
-    """The status says success, the body isn't an answer: what was landed before stays as it is."""
+    """The status says success, and the body isn't an answer. Landed leads stay as they are."""
 
     default_reason = "invalid answer"
 
 
 class StorageError(TransientError):
-    """The data folder can't take or give what it should: a full disk gets free again without anybody telling us."""
+    """The data folder can't be read or written. Temporary, because a full disk gets free again."""
 
     default_reason = "storage"
 
 
 class AlertError(TransientError):
-    """An alert couldn't be sent; its cause is another one, and stays as it is."""
+    """An alert couldn't be sent. Its finding stays open."""
 
     default_reason = "alert"
 
@@ -108,13 +107,13 @@ class PermanentError(LeadsPipelineError):
 
 
 class SettingsError(PermanentError):
-    """A setting is missing or can't be right; the message names the environment variable."""
+    """A setting is missing or wrong. The message names the environment variable."""
 
     default_reason = "settings"
 
 
 class QuestionError(PermanentError):
-    """What was asked for can't be answered as it was put; the message says how to put it, and repeats nothing of it."""
+    """An argument is wrong. The message says how to write it, and repeats nothing of it."""
 
     default_reason = "question"
 

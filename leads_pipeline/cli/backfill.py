@@ -17,7 +17,7 @@ from leads_pipeline.settings import Settings, variables
 if TYPE_CHECKING:
     from leads_pipeline.cli.session import Session
 
-# What else than leads a backfill can pull.
+# A backfill can pull this too.
 INVENTORY = "inventory"
 
 

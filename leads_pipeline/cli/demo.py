@@ -63,7 +63,7 @@ def simulate(arguments: Sequence[str]) -> NoReturn:
 # How long the simulator may take to listen; it needs about a second.
 _SIMULATOR_START_SECONDS = 30
 
-# Settings that say where and how, and are nobody's secret.
+# Settings that the demo keeps. None of them is a secret.
 _KEPT = {
     "LEADS_DATA_DIR",
     "LEADS_PRIVACY_DIR",
@@ -101,7 +101,7 @@ def simulator(branches: int) -> Iterator[None]:
             process.wait()
 
 
-# What an analyst would ask first, and the answer that `make demo` ends with.
+# The first query. `make demo` ends with its answer.
 FIRST_QUERY = """\
 select scope,
        sum(leads) filter (kind = 'applicant') as applicants,
@@ -127,7 +127,7 @@ def _show_demo(session: "Session") -> None:
         f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_leads_daily').show()\"`\n"
         f"2. Open the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
         "http://127.0.0.1:3000/assets\n"
-        "   The asset `drift` shows a warning, as it should: the simulated portal sends fields that are new.\n"
+        "   The asset `drift` shows a warning. That is right: the simulated portal sends new fields.\n"
         "3. Use your own credentials: docs/tutorials/first-real-day.md has the steps. `backfill` and `dev` offer to\n"
         "   move the demo's data aside, because simulated and real leads never mix."
     )

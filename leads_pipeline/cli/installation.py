@@ -1,6 +1,6 @@
 """The installation that the variables name: its settings, its data folder and the facts about it.
 
-Belongs here: what commands want before they begin. Doesn't: Dagster (session.py), so that commands that look are quick.
+Belongs here: what each command opens first. Doesn't: Dagster (session.py), so that commands that look are quick.
 """
 
 import sys
@@ -66,7 +66,7 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
 def opened(settings: Settings) -> DataFolder:
     """Return the data folder, ready to work in.
 
-    Files of an earlier release are taken over. What machines must agree on is exchanged with the bucket.
+    Files of an earlier release are taken over. Facts that all machines share are exchanged with the bucket.
     """
     data = DataFolder.of(settings)
     if data.bucket is not None:

@@ -374,7 +374,7 @@ class _Desk:
 
 @contextmanager
 def _desk(*, publishes: bool = False) -> Iterator[_Desk]:
-    """Open the folder, which has leads: in a mistyped one nobody would be found."""
+    """Open the folder. It must have leads: in a mistyped one no person would be found."""
     settings, _ = existing()
     if publishes:
         from leads_pipeline.cli.session import Session  # Dagster takes a second

@@ -32,7 +32,7 @@ from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.service_lock import alone
 
-# The location's name, too: what was switched on or off in the UI is remembered by it.
+# The location's name, too. Dagster remembers by it what was switched on or off in the UI.
 _MODULE: Final = "leads_pipeline.definitions"
 _WORKSPACE: Final = f"""\
 load_from:
@@ -77,7 +77,7 @@ def run_together(settings: Settings, host: str, port: int, log_level: str) -> in
         finally:
             service.end()
     if ended is None:
-        data.state.forget_service()  # nobody is to be told that it is silent
+        data.state.forget_service()  # so that no finding says that it is silent
         click.echo("Stopped. Landed leads stay.")
         return 0
     click.echo(

@@ -1,6 +1,6 @@
 """Dagster runs in this process: pulling and publishing without the UI, and how the outcome is shown.
 
-Belongs here: what commands share that start runs. Doesn't: the runs (orchestration/runs.py). It loads Dagster.
+Belongs here: what the commands that start runs share. Doesn't: the runs (orchestration/runs.py). It loads Dagster.
 """
 
 from collections import defaultdict
@@ -121,7 +121,7 @@ class Session:
         return []
 
     def _leads(self) -> int:
-        """How many leads are published. 0 if the file isn't there, or can't be read: a publication makes it anew."""
+        """Count the published leads. 0 if the file is missing or can't be read: a publication makes a new one."""
         with suppress(LeadsPipelineError):
             return sum(LeadsFile(self.data).lead_counts().values())
         return 0

@@ -25,7 +25,7 @@ from leads_pipeline.domain.contract import (
 from leads_pipeline.domain.slicing import cut_list, list_parts, members_of, object_in, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError
 
-# Members beside the list that tell of leads that didn't come, by their names without case, `_` and `-`.
+# Names of members that announce more leads than the answer has, without case, `_` and `-`.
 _TOTAL: Final = re.compile(
     r"(total|count)(count|results|records|elements|items|hits|leads|applicants|appraisals)?"
     r"|(result|record|element|item|hit|lead|applicant|appraisal)s?count|numfound"
@@ -35,7 +35,7 @@ _NEXT: Final = re.compile(
     r"next(page|token|cursor|link|ur[il])?|has(more|next|nextpage)|more(results|available)?|(is)?truncated"
 )
 
-# Other usual words of envelopes. Any other name could be made of what was asked for, and is not repeated.
+# Other usual words of envelopes. Any other name may repeat the request, so it is not shown.
 _ENVELOPE: Final = re.compile(
     r"meta(data)?|links?|data|pag(e|ing|ination)|(page|batch)?size|limit|offset|cursor|version|status|errors?|warnings?"
     r"|messages?|request(id)?|(generated|created|updated)(at|on)?|timestamp|time|date|from|to|kind|type"
@@ -59,9 +59,9 @@ def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
     """Cut a 200 body into its leads.
 
     An answer is a JSON object that holds the kind's list; an empty list means no leads. The list's key counts in any
-    spelling, and each time it occurs. One odd lead (NaN, a lone surrogate, an integer of 5,000 digits, no object at
-    all) never costs its neighbours: it is kept and flagged. Raises InvalidAnswerError for everything else; its message
-    describes the body without quoting it.
+    spelling, and each time it occurs. An odd lead, such as NaN, a lone surrogate or an integer of 5,000 digits, is kept
+    and flagged. The other leads are not affected. Raises InvalidAnswerError for everything else; its message describes
+    the body without quoting it.
     """
     elements, members = cut_list(kind.list_key, body)
     beside = {name: _parsed(value) for name, value in members if name is not None}
@@ -91,9 +91,9 @@ def read_inventory_page(body: bytes) -> InventoryPage:
 def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
     """Cut a push into its leads, each with its kind and the exact text received.
 
-    Valid is a JSON object that holds a lead under its kind's name, `{"applicant": {…}}`, or a list of them under the
-    kind's list key, as an answer does (specification, "Events"). A name with null holds none. What one lead holds is
-    judged as in read_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
+    The body is a JSON object (specification, "Events"). It holds a lead under its kind's name, `{"applicant": {…}}`, or
+    a list under the kind's list key, as an answer does. A name with null holds none. Each lead is judged as in
+    read_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
     """
     leads: list[tuple[LeadKind, ReceivedLead]] = []
     has_leads = False
@@ -117,7 +117,7 @@ def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
 def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
     """Return those top-level members of a lead that hold text or a number, as text. It may be invalid JSON."""
     body, texts = payload.encode(), dict[str, str]()
-    with contextlib.suppress(InvalidAnswerError):  # what stands behind a broken place is lost
+    with contextlib.suppress(InvalidAnswerError):  # members behind a broken place are lost
         for key, start, end in members_of(body, only_value(body)):
             name, text = text_of(key), _id_text(body[start:end])
             if name is not None and name in names and text is not None:
@@ -193,14 +193,14 @@ def _read_element(element: bytes) -> tuple[str | None, str]:
 def _id_by_structure(element: bytes) -> str | None:
     """Return the id of an object that is invalid JSON elsewhere, so that it still merges with later versions."""
     values: list[bytes] = []
-    with contextlib.suppress(InvalidAnswerError):  # what stands behind the broken place is lost, an id before it isn't
+    with contextlib.suppress(InvalidAnswerError):  # members behind the broken place are lost; an id before it isn't
         for key, start, end in members_of(element, only_value(element)):
             if text_of(key) == "id":
                 values.append(element[start:end])
     return _id_text(values[-1]) if values else None
 
 
-# What an id looks like, always so far: json would take ten times as long to read it.
+# The form that each id had so far. json would take ten times as long to read it.
 _PLAIN_TEXT: Final = re.compile(rb'"([0-9A-Za-z_-]+)"')
 
 

@@ -45,7 +45,7 @@ class FieldType(Enum):
 class Field:
     """A declared field: `path` is its place in the lead (camel case, dotted), `description` what an analyst reads.
 
-    `is_personal` marks what identifies a person (UK GDPR): such a column stays out of marts, metadata and reports.
+    `is_personal` marks a field that identifies a person (UK GDPR). Its column stays out of marts, metadata and reports.
     `is_key`: without it, a lead can't be answered, or isn't counted in its place. A check warns if it is empty more
     often than usual.
     """
@@ -137,10 +137,10 @@ class Answer:
     `request` is path and query, without host. `attempts` counts requests, retries included; `duration_seconds` spans
     them all. `body_bytes` is the decoded size.
 
-    A window that was asked for in pieces has one answer as well: `fetched_at` is that of the first piece, `request`
-    that of the whole window, `body_sha256` and `body_bytes` are of the bodies one after the other.
-    `failure` says why some of the leads are missing. Without them, the window isn't landed. None if all are there.
-    `beside` are the members beside the list: name and JSON type.
+    A window that came in pieces has one answer: `fetched_at` is that of the first piece, `request` that of the whole
+    window. `body_sha256` and `body_bytes` are of all bodies, one after the other. `failure` says why some of the leads
+    are missing. Without them, the window isn't landed. None if all are there. `beside` are the members beside the list:
+    name and JSON type.
     """
 
     kind: LeadKind
@@ -333,7 +333,7 @@ LEAD_KINDS: Final = (APPLICANT, APPRAISAL)
 
 
 def lead_kind(name: str) -> LeadKind:
-    """Return the kind of that name, which is one of the two."""
+    """Return the kind of that name."""
     return next(kind for kind in LEAD_KINDS if kind.name == name)
 
 
@@ -353,7 +353,7 @@ INVENTORY_FIELDS: Final = (
 
 
 class Members(NamedTuple):
-    """Members of an enumerated field: what they begin with, and the rest of each. A field's lines add up."""
+    """Members of an enumerated field: their common prefix, and the rest of each. A field's lines add up."""
 
     path: str
     prefix: str
@@ -403,7 +403,7 @@ ENUMERATIONS: Final = {
     for path in dict.fromkeys(members.path for members in _MEMBERS)
 }
 
-# What a member begins with and readable text leaves out, the longest first.
+# Prefixes of members that readable text leaves out, the longest first.
 ENUM_PREFIXES: Final = tuple(
     sorted({members.prefix for members in _MEMBERS if members.prefix}, key=lambda prefix: (-len(prefix), prefix))
 )

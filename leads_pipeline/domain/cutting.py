@@ -1,4 +1,4 @@
-"""A lead without its person, or without its message: what stays of the text that was received.
+"""Removes the person, or the message, from a lead's text.
 
 Belongs here: which members stay, and the address that stands for the person. Doesn't: files and days, cutting an
 answer into leads (answer.py).
@@ -18,10 +18,10 @@ from leads_pipeline.errors import InvalidAnswerError
 
 _Tree = dict[str, "Field | _Tree | tuple[_Tree]"]
 
-# What is no text: a number, a boolean, a moment, each as JSON or as text in the same form.
+# Values that are no free text: a number, a boolean, a moment, each as JSON or as text in the same form.
 _NO_TEXT: Final = re.compile(rb'null|"?(true|false)"?|"?[-+0-9.:eETtZz]+"?')
 
-# The one field of a lead in which people write what they like.
+# The one field of a lead with free text.
 MESSAGE: Final = "message"
 
 # The domain of an address that stands for a person.
@@ -56,7 +56,7 @@ def without_message(payload: str) -> str:
         return payload
     try:
         places = [(start, end) for key, start, end in members_of(body, only_value(body)) if text_of(key) == MESSAGE]
-    except InvalidAnswerError:  # broken: nobody can tell where its message is
+    except InvalidAnswerError:  # broken: its message can't be found
         return payload
     for start, end in reversed(places):
         body = body if body[start:end] == b"null" else body[:start] + b'""' + body[end:]
@@ -106,7 +106,7 @@ def _members(body: bytes, span: tuple[int, int], tree: _Tree) -> list[tuple[byte
     members: list[tuple[bytes, bytes]] = []
     if not body[slice(*span)].startswith(b"{"):
         return members
-    with suppress(InvalidAnswerError):  # what stands before the broken place stays
+    with suppress(InvalidAnswerError):  # members before the broken place stay
         for key, start, end in members_of(body, span):
             declared = tree.get(text_of(key) or "")
             value = None if declared is None else _value(body, (start, end), declared)

@@ -1,7 +1,7 @@
 """Keys of a person: when two spellings of an address, a number, a name or a postcode mean the same person.
 
 Formatting never changes a key, and different digits never share one. A text that is no address or number has no key.
-Also: what the texts of one lead show of its person (`Shown`), and who is sought (`Person`).
+Also: the keys in the texts of one lead (`Shown`), and the person who is sought (`Person`).
 """
 
 import html
@@ -40,7 +40,7 @@ _ADDRESS: Final = re.compile(r"\S+@\S+")
 _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
 _WORDS: Final = re.compile(r"[^\W\d_]+")
 
-# What can hide a key from a plain search: characters beyond ASCII and escapes in JSON, HTML and URLs.
+# Forms that hide a key from a plain search: characters beyond ASCII and escapes in JSON, HTML and URLs.
 _DISGUISE: Final = re.compile(r"[^\x00-\x7f]|\\u|&#?\w+;|%[0-9a-fA-F]{2}")
 
 
@@ -145,7 +145,7 @@ _OWN_POSTCODE: Final = re.compile(r"(?i)consumer_?postcode$|property_?details.*p
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What one version of a lead shows of its person, as keys. `others` are its remaining texts, as received."""
+    """The person's keys in one version of a lead. `others` are its remaining texts, as received."""
 
     emails: frozenset[str] = frozenset()
     phones: frozenset[str] = frozenset()
@@ -175,7 +175,7 @@ class LeadRow(NamedTuple):
 
 
 def shown_by(payload: str) -> Shown:
-    """What a lead's exact JSON text shows of its person. If it is no JSON, all of it counts as a text of others."""
+    """Return the person's keys in a lead's exact JSON text. If it is no JSON, all of it counts as a text of others."""
     emails, phones, postcodes = set[str](), set[str](), set[str]()
     firsts, lasts, others = list[str](), list[str](), list[str]()
     for path, text in texts_of(payload):
@@ -206,8 +206,8 @@ def shown_by(payload: str) -> Shown:
 def texts_of(payload: str, truths: Mapping[bool, str] | None = None) -> list[tuple[str, str]]:
     """Every text, number and name of a field in a JSON text, in order, each with the names that lead to it.
 
-    The names are joined by dots. The path of a field's own name ends with a dot. `truths` are words for true and
-    false, which are left out without them, because nobody is known by them.
+    The names are joined by dots. The path of a field's own name ends with a dot. `truths` are words for true and false.
+    Without them, both are left out.
     """
     try:
         # An object becomes a tuple of its members, because a dict would hide all but the last of a repeated name.
@@ -232,7 +232,7 @@ def texts_of(payload: str, truths: Mapping[bool, str] | None = None) -> list[tup
 
 @lru_cache(maxsize=4096)
 def role_of(path: str) -> str:
-    """What a field holds of a person: recipient, first name, last name, contact, postcode, or nothing."""
+    """Return what a field holds: recipient, first name, last name, contact, postcode, or nothing."""
     if _RECIPIENT.search(path):
         return "recipient"
     if _NAME.search(path):
@@ -265,7 +265,7 @@ class Person:
         names: Sequence[str] = (),
         postcodes: Sequence[str] = (),
     ) -> Self:
-        """Read what was given. Raises QuestionError, which never repeats it."""
+        """Read what a person typed. Raises QuestionError, which never repeats it."""
         person = cls(
             _given("E-mail address", emails, email_keys),
             _given("Telephone number", phones, phone_keys),
@@ -308,7 +308,7 @@ class Person:
         return re.compile("|".join(rf"\b{between.join(words)}\b" for words in names)) if names else None
 
     def sees(self, shown: Shown) -> bool:
-        """Whether this version of a lead is a reason to show the lead to whoever asks."""
+        """Whether this version of a lead is a reason to show the lead."""
         return any(_reasons(self, frozenset(), shown, has_others=False))
 
     def has_name_and_postcode(self, shown: Shown) -> bool:
@@ -327,15 +327,17 @@ LeadKey = tuple[str, str]
 class Reason(StrEnum):
     """Why a lead is shown. Those of `THEIRS` make it theirs."""
 
-    ID = "the given id"
-    ADDRESS = "the given address"
-    ADDRESS_AND_OTHER_NAME = "the given address, under another name than the given one"
-    NUMBER = "the given number, under no name and no other address, and nobody else has it"
-    NUMBER_AND_NAME = "the given number, under the given name"
-    NUMBER_AND_NAME_OF_ADDRESS = "the given number, under a name that stands beside the given address"
-    OTHER_NAME = "the given number, under another name"
-    OTHER_ADDRESS = "the given number, under no name and with another address"
-    NO_NAME = "the given number, under no name, and others have the number too"
+    ID = "the given lead id"
+    ADDRESS = "the given e-mail address"
+    ADDRESS_AND_OTHER_NAME = "the given e-mail address, under another name than the given one"
+    NUMBER = "the given telephone number, without a name or another e-mail address, and nobody else has the number"
+    NUMBER_AND_NAME = "the given telephone number, under the given name"
+    NUMBER_AND_NAME_OF_ADDRESS = (
+        "the given telephone number, under a name that other leads have with the given e-mail address"
+    )
+    OTHER_NAME = "the given telephone number, under another name"
+    OTHER_ADDRESS = "the given telephone number, under no name and with another e-mail address"
+    NO_NAME = "the given telephone number, under no name, and others have the number too"
     MENTION = "mentioned in what somebody wrote"
     NAME = "the given name"
     POSTCODE = "the given postcode"
@@ -362,7 +364,7 @@ def reasons(
 ) -> dict[LeadKey, frozenset[Reason]]:
     """All reasons for each lead, from all of its versions. A lead without a reason is left out.
 
-    Raises QuestionError if what was given stands under more than `NAMES_MAX` names, unless it may be shared.
+    Raises QuestionError if a given address or number has more than `NAMES_MAX` names, unless it may be shared.
     """
     versions = [shown for rows in leads.values() for shown in rows]
     if not is_shared:
@@ -378,15 +380,15 @@ def reasons(
 
 
 def own_names(person: Person, versions: Iterable[Shown]) -> frozenset[str]:
-    """The names that were given. If none was, those that stand beside the given address.
+    """The given names. If there are none, the names of leads with the given address.
 
-    Given names stand alone: a spouse who wrote once with the person's address has that address beside their name too.
+    If names are given, no others count: a spouse may once have written with the person's address.
     """
     return person.names or frozenset().union(*(shown.names for shown in versions if person.emails & shown.emails))
 
 
 def others_have_the_number(person: Person, versions: Sequence[Shown]) -> bool:
-    """Whether the given number stands under another name too. Then nobody knows whose it is under no name."""
+    """Whether the given number is under another name too. Then a lead without a name may be anybody's."""
     names = own_names(person, versions)
     return any(person.phones & shown.phones and not shown.names <= names for shown in versions)
 

@@ -30,7 +30,7 @@ def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None,
         elements = list(map(bytes, _ELEMENTS.decode(text)))
     except (msgspec.DecodeError, KeyError, RecursionError, UnicodeDecodeError):
         return _cut_by_structure(key, body)
-    # What stands around the list is short. A key that stands twice there is found by structure, as msgspec keeps one.
+    # The text around the list is short. A key that stands twice there is found by structure, as msgspec keeps one.
     start = body.rfind(text)
     members = _named_members(body[:start] + b"[]" + body[start + len(text) :])
     if [name for name, _ in members].count(key) > 1:

@@ -18,11 +18,11 @@ from leads_pipeline.errors import SettingsError
 # Specification, "Limits": retention of leads.
 RETENTION = timedelta(days=30)
 
-# An id becomes a folder name and half of a partition key, so it is held to an allow-list: no separator of a path, of
-# Dagster's keys ("|", ",", "...") or of SQL gets in, so dots stand alone and never last. The portal's ids are digits.
+# An id becomes a folder name and half of a partition key. So separators of paths, of Dagster's keys ("|", ",", "...")
+# and of SQL are refused, and dots stand alone and never last. The portal's ids are digits.
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", re.ASCII)
 
-# Portals and their leads are younger, and whoever runs this then has another tzdata.
+# The years whose changes of the clock are compared. Leads are younger.
 _OFFSETS_FROM = (2000, 1, 1)
 _OFFSETS_UNTIL_YEAR = 2100
 # The shortest time between two changes was Recife's week in 2000. A look at each day takes too long.
@@ -33,7 +33,7 @@ _KEY_SEPARATOR = "|"
 
 
 class ScopeKind(StrEnum):
-    """What kind of id the portal filters on. ALL sends no filter, which a set-up with a single branch allows."""
+    """The kind of id that the portal filters by. ALL sends no filter, which a set-up with a single branch allows."""
 
     BRANCH = "branch"
     BRAND = "brand"
@@ -127,9 +127,9 @@ class Window:
 def day_interval(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """First moment of `day` and of the next day in `zone`, both UTC.
 
-    The difference is 23, 24 or 25 hours where clocks change. Where a change skips midnight itself, the day begins at
-    the moment of the change (PEP 495: a missing local time with fold=0 is read with the offset before it), so days
-    always tile.
+    The difference is 23, 24 or 25 hours where clocks change. If a change of the clock skips midnight, the day begins at
+    the moment of the change, so days always tile. PEP 495: a missing local time with fold=0 is read with the offset
+    before it.
     """
     return _first_moment(day, zone), _first_moment(day + timedelta(days=1), zone)
 
@@ -153,8 +153,8 @@ Clocks = Sequence[tuple[datetime, timedelta]]
 def offsets(zone: ZoneInfo) -> Clocks:
     """Since when the zone's clocks are ahead of UTC by how much: the last entry for ever, the first one from ever.
 
-    For DuckDB, which has time zone data of its own. Governments change their clocks at short notice, so that either's
-    data can be the older, and a lead's day has to be the one whose window holds it.
+    For DuckDB, which has time zone data of its own. Governments change their clocks at short notice, so either data can
+    be the older. A lead's day has to be the one whose window holds it.
     """
     moment = datetime(*_OFFSETS_FROM, tzinfo=zone)  # in UTC all the same, as fromutc wants it
     offsets = [(datetime.min.replace(tzinfo=UTC), zone.fromutc(moment) - moment)]

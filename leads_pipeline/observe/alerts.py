@@ -1,8 +1,7 @@
-"""What people are told, and when: a digest for each channel, and an hourly heartbeat.
+"""Sends alerts: a digest for each channel, and an hourly heartbeat.
 
-A channel gets a message if there is an open error or warning that it wasn't told of, if an error is over, and once a
-day while an error is open. Belongs here: these rules. Doesn't: finding problems (findings.py), words (digest.py),
-sending (channels.py).
+A channel gets a message about new errors and warnings, when an error is over, and once a day while an error is open.
+Belongs here: these rules. Doesn't: finding problems (findings.py), words (digest.py), sending (channels.py).
 """
 
 from collections.abc import Collection, Sequence
@@ -30,7 +29,7 @@ _LATE: Final = ("windows-", "leads-duckdb")
 class Alerts:
     """Tells the channels, and remembers it in the `.state` folder.
 
-    To be kept for as long as the process lives: on a full disk, it alone remembers what was told.
+    Keep one for the life of the process: on a full disk it alone remembers the messages that were sent.
     """
 
     def __init__(self, state: Path, channels: Sequence[Channel], heartbeat: Heartbeat | None) -> None:
@@ -40,9 +39,9 @@ class Alerts:
         self._unsaved: Told | None = None
 
     def tell(self, findings: Sequence[Finding], failed: Collection[str], now: datetime) -> dict[str, bool]:
-        """Send what is due. Return by channel whether that worked; a channel with nothing to send isn't named.
+        """Send the messages that are due. Return by channel whether that worked.
 
-        `failed` names the finders that couldn't look. What they found before is neither new nor over.
+        `failed` names the finders that couldn't look. Their earlier findings stay as they were.
         """
         told = self._unsaved or Told.read(self._state)
         found = {one.key: one for one in findings if one.level is not Level.HINT}

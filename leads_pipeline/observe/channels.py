@@ -1,7 +1,7 @@
 """Where alerts go: webhooks, e-mail, and the heartbeat that an outside monitor waits for.
 
-Belongs here: sending, and the errors of sending. Doesn't: what is told when (alerts.py), the words (digest.py).
-Addresses can hold passwords and tokens: they are read like secrets, and are in no message and no log.
+Belongs here: sending, and the errors of sending. Doesn't: when to send (alerts.py), the words (digest.py). Addresses
+can hold passwords and tokens: they are read like secrets, and are in no message and no log.
 """
 
 import base64
@@ -153,7 +153,7 @@ CHANNELS: Final[Sequence[type[Channel]]] = (Webhook, SlackWebhook, Email)
 
 
 def channels_of(settings: Settings) -> list[Channel]:
-    """Return the channels that are set up. Raises SettingsError if the mail is set up by half."""
+    """Return the channels that are set up. Raises SettingsError if only a part of the mail settings is there."""
     if bool(settings.alert_email) != bool(settings.smtp_url):
         raise SettingsError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
     return [channel for channel in (one.of(settings) for one in CHANNELS) if channel]
@@ -271,7 +271,7 @@ def _smtp_verdict(error: OSError) -> str:
             "authority's file into SSL_CERT_FILE."
         )
     if isinstance(error, ssl.SSLError):
-        return "doesn't speak TLS at once. Write smtp:// with its port for STARTTLS, usually 587."
+        return "doesn't begin with TLS. Write smtp:// with its port for STARTTLS, usually 587."
     why = error.strerror or type(error).__name__
     return f"can't be reached ({why}). Check host, port and network. smtps:// is usually port 465."
 

@@ -1,4 +1,4 @@
-"""What a finding is, asking all finders, and taking note of findings.
+"""The form of a finding, asking all finders, and acknowledging findings.
 
 Belongs here: the form. Doesn't: the finders (findings.py, which loads them), the facts (known.py).
 """
@@ -26,7 +26,7 @@ NAMED: Final = 10
 
 
 class Level(StrEnum):
-    """An error loses leads, or keeps them from people. A warning will, if nobody acts. A hint is never alerted."""
+    """An error needs a person now. A warning becomes an error if nobody acts. A hint is never alerted."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -96,9 +96,8 @@ def finder(name: str, *, stays: bool = False) -> Callable[[Look], Look]:
 def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Finding], set[str]]:
     """Return what all finders find, and the names of those that can't look.
 
-    Errors come first, then the oldest. What was acknowledged is left out. What a finder that can't look has found
-    before is neither over nor new. If all that keeps it from looking is a leads.duckdb that is a finding itself, it is
-    no finding of its own.
+    Errors come first, then the oldest. Acknowledged findings are left out. If a finder can't look, its earlier findings
+    stay as they were. That is a finding itself, unless the reason is a leads.duckdb that is a finding already.
     """
     found, failed = list[Finding](), dict[str, LeadsPipelineError]()
     for each in finders or FINDERS.values():

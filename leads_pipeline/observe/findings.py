@@ -4,8 +4,8 @@ Belongs here: the finders, a function each, but for those of windows (window_fin
 (delivery_findings.py) and of settings (setting_findings.py). A finder's docstring is its entry in the runbook: a title,
 then Meaning, Do and Over. Doesn't: the facts (known.py), who is told (alerts.py).
 
-Two rules. An error loses leads or keeps them from people; a warning will, if nobody acts. What was never set up is a
-hint with the simulator, and a warning with a real portal.
+An error needs a person now: leads are late, unreadable or lost, or soon will be. A warning becomes an error if nobody
+acts. Things that were never set up are a hint with the simulator, and a warning with a real portal.
 """
 
 from collections.abc import Iterator
@@ -175,7 +175,7 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
 
     Meaning: the newest version of a lead counts, so its name, address or number is gone from leads.duckdb. Raw keeps
     the earlier versions. If it is more than a few leads of a day, it may be a mistake of the portal.
-    Do: ask the portal if it meant to. `docs/guides/ask-the-data.md` has the query for earlier versions. Then take note
+    Do: ask the portal if it meant to. `docs/guides/ask-the-data.md` has the query for earlier versions. Then hide it
     with `leads-pipeline acknowledge KEY`.
     Over: when the contacts are back, or when a person acknowledges it.
     """
@@ -192,7 +192,7 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
                 f"The portal emptied the contact of {without} of {leads} {kind.name} leads of {day}: a name, address "
                 "or number that it had sent before. Raw keeps the earlier versions.",
                 "Ask the portal if it meant to. docs/guides/ask-the-data.md has the query for earlier versions. Then "
-                "take note: `leads-pipeline acknowledge contacts-emptied`.",
+                "hide it: `leads-pipeline acknowledge contacts-emptied`.",
                 part=f"{kind.name}/{day}",
             )
 
@@ -221,8 +221,8 @@ def spool(known: Known) -> Iterator[Found]:
     """Pushed leads of an earlier version wait in spool/.
 
     Meaning: these leads couldn't be read when this version took over. The portal doesn't send them again.
-    Do: start the earlier version once, which lands what it can read. Copy the files that stay to a safe place, and
-    ask the portal for their leads. Then delete them from `spool/`.
+    Do: start the earlier version once. It lands the leads that it can read. Copy the files that stay to a safe place,
+    and ask the portal for their leads. Then delete them from `spool/`.
     Over: when `spool/` has no file `*.pushed`.
     """
     if waiting := [*(known.data.folder / "spool").glob("*.pushed")]:
@@ -230,7 +230,8 @@ def spool(known: Known) -> Iterator[Found]:
             Level.ERROR,
             f"{counted(len(waiting), 'file')} with pushed leads of an earlier version can't be read: in "
             f"{known.data.folder}/spool.",
-            "Start the earlier version once: it lands what it can. Look into the files that stay, then delete them.",
+            "Start the earlier version once: it lands the leads that it can read. Keep a copy of the files that "
+            "stay, and ask the portal for their leads. Then delete them.",
         )
 
 

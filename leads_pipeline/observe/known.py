@@ -58,7 +58,7 @@ class Damaged(NamedTuple):
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of an installation at the moment `now`. A fact that can't be read raises StorageError.
+    """The facts about an installation at the moment `now`. A fact that can't be read raises StorageError.
 
     `is_thorough` looks for missing files of any age, not of the last 60 days alone. That takes seconds for a year of
     500 branches.
@@ -147,7 +147,7 @@ class Known:
         return {(kind, scope): first.get((kind, scope), recent.get(kind, date.max)) for kind, scope in scopes}
 
     def is_expected(self, row: WindowRow) -> bool:
-        """Whether a window was asked for in vain, or lies behind the first day that its scope has.
+        """Whether the window was asked for, or its scope has an earlier day.
 
         So a first start raises no alarm, and a new branch none about the days before.
         """
@@ -245,7 +245,7 @@ class Known:
 
     @property
     def is_served(self) -> bool:
-        """Whether the service works, so that what it does needs nobody."""
+        """Whether the service runs."""
         if self.service:
             return self.now - self.service[0] <= SILENCE
         return is_served(self.settings.dagster_folder)
@@ -258,7 +258,7 @@ class Known:
 
 
 def _is_replaced(data: DataFolder, file: Quarantined, now: datetime) -> bool:
-    """Whether a whole look has come since. What was pushed may be nowhere else. leads.duckdb is made anew."""
+    """Whether a whole look has come since. Pushed leads may be nowhere else. A new leads.duckdb is made by itself."""
     if file.key == f"{QUARANTINE}/{WAREHOUSE_FILE}":
         return True
     if file.place is None or file.set_aside_at is None or file.is_pushed:

@@ -35,7 +35,7 @@ _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)
 _CLOCK_WARN_SECONDS: Final = 30
 # A day would count as closed while the portal still adds leads to it.
 _CLOCK_FAIL_SECONDS: Final = 300
-# The window of the test request. It is short, so it answers at once, and it is over by any clock.
+# The window of the test request. It is short, so the answer is quick. It is over, even if a clock is wrong.
 _WINDOW_LENGTH: Final = timedelta(minutes=1)
 _WINDOW_AGE: Final = timedelta(minutes=10)
 
@@ -54,7 +54,7 @@ _LIGHTS: Final = {Level.ERROR: Light.RED, Level.WARNING: Light.YELLOW, Level.HIN
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one question saw. `message` says what to do, unless the light is green."""
+    """The answer to one question. `message` says what to do, unless the light is green."""
 
     check: str
     light: Light
@@ -274,7 +274,7 @@ def _store(known: Known, store: Store) -> str:
             f"The clocks of {store.address} and of this machine are {abs(seconds)} s apart. Set both by NTP. Of two "
             "machines, the one that is ahead would have the newer leads."
         )
-    return f"{store.address} can be written to, and does what it is asked."
+    return f"{store.address} can be written to and read."
 
 
 def _source(known: Known) -> str:
@@ -289,7 +289,7 @@ def _modes(folder: Path) -> str:
     tokens = folder / ".state" / "tokens"
     if any(path.stat().st_mode & 0o077 for path in (tokens, *tokens.glob("*")) if path.exists()):
         raise StorageError(f"Other users can read access tokens. Run `chmod -R go= {tokens}`.")
-    # A checkout's own data/ can be entered by everybody. What lies in it counts.
+    # Everybody can enter a checkout's own data/, so the files in it count.
     open_ones = [path for path in folder.iterdir() if path.stat().st_mode & 0o007 and path.name != "README.md"]
     if open_ones and folder.stat().st_mode & 0o001:
         named = some(sorted(path.name for path in open_ones))

@@ -15,11 +15,11 @@ from leads_pipeline.storage.branches import read_branches
 def time_zone(known: Known) -> Iterator[Found]:
     """The time zone was changed, or never set.
 
-    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours than the
-    days to come: leads at their edges are in the neighbouring day. No lead is lost. Without the setting, days
-    begin at 00:00 UTC: in summer, that is 01:00 in Britain.
-    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder: the portal's last 28 days
-    come in again with the new hours as they are looked at again.
+    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours than the days
+    to come: leads at their edges are in the neighbouring day. No lead is lost. Without the setting, days begin at 00:00
+    UTC: in summer, that is 01:00 in Britain.
+    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder. Then the portal's last 28
+    days are pulled again with the new hours.
     Over: when the setting and the folder agree.
     """
     settings, remembered = known.settings, known.data.state.time_zone()
@@ -82,8 +82,8 @@ def sweep(known: Known) -> Iterator[Found]:
 def suppression_list(known: Known) -> Iterator[Found]:
     """The suppression list lies in the data folder.
 
-    Meaning: whoever restores the data folder from a backup restores an older list too. People who were erased since
-    would come back.
+    Meaning: a restored backup of the data folder brings an older list back, and with it the people who were erased
+    since.
     Do: move the folder to a place with its own backups, and set `LEADS_PRIVACY_DIR`.
     Over: when the list lies elsewhere. An empty list is no finding.
     """

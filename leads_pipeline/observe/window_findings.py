@@ -131,7 +131,7 @@ def windows_lost(known: Known) -> Iterator[Found]:
     """The portal deleted windows before they landed.
 
     Meaning: leads of that day are lost, unless the portal pushed them. Figures of that day are too low.
-    Do: ask the portal whether it can still send them. Then take note with `leads-pipeline acknowledge KEY`.
+    Do: ask the portal whether it can still send them. Then hide it with `leads-pipeline acknowledge KEY`.
     Over: when a person acknowledges it.
     """
     lost = [
@@ -153,8 +153,7 @@ def windows_lost(known: Known) -> Iterator[Found]:
         yield Found(
             Level.ERROR,
             f"Leads of {day} are lost: the portal deleted {some(named)} before it was landed whole.",
-            "Ask the portal whether it still has them. Then take note: "
-            f"`leads-pipeline acknowledge windows-lost/{day}`.",
+            f"Ask the portal whether it still has them. Then hide it: `leads-pipeline acknowledge windows-lost/{day}`.",
             day_interval(day, known.zone)[1] + RETENTION,
             part=str(day),
         )
@@ -169,7 +168,7 @@ def files_damaged(known: Known) -> Iterator[Found]:
     `leads-pipeline verify` and `backup` say so.
     Do: check the disk. If the portal still has the window, pull it again: the finding has the command, and says until
     when. Otherwise put the file back from a backup: `docs/guides/back-up-and-restore.md` says how.
-    Over: when a whole file replaced each of them, or nothing is left in `quarantine/` that nobody can replace.
+    Over: when each damaged file was replaced, or you deleted from `quarantine/` the files that can't be replaced.
     """
     windows = {(row.kind, row.day, row.scope): row for row in known.windows}
     rows = [windows[one.window] for one in known.damaged if one.window in windows and not one.is_pushed]
@@ -208,12 +207,12 @@ _STAY: Final = "Leads that were published stay in leads.duckdb."
 
 
 def _is_damage(row: WindowRow) -> bool:
-    """Whether the window's failure is a damaged file alone, which files-damaged tells of."""
+    """Whether a damaged file is the window's only failure. files-damaged tells of it."""
     return row.failure is not None and row.failure.attempts == 0
 
 
 def _failed(known: Known, verdict: str) -> list[WindowRow]:
-    """Return the windows that were asked for in vain."""
+    """Return the windows whose last request failed in this way."""
     return [
         row
         for row in known.windows

@@ -19,13 +19,13 @@ from leads_pipeline.portal.requests import Fetched, FetchStats, Requests, Reques
 from leads_pipeline.portal.tokens import Tokens
 from leads_pipeline.portal.verdicts import is_too_much
 
-# What is too large or too slow in one is asked for in pieces of that length.
+# A window that is too large or too slow is asked for in pieces of that length.
 PIECE: Final = timedelta(hours=1)
 # After so many failed hours in a row the others wait for the next run.
 MAX_FAILED_HOURS: Final = 3
-# Threads beyond those that may ask at a time: they land what has come.
+# Threads beyond those that may ask at a time: they land answers.
 LANDING_THREADS: Final = 4
-# So long a run that ends waits for what is being landed. A request that is still under way is left alone.
+# A run that ends waits so long for landings under way. A request that is still under way is left alone.
 STOP_SECONDS: Final = 5.0
 
 _LEADS_401 = (
@@ -69,7 +69,7 @@ class LeadsClient:
         """Fetch windows side by side; yield each as it is finished, with what `then` made of its answer, or the error.
 
         A thread fetches a window and calls `then` itself, which may wait for a disk. At most `max_concurrency` requests
-        are under way. An answer that has a `failure` holds what came of the window, and not all of it.
+        are under way. An answer that has a `failure` holds only a part of the window's leads.
 
         Windows start in the given order. Closing the iterator ends the run, and waits some seconds for a `then` that
         has begun.
@@ -105,7 +105,7 @@ class LeadsClient:
         then: Callable[[Answer], T],
         done: "queue.SimpleQueue[tuple[Window, T | BaseException]]",
     ) -> None:
-        """One thread: a window after the other, until none is left or nobody wants them any more."""
+        """Fetch one window after the other, until none is left or the run ends."""
         with closing(run), suppress(queue.Empty):
             while not run.is_stopped:
                 with self._door:  # of a lead in two windows, the version of the later window counts
@@ -157,7 +157,7 @@ class LeadsClient:
             kind=kind,
             window=window,
             leads=leads,
-            fetched_at=parts[0].fetched_at,  # what the later ones have may be missing in the first
+            fetched_at=parts[0].fetched_at,  # a lead of a later piece may be missing in the first
             request=parts[0].request if len(parts) == 1 else f"{kind.path} by hours",
             body_sha256=digest.hexdigest(),
             body_bytes=sum(len(part.body) for part in parts),
@@ -211,7 +211,7 @@ class LeadsClient:
 
 
 def _failure(window: Window, came: int, missing: Sequence[tuple[Window, LeadsPipelineError]]) -> LeadsPipelineError:
-    """Why hours of the window are missing. What can pass comes first: it is asked for again sooner."""
+    """Why hours of the window are missing. Temporary failures come first: they are retried sooner."""
     hour, verdict = next((one for one in missing if one[1].is_transient), missing[0])
     message = (
         f"The window {window.partition_key} is too much for one answer and was asked for by hours. "

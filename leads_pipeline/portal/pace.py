@@ -40,13 +40,13 @@ class RetryPolicy:
 class Pace:
     """How fast a run may start requests: freely, until the service asks for patience.
 
-    When it does, nothing starts for a while, and from then on starts are spaced: the space doubles each time the
-    service complains again and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a
-    hundred a second or one a minute, which fewer requests in flight alone could not.
+    When it does, nothing starts for a while. From then on starts are spaced. The space doubles each time the service
+    complains again, and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a hundred a
+    second or one a minute.
 
-    Requests already in flight say nothing about a change of pace that came after them. So each start hands out the
-    pace it was made at, and its outcome counts only while that pace holds: eight refusals of one burst are one
-    complaint. Moments are those of any one monotonic clock, in seconds.
+    Requests already in flight say nothing about a change of pace that came after them. So each start hands out its
+    pace, and its outcome counts only while that pace holds. Eight refusals of one burst are one complaint. Moments are
+    those of any one monotonic clock, in seconds.
     """
 
     FIRST_INTERVAL_SECONDS = 1 / 32  # a third of the speed that one core reaches
@@ -107,7 +107,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         return float("inf")  # a number beyond all sense is still a request for much patience; the policy bounds it
     try:
         moment = parsedate_to_datetime(value)
-    except (ValueError, OverflowError, IndexError):  # what email.utils raises over dates that are none
+    except (ValueError, OverflowError, IndexError):  # email.utils raises these over texts that are no dates
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -42,8 +42,7 @@ from leads_pipeline.portal.verdicts import (
 DEADLINE_SECONDS: Final = 120.0
 # A lead is 2 to 4 kB, so this is some 20,000 of them in one answer. Holds for the body as received and as decoded.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-# After so many requests in a row that failed to the last of their retries, over so many scopes, the rest of a run waits
-# until the service had time.
+# After so many failed requests in a row, over so many scopes, the run ends. The rest is asked for later.
 MAX_FAILURES_IN_A_ROW, LEAST_FAILING_SCOPES = 20, 3
 # Too slow twice is no accident: asking for the same a third time gets no further.
 MAX_SLOW_ATTEMPTS: Final = 2
@@ -69,7 +68,7 @@ class Timing:
 
 @dataclass(slots=True)
 class FetchStats:
-    """What a client has done since it was made. Holds no personal data, so it can go into metadata.
+    """Counts of a client since it was made. Holds no personal data, so it can go into metadata.
 
     `requests` and `statuses` count data requests, not those for tokens; a request that broke has no status.
     """
@@ -99,7 +98,7 @@ class RequestSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched(Generic[T]):
-    """What a request gave, and what was read from it. `request` is path and query."""
+    """The answer to a request, and the value that was read from it. `request` is path and query."""
 
     value: T
     body: bytes
@@ -125,8 +124,8 @@ class Service:
 class Requests:
     """The requests of one run to one service, at most `at_once` at a time, over `scopes` scopes.
 
-    Some failures end the run: a refused credential or setting, a service that asks for more patience than the policy
-    has, and too many temporary failures in a row. What is asked for afterwards gets that error, unsent.
+    Some failures end the run: a refused credential or setting, a longer Retry-After than the policy allows, and too
+    many temporary failures in a row. Later requests get that error, and are not sent.
     """
 
     def __init__(self, service: Service, *, at_once: int = 1, scopes: int = 1) -> None:
@@ -149,7 +148,7 @@ class Requests:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nobody wants the answers any more."""
+        """Whether the run was stopped."""
         return self._stop.is_set()
 
     def stop(self) -> None:
@@ -289,7 +288,7 @@ class Requests:
             response.close()
 
     def _renewed(self, response: httpx.Response, token: Token) -> Token | None:
-        """Another token. None if none can be had now for a 403, which is a verdict on its scope by itself."""
+        """Return another token. None after a 403 if there is none now: the 403 may be about the scope alone."""
         try:
             return self._service.tokens.get(refused=token)
         except LeadsPipelineError as error:
@@ -328,7 +327,7 @@ def _courtesy(response: httpx.Response, max_bytes: int, until: float) -> bytes:
 def _slows_the_run(error: LeadsPipelineError, attempt: int) -> bool:
     """Whether an answer speaks for the whole service.
 
-    A bare 429 to a request that was refused before needn't: were the service busy, other requests would hear so too,
-    and one branch that is always refused must not bring the others to a crawl.
+    A bare 429 to a repeated request doesn't. If the service were busy, other requests would get 429 too. One branch
+    that is always refused must not slow down the others.
     """
     return patience_asked_for(error) is not None or (isinstance(error, BusyError) and attempt == 1)

@@ -42,8 +42,7 @@ from leads_pipeline.settings import AuthMethod
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file
 from leads_pipeline.storage.store import FolderStore
 
-# For an `expires_in` that is missing or makes no sense: short enough to be true for any server in use, long enough
-# that asking again is rare.
+# For an `expires_in` that is missing or makes no sense. It is true for every server in use, and asking again is rare.
 DEFAULT_LIFETIME_SECONDS: Final = 300.0
 # No token is trusted for longer than a day, whatever the server says.
 MAX_LIFETIME_SECONDS: Final = 86_400.0
@@ -122,7 +121,7 @@ class Token:
 class Tokens:
     """The token of one client: from memory, from the file that all processes share, or from the endpoint.
 
-    Works from any number of threads: whoever needs a token while one is on its way waits for that one. After the
+    Works from any number of threads: a thread that needs a token while one is fetched waits for that one. After the
     endpoint has refused the secret, this object doesn't ask it again. `transport` stands in for the network in tests.
     """
 
@@ -182,7 +181,7 @@ class Tokens:
             if stored is not None and self._is_good(stored, refused):
                 self.source = "store"
                 return stored
-            with suppress(OSError):  # no other process takes the refused one, whatever comes of the request
+            with suppress(OSError):  # no other process takes the refused token, even if the request fails
                 path.unlink(missing_ok=True)
             token = self._ask(secret)
             self.source = "endpoint"

@@ -1,7 +1,7 @@
 """What each answer means, and what to do about it: one table for the services, one for the token servers.
 
-A verdict is an error of the right kind (errors.py). Its text names path and status, what they mean, and whose turn it
-is. It never repeats what a server wrote: that can be made of what was sent to it, and name a person or a secret.
+A verdict is an error of the right kind (errors.py). Its text names path and status, what they mean, and who must act.
+It never repeats a server's text, which may quote a person or a secret.
 """
 
 import json
@@ -32,15 +32,15 @@ USELESS: Final = "Asking again doesn't help."
 DEADLINE_PASSED: Final = "deadline passed"
 NO_CONNECTION: Final = "no connection"
 
-# What httpx raises while it sends to an address, or through a proxy's, that is none: a text that quotes it, a host with
-# too long a part, a port beyond 65535 (in a group where several addresses of a host are tried).
+# httpx raises these for an address that is none, of a service or a proxy: a host with too long a part, a port beyond
+# 65535. Their text quotes the address. They come in a group if several addresses of a host are tried.
 UNUSABLE_ADDRESS: Final = (httpx.InvalidURL, UnicodeError, OverflowError, ExceptionGroup)
 
 # --- the services -------------------------------------------------------------------------------------------------
 
 
 class Meaning(NamedTuple):
-    """What a status means: the kind of its verdict, the same in a few words, and a sentence for whoever reads it."""
+    """The meaning of a status: the kind of its verdict, the same in a few words, and a sentence for people."""
 
     error: type[LeadsPipelineError]
     reason: str

@@ -1,4 +1,4 @@
-"""What a person is given who asks for their data: `person.html` to be read, `person.json` for a machine.
+"""The answer to an access request: `person.html` to be read, `person.json` for a machine.
 
 Belongs here: the content of both files and how a lead is shown, in clear and masked. Doesn't: finding it (finding.py),
 how the page looks (person.html.jinja, which escapes every text).
@@ -183,6 +183,6 @@ def _in_words(text: str, zone: ZoneInfo) -> str:
 
 
 def _label(path: str, kind: str) -> str:
-    """What a field is called: as the contract describes it, else by its own name in words."""
+    """Return what a field is called: by the contract, else by its own name in words."""
     words = re.sub("(?<=[a-z0-9])(?=[A-Z])", " ", path.replace(".", ": ").replace("_", " ")).lower()
     return _DESCRIPTIONS.get((kind, path), words)

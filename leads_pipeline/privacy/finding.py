@@ -136,7 +136,8 @@ def find(
 ) -> Found:
     """Search all places, then once more for every version of the leads that were found.
 
-    `tell` hears how many files were read. Raises QuestionError if many people share what was given, unless `is_shared`.
+    `tell` hears how many files were read. Raises QuestionError if many people share a given address or number, unless
+    `is_shared`.
     """
     first = _Look(data, tell)
     shown: defaultdict[LeadKey, list[Shown]] = defaultdict(list)
@@ -156,9 +157,9 @@ def find(
 
 
 def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]:
-    """Search all places for leads that these erasures mean. Say what is left, by the number of the erasure.
+    """Search all places for leads that these erasures mean. Return what is left, by the number of the erasure.
 
-    A file that can't be read may hold anybody, so it is left of each. Erasures of which nothing is left are missing.
+    A file that can't be read may hold anybody, so it is left of each. Erasures with nothing left are missing.
     """
     suppressed = data.gate.entries.read()
     look, meant = _Look(data), [(entry, Meant(suppressed, [entry])) for entry in erasures]

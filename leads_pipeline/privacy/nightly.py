@@ -1,4 +1,4 @@
-"""What keeps a data folder as privacy wants it, each night: the list, retention, what killed processes left.
+"""The nightly privacy work: the suppression list, retention, leftovers of killed processes.
 
 Belongs here: the steps in their order, and what they did, as counts. Doesn't: each step (sweeping.py, retain.py), when
 it runs (orchestration/publishing.py), publishing what it changed (orchestration/publication.py).

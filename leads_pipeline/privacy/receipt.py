@@ -1,4 +1,4 @@
-"""What is written down of a request for whoever answers the person, and what a list that was put back may lack.
+"""The receipt of a request, and putting a lost suppression list back.
 
 Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (cli/privacy.py).
 """
@@ -51,7 +51,7 @@ _OTHER_MACHINES: Final = (
 _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | {
     Action.ERASE: "All files were searched again. Nothing that had to be erased is left."
 }
-_NOT_COMPLETE: Final = "NOT complete: something is left. See to it, then run `leads-pipeline privacy apply`."
+_NOT_COMPLETE: Final = "NOT complete: something is left. Remove its cause, then run `leads-pipeline privacy apply`."
 
 
 def write_receipt(
@@ -74,7 +74,7 @@ def write_receipt(
         f"Received on {received}. Answer the person by {due_on(received)}.\n"
         f"On the suppression list since {entry.at:%Y-%m-%d %H:%M} UTC.\n\n"
         f"{done}\n{_COMPLETE[entry.action] if is_complete else _NOT_COMPLETE}\n\n"
-        "The pipeline can't reach these places. Please see to them:\n"
+        "The pipeline can't reach these places. Please handle them yourself:\n"
         f"{listed}"
     )
     path = receipts(data) / f"{entry.number}.txt"
@@ -92,7 +92,7 @@ def forget_deliveries(data: DataFolder) -> list[str]:
 
 
 def _delivered(data: DataFolder, leads: Sequence[tuple[str, str]], *, forgets: bool) -> list[str]:
-    """Say to whom and when leads were delivered. A ledger that can't be used keeps no receipt from being written."""
+    """Say to whom and when leads were delivered. The receipt is written even if the ledger can't be read."""
     try:
         with looked_at(data.folder) as ledger:
             sent = [one for lead in leads for one in ledger.sent(*lead)] if ledger else []

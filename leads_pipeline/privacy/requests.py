@@ -31,7 +31,7 @@ NOUNS: Final = {
 
 NOBODY: Final = Person()
 
-# What can be ended.
+# Requests that can be ended.
 LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
 
 
@@ -113,7 +113,7 @@ def _of(
 def carry_out(
     data: DataFolder, publish: Callable[[], str | None], now: datetime, out_of_reach: dict[int, list[str]]
 ) -> dict[int, list[str]]:
-    """Carry out all open requests, look again, and note those as done of which nothing is left.
+    """Carry out all open requests. Look again, and note a request as done if nothing of it is left.
 
     `publish` sweeps and publishes, and returns what went wrong. `out_of_reach` is known to stay. Return what is left of
     each request, by its number; by 0, why none could be carried out.

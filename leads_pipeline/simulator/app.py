@@ -77,7 +77,7 @@ class Counters:
     """What has been asked of the portal since the start or the last reset; control requests don't count.
 
     `requests` and `token_requests` by path, `statuses` by status, `faults` by rule, `windows` by (kind, scope,
-    from-time as sent): scope is `branch-101`, `all` or `several`; a missing from-time is an empty text.
+    from-time as sent). The scope is `branch-101`, `all` or `several`. A missing from-time is an empty text.
     """
 
     requests: Counter[str] = field(default_factory=Counter)

@@ -42,7 +42,7 @@ _WEEKEND_HOURS: Final = (
     *(0.9, 0.6, 0.3, 0.2, 0.1, 0.2, 0.4, 0.9, 2.2, 4.2, 6.0, 6.8),
     *(6.6, 6.0, 5.4, 5.2, 5.3, 5.6, 6.2, 6.6, 6.4, 5.4, 3.8, 1.9),
 )
-# Share of branch-days with a lead at exactly the first moment of the day, in UTC or in London: both ends of a request
+# Share of branch-days with a lead at exactly the first moment of the day, in UTC or in London. Both ends of a request
 # are inclusive, so that lead is in two answers.
 _MIDNIGHT: Final = 0.2
 

@@ -35,11 +35,11 @@ from leads_pipeline.storage.store import FolderStore
 LIST: Final = "privacy/"
 STORED: Final = (f"{RAW}/", f"{RESTRICTED}/", f"{QUARANTINE}/")
 
-# Rows move from raw to restricted and back. What moves meanwhile is copied in its old or its new place.
+# Rows move from raw to restricted and back. A file that moves meanwhile is copied at its old or its new place.
 _IN_ORDER: Final = (f"{RESTRICTED}/", *STORED)
 
-# What is copied in another way, can be made again, or belongs to the machine. A restored folder lacks the number of its
-# last sweep, so its first publication takes out who was erased since.
+# Files that are copied in another way, can be made again, or belong to the machine. A restored folder lacks the number
+# of its last sweep, so its first publication takes out who was erased since.
 _LEFT_OUT: Final = {
     *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
     *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".restoring", "README.md", "lost+found", DEMO),
@@ -48,7 +48,7 @@ _STATE_LEFT_OUT: Final = tuple(
     f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "deliveries.sqlite-journal")
 )
 
-# What was delivered is written while a backup is made, so SQLite reads it. Its journal belongs to a moment.
+# Deliveries go on while a backup is made, so SQLite copies their ledger. Its journal belongs to a moment.
 _LEDGER: Final = ".state/deliveries.sqlite"
 
 _NAME: Final = "%Y-%m-%dT%H%M%SZ"
@@ -66,7 +66,7 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(slots=True)
 class BackedUp:
-    """What a backup did. `new` files were copied, the others are hard links.
+    """The result of a backup. `new` files were copied, the others are hard links.
 
     `damaged` files can't be read or aren't as they were written. The snapshot has them as the one before had them, or
     lacks them.
@@ -190,8 +190,8 @@ class _Draft:
     def fill(self) -> None:
         """Copy or link all files.
 
-        References come before the files that they point to: leads.duckdb before raw, and the newest entry of the
-        suppression list that the folder knows before the list. The list is last: it names who is erased meanwhile.
+        References come before the files that they point to: leads.duckdb before raw, and the number of the newest entry
+        before the suppression list. The list is last: it names who is erased meanwhile.
         """
         data = self._data
         self._add_all(own_keys(data.folder), partial(own_keys, data.folder))
@@ -265,7 +265,7 @@ class _Draft:
         return next((self.before / path.parent).glob(f"*-{hash_}{path.suffix}"), None)
 
     def _keep_former(self, key: str) -> None:
-        """Have the file, which is damaged now, as the snapshot before has it."""
+        """Take a file that is damaged now from the snapshot before."""
         former = self._same(key)
         if former is None and self.before and key.startswith(_VERSIONS):
             former = next(self.before.glob(f"{_VERSIONS}*"), None)

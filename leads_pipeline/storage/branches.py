@@ -1,4 +1,4 @@
-"""What the branches are called: the CSV that LEADS_BRANCHES_FILE names, read and checked.
+"""Names of branches: reads and checks the CSV of LEADS_BRANCHES_FILE.
 
 Belongs here: what the file may hold, and a scope's name. Doesn't: the table `branches` (sql/branches.sql).
 """
@@ -69,7 +69,7 @@ def read_branches(path: Path | None) -> Branches:
 
 
 def readable_branches(path: Path | None) -> Branches:
-    """Read the names for a message. There are none if the file can't be read, which a finding tells."""
+    """Read the names for a message. There are none if the file can't be read. A finding says so."""
     try:
         return read_branches(path)
     except SettingsError:

@@ -72,7 +72,7 @@ class State:
 
     @contextmanager
     def publishing(self) -> Iterator[None]:
-        """Hold the lock of publications, and of everything else that is written beside leads.duckdb."""
+        """Hold the lock of publications. It also guards the other files that a publication writes."""
         with self.lock("warehouse"):
             yield
 
@@ -87,7 +87,7 @@ class State:
             try:
                 yield
             finally:
-                with suppress(OSError):  # a file that nobody locks is in nobody's way
+                with suppress(OSError):  # an unlocked file does no harm
                     self._lock_path(name).unlink(missing_ok=True)
 
     def is_alive(self, name: str) -> bool:
@@ -169,7 +169,7 @@ class State:
                 (self.path / "rewriting").unlink()
 
     def note_looked(self, began_at: datetime) -> None:
-        """Remember that nobody whom the suppression list keeps out was in files from before that moment."""
+        """Remember that files from before that moment hold nobody whom the suppression list keeps out."""
         self._write_moment("looked", began_at)
 
     def looked_at(self) -> datetime | None:
@@ -326,7 +326,7 @@ class State:
         return self._remembered("time_zone")
 
     def person_key(self) -> bytes:
-        """Return the 32 bytes that people are hashed with: made at the first call, the same ever after.
+        """Return the 32 bytes that people are hashed with: made at the first call, and the same from then on.
 
         They tell whether an e-mail address is in a mart.
         """

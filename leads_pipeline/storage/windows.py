@@ -20,10 +20,10 @@ from leads_pipeline.storage.store import Store
 class WindowState(StrEnum):
     """How a window stands.
 
-    By its whole looks: LANDED and EMPTY have one between its end and the moment when the portal began to delete it,
-    PARTIAL only one from after that. Without such a look it is FAILED if the last run for it failed or a file of it was
-    damaged, else OPEN until its end, and then MISSING. A landed window whose later look failed stays landed: `failure`
-    says so.
+    LANDED and EMPTY have a whole look between the end of the window and the moment when the portal began to delete it.
+    PARTIAL has only a later one. Without such a look it is FAILED if the last run for it failed, or a file of it was
+    damaged. Else it is OPEN until its end, and then MISSING. A landed window whose later look failed stays landed:
+    `failure` says so.
     """
 
     LANDED = "landed"

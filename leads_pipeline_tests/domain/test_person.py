@@ -231,14 +231,22 @@ def test_a_spouse_who_wrote_once_with_the_address_keeps_their_own_leads_if_the_n
 @pytest.mark.parametrize(
     ("given", "shown", "why"),
     [
-        ({"names": ["Jane Roe"]}, {"email": EMAIL, "name": "Jane Roe"}, ["the given address", "the given name"]),
+        ({"names": ["Jane Roe"]}, {"email": EMAIL, "name": "Jane Roe"}, ["the given e-mail address", "the given name"]),
         (
             {"names": ["Jane Roe"]},
             {"email": EMAIL, "name": "John Roe"},
-            ["the given address, under another name than the given one"],
+            ["the given e-mail address, under another name than the given one"],
         ),
-        ({"names": ["Jane Roe"]}, {"phone": PHONE, "name": "John Roe"}, ["the given number, under another name"]),
-        ({}, {"phone": PHONE, "email": "x@y.example"}, ["the given number, under no name and with another address"]),
+        (
+            {"names": ["Jane Roe"]},
+            {"phone": PHONE, "name": "John Roe"},
+            ["the given telephone number, under another name"],
+        ),
+        (
+            {},
+            {"phone": PHONE, "email": "x@y.example"},
+            ["the given telephone number, under no name and with another e-mail address"],
+        ),
         ({"postcodes": ["SW1A 1AA"]}, {"consumerPostcode": "sw1a1aa"}, ["the given postcode"]),
         (
             {"names": ["Jane Roe"], "postcodes": ["SW1A 1AA"]},

@@ -338,7 +338,7 @@ class LateStore(FolderStore):
 def test_a_bucket_is_tried_and_its_clock_compared(variables: dict[str, str], tmp_path: Path) -> None:
     data = DataFolder.at(tmp_path / "data")
     for store, light, words in (
-        (FolderStore(tmp_path / "store"), "green", "does what it is asked"),
+        (FolderStore(tmp_path / "store"), "green", "can be written to and read"),
         (LateStore(tmp_path / "store"), "yellow", "are 120 s apart"),
     ):
         [seen] = [one for one in look(variables, replace(data, bucket=store)) if one.check == "object store"]

@@ -87,7 +87,7 @@ def test_find_shows_two_groups_and_every_reason() -> None:
     assert john["lead_id"] == "john"
     assert john["why"] == [
         "mentioned in what somebody wrote",
-        "the given number, under another name",
+        "the given telephone number, under another name",
     ]
 
 

@@ -6,8 +6,8 @@ Belongs here: the list, its key, its versions, and what the data folder knows of
 A version of the list is one document: a seal, then an entry a line. Its name is the number of its newest entry. It is
 created once and never changed, in a folder and, if a bucket has the truth, in the bucket first. The seal is a chain of
 HMACs under the list's own key, so a line that is gone, added or changed shows. The data folder remembers the newest
-entry that it knew (the guard). If the list lacks that entry, its key is gone or it is damaged, reading it raises
-StorageError and nothing is landed or published: nobody comes back because a file was lost.
+entry that it knew (the guard). If the list lacks that entry, or it or its key is damaged or gone, reading it raises
+StorageError. Then nothing is landed or published, so nobody comes back because a file was lost.
 """
 
 import fcntl
