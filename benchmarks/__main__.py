@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Callable
 
-from benchmarks import latency, publishing, scale, side_by_side
+from benchmarks import latency, publishing, pushes, scale, side_by_side
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "side_by_side": side_by_side.main,
     "latency": latency.main,
     "scale": scale.main,
     "publishing": publishing.main,
+    "pushes": pushes.main,
 }
 
 

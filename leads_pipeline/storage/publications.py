@@ -16,6 +16,9 @@ from leads_pipeline.storage.durable import replace_file
 # The night begins so long after midnight, when the daily pull is over as a rule.
 NIGHT: Final = timedelta(hours=2)
 
+# A file system that can't share blocks (ext4) writes the whole file each time, and disks of small machines wear out.
+_MOST_BYTES_A_DAY: Final = 10e9
+
 _LEAST_SPACING: Final = timedelta(minutes=1)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=1)
@@ -27,7 +30,7 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
 
     `began_at`: the newest attempt. `failures`: how many have failed since the last success, one under way included.
     `published_at` and `mark`: when the last success began, and what had landed by then. `nightly_on`: the day of the
-    last nightly success.
+    last nightly success. `written_bytes`: what the last success wrote to disks.
     """
 
     began_at: datetime | None = None
@@ -35,6 +38,7 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
     published_at: datetime | None = None
     mark: str = ""
     nightly_on: date | None = None
+    written_bytes: int = 0
 
     @classmethod
     def read(cls, state: Path) -> "Publications":
@@ -56,5 +60,7 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
         """Return the moment before which no other attempt is made, None if there was none yet."""
         if self.began_at is None:
             return None
-        wait = _FIRST_WAIT * 2 ** min(self.failures - 1, _DOUBLINGS) if self.failures else _LEAST_SPACING
-        return self.began_at + min(wait, _LONGEST_WAIT)
+        wait = max(_LEAST_SPACING, timedelta(days=self.written_bytes / _MOST_BYTES_A_DAY))
+        if self.failures:
+            wait = min(_FIRST_WAIT * 2 ** min(self.failures - 1, _DOUBLINGS), _LONGEST_WAIT)
+        return self.began_at + wait

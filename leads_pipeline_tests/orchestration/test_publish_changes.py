@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from dagster import (
     AssetExecutionContext,
@@ -109,11 +110,26 @@ def test_what_has_landed_is_published_once_and_at_most_once_a_minute(house: Hous
     assert house.publishes()
     assert house.tick() == SkipReason("Nothing has landed since the last publication.")
     house.land()
-    assert "less than a minute ago" in str(house.tick())
+    assert house.tick() == SkipReason("The last publication began at 12:00:00 UTC. The next one is at 12:01:00 UTC.")
     house.clock.now += MINUTE
     assert house.publishes()
     house.clock.now += HOUR
     assert not house.publishes()
+
+
+def test_publications_write_at_most_10_gb_a_day(house: House) -> None:
+    house.land()
+    with noted_publication(house.folder, LONDON, is_nightly=True, clock=house.clock):
+        (house.folder.folder / "file").write_bytes(bytes(20_000_000))
+    # Where this runs, files may lie in memory.
+    known = Publications.read(house.folder.state.path)
+    assert known.written_bytes == 0 or known.written_bytes >= 20_000_000
+    msgspec.structs.replace(known, written_bytes=110_000_000).write(house.folder.state.path)
+    house.land()
+    house.clock.now += 15 * MINUTE
+    assert "12:15:50" in str(house.tick())
+    house.clock.now += MINUTE
+    assert house.publishes()
 
 
 def test_what_lands_during_a_publication_is_published_by_the_next(house: House) -> None:
