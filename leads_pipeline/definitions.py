@@ -58,9 +58,8 @@ def defs() -> Definitions:
     """The code location, for `workspace.yaml` and `dg`."""
     if "DAGSTER_HOME" not in variables():
         logger.warning(
-            "DAGSTER_HOME is not set, so Dagster forgets at its end which runs there were, what failed and what is to "
-            "be tried again. `leads-pipeline dev` keeps it all in .dagster in the data folder; Dagster's own commands "
-            "do with the absolute path of that folder in DAGSTER_HOME."
+            "DAGSTER_HOME is not set, so Dagster forgets all runs when it ends. Use `leads-pipeline dev`, or set "
+            "DAGSTER_HOME to the absolute path of .dagster in the data folder."
         )
     return build_definitions(variables())
 
@@ -99,7 +98,7 @@ def _build(settings: Settings) -> Definitions:
 def resources(
     settings: Settings, first_day: date | None = None
 ) -> tuple[DataFolderResource, LeadsService, InventoryService]:
-    """What assets work with: the data folder and the two services; secrets by their variables' names.
+    """The resources of assets: the data folder and the two services. Secrets are named by their variables.
 
     If `first_day` is given, the first run or sensor remembers it. Loading the code location writes nothing, but runs
     that are started from its partitions have to find them again.

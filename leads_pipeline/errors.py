@@ -67,7 +67,7 @@ class BusyError(TransientError):
 
 
 class ServerError(TransientError):
-    """The service answered 5xx, or in a way that only a fault on its side explains."""
+    """The service answered 5xx, or a token server misbehaves."""
 
     default_reason = "server error"
 
@@ -147,7 +147,7 @@ class RetentionError(PermanentError):
 
 
 class BugError(PermanentError):
-    """The pipeline itself is wrong, as where DuckDB refuses one of its statements: neither the disk nor the data is."""
+    """The pipeline itself is wrong, for example if DuckDB refuses one of its statements."""
 
     default_reason = "bug"
 

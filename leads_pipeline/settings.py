@@ -36,8 +36,8 @@ POSTGRES_VARIABLE: Final = "LEADS_DAGSTER_POSTGRES_URL"
 # No lead is older than the portals that send them. An earlier year is a slip such as 0226.
 EARLIEST_START_DATE: Final = date(2000, 1, 1)
 
-# Variables of earlier versions, and what to do instead. One that is still set is an error, so that nobody believes that
-# it has an effect.
+# Variables of earlier versions, and what to do instead. If one is still set, it is an error: otherwise somebody would
+# believe that it works.
 GONE: Final[Mapping[str, str]] = {
     "LEADS_ALLOW_PLAIN_HTTP": (
         "Remove it, and write https:// in addresses. Only addresses on this machine may begin with http://."
@@ -143,7 +143,7 @@ def _address(value: str) -> str:
         is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:  # brackets that don't close, a port that is no number
         is_address = False
-    # Looked for in the text, because urlsplit drops line breaks and can't tell an empty query from none.
+    # Searched in the text, because urlsplit drops line breaks and can't tell an empty query from none.
     if not is_address or re.search(r"[\s?#@\\]", value):
         raise ValueError("is not an address. Write it like https://portal.example, without query or user.")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):

@@ -1,4 +1,4 @@
-"""What each asset carries for people: owners, tags, how fresh it has to be, and where its code is."""
+"""Metadata of assets: owners, tags, freshness, and links to their code."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta

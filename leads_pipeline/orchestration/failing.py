@@ -1,4 +1,4 @@
-"""How a run says that it couldn't do what it was for."""
+"""The failure of a run, in our words."""
 
 from dagster import Failure, MetadataValue
 

@@ -101,7 +101,7 @@ def write_typed(data: DataFolder, versions: Versions, tables: str) -> None:
     store = data.bucket or FolderStore(data.folder)
     if tables == "delta":
         want_deltalake()
-        # Whoever doesn't want Delta tables needn't have what writes them.
+        # Only Delta tables need this extra package.
         from leads_pipeline.transform.delta import write_delta
 
         if data.bucket is None:

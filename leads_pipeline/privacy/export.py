@@ -91,7 +91,7 @@ def _masked(text: str) -> str:
 
 
 def written_by(lead: FoundLead) -> list[str]:
-    """Postcodes and messages of all versions, each once: by these somebody judges whose it is."""
+    """Postcodes and messages of all versions, each once: a person judges by these whose lead it is."""
     texts = [(path, plain(text)) for row in lead.rows for path, text in texts_of(row.payload) if text.strip()]
     return [*dict.fromkeys(text for path, text in texts if role_of(path) == "postcode" or path.endswith("message"))]
 

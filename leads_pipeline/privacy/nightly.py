@@ -39,7 +39,7 @@ def keep_clean(
     now: datetime,
     portal_time: Callable[[str], datetime | None],
 ) -> Night:
-    """Do it all. A step that can't be done doesn't keep the others from being done, and the next night repeats it.
+    """Do it all. A step that fails stops no other one. The next night repeats it.
 
     `portal_time` asks the service of that address for its clock.
     """
@@ -79,7 +79,7 @@ def _cut(
     if settings.keep_personal_days is None:
         return
     if settings.base_url is not None:
-        # What is cut out is lost for good, so a wrong clock must not decide it alone.
+        # Fields that are cut out are lost for good, so a wrong clock must not decide it alone.
         theirs = portal_time(settings.base_url)
         if theirs is None or abs(theirs - now) > MOST_CLOCK_DIFFERENCE:
             said = f"says {theirs:%Y-%m-%d %H:%M}" if theirs else "can't be read: it sends no Date"

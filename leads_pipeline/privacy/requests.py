@@ -37,7 +37,7 @@ LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a person asks for, and what was found of them.
+    """The request of a person, and the leads that were found.
 
     `case` is a reference of the agency's own, `received` the day on which the request came.
     """
@@ -78,10 +78,10 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
 
 
 def add_correction(data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime) -> Entry:
-    """Land the right address or number beside each raw version of their leads, and note it. A publication follows.
+    """Land each raw version of their leads again with the right address or number, and note it. A publication follows.
 
-    Objections and restrictions hold for the new address and number too. What a kill interrupts isn't on the list, and
-    can be repeated. Raises QuestionError if neither is given, one isn't valid, or no lead is theirs.
+    Objections and restrictions hold for the new address and number too. After a kill the correction isn't on the list,
+    and can be repeated. Raises QuestionError if neither is given, one isn't valid, or no lead is theirs.
     """
     if not request.found.theirs:
         raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")

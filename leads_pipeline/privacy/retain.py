@@ -83,7 +83,7 @@ def _cut(kind: LeadKind, key: bytes, rows: list[Row]) -> list[Row]:
 
 
 def _named_leads(data: DataFolder, kind: LeadKind, before: date) -> dict[date, int]:
-    """How many published leads of the days before that one still name somebody, by day."""
+    """Count the published leads before that day that still name somebody, by day."""
     if not (data.folder / WAREHOUSE_FILE).exists():
         return {}
     with LeadsFile(data).reading() as db:

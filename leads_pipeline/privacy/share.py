@@ -44,12 +44,12 @@ def write_share(data: DataFolder, file: Path, now: datetime) -> dict[str, int]:
     """Write the copy of what is published now. Return the rows of each table.
 
     The file is new and for this user alone (0600). Two copies have different keys, which nobody keeps, and their rows
-    lie in random order: so neither hashes nor places join them. Raises QuestionError if the file can't be written
-    there, StorageError if nothing is published yet.
+    are in random order. So nobody can join them. Raises QuestionError if the file can't be written there, StorageError
+    if nothing is published yet.
     """
     _check(data, file)
     with storing(file):
-        # The folder is private from its first moment, which a file that DuckDB makes isn't.
+        # This folder is private from its first moment. A file that DuckDB makes isn't.
         folder = Path(tempfile.mkdtemp(prefix=f".{file.name}.", suffix=".tmp", dir=file.parent))
     try:
         draft = folder / file.name

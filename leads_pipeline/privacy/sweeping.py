@@ -4,8 +4,7 @@ Belongs here: going through raw windows and rows set aside. Doesn't: the gate th
 means (storage/suppression/), publishing (orchestration/).
 
 The list comes first: from then on nobody lands what it keeps out. A window is rewritten as a whole or not at all. The
-folder notes how far it follows the list once that is published, so a sweep that is killed is finished by whoever
-publishes next.
+folder notes how far it follows the list once that is published. So the next publication finishes a killed sweep.
 """
 
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
 
 @dataclass(slots=True)
 class Swept:
-    """What going through the folder did: `windows` that were rewritten. It follows the list up to entry `number`.
+    """The result of going through the folder: `windows` that were rewritten. It follows the list up to entry `number`.
 
     `failed` says what couldn't be done, by window. What it is about may still be there.
     """

@@ -20,7 +20,7 @@ _ARCHIVED: Final = 0.15
 _WITHOUT_IMAGES: Final = 0.1
 _SEARCHES_PER_LISTING: Final = 4
 # Real numbers have at most 12 digits. Now and then one lies beyond 2^53, where a client that reads integers as floats
-# changes it: the contract calls it a 64-bit integer.
+# changes it. The contract calls it a 64-bit integer.
 _HUGE_UPRN: Final = 0.03
 _EXACT_IN_A_FLOAT: Final = 2**53
 

@@ -89,7 +89,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file. Empty if it can't be read, which the caller or the next reader tells."""
+    """Return the SHA-256 of a file. Empty if it can't be read: the caller or the next reader reports that."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""Whether a store does what landing stands on: some take a condition and don't keep to it.
+"""Tries out whether a store does what landing needs. Some stores accept a condition and ignore it.
 
 Belongs here: trying it out, with an object of its own. Doesn't: the verbs (store.py).
 """

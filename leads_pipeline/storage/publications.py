@@ -13,7 +13,7 @@ import msgspec
 from leads_pipeline.domain.window import today
 from leads_pipeline.storage.durable import replace_file
 
-# The night begins so long after midnight, when the daily pull is over as a rule.
+# The nightly publication is due this long after midnight, when the daily pull is usually over.
 NIGHT: Final = timedelta(hours=2)
 
 # A file system that can't share blocks (ext4) writes the whole file each time, and disks of small machines wear out.

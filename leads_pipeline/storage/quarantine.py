@@ -1,4 +1,4 @@
-"""What couldn't be read: damaged files, and answers of the portal that are none.
+"""Files that couldn't be read: damaged ones, and answers of the portal.
 
 Belongs here: listing both, and keeping an answer. Doesn't: moving a damaged file there.
 """

@@ -2,8 +2,8 @@
 
     raw/applicant_leads/day=2026-11-19/scope=branch-101/1795000000000000-closed-20-0123456789abcdef.parquet
 
-A name says when the window was last looked at, how whole that look was, how many leads the file has, and the hash of
-its bytes. So a listing tells the state of each window.
+A name holds the moment of the newest look, how whole that look was, the number of leads, and the hash of the bytes. So
+a listing tells the state of each window.
 
 Belongs here: names, and what a listing tells. Doesn't: reading and landing (landing.py), rows (rows.py), the verbs of a
 store (store.py).
@@ -46,7 +46,7 @@ _FAILURE: Final = msgspec.json.Decoder(Failure)
 logger = logging.getLogger(__name__)
 
 State = Literal["rows", "open", "partial", "closed"]
-# A later one stays: a complete window stays complete if a later look finds half of it deleted.
+# A later state wins: a complete window stays complete if a later look finds half of it deleted.
 _STATES: Final[tuple[State, ...]] = ("rows", "open", "partial", "closed")
 
 

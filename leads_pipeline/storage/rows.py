@@ -49,7 +49,7 @@ _FORMAT: Final = 3
 
 _HASH_DIGITS: Final = 16
 
-# The footer's word for a file in which nobody is named.
+# The footer's mark of an anonymous file.
 _PERSONAL: Final = "personal_fields"
 
 

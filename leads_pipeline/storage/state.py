@@ -209,7 +209,7 @@ class State:
         (self.path / "service").unlink(missing_ok=True)
 
     def acknowledge(self, keys: Iterable[str]) -> None:
-        """Remember that a person took note of the findings with these keys."""
+        """Remember that a person acknowledged the findings with these keys."""
         with self.lock("state"):
             self._write("acknowledged", "\n".join(sorted(self.acknowledged() | {*keys})))
 
@@ -339,7 +339,7 @@ class State:
         return bytes.fromhex(remembered)
 
     def share(self) -> None:
-        """Have here what the bucket remembers, and there what this folder does. Nothing is done without a bucket.
+        """Copy the shared facts from the bucket to this folder, and back. Nothing is done without a bucket.
 
         Raises SettingsError if they contradict each other: then this folder's leads aren't the bucket's.
         """

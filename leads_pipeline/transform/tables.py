@@ -28,7 +28,7 @@ _LEAD_COLUMNS: Final = (
     Column(
         "scope",
         "varchar",
-        "Scope whose window held this version, e.g. branch-101; push if no configured branch is named by a pushed lead",
+        "Scope whose window held this version, e.g. branch-101; push for a pushed lead without a configured branch",
     ),
     Column("fetched_at", "timestamptz", "When this version of the lead was first received, UTC"),
     Column(
