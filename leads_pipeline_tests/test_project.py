@@ -5,8 +5,10 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,30 @@ def imported_by(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+
+
+def test_the_drawing_of_the_folders_shows_what_imports_what() -> None:
+    drawing = re.search(r"```mermaid\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert drawing
+    chains = [re.findall(r"\w+", line) for line in drawing[1].splitlines()[1:]]
+    drawn = {pair for chain in chains for pair in pairwise(chain)}
+    package = ROOT / "leads_pipeline"
+    imports: dict[str, set[str]] = defaultdict(set)
+    for path in package.rglob("*.py"):
+        folder = path.relative_to(package).parts[0].removesuffix(".py")
+        names = [name for node in ast.walk(ast.parse(path.read_bytes())) for name in imported_by(node)]
+        imports[folder] |= {name.split(".")[1] for name in names if name.startswith("leads_pipeline.")} - {folder}
+    imports.pop("event_log")  # an old name
+    assert {one for chain in chains for one in chain} == {*imports, "errors"} - {"__init__"}
+
+    def below(folder: str) -> set[str]:
+        return imports[folder].union(*map(below, imports[folder]))
+
+    # An arrow that follows from two others is left out.
+    nearest = {
+        (folder, one) for folder in [*imports] for one in imports[folder] - set().union(*map(below, imports[folder]))
+    }
+    assert drawn == nearest
 
 
 def test_every_package_that_the_pipeline_imports_is_declared() -> None:
