@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from datetime import date
 
 from dagster import (
+    AssetsDefinition,
     AssetSelection,
+    AssetSpec,
     BetaWarning,
     Definitions,
     define_asset_job,
@@ -24,7 +26,7 @@ from leads_pipeline.orchestration.conventions import with_conventions
 from leads_pipeline.orchestration.dagster_compat import UnresolvedAssetJobDefinition
 from leads_pipeline.orchestration.delivering import deliver_sensor
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.published import published_asset, report_asset
+from leads_pipeline.orchestration.published import own_specs, published_asset, report_asset
 from leads_pipeline.orchestration.publishing import publish_sensor
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Asking, inventory_schedule
 from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
@@ -69,10 +71,11 @@ def _build(settings: Settings) -> Definitions:
     partitions = Partitions.of(settings, first)
     data, leads, inventory = resources(settings, None if settings.start_date else first)
     asking = Asking(settings, first)
-    assets = [
+    assets: list[AssetsDefinition | AssetSpec] = [
         *(raw_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
         raw_inventory_asset(settings, partitions),
         published_asset(settings, partitions),
+        *own_specs(settings),
         report_asset(),
     ]
     return Definitions(
@@ -86,7 +89,7 @@ def _build(settings: Settings) -> Definitions:
         schedules=[*asking.schedules(), inventory_schedule(settings)],
         sensors=[
             asking.sensor(),
-            publish_sensor(settings.zone, is_bucket=settings.store is not None),
+            publish_sensor(settings.zone, settings.marts_dir, is_bucket=settings.store is not None),
             alert_sensor(settings),
             deliver_sensor(settings),
         ],

@@ -345,6 +345,9 @@ class Settings(BaseSettings):
     )
     """What each publication writes to `tables` in the data folder: `parquet` writes the tables of leads as Parquet
     files. `delta` writes Delta tables, and needs the extra `delta`. `none` writes nothing"""
+    marts_dir: _Path = setting("LEADS_MARTS_DIR", _PULL, link="guides/add-your-own-data.md#marts-and-files-of-your-own")
+    """A folder with marts and files of your own. Each `.sql`, `.csv` and `.parquet` file in it becomes a table of
+    `leads.duckdb`"""
 
     inventory_base_url: _Address = setting("INVENTORY_BASE_URL", _INVENTORY)
     """Address of the inventory API; `/token` is appended for its tokens"""

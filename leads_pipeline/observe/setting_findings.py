@@ -61,6 +61,30 @@ def branch_names(known: Known) -> Iterator[Found]:
         )
 
 
+@finder("own-marts")
+def own_marts(known: Known) -> Iterator[Found]:
+    """A mart or a file of your own can't be made into a table.
+
+    Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows; after an
+    erasure it is removed, as it may hold an erased person. All other tables are as usual.
+    Do: mend the file that the message names. The next publication tries it again, as soon as it would publish new
+    leads. A mart that took too long is tried again each day, too.
+    Over: when a publication makes the table.
+    """
+    there = "select 1 from duckdb_tables() where table_name = 'own_tables'"  # earlier releases have none
+    rows = (
+        "select file, problem, not is_made and name in (select table_name from duckdb_tables()) "
+        "from pipeline.own_tables where problem is not null order by file"
+    )
+    for file, problem, is_kept in known.query(rows)[1] if known.has_published and known.query(there)[1] else ():
+        yield Found(
+            Level.WARNING,
+            f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",
+            f"Mend it, or take it out of {known.settings.marts_dir}. The next publication reads it again.",
+            part=file,
+        )
+
+
 @finder("sweep")
 def sweep(known: Known) -> Iterator[Found]:
     """The folder is behind the suppression list.

@@ -21,11 +21,14 @@ from leads_pipeline.settings import Settings
 # Whatever has one of these columns holds leads, or knows who asked.
 _PERSONAL = frozenset({"lead_id", "person"})
 
+# The group of marts and files of one's own. What they hold isn't known, so they count as personal.
+OWN = "own"
+
 # An installed package has no code to link to.
 _IS_CHECKOUT = Path(leads_pipeline.__file__).parents[1].joinpath("pyproject.toml").exists()
 
 
-def with_conventions(assets: Iterable[AssetsDefinition], settings: Settings) -> Sequence[Any]:
+def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings) -> Sequence[Any]:
     """Add them to each asset."""
     # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh.
     fresh = FreshnessPolicy.cron("0 6 * * *", timedelta(hours=6), settings.zone.key) if settings.base_url else None
@@ -35,7 +38,10 @@ def with_conventions(assets: Iterable[AssetsDefinition], settings: Settings) -> 
         is_searched = spec.key.to_user_string() != "raw_inventory" or not settings.no_inventory
         return spec.replace_attributes(
             owners=settings.owners,
-            tags={"layer": spec.group_name or "", **({"pii": ""} if columns & _PERSONAL else {})},
+            tags={
+                "layer": spec.group_name or "",
+                **({"pii": ""} if columns & _PERSONAL or spec.group_name == OWN else {}),
+            },
             freshness_policy=fresh if is_searched else None,
         )
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -34,6 +35,7 @@ from leads_pipeline.transform import marts
 from leads_pipeline.transform.answers import answer_files
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.inventory import load_inventory
+from leads_pipeline.transform.own_marts import keep_own_tables, look_of, make_own_tables, own_files
 from leads_pipeline.transform.people import PERSON_MACROS, set_person_key
 from leads_pipeline.transform.publish import Content, Publication, publish
 from leads_pipeline.transform.raw_windows import RECENT_DAYS, RawWindows
@@ -45,13 +47,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the settings say of a publication. `tables` is parquet, delta or none."""
+    """What the settings say of a publication. `tables` is parquet, delta or none, `marts_dir` is LEADS_MARTS_DIR."""
 
     scopes: Sequence[Scope]
     first_day: date
     zone: ZoneInfo
     branches: Branches = field(default_factory=Branches)
     tables: str = "parquet"
+    marts_dir: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,7 @@ def _published_on(data: DataFolder, zone: ZoneInfo) -> date | None:
 def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, *, of_all_days: bool) -> Content:
     suppressed = data.gate.entries.read()
     inputs = _inputs(data, wanted, now, of_all_days=of_all_days)
+    own = own_files(wanted.marts_dir)
 
     def make_marts(db: duckdb.DuckDBPyConnection, is_rewritten: bool) -> None:
         marts.make_tables(db)
@@ -149,6 +153,13 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
         of_all = _inputs(data, wanted, now, of_all_days=True) if is_new and not of_all_days else inputs
         for mart, problem in marts.make_marts(db, of_all, is_rewritten=is_rewritten).items():
             logger.error("%s couldn't be made and stays as it was. %s", mart, problem)
+        keep_own_tables(db, own, is_rewritten=is_rewritten)
+
+    def make_own(draft: Path, is_rewritten: bool) -> None:
+        if own.files or own.trouble:
+            troubles = make_own_tables(data.folder, draft, own, inputs.today, is_rewritten=is_rewritten)
+            for file, problem in troubles.items():
+                logger.warning("%s: %s", file, problem)
 
     return Content(
         zone=wanted.zone,
@@ -158,6 +169,7 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
         prepare=partial(set_person_key, key=data.state.person_key()),
         refuse=partial(_refuse, suppressed, data.state.retained_before()),
         make_marts=make_marts,
+        make_own_tables=make_own,
     )
 
 
@@ -183,18 +195,23 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
         rows += window_rows(data.store, kind, windows, folders, now)
         others += window_rows(data.store, kind, besides, folders, now)
     return marts.Inputs(
-        data.folder, wanted.zone, to_day, rows, others, wanted.branches, first_day=None if of_all_days else first_day
+        data.folder,
+        wanted.zone,
+        to_day,
+        rows,
+        others,
+        wanted.branches,
+        first_day=None if of_all_days else first_day,
+        marts_dir=wanted.marts_dir,
     )
 
 
 def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str]) -> str:
     windows = [(row.kind, row.window, row.state, row.leads, row.looked_at, row.failure) for row in inputs.windows]
     others = [(row.kind, row.window, row.state, row.leads, row.looked_at) for row in inputs.other_windows]
-    return hashlib.sha256(
-        repr(
-            (inputs.today, windows, others, [digest_of(path) for path in answer_files(inputs.folder)], inventory)
-        ).encode()
-    ).hexdigest()
+    answers = [digest_of(path) for path in answer_files(inputs.marts_dir, inputs.folder)]
+    parts = (inputs.today, windows, others, answers, inventory, look_of(inputs.marts_dir))
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, source: str) -> list[str]:

@@ -6,7 +6,7 @@ Belongs here: what a run publishes and checks, and what the UI says of each tabl
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from dagster import (
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.orchestration.checks import published_check_specs, published_checks
-from leads_pipeline.orchestration.conventions import code_reference
+from leads_pipeline.orchestration.conventions import OWN, code_reference
 from leads_pipeline.orchestration.failing import failure
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
@@ -44,6 +44,7 @@ from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.duck import SQL_FOLDER, quoted
 from leads_pipeline.transform.marts import EVERY_LEAD, Mart, marts, other_tables
+from leads_pipeline.transform.own_marts import OwnFile, own_files
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.transform.tables import Table, lead_tables
 
@@ -66,10 +67,12 @@ def published_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         try:
             night = keep_clean(data, settings, now, server_time) if is_nightly else Night()
             branches = known_branches(settings.branches_file, file)
-            wanted = Wanted(settings.scopes, partitions.first_day, settings.zone, branches, settings.tables)
+            wanted = Wanted(
+                settings.scopes, partitions.first_day, settings.zone, branches, settings.tables, settings.marts_dir
+            )
             context.log.info("Publishing leads.duckdb%s.", " with the work of the night" if is_nightly else "")
             data.share()
-            with noted_publication(data, settings.zone, is_nightly=is_nightly):
+            with noted_publication(data, settings.zone, settings.marts_dir, is_nightly=is_nightly):
                 outcome = bring_up_to_date(data, wanted, now)
                 for what, why in outcome.swept.failed.items():
                     context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
@@ -92,6 +95,9 @@ def published_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                         count = f"select count(*) from {quoted(name)}"  # noqa: S608 - our own name
                         counted = {"dagster/row_count": db.query(count)[1][0][0]} if (name,) in rows else {}
                         yield MaterializeResult(asset_key=name, metadata={**did, **counted})
+                    for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
+                        [(count,)] = db.query(f"select count(*) from {quoted(name)}")[1]  # noqa: S608 - quoted
+                        yield AssetMaterialization(name, metadata={"dagster/row_count": count})
                     yield from published_checks(db)
                 if outcome.tables_trouble:
                     raise Failure(
@@ -106,6 +112,17 @@ def published_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             _tell_of(night, context)
 
     return warehouse
+
+
+def own_specs(settings: Settings) -> list[AssetSpec]:
+    """One asset per file of LEADS_MARTS_DIR. The publication makes the table, and records each time that it did.
+
+    Nobody can run one by itself. So files may come and go while a code location is loaded.
+    """
+    files = [one for one in own_files(settings.marts_dir).files if one.name]
+    tables = [table.name for table in (*lead_tables(), *other_tables())]
+    known = {*tables, *(mart.name for mart in marts()), *(one.name for one in files)}
+    return [_own_spec(one, known) for one in files]
 
 
 def report_asset() -> AssetsDefinition:
@@ -183,6 +200,20 @@ def _table_spec(table: Table) -> AssetSpec:
         group_name="warehouse",
         kinds={"duckdb"},
         metadata=_columns(columns, payloads),
+    )
+
+
+def _own_spec(one: OwnFile, known: Collection[str | None]) -> AssetSpec:
+    # One that reads itself in a circle has a problem.
+    words = re.findall(r"\w+", one.mart.statement.lower()) if one.mart and not one.problem else []
+    columns = [(name, one.mart.types[name], text) for name, text in one.mart.columns.items()] if one.mart else []
+    return AssetSpec(
+        str(one.name),
+        deps=sorted({*words}.intersection(known) - {str(one.name)}),
+        description=f"{one.mart.description if one.mart else 'A file as it is'}\n\nMade from {one.file}.",
+        group_name=OWN,
+        kinds={"duckdb"},
+        metadata={**_columns(columns, {}), **code_reference(one.file)},
     )
 
 

@@ -9,6 +9,7 @@ import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -32,6 +33,7 @@ from leads_pipeline.orchestration.pulling import PUBLISH_JOB, is_under_way, utc_
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import NIGHT, Publications
 from leads_pipeline.storage.raw import RAW
+from leads_pipeline.transform.own_marts import look_of
 from leads_pipeline.transform.raw_windows import RECENT_DAYS
 from leads_pipeline.transform.versions import Versions
 
@@ -46,8 +48,13 @@ NIGHTS_KEPT_FOR: Final = timedelta(days=90)
 _FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
 
-def landed_mark(data: DataFolder, now: datetime) -> str:
-    """Return a text that changes if something lands. Empty if nothing has landed in a folder."""
+def landed_mark(data: DataFolder, now: datetime, marts_dir: Path | None = None) -> str:
+    """Return a text that changes if something lands, or in `marts_dir`. Empty if nothing has landed in a folder."""
+    landed = _landed(data, now)
+    return f"{landed} {look_of(marts_dir)}" if landed and marts_dir else landed
+
+
+def _landed(data: DataFolder, now: datetime) -> str:
     if data.bucket is None:
         try:
             return str((data.state.path / "landed").stat().st_mtime_ns)
@@ -63,11 +70,16 @@ def landed_mark(data: DataFolder, now: datetime) -> str:
 
 @contextmanager
 def noted_publication(
-    data: DataFolder, zone: ZoneInfo, *, is_nightly: bool, clock: Callable[[], datetime] = utc_now
+    data: DataFolder,
+    zone: ZoneInfo,
+    marts_dir: Path | None = None,
+    *,
+    is_nightly: bool,
+    clock: Callable[[], datetime] = utc_now,
 ) -> Iterator[None]:
     """Remember how the publication in this block went. One that is killed counts as failed."""
     began_at, before = clock(), Publications.read(data.state.path)
-    mark, written = landed_mark(data, began_at), _written_bytes()
+    mark, written = landed_mark(data, began_at, marts_dir), _written_bytes()
     msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state.path)
     yield
     nightly_on = today(zone, began_at - NIGHT) if is_nightly else before.nightly_on
@@ -80,7 +92,9 @@ def _written_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_oublock * 512
 
 
-def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
+def publish_sensor(
+    zone: ZoneInfo, marts_dir: Path | None = None, *, is_bucket: bool, clock: Callable[[], datetime] = utc_now
+) -> SensorDefinition:
     """Return `publish_changes`."""
 
     @sensor(
@@ -89,17 +103,17 @@ def publish_sensor(zone: ZoneInfo, *, is_bucket: bool, clock: Callable[[], datet
         minimum_interval_seconds=BUCKET_SECONDS if is_bucket else FOLDER_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description=(
-            "Publishes leads.duckdb when something has landed, at most once a minute, and once a night. Publications "
-            "write at most 10 GB a day: on ext4, a file of 110 MB is published every 16 minutes. Makes the file anew "
-            "if it is gone, or if another program wrote to it. A publication that failed is tried again after 10 "
-            "minutes, then less often, down to once an hour."
+            "Publishes leads.duckdb when something has landed or LEADS_MARTS_DIR has changed, at most once a minute, "
+            "and once a night. Publications write at most 10 GB a day: on ext4, a file of 110 MB is published every 16 "
+            "minutes. Makes the file anew if it is gone, or if another program wrote to it. A publication that failed "
+            "is tried again after 10 minutes, then less often, down to once an hour."
         ),
     )
     def publish_changes(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
         if is_under_way(context.instance, PUBLISH_JOB):
             return SkipReason("A publication is under way.")
         now = clock()
-        known, mark = Publications.read(data.state.path), landed_mark(data, now)
+        known, mark = Publications.read(data.state.path), landed_mark(data, now, marts_dir)
         next_at, is_nightly = known.next_at(), known.is_night_due(zone, now)
         if not mark and next_at is None:
             return SkipReason("Nothing has landed yet.")

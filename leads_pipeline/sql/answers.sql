@@ -1,4 +1,4 @@
--- One row per row of answers.csv or answers.parquet in the data folder: which of your own answers count, what is wrong with the others?
+-- One row per row of answers.csv or answers.parquet: which of your own answers count, what is wrong with the others?
 -- number bigint: Row of the file, 1 is the first below its header; NULL if the whole file is at fault
 -- lead_id varchar: The lead that was answered
 -- answered_at timestamptz: When, UTC; NULL if the file says none

@@ -1,8 +1,9 @@
-"""The agency's own answers to leads: answers.csv or answers.parquet in the data folder, as it is.
+"""The agency's own answers to leads: answers.csv or answers.parquet, as it is.
 
 Belongs here: reading the file. Doesn't: which rows count (sql/answers.sql). A row that can't be read says why.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -14,7 +15,7 @@ from leads_pipeline.storage.durable import reading
 # `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at fault.
 ANSWERS: Final = "number bigint, lead_id varchar, answered_at timestamptz, problem varchar"
 
-_READERS: Final = {
+ANSWER_FILES: Final = {
     "answers.csv": "read_csv($path, header = true, all_varchar = true, delim = ',', quote = '\"', null_padding = true, "
     "strict_mode = false, normalize_names = true)",
     "answers.parquet": "read_parquet($path)",
@@ -35,15 +36,18 @@ select
 """
 
 
-def answer_files(folder: Path) -> list[Path]:
-    """Return the files that are there. Raises StorageError if the disk can't say."""
-    with reading(folder):
-        return [path for name in _READERS if (path := folder / name).exists()]
+def answer_files(*folders: Path | None) -> list[Path]:
+    """Return the files of the first folder that has any. Raises StorageError if the disk can't say."""
+    for folder in filter(None, folders):
+        with reading(folder):
+            if files := [path for name in ANSWER_FILES if (path := folder / name).exists()]:
+                return files
+    return []
 
 
-def read_answers(folder: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
-    """Read the rows of the file, with the columns of ANSWERS; none if there is none. Raises StorageError."""
-    return [row for path in answer_files(folder) for row in _read(path, zone)]
+def read_answers(files: Iterable[Path], zone: ZoneInfo) -> list[tuple[object, ...]]:
+    """Read the rows of the files, with the columns of ANSWERS. Raises StorageError."""
+    return [row for path in files for row in _read(path, zone)]
 
 
 def _read(path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
@@ -51,7 +55,9 @@ def _read(path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
     with duckdb.connect() as db:
         db.execute("set TimeZone = 'UTC'")
         try:
-            return db.execute(f"{_ROWS} from {_READERS[path.name]}", {"path": str(path), "zone": zone.key}).fetchall()
+            return db.execute(
+                f"{_ROWS} from {ANSWER_FILES[path.name]}", {"path": str(path), "zone": zone.key}
+            ).fetchall()
         except duckdb.BinderException:
             return [(None, None, None, f"{path.name} has no column lead_id, or none answered_at")]
         except duckdb.Error:

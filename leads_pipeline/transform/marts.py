@@ -24,7 +24,7 @@ from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import BugError
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow
-from leads_pipeline.transform.answers import ANSWERS, read_answers
+from leads_pipeline.transform.answers import ANSWERS, answer_files, read_answers
 from leads_pipeline.transform.drift import DRIFT, make_drift
 from leads_pipeline.transform.duck import SQL_FOLDER, Column, literal, macros, quoted, telling_errors
 from leads_pipeline.transform.inventory import INVENTORY
@@ -56,6 +56,7 @@ class Mart:
 class Inputs:
     """What marts read besides the leads. `folder` is the data folder, `today` is the local day.
 
+    `marts_dir` is LEADS_MARTS_DIR, whose answers count before those in the data folder.
     `windows` are the configured ones, `other_windows` others that were landed: all, or those from `first_day` on.
     """
 
@@ -66,6 +67,7 @@ class Inputs:
     other_windows: Sequence[WindowRow] = ()
     branches: Branches = field(default_factory=Branches)
     first_day: date | None = None
+    marts_dir: Path | None = None
 
 
 @cache
@@ -79,7 +81,7 @@ def marts(folder: Path = SQL_FOLDER) -> tuple[Mart, ...]:
 
 def read_mart(path: Path) -> Mart:
     """Read a file. Its first comment line is the grain, the lines after it are the columns, up to an empty line."""
-    header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
+    header, _, statement = path.read_text(encoding="utf-8-sig").partition("\n\n")
     description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
     declared = dict(line.split(": ", 1) for line in lines if line != _BY_DAY)
     types = dict(column.partition(" ")[::2] for column in declared)
@@ -214,6 +216,8 @@ _TABLES: Final = {
     "pipeline.answers": ANSWERS,
     "pipeline.words": "value varchar, words varchar",
     "pipeline.mart_problems": "mart varchar, problem varchar",
+    # `name` is NULL if the file can't make a table. `tried` is the look of the file and the day.
+    "pipeline.own_tables": "file varchar, name varchar, is_made boolean, tried varchar, problem varchar",
 }
 _BRANCHES_GRAIN: Final = "One row per scope that is configured, has a landed window, or that LEADS_BRANCHES_FILE names"
 _BRANCHES: Final = {
@@ -247,7 +251,7 @@ def _make_inputs(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> bool:
     db.execute("delete from pipeline.window_states where day >= $since", {"since": inputs.first_day or date.min})
     fill(db, "pipeline.window_states", states)
     db.execute("delete from pipeline.answers")
-    fill(db, "pipeline.answers", read_answers(inputs.folder, inputs.zone))
+    fill(db, "pipeline.answers", read_answers(answer_files(inputs.marts_dir, inputs.folder), inputs.zone))
     _make_branches(db, inputs.branches)
     db.execute(macros("marts").replace("{zone}", literal(inputs.zone.key)))
     make_drift(db, inputs.today)

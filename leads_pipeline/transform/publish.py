@@ -58,7 +58,7 @@ class Content:
     `inputs` stands for what marts read besides the leads: when it changes, they are made again. `list_number` is the
     suppression list's. `prepare` makes the macros of statements, `person_of` among them. `refuse` takes leads that the
     list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`, and hears whether raw
-    files were rewritten.
+    files were rewritten. `make_own_tables` follows in the closed draft, and hears the same.
     """
 
     zone: ZoneInfo
@@ -68,6 +68,7 @@ class Content:
     prepare: Callable[[duckdb.DuckDBPyConnection], None]
     refuse: Callable[[duckdb.DuckDBPyConnection], None]
     make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None]
+    make_own_tables: Callable[[Path, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,7 @@ def _publish(
                 _raise_numbers(db)
                 content.refuse(db)
             _finish(db, content, hashes, versions.next_number(), is_alone=is_rewritten)
+        content.make_own_tables(draft, is_rewritten)
         if is_rewritten:
             copy, draft = draft, versions.draft("rewritten")
             write_anew(versions.folder, copy, draft)
@@ -182,6 +184,7 @@ def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Cont
         _check(db)
         content.refuse(db)
         _finish(db, content, hashes, versions.next_number(), is_alone=is_alone)
+    content.make_own_tables(draft, is_alone)
     if whole != before:
         logger.warning(
             "leads.duckdb was damaged. The damaged file is %s, and a new one is published.", versions.set_aside()

@@ -5,6 +5,7 @@ Belongs here: SQL, Python, the notebook, and the commands that need nothing but 
 """
 
 import ast
+import csv
 import html
 import json
 import os
@@ -75,6 +76,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
             **os.environ,
             **simulator.environment(),
             "LEADS_TIMEZONE": LONDON.key,
+            "LEADS_MARTS_DIR": str(ROOT / "examples" / "marts"),
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
         today = datetime.now(LONDON).date()
@@ -206,6 +208,19 @@ def test_the_query_of_the_week_counts_each_person_of_seven_days_once(installatio
 
     assert sorted(rows) == sorted(truth)
     assert [row[1] for row in rows] == sorted((row[1] for row in truth), reverse=True)
+
+
+def test_the_example_of_own_marts_counts_the_leads_of_each_negotiator(installation: Installation) -> None:
+    with (ROOT / "examples" / "marts" / "negotiators.csv").open(encoding="utf-8") as file:
+        names = {(row["scope"], row["market"]): row["negotiator"] for row in csv.DictReader(file)}
+    leads = landed_leads(installation.folder / "data")
+    truth = Counter(names.get((lead.scope, lead.market), "nobody") for lead in leads)
+    assert len(truth) > 3
+
+    with duckdb.connect(installation.file, read_only=True) as db:
+        rows = db.execute(sql_of(GUIDES / "add-your-own-data.md", "leads_by_negotiator")).fetchall()
+
+    assert dict(rows) == truth
 
 
 def test_the_query_of_earlier_versions_shows_what_was_received(installation: Installation) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from http import HTTPStatus
     from pathlib import Path
 
+    import duckdb
     import pyarrow as pa
     import pyarrow.parquet as pq
     import sqlalchemy
@@ -33,6 +34,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.storage.inventory import FoundItem
     from leads_pipeline.storage.rows import Opened
     from leads_pipeline.storage.windows import WindowState
+    from leads_pipeline.transform.duck import connection
     from leads_pipeline.transform.versions import number_of
 
 TESTS = "leads_pipeline_tests"
@@ -64,6 +66,7 @@ QUESTIONS = (f"{TESTS}/observe/test_questions.py",)
 REQUESTS = (f"{TESTS}/privacy/test_requests.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
 MART_FILES = (f"{TESTS}/transform/test_mart_files.py",)
+OWN_MARTS = (f"{TESTS}/transform/test_own_marts.py",)
 TYPED_FILES = (f"{TESTS}/transform/test_typed.py",)
 DRIFT = (f"{TESTS}/transform/test_drift.py",)
 CHECKS = (f"{TESTS}/transform/test_checks.py",)
@@ -97,6 +100,7 @@ ONCE = "each lead is published once, in its newest version"
 SHOWN = "Dagster shows how each window stands"
 FRESH = "what has landed is published soon, and not too often"
 FIGURES = "figures are those of the portal's leads"
+OWN = "a mart of the agency's own hurts nothing else"
 ERASED = "an erased person stays erased"
 DELIVERED = "each version of a lead reaches the agency's endpoint once, in order"
 RESTORED = "a backup brings everything back"
@@ -845,6 +849,55 @@ def _(days):
 )
 def _(db, mart, folder, *, is_rewritten):
     return None
+
+
+@mutant(
+    "an own mart opens files and has all the time",
+    "leads_pipeline.transform.own_marts:_select",
+    promise=OWN,
+    tests=OWN_MARTS,
+)
+def _(mart, seconds, folder, draft, made):
+    with connection(folder) as db:
+        db.execute(f"attach '{made}' as made (storage_version 'v1.0.0')")
+        db.execute(f"attach '{draft}' as leads (read_only)")
+        db.execute("use leads")
+        try:
+            db.execute(f'create table made.main."{mart.name}" as {mart.statement}')
+        except duckdb.Error as error:
+            return str(error)
+
+
+@mutant("an own mart's error quotes a lead", "leads_pipeline.transform.own_marts:_told", promise=OWN, tests=OWN_MARTS)
+def _(error):
+    return str(error)
+
+
+@mutant(
+    "an own file takes the place of one of our tables",
+    "leads_pipeline.transform.own_marts:_problem_of_name",
+    promise=OWN,
+    tests=OWN_MARTS,
+)
+def _(name, others):
+    return None
+
+
+@mutant(
+    "a changed own mart waits for leads", "leads_pipeline.transform.own_marts:look_of", promise=FRESH, tests=OWN_MARTS
+)
+def _(folder):
+    return ""
+
+
+@mutant(
+    "an erased person stays in an own mart that fails",
+    "leads_pipeline.transform.own_marts:keep_own_tables",
+    promise=ERASED,
+    tests=OWN_MARTS,
+)
+def _(db, own, *, is_rewritten):
+    unbroken(db, own, is_rewritten=False)
 
 
 @mutant(

@@ -193,6 +193,21 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
 
 
 @pytest.mark.slow
+def test_a_run_records_each_own_table_that_it_made_also_of_files_that_came_after_the_start(here: Installation) -> None:
+    folder = here.data.folder.with_name("marts")
+    folder.mkdir()
+    (folder / "names.csv").write_text("name\nAnn\nBen\n")
+    here.environment["LEADS_MARTS_DIR"] = str(folder)
+    assert AssetKey("names") in here.definitions.resolve_asset_graph().external_asset_keys
+    (folder / "later.csv").write_text("name\nAnn\n")
+    (folder / "wrong.sql").write_text("select 1")
+    assert published(here).success
+
+    rows = {name: materializations(here, name) for name in ("names", "later", "wrong")}
+    assert rows == {"names": {None: {"dagster/row_count": 2}}, "later": {None: {"dagster/row_count": 1}}, "wrong": {}}
+
+
+@pytest.mark.slow
 def test_a_lead_that_stands_twice_fails_the_check(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     intact = reading.Version.query
 

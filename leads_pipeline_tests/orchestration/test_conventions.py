@@ -36,6 +36,33 @@ def test_what_holds_leads_or_knows_who_asked_is_tagged_as_personal(tmp_path: Pat
     assert personal.isdisjoint({"raw_inventory", "inventory", "branches", "mart_leads_daily", "leads_report"})
 
 
+def test_marts_and_files_of_ones_own_are_assets_with_what_they_read_whatever_is_wrong_with_them(tmp_path: Path) -> None:
+    folder = tmp_path / "marts"
+    assert "a" not in specs(tmp_path, LEADS_MARTS_DIR=str(folder))  # there is no folder
+    folder.mkdir()
+    header = "-- One row per scope\n-- scope varchar: Scope\n\n"
+    files = {
+        "a.sql": f"{header}select scope from Negotiators join lead_facts using (scope)",  # noqa: S608 - its own
+        "negotiators.csv": "scope,name\n",
+        "no_header.sql": "select 1",
+        "circle.sql": f"{header}from other_circle",
+        "other_circle.sql": f"{header}from circle",
+        "mart_people.sql": header,
+        "not a name.csv": "",
+    }
+    for name, text in files.items():
+        (folder / name).write_text(text)
+
+    found = specs(tmp_path, LEADS_MARTS_DIR=str(folder))
+    own = {name: spec for name, spec in found.items() if spec.group_name == "own"}
+    assert own.keys() == {"a", "negotiators", "no_header", "circle", "other_circle"}
+    assert {dep.asset_key.to_user_string() for dep in own["a"].deps} == {"negotiators", "lead_facts"}
+    assert (own["a"].description or "").startswith("One row per scope")
+    [column] = own["a"].metadata["dagster/column_schema"].columns
+    assert (column.name, column.type, column.description) == ("scope", "VARCHAR", "Scope")
+    assert all("pii" in spec.tags for spec in own.values())
+
+
 def test_groups_and_tags_name_the_layer_and_kinds_the_technology(tmp_path: Path) -> None:
     found = specs(tmp_path).values()
     assert {spec.tags["layer"] for spec in found} == {"raw", "warehouse", "marts", "reports"}

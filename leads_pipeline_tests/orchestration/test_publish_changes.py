@@ -57,12 +57,13 @@ class House:
         self.folder, self.instance, self.clock = folder, instance, clock
         self.is_broken = False
         self.nightly: list[bool] = []
-        self.sensor = publish_sensor(LONDON, is_bucket=is_bucket, clock=clock)
+        self.marts = folder.folder.with_name("marts")
+        self.sensor = publish_sensor(LONDON, self.marts, is_bucket=is_bucket, clock=clock)
 
         @asset
         def leads(context: AssetExecutionContext, data: ResourceParam[DataFolder]) -> None:
             is_nightly = NIGHTLY_TAG in context.run.tags
-            with noted_publication(data, LONDON, is_nightly=is_nightly, clock=clock):
+            with noted_publication(data, LONDON, self.marts, is_nightly=is_nightly, clock=clock):
                 if self.is_broken:
                     raise OSError("The disk is full.")
             swap_in_new_file(self.folder.folder)
@@ -138,6 +139,25 @@ def test_what_lands_during_a_publication_is_published_by_the_next(house: House) 
         house.land()
     house.clock.now += MINUTE
     assert house.publishes()
+
+
+def test_a_change_in_the_folder_of_ones_own_marts_is_published(house: House) -> None:
+    house.marts.mkdir()
+    assert not house.publishes()
+    house.land()
+    assert house.publishes()
+    changes: list[Callable[[], object]] = [
+        lambda: (house.marts / "a.sql").write_text("select 1"),
+        lambda: (house.marts / "a.sql").write_text("select 12"),
+        lambda: (house.marts / "answers.csv").write_text("lead_id,answered_at"),
+        (house.marts / "a.sql").unlink,
+        lambda: house.marts.rename(house.marts.with_name("away")),
+    ]
+    for change in changes:
+        house.clock.now += MINUTE
+        assert not house.publishes()
+        change()
+        assert house.publishes()
 
 
 def overwrite(file: Path) -> None:

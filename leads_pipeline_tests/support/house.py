@@ -75,6 +75,8 @@ class House(ABC):
         self.scopes: tuple[str, ...] = ("branch-101", "branch-102")
         self.first_day = DAY
         self.names = ""
+        # LEADS_MARTS_DIR
+        self.marts: Path | None = None
 
     # --- leads come in ----------------------------------------------------------------------------------------------
 
@@ -254,6 +256,7 @@ class Quick(House):
             self.zone,
             read_branches(names if self.names else None),
             self.tables_as,
+            self.marts,
         )
         outcome = bring_up_to_date(self.data, wanted, self.now)
         assert (outcome.swept.failed, outcome.tables_trouble) == ({}, None)
@@ -436,7 +439,9 @@ class Real(House):
             "LEADS_START_DATE": str(self.first_day),
             "LEADS_TIMEZONE": self.zone.key,
             "LEADS_RECEIVE_KEY": _PUSH_KEY,
-        } | ({"LEADS_BRANCHES_FILE": str(names)} if self.names else {})
+            **({"LEADS_BRANCHES_FILE": str(names)} if self.names else {}),
+            **({"LEADS_MARTS_DIR": str(self.marts)} if self.marts else {}),
+        }
 
 
 def _answer(kind: str, leads: Iterable[Lead]) -> bytes:

@@ -109,6 +109,7 @@ class Folder:
             prepare=prepare,
             refuse=refuse,
             make_marts=self.make_marts,
+            make_own_tables=lambda *_: None,
         )
         return publish(self.path, self.raw, content, **options)
 
