@@ -300,6 +300,7 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
         "scan_parquet": list(Counter(lead.scope for lead in applicants).items()),
         "scan_delta": list(Counter(lead.scope for lead in applicants).items()),
         "invoices.csv": costs,
+        "NullPool": [(n, *row) for n, row in enumerate(sorted(Counter(lead.kind for lead in leads).items()))],
     }
 
 

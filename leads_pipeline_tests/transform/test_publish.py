@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pyarrow as pa
 import pytest
+from sqlalchemy import NullPool, Pool, QueuePool, create_engine, text
 
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.errors import BugError, StorageError
@@ -521,3 +522,21 @@ def test_any_history_of_publications_gives_what_one_new_file_gives(tmp_path: Pat
         anew.publish()
         assert folder.tables() == anew.tables(), step
         shutil.rmtree(anew.path)
+
+
+@pytest.mark.parametrize(("pool", "seen"), [(NullPool, [1, 2, 3]), (QueuePool, [1, 1, 3])])
+def test_a_pool_that_keeps_connections_keeps_their_version(house: Quick, pool: type[Pool], seen: list[int]) -> None:
+    """The guide says so of SQLAlchemy. A connection beside an open one has the new version either way."""
+    engine = create_engine(f"duckdb:///{house.file}?access_mode=read_only", poolclass=pool)
+
+    def leads_after(count: int) -> Any:
+        house.land("applicant", [{"id": str(number)} for number in range(count)])
+        house.publish()
+        with engine.connect() as db:
+            return db.execute(text("select count(*) from applicant_leads")).scalar()
+
+    found = [leads_after(1), leads_after(2)]
+    with engine.connect():
+        found.append(leads_after(3))
+    assert found == seen
+    engine.dispose()
