@@ -16,8 +16,7 @@ from leads_pipeline.observe.digest import Digest, Over
 from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.observe.told import Entry, Memory, Told
 
-# A finding that often ends by itself is told once it has been seen for so long. A machine that was off for days then
-# pulls first.
+# A finding that often ends by itself is sent only after so long. A machine that was off for days then pulls first.
 PATIENCE: Final = timedelta(hours=1)
 REPEATED_AFTER: Final = timedelta(days=1)
 BEAT_EVERY: Final = timedelta(hours=1)
@@ -77,7 +76,7 @@ class Alerts:
         digest = due(memory, shown, kept, now)
         if digest is None:
             return None
-        # Noted before it is sent, and not forgotten if that fails: somebody may have been told, so the end is told too.
+        # Noted before it is sent, and kept if that fails: somebody may have got it, so the end is sent too.
         memory.open |= {one.key: _entry(one) for one in digest.new if one.key not in memory.open}
         self._save(told)
         is_sent, trouble = attempt(channel.name, lambda: channel.send(digest))
@@ -100,7 +99,7 @@ class Alerts:
         try:
             told.write(self._state)
             self._unsaved = None
-        except StorageError:  # the disk is a finding of its own, which has to be told
+        except StorageError:  # the full disk is a finding itself, and has to be sent
             self._unsaved = told
 
 

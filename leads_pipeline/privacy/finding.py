@@ -41,7 +41,7 @@ PLACES_OF_RAW: Final = (RAW, RESTRICTED)
 # Damaged files of the inventory hold no person.
 _INVENTORY: Final = f"{QUARANTINE}/{RAW}/inventory/"
 
-# Files between two words of how far the search is.
+# After so many files, the progress is shown.
 _TELL_EVERY: Final = 100
 
 

@@ -45,7 +45,7 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
     """
     swept = Swept()
     with data.state.lock("sweep", timeout_seconds=-1):
-        # What killed landings left. It may hold anybody.
+        # Leftovers of killed landings may hold anybody.
         for root in (RAW, RESTRICTED):
             data.store.delete_drafts(f"{root}/")
         while True:

@@ -167,7 +167,7 @@ def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
         return None
     try:
         failure = _FAILURE.decode(content)
-    except msgspec.DecodeError:  # rotten: the window is asked for all the same
+    except msgspec.DecodeError:  # damaged: the window is asked for anyway
         return None
     newest = folder.newest
     return failure if newest is None or microseconds(failure.failed_at) > newest.look else None

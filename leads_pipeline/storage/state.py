@@ -276,11 +276,13 @@ class State:
         """
         remembered = self._remember("origin", origin)
         if remembered != origin:
-            demo = "move the demo's data aside with `leads-pipeline backfill --last 10d --move-demo`, or "
+            whose, do = f"leads from {remembered}", ""
+            if remembered == THIS_MACHINE:
+                whose = "the demo's leads"
+                do = "move the demo's data aside with `leads-pipeline backfill --last 10d --move-demo`, or "
             raise SettingsError(
-                f"{self.path.parent} holds leads from {remembered}, and {origin} is another portal: their leads must "
-                f"not mix. To go on, {demo if remembered == THIS_MACHINE else ''}set LEADS_DATA_DIR to another folder. "
-                "Nothing was changed.",
+                f"{self.path.parent} holds {whose}, and {origin} is another portal: their leads must not mix. To go "
+                f"on, {do}set LEADS_DATA_DIR to another folder. Nothing was changed.",
                 reason="another portal's data folder",
             )
 

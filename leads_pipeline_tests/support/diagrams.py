@@ -1,6 +1,6 @@
-"""The pictures of the docs as SVG: which column joins which tables, and one lead's way."""
+"""The pictures of the docs as SVG: tables, one lead's way, the layers, what runs when, the data folder."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -58,6 +58,68 @@ _STEPS: Final[tuple[Line, ...]] = (
     ("leads.duckdb", "reports/leads.html", ""),
 )
 
+_FOLDERS: Final[Places] = {
+    "cli": (0, 0),
+    "definitions": (1, 0),
+    "orchestration": (2, 0),
+    "observe": (2, 1),
+    "privacy": (1, 1),
+    "delivery": (1, 2),
+    "transform": (0, 3),
+    "portal": (2, 3),
+    "storage": (1, 4),
+    "settings": (1, 5),
+    "domain": (1, 6),
+    "errors": (1, 7),
+    "simulator": (2, 7),
+}
+
+_CLOCK: Final[Places] = {
+    "pull_daily": (0, 0),
+    "retry_failed_partitions": (0, 1),
+    "receiver": (0, 2),
+    "raw/": (1, 1),
+    "publish_changes": (2, 0),
+    "deliver": (2, 1),
+    "alert": (2, 2),
+    "leads.duckdb": (3, 0),
+    "your own system": (3, 1),
+    "people": (3, 2),
+}
+_TIMES: Final[tuple[Line, ...]] = (
+    ("pull_daily", "raw/", "01:15"),
+    ("retry_failed_partitions", "raw/", "5 minutes"),
+    ("receiver", "raw/", "each push"),
+    ("raw/", "publish_changes", "30 seconds"),
+    ("raw/", "deliver", "5 seconds"),
+    ("raw/", "alert", "5 minutes"),
+    ("publish_changes", "leads.duckdb", ""),
+    ("deliver", "your own system", ""),
+    ("alert", "people", ""),
+)
+
+_DATA: Final[Places] = {
+    "privacy/": (0, 0),
+    "restricted/": (0, 1),
+    "quarantine/": (0, 2),
+    "raw/": (1, 1),
+    ".versions/": (2, 1),
+    "leads.duckdb": (3, 0),
+    "tables/": (3, 1),
+    "reports/": (3, 2),
+    ".state/": (1, 2),
+    ".dagster/": (2, 2),
+}
+_FLOWS: Final[tuple[Line, ...]] = (
+    ("privacy/", "raw/", "keeps out"),
+    ("restricted/", "raw/", "set aside"),
+    ("quarantine/", "raw/", "damaged"),
+    ("raw/", ".versions/", "publish"),
+    (".versions/", "leads.duckdb", "link"),
+    (".versions/", "tables/", "link"),
+    (".versions/", "reports/", "figures"),
+)
+
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 190, 34, 280, 80, 20
 
 
@@ -72,6 +134,22 @@ def tables_diagram(columns: Mapping[str, AbstractSet[str]]) -> str:
 def one_leads_way() -> str:
     """Draw the way of a lead from the portal to the files that people read."""
     return _draw(_STATIONS, _STEPS, "One lead's way from the portal to the files that people read")
+
+
+def layers(imports: Iterable[tuple[str, str]]) -> str:
+    """Draw the folders of the code. `imports` are pairs: the first imports the second."""
+    lines = tuple((upper, lower, "") for upper, lower in imports)
+    return _draw(_FOLDERS, lines, "The folders of the code: each imports from those below it")
+
+
+def what_runs_when() -> str:
+    """Draw the schedules and sensors with their times."""
+    return _draw(_CLOCK, _TIMES, "Schedules and sensors, how often they run, and what they write")
+
+
+def data_folder() -> str:
+    """Draw the folders of the data folder."""
+    return _draw(_DATA, _FLOWS, "The folders of the data folder")
 
 
 def _draw(places: Places, lines: tuple[Line, ...], label: str) -> str:

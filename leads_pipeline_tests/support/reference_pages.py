@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ from leads_pipeline.privacy.share import shared_tables
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.promises.surface import FULL, each_command, exit_codes
-from leads_pipeline_tests.support.diagrams import one_leads_way, tables_diagram
+from leads_pipeline_tests.support.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
 from leads_pipeline_tests.support.house import Quick
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
@@ -75,10 +75,23 @@ def pages() -> dict[Path, str]:
         "marts.md": _marts([table for table in tables if table.name.startswith("mart_")]),
     }
     columns = {table.name: {column.name for column in table.columns} for table in tables}
-    pictures = {"reference/tables.svg": tables_diagram(columns), "explanation/one-leads-way.svg": one_leads_way()}
+    pictures = {
+        "reference/tables.svg": tables_diagram(columns),
+        "reference/data-folder.svg": data_folder(),
+        "explanation/one-leads-way.svg": one_leads_way(),
+        "explanation/layers.svg": layers(drawn_imports()),
+        "explanation/what-runs-when.svg": what_runs_when(),
+    }
     return {FOLDER / name: MADE + text for name, text in texts.items()} | {
         FOLDER.parent / name: text for name, text in pictures.items()
     }
+
+
+def drawn_imports() -> list[tuple[str, str]]:
+    """Give the arrows of the drawing in CONTRIBUTING.md, which a test compares with the code."""
+    text = (FOLDER.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawing = text.partition("```mermaid\n")[2].partition("```")[0]
+    return [pair for line in drawing.splitlines()[1:] for pair in pairwise(re.findall(r"\w+", line))]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

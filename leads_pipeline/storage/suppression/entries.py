@@ -65,7 +65,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
     cleared: tuple[str, ...] = ()
-    # Somebody else has the number: what shows it without a name isn't the person's.
+    # Somebody else has the number too: a lead with it and without a name isn't the person's.
     is_shared: bool = False
     # Written by earlier versions: values of the column `person`, addresses without tags, and whether the number alone
     # decided.
