@@ -7,11 +7,13 @@ the message (message.py), when a pass is made.
 import asyncio
 import hashlib
 import random
+import ssl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
 from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
@@ -25,7 +27,7 @@ from leads_pipeline.delivery.message import body_of, headers_of, signer
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import source_of
-from leads_pipeline.portal.http import checked_address, checked_header, make_async_client, unlogged
+from leads_pipeline.portal.http import checked_address, checked_header, make_async_client, tls_context, unlogged
 from leads_pipeline.portal.pace import parse_retry_after
 from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings
@@ -258,6 +260,10 @@ class _Sender:
         self._signs = signer(endpoint.secret)
         self._transport, self._timeout_seconds = transport, timeout_seconds
 
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return tls_context()  # reading the certificates takes as long as twenty messages
+
     def send(self, ledger: Ledger, versions: Sequence[Version]) -> Iterator[list[_Outcome]]:
         """Post these versions. What raw no longer has is dropped from the ledger.
 
@@ -266,7 +272,7 @@ class _Sender:
         number = self._gate.number
         messages = list(self._bodies(ledger, versions).items())
         with asyncio.Runner() as loop:
-            http = make_async_client(CONCURRENCY, transport=self._transport)
+            http = make_async_client(CONCURRENCY, transport=self._transport, tls=self._tls)
             try:
                 for first in range(0, len(messages), CONCURRENCY):
                     if self._gate.number != number:

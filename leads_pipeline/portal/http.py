@@ -50,14 +50,16 @@ def make_client(
     return _made(httpx.Client, connections=1, headers=headers, transport=transport, tls=tls, event_hooks=hooks)
 
 
-def make_async_client(connections: int, *, transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
+def make_async_client(
+    connections: int, *, transport: httpx.AsyncBaseTransport | None = None, tls: ssl.SSLContext | None = None
+) -> httpx.AsyncClient:
     """Some kept connections, for one event loop. All else is as in `make_client`."""
 
     async def forget_redirect(response: httpx.Response) -> None:
         _forget_redirect(response)
 
     hooks = {"response": [forget_redirect]}
-    return _made(httpx.AsyncClient, connections=connections, transport=transport, event_hooks=hooks)
+    return _made(httpx.AsyncClient, connections=connections, transport=transport, tls=tls, event_hooks=hooks)
 
 
 def _made(

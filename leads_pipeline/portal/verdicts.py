@@ -146,7 +146,10 @@ def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
 
 def why_no_connection(error: httpx.TransportError) -> str:
     """Why there is no connection, by the system's words or a proxy's status, and what to check."""
-    text = re.sub(r"[^ -~]", "?", str(error))[:200]
+    cause: BaseException = error
+    while inner := cause.exceptions[0] if isinstance(cause, ExceptionGroup) else cause.__cause__ or cause.__context__:
+        cause = inner
+    text = re.sub(r"[^ -~]", "?", str(cause))[:200]
     if isinstance(error, httpx.ProxyError):
         status = re.match(r"[1-5]\d\d\b", text)  # a proxy's words are its own
         refused = f"the proxy refuses ({status[0]})" if status else "the proxy refuses"

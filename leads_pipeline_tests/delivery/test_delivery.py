@@ -401,6 +401,43 @@ def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_
         assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]
 
 
+def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(agency: Agency) -> None:
+    statuses, taken = iter((500, 201)), dict[str, Any]()
+
+    class Api(QuietHandler):
+        def do_PUT(self) -> None:  # noqa: N802 - the name is the library's
+            enquiry = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            status = next(statuses)
+            if status == 201:
+                taken[self.path] = (self.headers["authorization"], enquiry["email"])
+            self.send_response(status)
+            self.end_headers()
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    agency.variables["LEADS_DELIVERY_URL"] = f"http://127.0.0.1:{port}/"
+    agency.house.land("applicant", [lead(1)])
+    settings = Settings.from_variables(agency.variables)
+    endpoint = Endpoint.of(settings)
+    assert endpoint
+    script = Path(__file__).parents[2] / "examples" / "crm_forwarder.py"
+    with serving(Api) as api:
+        environment = os.environ | {
+            "LEADS_DELIVERY_SECRET": SECRET,
+            "PORT": str(port),
+            "CRM_API": api,
+            "CRM_TOKEN": "t",
+        }
+        with subprocess.Popen([sys.executable, str(script)], env=environment, stderr=subprocess.DEVNULL) as forwarder:
+            troubles = []
+            while (sent := deliver(settings, agency.house.data, endpoint, is_all=True)).left:
+                assert forwarder.poll() is None
+                troubles.append(sent.trouble)
+            forwarder.terminate()
+    assert "502" in str(troubles[-1])
+    assert taken == {"/lead-1": ("Bearer t", "j1@example.org")}
+
+
 def test_a_waiting_version_whose_file_is_damaged_is_found_again(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.crm.answer = answering(503)
@@ -530,6 +567,16 @@ def test_an_endpoint_that_drips_its_answer_holds_a_pass_no_longer_than_one_that_
         timer.cancel()
         assert (sent.failed, is_over.is_set()) == (1, False)
         is_over.set()
+
+
+def test_an_endpoint_where_nobody_listens_is_told_by_the_system_s_words(agency: Agency) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        agency.variables["LEADS_DELIVERY_URL"] = f"http://localhost:{free.getsockname()[1]}/"
+    agency.house.land("applicant", [lead(1)])
+    settings = Settings.from_variables(agency.variables)
+    endpoint = Endpoint.of(settings)
+    assert endpoint
+    assert "[Errno 111]" in str(deliver(settings, agency.house.data, endpoint).trouble)
 
 
 def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agency: Agency) -> None:
