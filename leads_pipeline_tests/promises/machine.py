@@ -105,7 +105,7 @@ class Machine:
 
     def command(self, *arguments: str) -> int:
         """Run `leads-pipeline` to its end, and give the exit code."""
-        process = self._start([PROGRAM, *arguments])
+        process = self.start([PROGRAM, *arguments])
         _wait(process)
         return process.returncode
 
@@ -127,7 +127,7 @@ class Machine:
 
     def _round(self) -> int:
         if self._daemon is None:
-            self._daemon = self._start([sys.executable, "-m", f"{__package__}.daemon", str(self.data / ".dagster")])
+            self._daemon = self.start([sys.executable, "-m", f"{__package__}.daemon", str(self.data / ".dagster")])
         assert self._daemon.stdin is not None
         assert self._daemon.stdout is not None
         time.sleep(1)  # until it reads the clock's file again
@@ -151,7 +151,7 @@ class Machine:
     @contextmanager
     def serving(self) -> Iterator[None]:
         """Run the real `leads-pipeline serve` while the block runs."""
-        process = self._start([PROGRAM, "serve", "--port", str(free_port())])
+        process = self.start([PROGRAM, "serve", "--port", str(free_port())])
         try:
             yield
             assert process.poll() is None, self.output()
@@ -175,7 +175,7 @@ class Machine:
         """Deliver leads as the portal does, and give the status of the answer."""
         if self._receiver is None:
             self._port = free_port()
-            self._receiver = self._start([PROGRAM, "receive", "--port", str(self._port)])
+            self._receiver = self.start([PROGRAM, "receive", "--port", str(self._port)])
             deadline = time.monotonic() + PATIENCE_SECONDS
             while not _listens(self._port):
                 assert time.monotonic() < deadline, self.output()
@@ -196,7 +196,8 @@ class Machine:
                 _wait(process)
         self._daemon = self._receiver = None
 
-    def _start(self, command: Sequence[str]) -> "subprocess.Popen[str]":
+    def start(self, command: Sequence[str]) -> "subprocess.Popen[str]":
+        """Start a process that sees the machine's clock and settings."""
         is_daemon = command[0] == sys.executable
         more = {"DAGSTER_HOME": str(self.data / ".dagster")} if is_daemon else {}
         if is_daemon or "backfill" in command:
