@@ -26,7 +26,7 @@ def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
     """Write TABLE, or `all` tables, marts and views of leads.duckdb, as files for spreadsheets and BI.
 
     csv and xlsx are for people: moments are in LEADS_TIMEZONE, and no text runs as a formula. csv has a ' before such
-    texts. parquet has all types. No erasure reaches the files: export again after one.
+    texts. parquet has all types. No erasure reaches the files: delete them after one, and export again.
 
     Exit code 2 if no file was written: there is no such table, nothing is published yet, or the disk is full.
     """

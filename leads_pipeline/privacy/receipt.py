@@ -65,7 +65,7 @@ def write_receipt(
     delivered = _delivered(data, ids, forgets=entry.action is Action.ERASE)
     received = entry.received or entry.at.date()
     exports = [
-        f"Exports in {folder}: run `leads-pipeline export` again, or delete them." for folder in data.state.exports()
+        f"Exports in {folder}: delete them, then run `leads-pipeline export` again." for folder in data.state.exports()
     ]
     places = (*delivered, *exports, *_OUT_OF_REACH[entry.action], *([_OTHER_MACHINES] if data.bucket else []))
     listed = "".join(f"- {line}\n" for line in places)

@@ -313,7 +313,7 @@ def test_the_receipt_names_who_may_still_hold_the_person(desk: Quick, tmp_path: 
         assert place in told
     assert "Backups from before this moment: they hold the person until you delete them." in told
     assert "Programs that still have the old leads.duckdb open: close them." in told
-    assert f"Exports in {tmp_path / 'bi'}: run `leads-pipeline export` again, or delete them." in told
+    assert f"Exports in {tmp_path / 'bi'}: delete them, then run `leads-pipeline export` again." in told
     assert EMAIL in (tmp_path / "bi" / "applicant_leads.csv").read_text(encoding="utf-8-sig")
     with duckdb.connect(str(tmp_path / "old.duckdb"), read_only=True) as old:
         assert old.execute("select count(*) from applicant_leads where lead_id = 'jane'").fetchall() == [(1,)]

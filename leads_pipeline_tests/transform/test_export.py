@@ -137,8 +137,11 @@ def test_a_workbook_has_typed_cells_and_no_formula(office: Quick, folder: Path) 
 
 
 def test_a_workbook_says_what_excel_cannot_hold(office: Quick, folder: Path) -> None:
-    """Texts are cut, with a mark and a count. Further rows go to further sheets."""
-    office.land("applicant", [lead("long", message="😀" * CELL_UNITS, createdAt="2026-11-19T10:00:00Z")])
+    """Texts are cut, with a mark and a count. Further rows go to further sheets. Old days and long numbers are text."""
+    long = lead(
+        "long", message="😀" * CELL_UNITS, createdAt="1850-06-01T10:00:00Z", listingDetails={"bedrooms": 10**16}
+    )
+    office.land("applicant", [long])
     office.publish()
     [written] = write_export(office.data, "applicant_leads", folder, "xlsx", ZONE, sheet_rows=2)
     found = sheets(written.file)
@@ -146,7 +149,9 @@ def test_a_workbook_says_what_excel_cannot_hold(office: Quick, folder: Path) -> 
     assert {len(rows) for rows in found.values()} <= {2, 3}
     rows = list(rows_of(written.file))
     assert (len(rows), written.rows) == (len(messages(office)), len(messages(office)))
-    [message] = [row["message"] for row in rows if row["lead_id"] == "long"]
+    [row] = [row for row in rows if row["lead_id"] == "long"]
+    assert (row["lead_day"], row["listing_details_bedrooms"]) == ("1850-06-01", str(10**16))
+    message = row["message"]
     assert message.endswith("😀 … (cut)")
     assert len(message.encode("utf-16-le")) // 2 <= CELL_UNITS
     told = export("applicant_leads", folder, "xlsx")
