@@ -208,6 +208,15 @@ def test_a_contact_that_the_portal_emptied_waits_for_a_person(agency: Agency) ->
     assert agency.counts() == {VersionState.DELIVERED: 2}
 
 
+def test_an_odd_text_that_lost_a_contact_waits_and_one_that_has_it_is_sent(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1), lead(2)])
+    agency.deliver()
+    whole, emptied = (json.dumps(one | {"odd": "x"}).replace('"x"', "NaN") for one in (lead(1), lead(2, email="")))
+    agency.house.land("applicant", [whole, emptied])
+    agency.deliver()
+    assert agency.counts() == {VersionState.DELIVERED: 3, VersionState.HELD: 1}
+
+
 def test_an_erased_person_is_never_sent_again(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1), lead(2)])
     agency.crm.answer = answering(500)

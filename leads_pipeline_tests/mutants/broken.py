@@ -1193,7 +1193,7 @@ def _(self, version, host, now):
 
 
 @mutant("an emptied contact is delivered", "leads_pipeline.delivery.due:_contact", promise=DELIVERED, tests=DELIVERY)
-def _(lead):
+def _(kind, row, version):
     return 0
 
 
