@@ -43,6 +43,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.duck import SQL_FOLDER, quoted
+from leads_pipeline.transform.feed import FEED
 from leads_pipeline.transform.marts import EVERY_LEAD, Mart, marts, other_tables
 from leads_pipeline.transform.own_marts import OwnFile, own_files
 from leads_pipeline.transform.reading import LeadsFile
@@ -77,6 +78,7 @@ def published_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                 for what, why in outcome.swept.failed.items():
                     context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
                 publication = outcome.publication
+                rows_of = publication.rows if publication else {}
                 did: dict[str, str | int] = {
                     "way": publication.way if publication else "unchanged",
                     "windows_changed": publication.windows if publication else 0,
@@ -94,7 +96,8 @@ def published_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                     for name in names:
                         count = f"select count(*) from {quoted(name)}"  # noqa: S608 - our own name
                         counted = {"dagster/row_count": db.query(count)[1][0][0]} if (name,) in rows else {}
-                        yield MaterializeResult(asset_key=name, metadata={**did, **counted})
+                        changes = {f"rows_{change}": number for change, number in rows_of.get(name, {}).items()}
+                        yield MaterializeResult(asset_key=name, metadata={**did, **counted, **changes})
                     for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
                         [(count,)] = db.query(f"select count(*) from {quoted(name)}")[1]  # noqa: S608 - quoted
                         yield AssetMaterialization(name, metadata={"dagster/row_count": count})
@@ -188,7 +191,8 @@ def _tell_of(night: Night, context: AssetExecutionContext) -> None:
 
 
 def _table_spec(table: Table) -> AssetSpec:
-    others = {"inventory": ["raw_inventory"], "drift": [of_leads.name for of_leads in lead_tables()]}
+    of_leads = [of_leads.name for of_leads in lead_tables()]
+    others = {"inventory": ["raw_inventory"], "drift": of_leads, FEED.name: of_leads}
     kinds = [kind for kind in LEAD_KINDS if table.name in kind.tables]
     deps = others.get(table.name, [f"raw_{kind.table}" for kind in kinds or LEAD_KINDS])
     payloads = dict.fromkeys(deps, ("payload",)) if kinds or table.name == "inventory" else {}

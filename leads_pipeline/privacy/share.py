@@ -30,8 +30,8 @@ FACTS: Final = "lead_facts"
 _LEFT_OUT: Final = frozenset({"lead_id", "created_at"})
 _HASHED: Final = ("person", "listing_id")
 
-# A mart with one of these columns knows a single person or a single property.
-_OF_ONE: Final = frozenset({"lead_id", "person", "listing_id", "item_id", "address", "lowest_estimate"})
+# A mart with one of these columns knows a single person or a single property, or the moment of a day's only lead.
+_OF_ONE: Final = frozenset({"lead_id", "person", "listing_id", "item_id", "address", "lowest_estimate", "minutes_p50"})
 
 
 def shared_tables() -> tuple[Mart, ...]:

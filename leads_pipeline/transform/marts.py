@@ -27,8 +27,9 @@ from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.answers import ANSWERS, answer_files, read_answers
 from leads_pipeline.transform.drift import DRIFT, make_drift
 from leads_pipeline.transform.duck import SQL_FOLDER, Column, literal, macros, quoted, telling_errors
+from leads_pipeline.transform.feed import FEED
 from leads_pipeline.transform.inventory import INVENTORY
-from leads_pipeline.transform.tables import Table, columns_of, comment, create_table, fill
+from leads_pipeline.transform.tables import Table, columns_of, comment, create_table, fill, is_of
 
 _BY_DAY: Final = "by lead_day"
 
@@ -143,8 +144,8 @@ def _make(db: duckdb.DuckDBPyConnection, mart: Mart, days: Sequence[date] | None
     """Make the rows of these days, or all. A view is made each time, and read, as it may fail on new leads."""
     name = quoted(mart.name)
     if mart.is_by_day and days is not None and _exists(db, mart.name):
-        db.execute(f"delete from {name} where {_is_of(days)}")
-        db.execute(f"insert into {name} by name select * from ({mart.statement}) where {_is_of(days)}")
+        db.execute(f"delete from {name} where {is_of(days)}")
+        db.execute(f"insert into {name} by name select * from ({mart.statement}) where {is_of(days)}")
         return
     _drop(db, mart.name)
     db.execute(f"create {'table' if mart.is_by_day else 'view'} {name} as {mart.statement}")
@@ -154,11 +155,6 @@ def _make(db: duckdb.DuckDBPyConnection, mart: Mart, days: Sequence[date] | None
     if columns != list(mart.columns):
         raise BugError(f"{mart.name} has the columns {', '.join(columns)}, and its file describes others.")
     _comment(db, mart)
-
-
-def _is_of(days: Sequence[date]) -> str:
-    """Whether a row is of one of these days. As constants, DuckDB takes them down to where the leads are read."""
-    return f"lead_day in ({', '.join(literal(day.isoformat()) for day in days)})" if days else "false"
 
 
 def _keep_last_good(db: duckdb.DuckDBPyConnection, mart: Mart, folder: Path, *, is_rewritten: bool) -> None:
@@ -228,11 +224,12 @@ _BRANCHES: Final = {
 
 
 def other_tables() -> tuple[Table, ...]:
-    """Return the tables that are neither of leads nor marts: the inventory, names of branches, drift."""
+    """Return the tables that are neither of leads nor marts: the inventory, names of branches, drift, the feed."""
     return (
         INVENTORY,
         Table("branches", _BRANCHES_GRAIN, tuple(Column(name, "varchar", text) for name, text in _BRANCHES.items())),
         DRIFT,
+        FEED,
     )
 
 
@@ -263,7 +260,7 @@ def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None)
 
     DuckDB doesn't take days down through the macro `readable`.
     """
-    of_days = "" if days is None else f"where {_is_of(days)}"
+    of_days = "" if days is None else f"where {is_of(days)}"
     kinds = (f"select {literal(kind.name)} as kind, * from {quoted(kind.table)} {of_days}" for kind in LEAD_KINDS)
     db.execute(f"create or replace temp view {EVERY_LEAD} as {' union all by name '.join(kinds)}")
 

@@ -9,8 +9,8 @@ Belongs here: the three ways to publish, what the file remembers, the check. Doe
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import date
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from pathlib import Path
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
@@ -21,6 +21,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
+from leads_pipeline.transform.feed import FEED, append_changes, begin_feed
 from leads_pipeline.transform.flatten import Batch, flatten
 from leads_pipeline.transform.reading import is_open_for_writing, is_readable
 from leads_pipeline.transform.tables import columns_of, create_table, fill, lead_tables
@@ -56,7 +57,8 @@ class Content:
 
     `fingerprint` stands for all that asks for a new file when it changes: marts, names of branches, the key of people.
     `inputs` stands for what marts read besides the leads: when it changes, they are made again. `list_number` is the
-    suppression list's. `prepare` makes the macros of statements, `person_of` among them. `refuse` takes leads that the
+    suppression list's. `at` is the moment of the publication, and leads of windows before the day `named_from` are
+    anonymous. `prepare` makes the macros of statements, `person_of` among them. `refuse` takes leads that the
     list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`, and hears whether raw
     files were rewritten. `make_own_tables` follows in the closed draft, and hears the same.
     """
@@ -65,6 +67,8 @@ class Content:
     fingerprint: str
     inputs: str
     list_number: int
+    at: datetime
+    named_from: date
     prepare: Callable[[duckdb.DuckDBPyConnection], None]
     refuse: Callable[[duckdb.DuckDBPyConnection], None]
     make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None]
@@ -73,21 +77,26 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What publishing did: an update, a rewriting or a new file. `leads` counts those that are new or changed."""
+    """What publishing did: an update, a rewriting or a new file. `leads` counts those that it appended to the feed.
+
+    `rows` counts the rows that were added, changed and removed, by table of leads.
+    """
 
     way: str
     windows: int
     leads: int
+    rows: Mapping[str, Mapping[str, int]] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a file remembers of what it was made from."""
+    """What a file remembers of what it was made from. `named_from` is None if it has no feed."""
 
     fingerprint: str
     inputs: str
     list_number: int
     is_alone: bool
+    named_from: date | None
     windows: Hashes
 
 
@@ -114,20 +123,22 @@ def publish(
 def _publish(
     versions: Versions, raw: Raw, content: Content, *, is_rewritten: bool, of_all_days: bool
 ) -> Publication | None:
-    before = versions.current()
+    before, is_linked = versions.current(), versions.path.exists()
     if before and is_open_for_writing(before):
         logger.warning("Another program has opened leads.duckdb for writing. Have it open the file read-only.")
         before = _copied(before, versions.draft("before"))
     known = _read_known(versions, before)
+    # Without the link, a backup was restored. Programs that follow the feed may know changes that it lacks.
+    feed_from = known.named_from if known and is_linked else None
     if known and known.is_alone:
         versions.remove_older(0)  # a killed publication may have left some
     is_rewritten = is_rewritten or known is None or known.list_number != content.list_number
     is_suspect = of_all_days or is_rewritten or not versions.is_as_published()
     if before is None or known is None or known.fingerprint != _fingerprint(content):
-        return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
+        return _build_anew(versions, before, raw, content, feed_from, is_alone=is_rewritten)
     if is_suspect and not (versions.has_its_hash() and is_readable(versions.folder, before)):
         logger.warning("leads.duckdb isn't as it was published, and is built anew.")
-        return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
+        return _build_anew(versions, before, raw, content, feed_from, is_alone=is_rewritten)
     hashes = raw.hashes(of_all_days=of_all_days or is_rewritten)
     changed = {window for window, hash_ in hashes.items() if known.windows.get(window) != hash_}
     if not changed and not is_rewritten and known.inputs == content.inputs and versions.is_as_published():
@@ -137,14 +148,16 @@ def _publish(
         _copied(before, draft)
         with connection(versions.folder, draft) as db:
             content.prepare(db)
+            db.execute(f"attach {literal(str(before))} as before (read_only)")
             db.begin()
             if is_rewritten:
                 _lower_numbers(db, changed)
-            leads = flatten(db, _noting(raw.read(changed), hashes), content.zone)
+            flatten(db, _noting(raw.read(changed), hashes), content.zone)
             _check(db)
             if is_rewritten:
                 _raise_numbers(db)
                 content.refuse(db)
+            rows = _follow(db, content, feed_from, of_all=is_rewritten)
             _finish(db, content, hashes, versions.next_number(), is_alone=is_rewritten)
         content.make_own_tables(draft, is_rewritten)
         if is_rewritten:
@@ -153,9 +166,9 @@ def _publish(
     except StorageError as error:
         # The file may be damaged. If the disk is at fault, building anew says so.
         logger.warning("%s can't be brought up to date and is built anew. %s", before, error)
-        return _build_anew(versions, before, raw, content, is_alone=is_rewritten)
+        return _build_anew(versions, before, raw, content, feed_from, is_alone=is_rewritten)
     versions.swap_in(draft, is_alone=is_rewritten)
-    return Publication("rewriting" if is_rewritten else "update", len(changed), leads)
+    return _publication("rewriting" if is_rewritten else "update", len(changed), rows)
 
 
 def _copied(file: Path, draft: Path) -> Path:
@@ -165,11 +178,15 @@ def _copied(file: Path, draft: Path) -> Path:
     return draft
 
 
-def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Content, *, is_alone: bool) -> Publication:
+def _build_anew(
+    versions: Versions, before: Path | None, raw: Raw, content: Content, feed_from: date | None, *, is_alone: bool
+) -> Publication:
     leads_tables = [table.name for table in lead_tables()]
     files = [before, *versions.older()] if before else []
     # Of a damaged file, the version before it has what raw has lost.
     whole = next((file for file in files if is_readable(versions.folder, file, leads_tables)), None)
+    if whole is None or whole != before or not is_readable(versions.folder, whole, [FEED.name]):
+        feed_from = None
     hashes = raw.hashes(of_all_days=True)
     draft = versions.draft("anew")
     with connection(versions.folder, draft, memory_limit=_MEMORY_TO_BUILD) as db:
@@ -178,11 +195,14 @@ def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Cont
             db.execute(f"attach {literal(str(whole))} as before (read_only)")
         db.begin()
         _create_tables(db)
-        leads = flatten(db, _noting(raw.read([*hashes]), hashes), content.zone)
+        flatten(db, _noting(raw.read([*hashes]), hashes), content.zone)
         if whole:
-            leads += _take_over(db, content.zone)
+            _take_over(db, content.zone)
         _check(db)
         content.refuse(db)
+        if feed_from:
+            db.execute(f"insert into {FEED.name} by name from before.main.{FEED.name}")
+        rows = _follow(db, content, feed_from, of_all=True)
         _finish(db, content, hashes, versions.next_number(), is_alone=is_alone)
     content.make_own_tables(draft, is_alone)
     if whole != before:
@@ -190,7 +210,11 @@ def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Cont
             "leads.duckdb was damaged. The damaged file is %s, and a new one is published.", versions.set_aside()
         )
     versions.swap_in(draft, is_alone=is_alone)
-    return Publication("new file", len(hashes), leads)
+    return _publication("new file", len(hashes), rows)
+
+
+def _publication(way: str, windows: int, rows: Mapping[str, Mapping[str, int]]) -> Publication:
+    return Publication(way, windows, sum(sum(rows[kind.table].values()) for kind in LEAD_KINDS), rows)
 
 
 def _noting(batches: Iterable[Batch], hashes: dict[WindowKey, str]) -> Iterator[Batch]:
@@ -211,7 +235,7 @@ _BOOKKEEPING: Final = (
 
 
 def _create_tables(db: duckdb.DuckDBPyConnection) -> None:
-    for table in lead_tables():
+    for table in (*lead_tables(), FEED):
         create_table(db, table)
     db.execute("create schema pipeline")
     for name, columns, comment in _BOOKKEEPING:
@@ -220,7 +244,7 @@ def _create_tables(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _fingerprint(content: Content) -> str:
-    parts = (content.fingerprint, content.zone.key, list(lead_tables()), _BOOKKEEPING)
+    parts = (content.fingerprint, content.zone.key, list(lead_tables()), FEED, _BOOKKEEPING)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -242,7 +266,12 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
     except (StorageError, BugError):
         return None
     return _Known(
-        facts["fingerprint"], facts["inputs"], int(facts["list_number"]), facts["is_alone"] == "true", windows
+        facts["fingerprint"],
+        facts["inputs"],
+        int(facts["list_number"]),
+        facts["is_alone"] == "true",
+        date.fromisoformat(facts["named_from"]) if "named_from" in facts else None,
+        windows,
     )
 
 
@@ -265,9 +294,8 @@ def _raise_numbers(db: duckdb.DuckDBPyConnection) -> None:
         db.execute(f"update {quoted(kind.table)} set sequence = sequence + {_LOWERED} where sequence < 0")
 
 
-def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
-    """Take leads from the file before if raw has no version of them, or only older ones. Return how many."""
-    taken_over = 0
+def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
+    """Take leads from the file before if raw has no version of them, or only older ones."""
     # Earlier releases numbered requests in another way.
     anew = {
         "sequence": "epoch_us(fetched_at)",
@@ -297,8 +325,18 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> int:
                 db.execute(f"insert into {name} by name select {columns} from {former}")
         taken = f"from {quoted(kind.table)} semi join taken using (lead_id)"
         db.execute(f"insert into touched select {literal(kind.name)}, lead_id, lead_day {taken}")
-        taken_over += db.execute(f"select count(*) {taken}").fetchall()[0][0]
-    return taken_over
+
+
+def _follow(
+    db: duckdb.DuckDBPyConnection, content: Content, feed_from: date | None, *, of_all: bool
+) -> dict[str, dict[str, int]]:
+    """Append to the feed what this publication changes. An update compares the leads of the touched days."""
+    if feed_from is None:
+        return begin_feed(db, content.at, content.named_from)
+    days = db.execute("select distinct lead_day from touched").fetchall()
+    is_whole = of_all or feed_from != content.named_from
+    days_compared = None if is_whole else [day for (day,) in days]
+    return append_changes(db, content.at, days_compared, named_from=content.named_from, before_named_from=feed_from)
 
 
 def _check(db: duckdb.DuckDBPyConnection) -> None:
@@ -328,6 +366,7 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
         "inputs": content.inputs,
         "list_number": content.list_number,
         "is_alone": is_alone,
+        "named_from": content.named_from,
     }
     for name, value in facts.items():
         db.execute("insert into pipeline.facts values ($name, $value::varchar)", {"name": name, "value": value})

@@ -5,6 +5,7 @@ Belongs here: names, types and comments. Doesn't: the rows (flatten.py), marts.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 
 import duckdb
@@ -95,6 +96,11 @@ def columns_of(db: duckdb.DuckDBPyConnection, name: str, schema: str = "main", d
         {"schema": schema, "name": name, "database": database},
     ).fetchall()
     return [column for (column,) in rows]
+
+
+def is_of(days: Sequence[date]) -> str:
+    """Whether a row is of one of these days, in SQL. As constants, DuckDB takes them down to where leads are read."""
+    return f"lead_day in ({', '.join(literal(day.isoformat()) for day in days)})" if days else "false"
 
 
 def fill(db: duckdb.DuckDBPyConnection, name: str, rows: Sequence[tuple[object, ...]]) -> None:

@@ -4,17 +4,22 @@ Belongs here: what can be seen without running what a page shows. Doesn't: its b
 test_tutorials.py).
 """
 
+import json
 import re
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from click import Command, Context, Group
 
 from leads_pipeline.cli import main
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.observe.findings import FINDERS
 from leads_pipeline.settings import GONE, VARIABLES
 from leads_pipeline.simulator.__main__ import main as simulate
@@ -32,10 +37,35 @@ from leads_pipeline_tests.docs.pages import (
     text_of,
 )
 from leads_pipeline_tests.support import findings_page, reference_pages
+from leads_pipeline_tests.support.house import Quick
 
 
 def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
+
+
+# --- the contract -----------------------------------------------------------------------------------------------------
+
+
+def test_the_rows_of_a_published_file_are_as_the_json_schema_says(tmp_path: Path) -> None:
+    house = Quick(tmp_path / "data")
+    for kind in LEAD_KINDS:
+        house.land(kind.name, [{"id": "a", "createdAt": "2026-11-19T10:00Z", "new": 1, "viewingTimes": [{}]}])
+    house.publish()
+    rows = {table: house.rows(f'from "{table}"') for table in (*house.tables(), "lead_feed")}
+    schema = json.loads(text_of(DOCS / "reference" / "leads.schema.json"))
+
+    validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
+    for row in (row for table in rows.values() for row in table if row.get("_extra")):
+        row["_extra"] = json.loads(row["_extra"])
+    validator.validate(json.loads(json.dumps(rows, default=_plain)))
+    assert rows.keys() == schema["properties"].keys()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 # --- the site ---------------------------------------------------------------------------------------------------------

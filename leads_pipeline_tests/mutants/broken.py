@@ -3,7 +3,7 @@
 Whoever rebuilds a room brings the room's mutants along. A mutant whose function is gone is an error.
 """
 
-# ruff: noqa: ARG001
+# ruff: noqa: ARG001, S608
 # mypy: disable-error-code="no-untyped-def, no-any-return"
 
 from typing import TYPE_CHECKING
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.storage.rows import Opened
     from leads_pipeline.storage.windows import WindowState
     from leads_pipeline.transform.duck import connection
+    from leads_pipeline.transform.feed import begin_feed
     from leads_pipeline.transform.versions import number_of
 
 TESTS = "leads_pipeline_tests"
@@ -64,6 +65,7 @@ DAMAGE = (f"{TESTS}/storage/test_damage.py",)
 VERIFICATION = (f"{TESTS}/observe/test_verification.py",)
 QUESTIONS = (f"{TESTS}/observe/test_questions.py",)
 REQUESTS = (f"{TESTS}/privacy/test_requests.py",)
+FEED = (f"{TESTS}/transform/test_feed.py",)
 MARTS = (f"{TESTS}/transform/test_marts.py",)
 MART_FILES = (f"{TESTS}/transform/test_mart_files.py",)
 OWN_MARTS = (f"{TESTS}/transform/test_own_marts.py",)
@@ -95,6 +97,7 @@ SECRET = "no secret leaves the product"
 SET = "a wrong setting is named, with what to do"
 PUSHED = "a pushed lead is taken from the key's owner alone, and is kept"
 TOLD = "told once, and over"
+FOLLOWED = "a program that follows the feed misses no change and sees none twice"
 TYPED = "a value is typed exactly, or it is kept as received and named"
 ONCE = "each lead is published once, in its newest version"
 SHOWN = "Dagster shows how each window stands"
@@ -755,6 +758,43 @@ def _(self):
     return self.path.exists()
 
 
+@mutant("a lost feed counts from one", "leads_pipeline.transform.feed:_append", promise=FOLLOWED, tests=FEED)
+def _(db, changes, at):
+    [(highest,)] = db.execute("select coalesce(max(number), 0) from lead_feed").fetchall()
+    db.execute(f"insert into lead_feed select {highest} + row_number() over (), *, $at from ({changes})", {"at": at})
+    return highest
+
+
+@mutant("the feed trusts the clock", "leads_pipeline.transform.feed:_append", promise=FOLLOWED, tests=FEED)
+def _(db, changes, at):
+    after = int(at.timestamp() * 1e6)
+    db.execute(f"insert into lead_feed select {after} + row_number() over (), *, $at from ({changes})", {"at": at})
+    return after
+
+
+@mutant("anonymous leads stay in the feed", "leads_pipeline.transform.feed:_is_named", promise=ERASED, tests=FEED)
+def _(named_from):
+    return "true"
+
+
+@mutant("the feed looks at no list", "leads_pipeline.transform.feed:_compare", promise=FOLLOWED, tests=FEED)
+def _(db, kind, table, was_there, is_there):
+    if table == kind.table:
+        unbroken(db, kind, table, was_there, is_there)
+
+
+@mutant(
+    "each publication begins the feed anew", "leads_pipeline.transform.publish:_follow", promise=FOLLOWED, tests=FEED
+)
+def _(db, content, feed_from, *, of_all):
+    return begin_feed(db, content.at, content.named_from)
+
+
+@mutant("a new file leaves out who is gone", "leads_pipeline.transform.publish:_follow", promise=FOLLOWED, tests=FEED)
+def _(db, content, feed_from, *, of_all):
+    return unbroken(db, content, feed_from, of_all=False)
+
+
 @mutant(
     "typed tables are counted and not read",
     "leads_pipeline.transform.typed:count_rows",
@@ -836,7 +876,7 @@ def _(data):
     return None
 
 
-@mutant("no day's marts are made anew", "leads_pipeline.transform.marts:_is_of", promise=FIGURES, tests=MART_FILES)
+@mutant("no day's marts are made anew", "leads_pipeline.transform.tables:is_of", promise=FIGURES, tests=MART_FILES)
 def _(days):
     return "false"
 

@@ -19,7 +19,7 @@ from leads_pipeline_tests.promises.agency import BRANCHES, KINDS, Agency, agency
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "ask-the-data.md"
-[OLDEST] = re.findall(r"clients from DuckDB (\S+) on", GUIDE.read_text(encoding="utf-8"))
+[OLDEST] = re.findall(r"DuckDB (\S+) or newer reads", GUIDE.read_text(encoding="utf-8"))
 
 LOCKED = "the lock"
 CLIENTS = (LOCKED, OLDEST)
@@ -35,6 +35,8 @@ AGREEING: Final = {
     "mart_people": ("sum(leads)", "both"),
     "mart_people_daily": ("sum(leads)", "both"),
     "mart_hourly": ("sum(leads)", "both"),
+    "mart_arrival_times": ("sum(leads)", "both"),
+    "lead_feed": ("count(*) filter (change = 'added')", "both"),
     "mart_lead_properties": ("count(*)", "both"),
     "mart_coverage": ("sum(rows)", "both"),
     "mart_hidden_valuations": ("count(*)", "applicant"),

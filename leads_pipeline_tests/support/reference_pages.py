@@ -4,6 +4,7 @@
 there is written by hand.
 """
 
+import json
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,10 @@ MADE: Final = "<!-- Made by leads_pipeline_tests.support.reference_pages. Change
 QUERIES: Final = {
     "mart_answers": "select branch, median(minutes) as minutes from mart_answers group by branch",
     "mart_appraisals": "select urgency, sum(leads) as leads from mart_appraisals group by urgency order by leads desc",
+    "mart_arrival_times": (
+        "select branch, median(minutes_p50) as usual_day, max(minutes_p95) as worst_day from mart_arrival_times\n"
+        "where lead_day >= current_date - 30 group by branch"
+    ),
     "mart_coverage": "select state, count(*) as windows from mart_coverage where is_configured group by state",
     "mart_enquiry_mix": "select situation, sum(leads) as leads from mart_enquiry_mix group by situation",
     "mart_hidden_valuations": (
@@ -83,7 +88,8 @@ def pages() -> dict[Path, str]:
         "explanation/what-runs-when.svg": what_runs_when(),
     }
     return {FOLDER / name: MADE + text for name, text in texts.items()} | {
-        FOLDER.parent / name: text for name, text in pictures.items()
+        FOLDER / "leads.schema.json": json.dumps(contract(tables), indent=2) + "\n",
+        **{FOLDER.parent / name: text for name, text in pictures.items()},
     }
 
 
@@ -269,7 +275,9 @@ def _tables(tables: Sequence[Table]) -> str:
     head = (
         "# Tables\n\nThe tables of `leads.duckdb`, apart from [the marts](marts.md). The file carries the same "
         "comments: `select * from duckdb_columns()`. Everything in the schema `pipeline` is internal and changes "
-        "without notice.\n\n![The tables, and the columns that join them](tables.svg)\n"
+        "without notice. [leads.schema.json](leads.schema.json) has the same for programs, as a JSON Schema of the "
+        "rows, with DuckDB's types as `x-duckdb-type`. Releases may add tables and columns.\n\n"
+        "![The tables, and the columns that join them](tables.svg)\n"
     )
     return head + "".join(part for table in tables for part in _table(table))
 
@@ -291,6 +299,52 @@ def _marts(tables: Sequence[Table]) -> str:
         if asked:
             text += f"\nReady questions: {', '.join(f'`examples/questions/{name}.sql`' for name in asked)}.\n"
     return text
+
+
+# What becomes of DuckDB's types in JSON.
+_JSON_TYPES: Final[Mapping[str, Mapping[str, object]]] = {
+    "varchar": {"type": ["string", "null"]},
+    "varchar[]": {"type": ["array", "null"], "items": {"type": "string"}},
+    "boolean": {"type": ["boolean", "null"]},
+    "integer": {"type": ["integer", "null"]},
+    "bigint": {"type": ["integer", "null"]},
+    "hugeint": {"type": ["integer", "null"]},
+    "double": {"type": ["number", "null"]},
+    "decimal(18,2)": {"type": ["number", "null"]},
+    "date": {"type": ["string", "null"], "format": "date"},
+    "timestamptz": {"type": ["string", "null"], "format": "date-time"},
+    "uuid": {"type": ["string", "null"], "format": "uuid"},
+    "json": {"type": ["object", "null"]},
+}
+
+
+def contract(tables: Sequence[Table]) -> dict[str, object]:
+    """A JSON Schema of all rows, by table."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$comment": "Made by leads_pipeline_tests.support.reference_pages.",
+        "title": "The tables and marts of leads.duckdb",
+        "type": "object",
+        "properties": {
+            table.name: {
+                "description": table.comment,
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        column.name: {
+                            "description": column.comment,
+                            **_JSON_TYPES[column.type],
+                            "x-duckdb-type": column.type,
+                        }
+                        for column in table.columns
+                    },
+                    "required": [column.name for column in table.columns],
+                },
+            }
+            for table in tables
+        },
+    }
 
 
 _QUESTIONS: Final = Path(__file__).parents[2] / "examples" / "questions"

@@ -340,6 +340,21 @@ def test_hourly_is_in_the_agencys_own_time(published: Published) -> None:
     assert published.mart("mart_hourly") == sorted((*key, count) for key, count in truth.items())
 
 
+def test_arrival_times_count_from_the_moment_of_each_lead(house: House) -> None:
+    house.now = datetime(2026, 11, 21, 18, tzinfo=UTC)
+    received = house.now  # each answer takes a minute of the clock
+    moments = [received - timedelta(minutes=minutes) for minutes in (10, 20, 30, 600)]
+    house.land("applicant", [{"id": str(at), "createdAt": at.isoformat()} for at in moments], received.date())
+    house.land("appraisal", [{"id": "unknown", "createdAt": "0001-01-01T00:00Z"}], received.date())
+    house.publish()
+
+    [(day, scope, leads, half, nearly_all)] = house.query(
+        "select lead_day, scope, leads, minutes_p50, minutes_p95 from mart_arrival_times"
+    )
+    assert (day, scope, leads, half) == (received.date(), "branch-101", 4, 25)
+    assert 30 < nearly_all <= 600
+
+
 def test_appraisals(published: Published) -> None:
     def key(lead: Lead) -> tuple[Any, ...]:
         urgency = words(lead.text("urgency"), "URGENCY_")

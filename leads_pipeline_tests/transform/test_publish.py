@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -28,7 +28,7 @@ from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
 from leads_pipeline.transform.tables import lead_tables
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import NOW, Quick
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
 
 Row = dict[str, Any]
@@ -82,6 +82,7 @@ class Folder:
     zone: ZoneInfo = LONDON
     marts: str = "first"
     inputs: str = "first"
+    at: datetime = NOW
     prepare: Callable[[duckdb.DuckDBPyConnection], object] = lambda _: None
     make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None] = lambda *_: None
 
@@ -107,6 +108,8 @@ class Folder:
             fingerprint=self.marts,
             inputs=self.inputs,
             list_number=len(self.raw.refused),
+            at=self.at,
+            named_from=date.min,
             prepare=prepare,
             refuse=refuse,
             make_marts=self.make_marts,

@@ -1,0 +1,129 @@
+"""The feed: which leads each publication added, changed or removed, for programs that follow leads.duckdb.
+
+Belongs here: the table, and what counts as a change. Doesn't: the tables of leads (flatten.py), when something is
+published (publish.py).
+"""
+
+# ruff: noqa: S608 - only our own names are in the statements
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.transform.duck import Column, literal, quoted
+from leads_pipeline.transform.tables import Table, columns_of, is_of
+
+FEED: Final = Table(
+    "lead_feed",
+    "One row per lead that a publication added, changed or removed; what a row says never changes",
+    (
+        Column(
+            "number",
+            "bigint",
+            "Grows from row to row, with gaps. If the lowest one is above the last that you have read, read all leads "
+            "again: the feed was begun anew",
+        ),
+        Column("kind", "varchar", "applicant or appraisal"),
+        Column("lead_id", "varchar", "The lead's own id; its row is in applicant_leads or appraisal_leads"),
+        Column(
+            "change",
+            "varchar",
+            "added, changed or removed. Removed leads were erased or restricted, or name nobody any more",
+        ),
+        Column("at", "timestamptz", "When the publication began, UTC"),
+    ),
+)
+
+# These columns say how a version came, not what it says.
+_HOW_IT_CAME: Final = {"fetched_at", "sequence", "source", "window_day", "day"}
+
+_NONE: Final = {"added": 0, "changed": 0, "removed": 0}
+
+
+def begin_feed(db: duckdb.DuckDBPyConnection, at: datetime, named_from: date) -> dict[str, dict[str, int]]:
+    """Begin the feed anew with all leads. Arguments and what is returned are as for `append_changes`."""
+    kinds = (
+        f"select {literal(kind.name)}, lead_id, 'added' from {quoted(kind.table)} where {_is_named(named_from)}"
+        for kind in LEAD_KINDS
+    )
+    after = _append(db, " union all ".join(kinds), at)
+    db.execute(f"delete from lead_feed where number <= {after}")
+    return {
+        table: _NONE | {"added": db.execute(f"select count(*) from {quoted(table)}").fetchall()[0][0]}
+        for kind in LEAD_KINDS
+        for table in kind.tables
+    }
+
+
+def append_changes(
+    db: duckdb.DuckDBPyConnection,
+    at: datetime,
+    days: Sequence[date] | None,
+    *,
+    named_from: date,
+    before_named_from: date,
+) -> dict[str, dict[str, int]]:
+    """Append to the feed what differs between the database `before` and this one. Return the rows by table and change.
+
+    Only leads of these days are compared, or all. `named_from`: leads of windows before that day are anonymous, and
+    count as removed; `before_named_from` is the day that counted in the file before.
+    """
+    db.execute("create temp table changes (table_name varchar, kind varchar, lead_id varchar, change varchar)")
+    counts: dict[str, dict[str, int]] = {}
+    of_days = f" and {is_of(days)}" if days is not None else ""
+    for kind in LEAD_KINDS:
+        for table in kind.tables:
+            counts[table] = {**_NONE}
+            _compare(db, kind, table, _is_named(before_named_from) + of_days, _is_named(named_from) + of_days)
+    is_lead = f"table_name in ({', '.join(literal(kind.table) for kind in LEAD_KINDS)})"
+    change = f"coalesce(any_value(change) filter ({is_lead}), 'changed')"
+    _append(db, f"select kind, lead_id, {change} from changes group by kind, lead_id", at)
+    for table, change, rows in db.execute("select table_name, change, count(*) from changes group by all").fetchall():
+        counts[table][change] = rows
+    return counts
+
+
+def _append(db: duckdb.DuckDBPyConnection, changes: str, at: datetime) -> int:
+    """Append changes. Their numbers are above the one that is returned.
+
+    That is the moment in microseconds, or the highest number so far. So a number of a lost file isn't given again.
+    """
+    [(highest,)] = db.execute("select coalesce(max(number), 0) from lead_feed").fetchall()
+    after: int = max(highest, int(at.timestamp() * 1e6))
+    db.execute(f"insert into lead_feed select {after} + row_number() over (), *, $at from ({changes})", {"at": at})
+    return after
+
+
+def _is_named(named_from: date) -> str:
+    return f"window_day >= {literal(named_from.isoformat())}"
+
+
+def _compare(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, was_there: str, is_there: str) -> None:
+    """Note which rows of the table differ. The conditions say which leads count, before and now."""
+    columns = [name for name in columns_of(db, table) if name not in _HOW_IT_CAME]
+    shared = [name for name in columns_of(db, table, database="before") if name in columns]
+    now = _rows(kind, table, shared or columns, is_there)
+    before = _rows(kind, table, shared, was_there, "before.main.") if shared else f"from ({now}) limit 0"
+    key = "lead_id" if table == kind.table else "lead_id, position"
+    db.execute(
+        f"""
+        insert into changes
+        select
+            {literal(table)}, {literal(kind.name)}, lead_id,
+            case when former.content is null then 'added' when latter.content is null then 'removed' else 'changed' end
+        from ({before}) as former full join ({now}) as latter using ({key})
+        where former.content is distinct from latter.content
+        """
+    )
+
+
+def _rows(kind: LeadKind, table: str, columns: Sequence[str], is_there: str, database: str = "") -> str:
+    """Return a select of the rows of a table: their keys, and a hash of these columns as `content`."""
+    leads = f"from {database}{quoted(kind.table)} where {is_there}"
+    content = f"hash({', '.join(map(quoted, columns))}) as content"
+    if table == kind.table:
+        return f"select lead_id, {content} {leads}"
+    return f"select lead_id, position, {content} from {database}{quoted(table)} semi join ({leads}) using (lead_id)"
