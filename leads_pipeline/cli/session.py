@@ -97,7 +97,7 @@ class Session:
         counts = sorted(report.landed.items())
         landed = [f"{counted(count, 'window')} of {kind.replace('_', ' ')}" for kind, count in counts]
         landed += ["the inventory"] if inventory and not no_inventory else []
-        click.echo(f"Landed: {', '.join(landed) or 'nothing'}.")
+        click.echo(f"Pulled: {', '.join(landed) or 'nothing'}.")
         if not_published is None:
             self._show_published(before)
         if report.failed:
