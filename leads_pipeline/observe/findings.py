@@ -98,7 +98,11 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
             published_at or landed_at,
             may_pass=True,
         )
-    elif landed_at and now - landed_at > _UNPUBLISHED and (published_at is None or landed_at > published_at):
+    elif (
+        landed_at
+        and now - max(landed_at, state.next_at() or landed_at) > _UNPUBLISHED
+        and (published_at is None or landed_at > published_at)
+    ):
         yield Found(
             Level.ERROR, f"Leads that landed on {landed_at:%Y-%m-%d %H:%M} UTC are not published.", publish, landed_at
         )

@@ -105,8 +105,8 @@ def publish_sensor(
         description=(
             "Publishes leads.duckdb when something has landed or LEADS_MARTS_DIR has changed, at most once a minute, "
             "and once a night. Publications write at most 10 GB a day: on ext4, a file of 110 MB is published every 16 "
-            "minutes. Makes the file anew if it is gone, or if another program wrote to it. A publication that failed "
-            "is tried again after 10 minutes, then less often, down to once an hour."
+            "minutes, a large one every three hours. Makes the file anew if it is gone, or if another program wrote to "
+            "it. A publication that failed is tried again after 10 minutes, then less often, down to once an hour."
         ),
     )
     def publish_changes(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
@@ -114,10 +114,11 @@ def publish_sensor(
             return SkipReason("A publication is under way.")
         now = clock()
         known, mark = Publications.read(data.state.path), landed_mark(data, now, marts_dir)
-        next_at, is_nightly = known.next_at(), known.is_night_due(zone, now)
+        is_nightly = known.is_night_due(zone, now)
+        is_as_published = Versions(data.folder).is_as_published()
+        next_at = known.next_at(is_urgent=is_nightly or not is_as_published)
         if not mark and next_at is None:
             return SkipReason("Nothing has landed yet.")
-        is_as_published = Versions(data.folder).is_as_published()
         if is_as_published and mark == known.mark and not known.failures and not is_nightly:
             return SkipReason("Nothing has landed since the last publication.")
         if next_at is not None and known.began_at is not None and known.began_at <= now < next_at:

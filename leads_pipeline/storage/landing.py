@@ -88,8 +88,17 @@ class Contents:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows of all files, not merged. They are read anew each time."""
-        return [row for opened in self.opened for row in opened.rows]
+        """The rows of all files, not merged. They are read anew each time.
+
+        Of a lead that came back, the newest look's row alone counts: a killed landing leaves the earlier file there.
+        """
+        newest = self.folder.newest
+        held = self.opened[self.folder.files.index(newest)].rows if newest and len(self.opened) > 1 else []
+        return [
+            row
+            for file, opened in zip(self.folder.files, self.opened, strict=True)
+            for row in (opened.rows if file == newest else without_returned(opened.rows, held, opened.footer.gone))
+        ]
 
     @property
     def footer(self) -> Footer:
@@ -228,8 +237,7 @@ class Raw:
         rows = before.rows
         received = received_rows(leads, received_at, rows, self._clock(), source)
         admitted = self._suppressed.admit(place.kind, place.day, place.scope, [*rows, *received])
-        has_returned = len(without_returned(rows, received, before.footer.gone)) < len(rows)
-        if len(before.folder.files) > MOST_FILES or has_returned or not set(rows) <= set(admitted):
+        if len(before.folder.files) > MOST_FILES or not set(rows) <= set(admitted):
             return self._merge(place, before, rows, received, None, number)
         now = merged(admitted)
         known = set(rows)
@@ -265,18 +273,22 @@ class Raw:
         is_anonymous: bool = False,
     ) -> Landed:
         """Put one file in the place of those before it."""
-        rows = without_returned(rows, received, before.footer.gone)
+        newest = before.folder.newest
+        is_newest_look = look is not None and (newest is None or look.at >= newest.look)
+        if is_newest_look:
+            rows = without_returned(rows, received, before.footer.gone)
         everything = [*rows, *received]
         admitted = self._suppressed.admit(place.kind, place.day, place.scope, everything)
         now = merged(admitted)
-        newest = before.folder.newest
         footer = before.footer.rewritten(number, is_anonymous=is_anonymous and before.is_anonymous)
-        if look is not None and (newest is None or look.at >= newest.look):
+        if look is not None and is_newest_look:
             # The same answer again changes nothing only if nothing newer came by another way. And if a person was
             # taken out, the hash would confirm a guess of the whole answer.
             is_as_answered = admitted == everything and all(row.number <= look.at for row in rows)
             body_hash = look.body_hash if is_as_answered else ""
-            gone = frozenset(row.lead_id for row in now) - {row.lead_id for row in received}
+            # What landed after the request can't be in its answer.
+            here = {row.lead_id for row in [*received, *(row for row in now if row.number > look.at)]}
+            gone = frozenset(row.lead_id for row in now) - here
             footer = replace(footer, run_id=look.run_id, body_hash=body_hash, beside=look.beside, gone=gone)
         self._replace(place, before, now, footer, look)
         if look is not None:

@@ -20,6 +20,8 @@ NIGHT: Final = timedelta(hours=2)
 _MOST_BYTES_A_DAY: Final = 10e9
 
 _LEAST_SPACING: Final = timedelta(minutes=1)
+# For what writes more than a publication of 3 million leads, as the first one does.
+_LONGEST_SPACING: Final = timedelta(hours=3)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=1)
 _DOUBLINGS: Final = 3
@@ -56,11 +58,15 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the publication of the night is to be made."""
         return self.nightly_on != today(zone, now - NIGHT)
 
-    def next_at(self) -> datetime | None:
-        """Return the moment before which no other attempt is made, None if there was none yet."""
+    def next_at(self, *, is_urgent: bool = False) -> datetime | None:
+        """Return the moment before which no other attempt is made, None if there was none yet.
+
+        `is_urgent`: it is the night's, or the file is gone. Then it doesn't matter how much the last one wrote.
+        """
         if self.began_at is None:
             return None
-        wait = max(_LEAST_SPACING, timedelta(days=self.written_bytes / _MOST_BYTES_A_DAY))
+        spacing = timedelta() if is_urgent else timedelta(days=self.written_bytes / _MOST_BYTES_A_DAY)
+        wait = min(max(_LEAST_SPACING, spacing), _LONGEST_SPACING)
         if self.failures:
             wait = min(_FIRST_WAIT * 2 ** min(self.failures - 1, _DOUBLINGS), _LONGEST_WAIT)
         return self.began_at + wait

@@ -1066,7 +1066,7 @@ def _(assets, settings):
     promise=FRESH,
     tests=PUBLISHING,
 )
-def _(self):
+def _(self, *, is_urgent=False):
     return None
 
 

@@ -122,6 +122,7 @@ def test_publications_write_at_most_10_gb_a_day(house: House) -> None:
     house.land()
     with noted_publication(house.folder, LONDON, is_nightly=True, clock=house.clock):
         (house.folder.folder / "file").write_bytes(bytes(20_000_000))
+    swap_in_new_file(house.folder.folder)
     # Where this runs, files may lie in memory.
     known = Publications.read(house.folder.state.path)
     assert known.written_bytes == 0 or known.written_bytes >= 20_000_000
@@ -131,6 +132,28 @@ def test_publications_write_at_most_10_gb_a_day(house: House) -> None:
     assert "12:15:50" in str(house.tick())
     house.clock.now += MINUTE
     assert house.publishes()
+
+
+def test_a_large_file_waits_three_hours_and_the_night_and_a_file_that_is_gone_do_not_wait(house: House) -> None:
+    def wrote_much() -> None:
+        known = Publications.read(house.folder.state.path)
+        msgspec.structs.replace(known, written_bytes=20_000_000_000).write(house.folder.state.path)
+        house.land()
+
+    house.land()
+    assert house.publishes()
+    wrote_much()
+    house.clock.now += 3 * HOUR - MINUTE
+    assert "15:00:00" in str(house.tick())
+    (house.folder.folder / WAREHOUSE_FILE).unlink()
+    assert house.publishes()
+    wrote_much()
+    house.clock.now = NOON + 13 * HOUR + 59 * MINUTE
+    assert house.publishes()
+    wrote_much()
+    house.clock.now += 2 * MINUTE
+    assert house.publishes()
+    assert house.nightly == [True, False, False, True]
 
 
 def test_what_lands_during_a_publication_is_published_by_the_next(house: House) -> None:

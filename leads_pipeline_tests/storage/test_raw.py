@@ -176,6 +176,25 @@ def test_a_lead_that_comes_back_counts_from_then_and_its_earlier_texts_stay(wind
     ]
 
 
+def test_a_kill_in_the_landing_of_a_lead_that_comes_back_changes_nothing(windows: Windows) -> None:
+    windows.land([lead(1, "A")])
+    windows.land([], CLOSED_AT + SECOND)
+    earlier = PLACE.key + windows.name
+    content = windows.store.get(earlier) or b""
+    windows.land([lead(1, "A")], CLOSED_AT + 2 * SECOND)
+    windows.store.create(earlier, content)  # it was killed before it deleted the merged file
+    assert [row.number for row in windows.rows()] == [microseconds(CLOSED_AT + 2 * SECOND)]
+    windows.land([lead(1, "A"), lead(2)], CLOSED_AT + 3 * SECOND)
+    assert windows.rows()[0].number == microseconds(CLOSED_AT + 2 * SECOND)
+
+
+def test_a_lead_that_was_pushed_after_the_request_is_not_gone(windows: Windows) -> None:
+    windows.push(lead(1), at=CLOSED_AT + SECOND)
+    windows.land([], CLOSED_AT)
+    windows.land([lead(1)], LATER)
+    assert [row.number for row in windows.rows()] == [microseconds(CLOSED_AT + SECOND)]
+
+
 def test_an_erased_lead_is_not_named_among_those_that_the_answer_no_longer_held(windows: Windows) -> None:
     windows.land([lead(1), lead(2)])
     windows.land([], LATER)
