@@ -319,7 +319,8 @@ class Settings(BaseSettings):
     scopes: Annotated[tuple[Scope, ...], PlainValidator(_scope_keys)] = setting(
         "LEADS_SCOPES", _PULL, lambda fields: fields.get("branch_ids", ())
     )
-    """Instead of LEADS_BRANCH_IDS: branch-101,company-7,brand-3,group-1; or all, for a set-up with a single branch"""
+    """Instead of LEADS_BRANCH_IDS: branches, companies, brands and groups in any mix, as
+    branch-101,company-7,brand-3,group-1; or all, for a set-up with a single branch"""
     branches_file: _Path = setting("LEADS_BRANCHES_FILE", _PULL, link="guides/add-your-own-data.md#names-of-branches")
     """A CSV with the columns id and name, and any others, such as region. It names your branches in tables, report and
     messages, and is read at each publication"""

@@ -1,4 +1,4 @@
--- How long do people wait for our answer? Leads of the last 30 days; data/answers.csv says when you answered.
+-- How long do people wait for our answer? Leads of the last 30 days; answers.csv says when you answered.
 select
     branch,
     kind,

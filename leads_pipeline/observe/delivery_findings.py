@@ -26,9 +26,11 @@ _PORTAL_GIVES_UP: Final = timedelta(hours=20)
 def receiver(known: Known) -> Iterator[Found]:
     """Nobody takes the leads that the portal pushes.
 
-    Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal no longer repeats the
-    pushes that failed. No lead is lost: these leads come with the daily pull, later than by push.
-    Do: start `leads-pipeline receive` again. If the portal pushes nothing any more, remove LEADS_RECEIVE_KEY.
+    Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal no longer repeats the pushes that
+    failed. These leads come with the nightly pull, later than by push. Pushes of branches that aren't configured come
+    by push alone: they are lost.
+    Do: start `leads-pipeline receive` again, on a server `systemctl restart leads-pipeline-receive`. If the portal
+    pushes nothing any more, remove LEADS_RECEIVE_KEY.
     Over: when it runs.
     """
     seen_at = known.data.state.receiver_seen_at()
@@ -45,10 +47,10 @@ def receiver(known: Known) -> Iterator[Found]:
 def delivery(known: Known) -> Iterator[Found]:
     """Leads don't reach your own system.
 
-    Meaning: the endpoint of LEADS_DELIVERY_URL fails or refuses, or the sensor `deliver` is off. Every lead
-    waits and is sent again, for three days.
-    Do: do what the message says about the endpoint. After 410, run `leads-pipeline deliver retry`: nothing is sent
-    until then. `leads-pipeline deliver --now` sends at once.
+    Meaning: the endpoint of LEADS_DELIVERY_URL fails or refuses, or the sensor `deliver` is off. Every lead waits and
+    is sent again, for three days.
+    Do: do what the message says about the endpoint. Switch the sensor `deliver` on in the Dagster UI. After 410, run
+    `leads-pipeline deliver retry`: nothing is sent until then. `leads-pipeline deliver --now` sends at once.
     Over: when no lead waits for more than 15 minutes.
     """
     try:
@@ -84,7 +86,7 @@ def delivery_given_up(known: Known) -> Iterator[Found]:
     Meaning: the endpoint did not take these leads for three days, so they are no longer sent. If a lead
     changes, its new version is sent. No lead is lost: all are in `leads.duckdb`.
     Do: see why with `leads-pipeline deliver status`. Mostly the endpoint refuses something in the lead. Once it is
-    corrected, run `leads-pipeline deliver retry`.
+    corrected, run `leads-pipeline deliver retry`. It also sends leads that are held.
     Over: when they are delivered.
     """
     if count := _count(known, VersionState.DEAD):

@@ -71,7 +71,8 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
 
     Meaning: nobody can query it, or analysts see old figures. A new
     one is made from raw files. Leads whose raw file is lost come from the version before.
-    Do: `leads-pipeline backfill --last 1d` publishes now, or prints why it can't. Mostly the disk is full. If the
+    Do: a running service makes a new file within minutes if it is gone or damaged. Otherwise
+    `leads-pipeline backfill --last 1d` publishes now, or prints why it can't. Mostly the disk is full. If the
     service runs, the last run of `publish` in the Dagster UI says why. Check the disk if the file is damaged again.
     Over: when a publication succeeds.
     """
@@ -246,7 +247,8 @@ def spool(known: Known) -> Iterator[Found]:
 def disk(known: Known) -> Iterator[Found]:
     """The disk of the data folder is nearly full.
 
-    Meaning: a publication needs room for a second leads.duckdb, an erasure for two.
+    Meaning: a publication needs room for a second leads.duckdb, an erasure for two. On a full disk nothing lands and
+    nothing is published. When there is room, the service goes on by itself.
     Do: delete old backups on this disk, or move the data folder to a larger one. `LEADS_TABLES=none` saves the room of
     `tables/`. Never delete `raw/`, `privacy/`, `.state/` or `restricted/`.
     Over: when there is room again.
@@ -328,11 +330,13 @@ def alert_channels(known: Known) -> Iterator[Found]:
 def service(known: Known) -> Iterator[Found]:
     """The service gives no sign of life, or a schedule or sensor is off.
 
-    Meaning: either the service doesn't run, its daemon hangs, or the sensor `alert` is off: then nothing is pulled,
-    published or alerted. Or one schedule or sensor is off: then only that one does nothing. The message says which.
+    Meaning: either the service doesn't run, its daemon hangs, or the sensor `alert` is off: then nobody is alerted, and
+    perhaps nothing is pulled or published. Or one schedule or sensor is off: then only that one does nothing. The
+    message says which.
     Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the
     schedule or sensor on in the Dagster UI, under Automation.
-    Over: within five minutes. If you stop the service on purpose, by ctrl-C or SIGTERM, there is no finding.
+    Over: within five minutes. If you stop the service on purpose, by ctrl-C, SIGTERM or `systemctl stop`, there is no
+    finding, and nothing is pulled.
     """
     seen_at, stopped = known.service or (known.now, [])
     if known.now - seen_at > SILENCE:

@@ -25,10 +25,11 @@ _OVERDUE: Final = timedelta(days=1)
 def windows_refused(known: Known) -> Iterator[Found]:
     """The portal refuses windows.
 
-    Meaning: a branch id is wrong, the client may not read the branch, or the credentials are refused. The portal
-    deletes the leads after 30 days.
-    Do: correct the setting that the message names, or ask the portal for access. Then restart the service: it asks
-    again within five minutes. Without a restart it asks once a day.
+    Meaning: the portal refuses the request, for example with 401 or 403. A branch id is wrong, the client may
+    not read the branch, or the credentials are refused. No lead is lost before the portal deletes it after 30 days.
+    Do: correct the setting that the message names, or ask the portal for access. If the secret was replaced,
+    `docs/guides/get-a-secret.md` says how to set the new one. In any case restart the service then: it asks again
+    within five minutes. Without a restart it asks once a day.
     Over: when the windows land, or the branch is no longer configured.
     """
     by_reason: defaultdict[str, list[WindowRow]] = defaultdict(list)
@@ -52,7 +53,7 @@ def windows_failing(known: Known) -> Iterator[Found]:
     Meaning: the portal, or the network on the way to it, doesn't answer as it should. The service asks again after 10
     minutes, then less often, down to twice a day. No lead is lost before the portal deletes it after 30 days.
     Do: nothing for a day. After that, ask the portal. If you know that the portal works again, pull the windows now
-    with the command of `leads-pipeline coverage`: the service may wait for hours.
+    with the command that `leads-pipeline coverage` prints: the service may wait for hours.
     Over: when the windows land.
     """
     if rows := _failed(known, "temporary"):
@@ -75,7 +76,8 @@ def windows_missing(known: Known) -> Iterator[Found]:
     Meaning: an error if a window should have been pulled more than a day ago, and nobody tried. A warning if windows
     were pulled and should have been looked at again: late leads would be missed. A hint at a first start, or with a new
     branch: the service pulls these windows within minutes.
-    Do: see that the service runs, and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand.
+    Do: after a pause of the machine, wait: the service pulls them within minutes. Else see that the service runs,
+    and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand.
     Over: when the windows land.
     """
     if known.is_pulling:

@@ -21,9 +21,9 @@ HEAD = """\
 the Dagster UI. Each has a key, such as `windows-refused/refused-403`. The part before the slash is a heading here. On
 a server, write [`lp`](guides/install-on-a-server.md#start) for `leads-pipeline`.
 
-An **error** needs a person: leads are late, unreadable or lost, or soon will be. A **warning** becomes an error if
-nobody acts. A **hint** is shown and never alerted. With the simulator, what was never set up is a hint; with a real
-portal, it is a warning.
+A **window** is one day of one branch, for one kind of lead. An **error** means that leads are late, unreadable or lost,
+or soon will be. A **warning** becomes an error if nobody acts. A **hint** is shown and never alerted. With the
+simulator, what was never set up is a hint; with a real portal, it is a warning.
 """
 
 TABLE_HEAD = "| finding | what | how bad |\n|---|---|---|\n"

@@ -34,7 +34,10 @@ MADE: Final = "<!-- Made by leads_pipeline_tests.support.reference_pages. Change
 
 # A first query of each mart. `docs/reference/marts.md` shows them, and a test runs them.
 QUERIES: Final = {
-    "mart_answers": "select branch, median(minutes) as minutes from mart_answers group by branch",
+    "mart_answers": (
+        "select branch, count(*) as leads, count(answered_at) as answered, median(minutes) as minutes\n"
+        "from mart_answers group by branch"
+    ),
     "mart_appraisals": "select urgency, sum(leads) as leads from mart_appraisals group by urgency order by leads desc",
     "mart_arrival_times": (
         "select branch, median(minutes_p50) as usual_day, max(minutes_p95) as worst_day from mart_arrival_times\n"
@@ -274,9 +277,9 @@ def _table(table: Table) -> Iterator[str]:
 def _tables(tables: Sequence[Table]) -> str:
     head = (
         "# Tables\n\nThe tables of `leads.duckdb`, apart from [the marts](marts.md). The file carries the same "
-        "comments: `select * from duckdb_columns()`. Everything in the schema `pipeline` is internal and changes "
-        "without notice. [leads.schema.json](leads.schema.json) has the same for programs, as a JSON Schema of the "
-        "rows, with DuckDB's types as `x-duckdb-type`. Releases may add tables and columns.\n\n"
+        "comments: `select * from duckdb_columns()`. Everything in the schema `pipeline`, except `objected`, "
+        "is internal and changes without notice. [leads.schema.json](leads.schema.json) has the same for programs, "
+        "as a JSON Schema of the rows, with DuckDB's types as `x-duckdb-type`. Releases may add tables and columns.\n\n"
         "![The tables, and the columns that join them](tables.svg)\n"
     )
     return head + "".join(part for table in tables for part in _table(table))

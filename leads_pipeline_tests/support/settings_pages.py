@@ -15,8 +15,9 @@ PAGE = ROOT / "docs" / "reference" / "settings.md"
 
 WIDTH = 120
 HEAD = """\
-# Copy to .env and fill in. A real service takes the first six variables. Dagster and the command line load .env by
-# themselves. An empty variable counts as not set. `leads-pipeline settings` shows what is set, and from where.
+# Copy to .env and fill in. A real service needs the first part; of two forms of the secret, it needs one. Dagster and
+# the command line load .env by themselves. An empty variable counts as not set. `leads-pipeline settings` shows what is
+# set, and from where.
 
 """
 
