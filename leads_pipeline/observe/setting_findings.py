@@ -68,7 +68,7 @@ def own_marts(known: Known) -> Iterator[Found]:
     Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows; after an
     erasure it is removed, as it may hold an erased person. All other tables are as usual.
     Do: mend the file that the message names. The next publication tries it again, as soon as it would publish new
-    leads. A mart that took too long is tried again each day, too.
+    leads. A file that took too long or too much memory is tried again when it changes, and each day.
     Over: when a publication makes the table.
     """
     there = "select 1 from duckdb_tables() where table_name = 'own_tables'"  # earlier releases have none

@@ -35,7 +35,7 @@ from leads_pipeline.transform import marts
 from leads_pipeline.transform.answers import answer_files
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.inventory import load_inventory
-from leads_pipeline.transform.own_marts import keep_own_tables, look_of, make_own_tables, own_files
+from leads_pipeline.transform.own_marts import OwnFiles, keep_own_tables, make_own_tables, own_files
 from leads_pipeline.transform.people import PERSON_MACROS, set_person_key
 from leads_pipeline.transform.publish import Content, Publication, publish
 from leads_pipeline.transform.raw_windows import RECENT_DAYS, RawWindows
@@ -164,7 +164,7 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
     return Content(
         zone=wanted.zone,
         fingerprint=repr((marts.fingerprint(wanted.branches), PERSON_MACROS, data.state.person_key())),
-        inputs=_fingerprint(inputs, data.inventory.hashes()),
+        inputs=_fingerprint(inputs, data.inventory.hashes(), own),
         list_number=list_number,
         at=now,
         named_from=data.state.retained_before() or date.min,
@@ -208,11 +208,12 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
     )
 
 
-def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str]) -> str:
+def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str], own: OwnFiles) -> str:
     windows = [(row.kind, row.window, row.state, row.leads, row.looked_at, row.failure) for row in inputs.windows]
     others = [(row.kind, row.window, row.state, row.leads, row.looked_at) for row in inputs.other_windows]
     answers = [digest_of(path) for path in answer_files(inputs.marts_dir, inputs.folder)]
-    parts = (inputs.today, windows, others, answers, inventory, look_of(inputs.marts_dir))
+    looks = sorted((one.file, one.look) for one in own.files)
+    parts = (inputs.today, windows, others, answers, inventory, looks, own.trouble)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

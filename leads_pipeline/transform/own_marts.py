@@ -10,8 +10,10 @@ isn't enough that it is a SELECT: in DuckDB 2.0, `with gone as (delete from t re
 # ruff: noqa: S608 - names are quoted, and a statement of somebody else runs within the limits above
 
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -24,15 +26,22 @@ import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import reading
+from leads_pipeline.storage.durable import reading, replace_file
 from leads_pipeline.transform.answers import ANSWER_FILES
 from leads_pipeline.transform.duck import MEMORY_LIMIT, connection, literal, quoted
 from leads_pipeline.transform.marts import Mart, marts, other_tables, read_mart
 from leads_pipeline.transform.tables import columns_of, comment, fill, lead_tables
 
-# Limits of each statement, beside MEMORY_LIMIT: its time, and what it may spill to the disk.
+# Limits of each table, beside MEMORY_LIMIT: its time, and what it may spill to the disk.
 SECONDS_MAX: Final = 60
 _SPILL_MAX: Final = "1GB"
+
+# DuckDB keeps to the limits between its steps. One function that makes a huge value may get the process killed. So the
+# file that is being made is named here, in the data folder.
+_BEGUN: Final = ".state/own_tables_begun"
+
+_TOO_MUCH: Final = f"It needs more than {MEMORY_LIMIT} of memory and {_SPILL_MAX} of disk."
+_KILLED: Final = "The process was killed while it made this table. It may need too much memory."
 
 _SUFFIXES: Final = (".csv", ".parquet", ".sql")
 _HEADER: Final = re.compile(r"(-- [^\n]+\n){2,}\n")
@@ -48,14 +57,15 @@ _NAMED: Final = 10
 class OwnFile:
     """A file of the folder, and the table that it makes. `name` is None if no table can have its name.
 
-    `look` changes with the file. `mart` is None for CSV and Parquet, and for SQL without a header. `problem` says why
-    the table can't be made.
+    `look` changes with the file. `mart` is None for CSV and Parquet, and for SQL without a header. `reads` has the
+    tables that it names, in lower case. `problem` says why the table can't be made.
     """
 
     file: Path
     look: str
     name: str | None
     mart: Mart | None = None
+    reads: AbstractSet[str] = frozenset()
     problem: str | None = None
 
 
@@ -96,13 +106,20 @@ def look_of(folder: Path | None) -> str:
 
 
 def _files(folder: Path | None) -> list[tuple[Path, str]]:
-    """Return the files that count, each with a text that changes with it."""
+    """Return the files that count, each with a text that changes with it, and is empty if there is nothing to read."""
     if folder is None:
         return []
     with reading(folder):
         files = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in _SUFFIXES]
-        stats = [(file, file.stat()) for file in files if not file.name.startswith((".", "~$"))]
-        return [(file, f"{stat.st_mtime_ns} {stat.st_size}") for file, stat in stats]
+    return [(file, _look(file)) for file in files if not file.name.startswith((".", "~$"))]
+
+
+def _look(file: Path) -> str:
+    with suppress(OSError):  # a link to nowhere, or a file that has just been removed
+        found = file.stat()
+        if stat.S_ISREG(found.st_mode):  # a pipe would be read for ever
+            return f"{found.st_mtime_ns} {found.st_size}"
+    return ""
 
 
 def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
@@ -119,6 +136,8 @@ def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
 
 
 def _read(one: OwnFile) -> OwnFile:
+    if not one.look:
+        return replace(one, problem="It isn't a file, or it is a link to a file that can't be read.")
     if one.file.suffix.lower() != ".sql":
         return one
     try:
@@ -133,16 +152,22 @@ def _read(one: OwnFile) -> OwnFile:
         )
     try:
         statements = duckdb.extract_statements(mart.statement)
+        reads = _tables_in(mart.statement)
     except duckdb.Error as error:
         return replace(one, mart=mart, problem=_told(error))
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         return replace(one, mart=mart, problem="It isn't exactly one SELECT. A PIVOT has to name its values: `in (…)`.")
-    return replace(one, mart=replace(mart, name=str(one.name)))
+    return replace(one, mart=replace(mart, name=str(one.name)), reads=reads)
+
+
+def _tables_in(statement: str) -> AbstractSet[str]:
+    with duckdb.connect() as db:
+        names = "select unnest(json_serialize_sql($statement::varchar) ->> '$..table_name')"
+        return {name.lower() for (name,) in db.execute(names, {"statement": statement}).fetchall()}
 
 
 def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
-    statements = {name: one.mart.statement.lower() for name, one in found.items() if one.mart}
-    reads = {name: {*re.findall(r"\w+", statements.get(name, ""))} & found.keys() - {name} for name in found}
+    reads = {name: one.reads & found.keys() - {name} for name, one in found.items()}
     while True:
         try:
             return [found[name] for name in TopologicalSorter(reads).static_order()]
@@ -159,23 +184,29 @@ def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
 def keep_own_tables(db: duckdb.DuckDBPyConnection, own: OwnFiles, *, is_rewritten: bool) -> None:
     """Have the draft hold the tables of before whose files are still there, and none of them after a rewriting.
 
-    A new draft takes them over from the file before, which is attached as `before`.
+    A new draft takes them over from the file before. If there is one, it is attached as `before`.
     """
-    names = {one.name for one in own.files}
+    files = {one.name for one in own.files}
     [(file,)] = db.execute("select current_database()").fetchall()  # a temporary table may have the same name
-    former = columns_of(db, "own_tables", "pipeline", "before")
-    known = db.execute(f"select name from {'before.' if former else ''}pipeline.own_tables where name is not null")
-    for (name,) in known.fetchall():
-        is_kept = not is_rewritten and (own.trouble is not None or name in names)
-        if former and is_kept and columns_of(db, name, database="before") and not columns_of(db, name):
+    here = _names(db, "")
+    former = _names(db, "before.") if columns_of(db, "own_tables", "pipeline", "before") else set()
+    for name in here | former:
+        is_kept = not is_rewritten and (own.trouble is not None or name in files)
+        if name in here and not is_kept:
+            db.execute(f"drop table if exists {quoted(file)}.main.{quoted(name)}")
+            db.execute("delete from pipeline.own_tables where name = $name", {"name": name})
+        elif name not in here and is_kept and columns_of(db, name, database="before") and not columns_of(db, name):
             db.execute(f"create table {quoted(file)}.main.{quoted(name)} as from before.main.{quoted(name)}")
             db.execute(
                 "insert into pipeline.own_tables from before.pipeline.own_tables where name = $name", {"name": name}
             )
-        elif not former and not is_kept:
-            db.execute(f"drop table if exists {quoted(file)}.main.{quoted(name)}")
-            db.execute("delete from pipeline.own_tables where name = $name", {"name": name})
     db.execute("delete from pipeline.own_tables where name is null")
+
+
+def _names(db: duckdb.DuckDBPyConnection, database: str) -> set[str]:
+    return {
+        name for (name,) in db.execute(f"select name from {database}pipeline.own_tables").fetchall() if name is not None
+    }
 
 
 def make_own_tables(
@@ -183,20 +214,27 @@ def make_own_tables(
 ) -> dict[str, str]:
     """Make the tables in the draft, a closed file, after everything else. Return what is wrong, by file.
 
-    A table that can't be made stays as `keep_own_tables` left it. A statement that took too long is tried again when
-    its file has changed, and each day, because it delays the publication. Raises StorageError.
+    A table that can't be made stays as `keep_own_tables` left it. One that took too long or too much is tried again
+    when its file has changed, and each day, because it delays the publication. So is one that had the process killed.
+    Raises StorageError.
     """
     with connection(folder, draft) as db:
         rows = db.execute("select name, tried, problem from pipeline.own_tables").fetchall()
-    too_long = _too_long(seconds)
-    too_long_before = {(name, tried) for name, tried, problem in rows if problem == too_long and not is_rewritten}
+    waiting = {
+        f"{name} {tried}": problem
+        for name, tried, problem in rows
+        if problem in (_too_long(seconds), _TOO_MUCH) and not is_rewritten
+    }
+    killed = _killed(folder, today)
     notes: list[tuple[object, ...]] = [("LEADS_MARTS_DIR", None, False, None, own.trouble)] if own.trouble else []
     for one in own.files:
         tried, is_made = f"{one.look} {today}", False
-        problem = one.problem or (too_long if (one.name, tried) in too_long_before else None)
+        attempt = f"{one.name} {tried}"
+        problem = one.problem or (_KILLED if attempt in killed else waiting.get(attempt))
         if problem is None:
-            make = partial(_make, one.mart, seconds) if one.mart else partial(_load, one)
-            is_made, problem = make(folder, draft)
+            make = partial(_make, one.mart, seconds) if one.mart else partial(_load, one, seconds)
+            with _begun(folder, killed, attempt):
+                is_made, problem = make(folder, draft)
         notes.append((one.file.name, one.name, is_made, tried, problem))
     with connection(folder, draft) as db:
         db.execute(
@@ -206,9 +244,27 @@ def make_own_tables(
     return {str(file): str(problem) for file, *_, problem in notes if problem}
 
 
+def _killed(folder: Path, today: date) -> list[str]:
+    """Return the attempts of today that no process came back from."""
+    file = folder / _BEGUN
+    with reading(file):
+        attempts = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [attempt for attempt in attempts if attempt.endswith(f" {today}")]
+
+
+@contextmanager
+def _begun(folder: Path, killed: Sequence[str], attempt: str) -> Iterator[None]:
+    """Have the attempt on the disk within this block. If the process is killed, it stays there."""
+    replace_file(folder / _BEGUN, "\n".join([*killed, attempt]).encode())
+    try:
+        yield
+    finally:
+        replace_file(folder / _BEGUN, "\n".join(killed).encode())
+
+
 def _make(mart: Mart, seconds: float, folder: Path, draft: Path) -> tuple[bool, str | None]:
     """Make the table of a mart. Return whether it is made, and what is wrong."""
-    made, name = draft.with_name(f"draft-own-{mart.name}.duckdb"), quoted(mart.name)
+    made, name = draft.with_name("draft-own.duckdb"), quoted(mart.name)
     try:
         if problem := _select(mart, seconds, folder, draft, made):
             return False, problem
@@ -227,26 +283,34 @@ def _select(mart: Mart, seconds: float, folder: Path, draft: Path, made: Path) -
         db.execute(f"attach {literal(str(made))} as made (storage_version 'v1.0.0')")
         db.execute(f"attach {literal(str(draft))} as leads (read_only)")
         db.execute("use leads")
-        db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
-        db.execute("set enable_external_access = false")
-        db.execute("set lock_configuration = true")
-        timer = Timer(seconds, db.interrupt)
-        timer.start()
         try:
-            db.execute(f"create table made.main.{quoted(mart.name)} as {mart.statement}")
+            with _limited(db, seconds):
+                db.execute("set enable_external_access = false")
+                db.execute("set lock_configuration = true")
+                db.execute(f"create table made.main.{quoted(mart.name)} as {mart.statement}")
         except duckdb.InterruptException:
             return _too_long(seconds)
         except duckdb.Error as error:
             return _told(error)
-        finally:
-            timer.cancel()
         columns = columns_of(db, mart.name, database="made")
     if columns == list(mart.columns):
         return None
     return f"It selects the columns {', '.join(columns)}. Its header has {', '.join(mart.columns)}."
 
 
-def _load(one: OwnFile, folder: Path, draft: Path) -> tuple[bool, str | None]:
+@contextmanager
+def _limited(db: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    """Have DuckDB raise InterruptException or OutOfMemoryException in this block if it goes beyond the limits."""
+    db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
+    timer = Timer(seconds, db.interrupt)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _load(one: OwnFile, seconds: float, folder: Path, draft: Path) -> tuple[bool, str | None]:
     """Make the table of a CSV or Parquet file. Return whether it is made, and what is wrong."""
     name, is_csv = str(one.name), one.file.suffix.lower() == ".csv"
     # All rows decide on a column's type, so that no row is left out because of its type.
@@ -254,7 +318,12 @@ def _load(one: OwnFile, folder: Path, draft: Path) -> tuple[bool, str | None]:
     with connection(folder, draft) as db:
         try:
             rows = f"from {reader if is_csv else 'read_parquet($path)'}"
-            db.execute(f"create or replace table {quoted(name)} as {rows}", {"path": str(one.file)})
+            with _limited(db, seconds):
+                db.execute(f"create or replace table {quoted(name)} as {rows}", {"path": str(one.file)})
+        except duckdb.InterruptException:
+            return False, _too_long(seconds)
+        except duckdb.OutOfMemoryException as error:
+            return False, _told(error)
         except duckdb.Error:
             return False, "It can't be read as a CSV file." if is_csv else "It can't be read as a Parquet file."
         text = f"From {one.file.name} in LEADS_MARTS_DIR, as it is"
@@ -276,7 +345,7 @@ def _too_long(seconds: float) -> str:
 def _told(error: duckdb.Error) -> str:
     """Say what is wrong with a statement, without what may quote a lead."""
     if isinstance(error, duckdb.OutOfMemoryException):
-        return f"It needs more than {MEMORY_LIMIT} of memory and {_SPILL_MAX} of disk."
+        return _TOO_MUCH
     if isinstance(error, duckdb.PermissionException):
         return "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become tables."
     # These are about the statement alone, and found before anything is read.

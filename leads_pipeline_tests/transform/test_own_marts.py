@@ -2,11 +2,16 @@
 
 # ruff: noqa: S608 - the statements are the tests' own
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -244,6 +249,64 @@ def test_a_mart_that_took_too_long_is_tried_again_each_day_when_its_file_changes
     assert make() == {}
 
 
+def test_a_mart_that_needs_too_much_memory_is_tried_again_each_day_and_when_its_file_changes(
+    house: Quick, tmp_path: Path
+) -> None:
+    much = LEADS + "select length(list(repeat('x', 1000000) || i)::text) as leads from steps, range(n) a(i)"
+    write(house, a_sql=much, steps_csv="n\n1000000\n")
+    make = in_a_draft(house, tmp_path)
+    too_much = {"a.sql": "It needs more than 350MB of memory and 1GB of disk."}
+    assert make(seconds=60) == too_much
+
+    write(house, steps_csv="n\n1\n")
+    assert make() == too_much
+    assert make(house.today + timedelta(days=1)) == {}
+    write(house, steps_csv="n\n1000000\n")
+    assert make(seconds=60) == too_much
+    write(house, steps_csv="n\n1\n", a_sql=much + " ")
+    assert make() == {}
+
+
+def test_a_mart_that_had_the_process_killed_is_left_out_until_its_file_changes_or_the_next_day(
+    house: Quick, tmp_path: Path
+) -> None:
+    endless = LEADS + "select count(*) as leads from range(1000000000) a, range(1000000000) b"
+    make = in_a_draft(house, tmp_path)
+    write(house, a_sql=endless, b_sql=endless, c_sql=COUNT)
+    killed = {}
+    for name in ("a.sql", "b.sql"):
+        kill_while_it_makes_a_mart(house, tmp_path / "draft.duckdb")
+        killed[name] = "The process was killed while it made this table. It may need too much memory."
+    for is_rewritten in (False, True):
+        assert make(is_rewritten=is_rewritten) == killed
+    write(house, a_sql=COUNT)
+    assert make() == {"b.sql": killed["b.sql"]}
+    assert make(house.today + timedelta(days=1)) == {"b.sql": "It took longer than 0.5 seconds and was stopped."}
+
+
+# Makes the tables, and is killed as soon as it has begun a mart.
+KILLED = """
+import os, signal, sys, threading, time
+from datetime import date
+from pathlib import Path
+from leads_pipeline.transform.own_marts import make_own_tables, own_files
+folder, marts, draft = map(Path, sys.argv[1:4])
+def kill():
+    while not any(draft.parent.glob("draft-*")):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+threading.Thread(target=kill).start()
+make_own_tables(folder, draft, own_files(marts), date.fromisoformat(sys.argv[4]))
+"""
+
+
+def kill_while_it_makes_a_mart(house: Quick, draft: Path) -> None:
+    for former in draft.parent.glob("draft-*"):
+        former.unlink()
+    child = [sys.executable, "-c", KILLED, str(house.folder), str(house.marts), str(draft), str(house.today)]
+    assert subprocess.run(child, check=False).returncode == -signal.SIGKILL
+
+
 def test_a_name_that_is_taken_or_no_name_is_a_finding_that_names_both_files(house: Quick) -> None:
     problems = {
         "mart_people.sql": "leads_pipeline/sql/mart_people.sql",
@@ -289,6 +352,19 @@ def test_marts_that_read_each_other_in_a_circle_are_findings_and_the_others_are_
     assert house.query("from c") == [(2,)]
 
 
+def test_a_comment_or_a_column_with_a_marts_name_is_no_circle(house: Quick) -> None:
+    write(
+        house,
+        a_sql=LEADS + "select leads from B -- for c",
+        b_sql=LEADS + "select a as leads from (select 1 as a, 2 as c)",
+        c_sql=LEADS + "select leads /* see b */ from a",
+    )
+    house.publish()
+
+    assert told(house) == {}
+    assert house.query("from c") == [(1,)]
+
+
 def test_rows_of_a_csv_that_cannot_be_read_are_named_by_their_lines(house: Quick) -> None:
     write(house, a_csv="scope,name\nbranch-101,Ann\nbranch-102\nbranch-103,Cy,Jane Roe\nbranch-104,Di\n")
     assert house.marts
@@ -300,6 +376,60 @@ def test_rows_of_a_csv_that_cannot_be_read_are_named_by_their_lines(house: Quick
     assert ": 3, 4." in found["a.csv"]
     assert "Jane" not in found["a.csv"]
     assert house.query("select name from a") == [("Ann",), ("Di",)]
+
+
+def test_what_is_no_file_is_a_finding_of_its_own_and_hurts_no_other(house: Quick) -> None:
+    write(house, fine_sql=COUNT)
+    assert house.marts
+    os.mkfifo(house.marts / "pipe.csv")
+    os.mkfifo(house.marts / "pipe2.sql")
+    (house.marts / "link.csv").symlink_to("nowhere")
+    (house.marts / "folder.parquet").mkdir()
+    house.publish()
+
+    found = told(house)
+    assert set(found) == {"pipe.csv", "pipe2.sql", "link.csv", "folder.parquet"}
+    assert all("It isn't a file, or it is a link to a file that can't be read." in text for text in found.values())
+    assert house.query("from fine") == [(2,)]
+
+
+def test_a_csv_that_takes_too_long_is_stopped(house: Quick, tmp_path: Path) -> None:
+    assert house.marts
+    with duckdb.connect() as db:
+        db.execute(f"copy (select hash(i) as x, hash(i) as y from range(3000000) a(i)) to '{house.marts}/a.csv'")
+
+    assert in_a_draft(house, tmp_path)(seconds=0.1) == {"a.csv": "It took longer than 0.1 seconds and was stopped."}
+
+
+def test_a_file_with_a_long_name_becomes_a_table(house: Quick) -> None:
+    name = "e" * 240
+    write(house, **{f"{name}_sql": COUNT})
+    house.publish()
+
+    assert told(house) == {}
+    assert house.query(f"from {name}") == [(2,)]
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(house: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):  # the first one of a day looks at more
+        house.publish()
+    write(house, a_sql=COUNT)
+    read_text, texts = Path.read_text, list[str]()
+
+    def and_replaced(file: Path, *args: str | None, **options: str | None) -> str:
+        text = read_text(file, *args, **options)
+        if file.name == "a.sql":
+            texts.append(text)
+        if len(texts) == 2:  # for its header and as a whole
+            write(house, a_sql=COUNT + " where message = '1'")
+        return text
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", and_replaced)
+        house.publish()
+    assert texts == [COUNT] * 2
+    house.publish()
+    assert house.query("from a") == [(1,)]
 
 
 def test_a_folder_that_is_gone_is_one_finding_and_the_tables_stay(house: Quick) -> None:
