@@ -28,7 +28,9 @@ def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
     csv and xlsx are for people: moments are in LEADS_TIMEZONE, and no text runs as a formula. csv has a ' before such
     texts. parquet has all types. No erasure reaches the files: delete them after one, and export again.
 
-    Exit code 2 if no file was written: there is no such table, nothing is published yet, or the disk is full.
+    Each file is replaced as a whole, after all are written.
+
+    Exit code 2 if there is no such table, nothing is published yet, a folder has a file's name, or the disk is full.
     """
     if is_raw and format_ != "csv":
         raise QuestionError("--raw is for csv. Leave it out, or say --format csv.")

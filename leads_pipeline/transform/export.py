@@ -8,6 +8,7 @@ OWASP's rule against CSV injection, unless it is for programs. In xlsx, text cel
 
 import codecs
 import math
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -78,11 +79,12 @@ def write_export(
     is_raw: bool = False,
     sheet_rows: int = SHEET_ROWS,
 ) -> list[Exported]:
-    """Write a table or a view, or ALL, as published now. A failure replaces no file.
+    """Write a table or a view, or ALL, as published now. Each file is replaced as a whole, after all are written.
 
     `is_raw` is about CSV: it is for programs then. Otherwise moments are in `zone`, and texts are made harmless.
 
-    Raises QuestionError if there is no such table, or the folder is in the data folder. Raises StorageError if nothing
+    Raises QuestionError if there is no such table, the folder is in the data folder, or another folder has the name of
+    a file. Raises StorageError if nothing
     is published yet, or the disk can't take it.
     """
     folder = folder.absolute()
@@ -93,6 +95,9 @@ def write_export(
     with data.state.lock("export"), attached_version(data) as db:
         db.execute("use published")  # whose macros the views use
         names = _named(db, table)
+        for name in names:
+            if (target := folder / f"{name}.{format_}").is_dir():
+                raise QuestionError(f"{target} is a folder, where a file has to go. Move it away, then run again.")
         data.state.note_export(folder)  # before the list is looked at: so the receipt of a later entry names the folder
         check_follows_list(db, data)
         with storing(folder), _drafts(folder) as drafts, telling_errors(folder):
@@ -161,6 +166,10 @@ class _Column:
             header, value = f"{name} ({zone})", f"timezone({literal(zone)}, {value})"
         if for_csv and type_.startswith("TIMESTAMP"):  # Excel takes a moment with microseconds for text
             value = f"strftime({value}, '%Y-%m-%d %H:%M:%S')"
+        if for_csv and type_ == "DATE":  # Arrow has no infinite days
+            value = f"{value}::varchar"
+        if for_csv:  # a file of the agency's own names its columns
+            header = re.sub(_LEADING, r"'\g<0>", re.sub(_FORMULA, r"\1'\2", header))
         shown = next((shown for kind, shown in _DATES.items() if type_.startswith(kind)), "General")
         return cls(header, f"{value} as {quoted(header)}", shown)
 

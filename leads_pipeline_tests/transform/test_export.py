@@ -97,6 +97,26 @@ def test_no_text_of_a_csv_is_a_formula_and_all_texts_survive(office: Quick, fold
     assert {id_: row["message"] for id_, row in by_python.items()} == by_duckdb == expected
 
 
+def test_headers_of_ones_own_tables_are_no_formulas_and_days_without_end_are_told(office: Quick, folder: Path) -> None:
+    office.marts = folder.with_name("marts")
+    office.marts.mkdir()
+    own = office.marts / "own.csv"
+    own.write_text('=HYPERLINK("https://x"),day,at\n1,infinity,2026-11-19 10:00:00\n2,2026-11-19,2026-11-19 10:00:00\n')
+    office.publish()
+    export("own", folder, "csv")
+    with (folder / "own.csv").open(encoding="utf-8-sig", newline="") as text:
+        header, *rows = csv.reader(text)
+    assert header == ['\'=HYPERLINK("https://x")', "day", "at"]
+    assert [day for _, day, _ in rows] == ["infinity", "2026-11-19"]
+
+
+@pytest.mark.usefixtures("office")
+def test_a_folder_with_a_files_name_is_told_before_any_file_is_written(folder: Path) -> None:
+    (folder / "mart_people.csv").mkdir(parents=True)
+    assert "mart_people.csv is a folder" in export("all", folder, "csv", exit_code=2).stderr
+    assert [path.name for path in folder.iterdir()] == ["mart_people.csv"]
+
+
 @pytest.mark.usefixtures("office")
 def test_a_spreadsheets_csv_has_local_moments_and_the_zone(folder: Path) -> None:
     export("applicant_leads", folder, "csv")
