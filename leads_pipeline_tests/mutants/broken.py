@@ -924,7 +924,7 @@ def _(name, others):
 
 
 @mutant(
-    "a changed own mart waits for leads", "leads_pipeline.transform.own_marts:look_of", promise=FRESH, tests=OWN_MARTS
+    "a changed own mart waits for leads", "leads_pipeline.transform.own_marts:look_of", promise=FRESH, tests=PUBLISHING
 )
 def _(folder):
     return ""

@@ -420,8 +420,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(house: Quick, mo
         text = read_text(file, *args, **options)
         if file.name == "a.sql":
             texts.append(text)
-        if len(texts) == 2:  # for its header and as a whole
-            write(house, a_sql=COUNT + " where message = '1'")
+            if len(texts) == 2:  # for its header and as a whole
+                write(house, a_sql=COUNT + " where message = '1'")
         return text
 
     with monkeypatch.context() as patched:
