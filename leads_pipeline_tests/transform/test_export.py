@@ -230,8 +230,10 @@ def test_who_is_to_be_erased_is_swept_before_an_export(office: Quick, folder: Pa
     office.publish()
     listed(office.data.gate.entries, emails=[EMAIL], leads=[("applicant", "jane")])
     export("all", folder, "csv", "--raw")
-    texts = [path.read_text(encoding="utf-8") for path in folder.iterdir()]
-    assert not any(EMAIL in text or "jane" in text for text in texts)
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+    assert [table for table, text in texts.items() if EMAIL in text] == []
+    # It tells programs which lead they have to remove.
+    assert [table for table, text in texts.items() if "jane" in text] == ["lead_feed"]
 
 
 def test_a_killed_export_leaves_no_half_file_and_the_next_one_takes_its_draft_away(office: Quick, folder: Path) -> None:
