@@ -138,7 +138,7 @@ def share(file: Path) -> None:
 def retain(dry_run: bool) -> None:
     """Make leads older than LEADS_KEEP_PERSONAL_DAYS anonymous. The rows stay and are counted.
 
-    Each night does the same. docs/guides/answer-a-person.md says which fields stay.
+    Each night does the same. docs/guides/answer-a-person.md says which fields are deleted.
 
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """

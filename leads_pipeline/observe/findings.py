@@ -71,7 +71,7 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
 
     Meaning: nobody can query it, or analysts see old figures. A new
     one is made from raw files. Leads whose raw file is lost come from the version before.
-    Do: a running service makes a new file within minutes if it is gone or damaged. Otherwise
+    Do: a running service makes a new file within minutes if it is gone or another program wrote to it. Otherwise
     `leads-pipeline backfill --last 1d` publishes now, or prints why it can't. Mostly the disk is full. If the
     service runs, the last run of `publish` in the Dagster UI says why. Check the disk if the file is damaged again.
     Over: when a publication succeeds.
