@@ -288,10 +288,6 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
     images: Counter[date] = Counter()
     for lead in applicants:
         images[lead.day] += len((lead.content.get("listingDetails") or {}).get("images") or [])
-    costs = [
-        (*group, 900, len(found), 900 / len(found))
-        for group, found in groups(leads, lambda lead: (lead.scope, datetime(lead.day.year, lead.day.month, 1)))  # noqa: DTZ001 - a month
-    ]
     return {
         "from mart_leads_daily": [
             (number, *row) for number, row in enumerate(by_day[-5:], start=max(0, len(by_day) - 5))
@@ -299,7 +295,6 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
         "applicant_listing_images": [(day, count) for day, count in images.items() if count],
         "scan_parquet": list(Counter(lead.scope for lead in applicants).items()),
         "scan_delta": list(Counter(lead.scope for lead in applicants).items()),
-        "invoices.csv": costs,
         "NullPool": [(n, *row) for n, row in enumerate(sorted(Counter(lead.kind for lead in leads).items()))],
     }
 
