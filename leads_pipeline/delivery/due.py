@@ -38,10 +38,10 @@ _HASH_DIGITS: Final = 32
 def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime, until: float) -> StorageError | None:
     """Have the ledger know each version that has landed in the windows from that day on.
 
-    It looks at the last 60 days, and at all of them once a day. Anonymous days have none. A version that lacks a part
-    of the contact that an earlier one has is held, because the endpoint would lose it, and the portal may have emptied
-    it by mistake. After `until`, by time.monotonic, the rest is left to the next look. Return the error of a window
-    that can't be read: the others are noted.
+    It looks at the last 60 days, and at all of them once a day. Windows of anonymous days have nothing to deliver. A
+    version is held if it lacks a part of the contact that an earlier one has: the portal may have emptied it by
+    mistake, and the endpoint would lose it too. After `until`, by time.monotonic, the rest is left to the next look.
+    Return the error of a window that can't be read: the others are noted.
     """
     mark, day = _mark(data, now), now.date().isoformat()
     is_first = ledger.fact("day") != day
@@ -87,7 +87,7 @@ def _mark(data: DataFolder, now: datetime) -> str:
 
 
 def version_of(row: dict[str, Any]) -> str:
-    """Return the name of the text of a raw row, with what corrects it."""
+    """Return a version's name: a hash of its text and its corrections."""
     text = "\0".join([row["payload"], *(row["corrections"] or ())])
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 

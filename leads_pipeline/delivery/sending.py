@@ -120,7 +120,9 @@ def deliver(
     transport: httpx.AsyncBaseTransport | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Sent:
-    """Send what is due, for at most that many seconds. With `is_all`, whatever its next attempt is, but once.
+    """Send what is due, for at most that many seconds.
+
+    With `is_all`, it sends what waits for a later attempt too, each version once.
 
     Raises StorageError, also if another process delivers for longer than `patience_seconds`. The error of a window that
     can't be read is raised after what is due in the others was sent.
@@ -149,7 +151,7 @@ def deliver(
 
 
 def _note_address(ledger: Ledger, endpoint: Endpoint) -> None:
-    """What is known of an endpoint ends with its address."""
+    """Forget the endpoint's trouble if its address has changed."""
     address = hashlib.sha256(endpoint.url.encode()).hexdigest()
     if ledger.fact("address") != address:
         for name in ("gone", *_TROUBLE):
@@ -158,7 +160,7 @@ def _note_address(ledger: Ledger, endpoint: Endpoint) -> None:
 
 
 def _note_day(ledger: Ledger, day: date) -> None:
-    """Have days on which nobody sends not count among the three for which a version is tried."""
+    """Days on which nobody sends don't count among the three for which a version is tried."""
     before = ledger.fact("sent_on")
     if before != day.isoformat():
         days_off = (day - date.fromisoformat(before)).days - 1 if before else 0
@@ -225,7 +227,7 @@ def _note_failure(ledger: Ledger, outcome: _Outcome, now: datetime) -> None:
 
 
 def _note_away(ledger: Ledger, outcome: _Outcome, now: datetime, *, is_gone: bool) -> None:
-    """Ask nobody for a while: the longer, the oftener that has happened. After 410, until a person says so."""
+    """Send nothing for a while, longer each time. After 410, until `deliver retry`."""
     if is_gone:
         ledger.set_fact("gone", now.isoformat())
     pauses = int(ledger.fact("pauses") or 0)

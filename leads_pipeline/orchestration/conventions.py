@@ -29,7 +29,7 @@ _IS_CHECKOUT = Path(leads_pipeline.__file__).parents[1].joinpath("pyproject.toml
 
 
 def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings) -> Sequence[Any]:
-    """Add them to each asset."""
+    """Add owners, tags, freshness and links to code to each asset."""
     # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh.
     fresh = FreshnessPolicy.cron("0 6 * * *", timedelta(hours=6), settings.zone.key) if settings.base_url else None
 

@@ -224,7 +224,7 @@ def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, source:
 
 
 def _note_who_objects(db: duckdb.DuckDBPyConnection, objecting: Meant, *, is_whole: bool) -> None:
-    """Note the people of the objections, and of the leads that the objections know, as these show them now."""
+    """Note who objects: the people of the objections, and those whom their leads name now."""
     is_whole = is_whole or not db.execute("from pipeline.objected limit 1").fetchall()
     if is_whole:
         db.execute("delete from pipeline.objected")
@@ -245,7 +245,7 @@ def _note_who_objects(db: duckdb.DuckDBPyConnection, objecting: Meant, *, is_who
 
 
 def _refuse(suppressed: Suppressed, before: date | None, db: duckdb.DuckDBPyConnection) -> None:
-    """Do to leads that raw has lost what the list and retention have done to raw."""
+    """Apply list and retention to leads that raw has no longer."""
     for kind in LEAD_KINDS:
         leads = quoted(kind.table)
         ids = _ids_of(db, suppressed.out, kind, leads)

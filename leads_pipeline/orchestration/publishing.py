@@ -49,7 +49,7 @@ _FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterR
 
 
 def landed_mark(data: DataFolder, now: datetime, marts_dir: Path | None = None) -> str:
-    """Return a text that changes if something lands, or in `marts_dir`. Empty if nothing has landed in a folder."""
+    """Return a text that changes if something lands or `marts_dir` changes. Empty if nothing has landed in a folder."""
     landed = _landed(data, now)
     return f"{landed} {look_of(marts_dir)}" if landed and marts_dir else landed
 

@@ -58,7 +58,7 @@ LIVE: Final = [
     DagsterRunStatus.CANCELING,
 ]
 
-# A run holds its lock within seconds of its start, and works on for a while after it has let go.
+# A run takes its lock within seconds of its start, and lives on for a while after it has released it.
 _DEAD_AFTER: Final = timedelta(minutes=10)
 _SECOND_LOOK_SECONDS: Final = 2.0
 
@@ -164,7 +164,7 @@ def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime
     return RunRequest(
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind) for kind in keys],
-        # The launch buttons of the Dagster UI take no checks unless they are named, and a run can't leave ours out.
+        # Dagster runs no checks of selected assets unless they are named, and our assets always yield theirs.
         asset_check_keys=[spec.key for kind in keys for spec in raw_check_specs(raw_key(kind).to_python_identifier())],
         run_config={"ops": config},
         tags=window_tags(keys, why),

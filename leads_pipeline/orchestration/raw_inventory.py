@@ -29,7 +29,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.duck import statement
 from leads_pipeline.transform.reading import LeadsFile
 
-# Metadata of a day of which no inventory was pulled: why.
+# Name of the metadata that says why no inventory was pulled for a day.
 NOT_PULLED: Final = "not_pulled"
 
 # Each postcode is a request, and pages more. Beyond this many a day, searching for whole towns costs less.

@@ -22,9 +22,10 @@ T = TypeVar("T")
 
 
 class DataFolderResource(ConfigurableResource[DataFolder]):
-    """Where Parquet, leads.duckdb and the pipeline's own state lie. `store` is the bucket that has the truth, if any.
+    """Where Parquet, leads.duckdb and the pipeline's own state lie.
 
-    `first_day` is the first partition. The first run or sensor remembers it.
+    `store` is the address of the bucket, if the data is in one. `first_day` is the first partition. The
+    first run or sensor remembers it.
     """
 
     settings: ResourceDependency[Settings]

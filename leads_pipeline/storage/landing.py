@@ -90,7 +90,8 @@ class Contents:
     def rows(self) -> list[Row]:
         """The rows of all files, not merged. They are read anew each time.
 
-        Of a lead that came back, the newest look's row alone counts: a killed landing leaves the earlier file there.
+        If a lead was gone and came back, its row in the newest file alone counts. A killed landing may have left the
+        older file.
         """
         newest = self.folder.newest
         held = self.opened[self.folder.files.index(newest)].rows if newest and len(self.opened) > 1 else []

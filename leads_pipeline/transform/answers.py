@@ -21,7 +21,7 @@ ANSWER_FILES: Final = {
     "answers.parquet": "read_parquet($path)",
 }
 
-# A moment without an offset is in the agency's zone. A mere day is none.
+# A moment without an offset is in the agency's zone. A date without a time doesn't count.
 _ROWS: Final = r"""
 select
     row_number() over () as number,

@@ -19,7 +19,7 @@ from leads_pipeline.transform.tables import Table, comment
 PEOPLE_MIN: Final = 3
 DRIFT_DAYS: Final = 60
 
-# The form of what a programmer writes.
+# Names and values that look like a programmer's are shown. Others may be a person's words.
 _FORM: Final = r"[A-Za-z0-9_.\[\]]{1,200}"
 
 _GRAIN: Final = (
@@ -70,7 +70,7 @@ order by all
 
 
 def _changes(kind: LeadKind, first_day: date) -> Iterator[str]:
-    # Retention gives the leads of an old day other people, who don't count.
+    # Retention has put made-up people into the leads of old days. They don't count.
     leads = f"""(
         select *, window_day as day, coalesce(person::varchar, lead_id) as sender
         from {quoted(kind.table)}

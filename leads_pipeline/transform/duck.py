@@ -1,4 +1,4 @@
-"""DuckDB as all rooms use it: a connection with its limits, columns, names and texts in SQL.
+"""What each use of DuckDB needs: a connection with its limits, columns, names and texts in SQL.
 
 Belongs here: what a statement needs around it, and what DuckDB's errors become. Doesn't: any statement over leads.
 """
@@ -80,7 +80,7 @@ def connection(
             duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db,
         ):
             if was_there and not db.execute("select 1 from duckdb_tables() limit 1").fetchall():
-                # It takes a file that a failing disk doesn't show it for none, and begins a new one in its place.
+                # If a failing disk shows the file as empty, DuckDB begins a new one in its place.
                 raise StorageError(
                     f"DuckDB finds no table in {database}, which a publication wrote: the disk may be failing. Check "
                     "it, then run again. What was published before is untouched."
@@ -146,7 +146,7 @@ def _tells_of_damage(error: duckdb.Error) -> bool:
     )
 
 
-# Of the data folder. transform/ makes the file.
+# The published file's name in the data folder.
 WAREHOUSE_FILE: Final = "leads.duckdb"
 _SPILL_ROOT: Final = ".state/duckdb"
 

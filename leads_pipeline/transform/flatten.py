@@ -21,7 +21,7 @@ from leads_pipeline.storage.rows import CORRECTION
 from leads_pipeline.transform.duck import literal, quoted
 from leads_pipeline.transform.reader import EXTRA, PROBLEMS, read_leads
 
-# Leads that are loaded together, up to a batch more. Memory is bounded by it; more leads aren't faster (measured).
+# Leads that are loaded together, and up to one batch more. Memory is bounded by it; more aren't faster (measured).
 PART_LEADS: Final = 10_000
 
 _CORRECTIONS: Final = pa.field("corrections", pa.list_(pa.string()))
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
 def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo) -> int:
     """Bring the tables of leads up to date. Return how many leads are new or changed.
 
-    A row is replaced only by a version with a higher number, then by one of a later window day, then of a later scope.
+    The version with the higher number counts. Of equal ones, that of the later window day, then scope.
     A version with corrections replaces itself, because they may be new.
     The caller begins and ends the transaction, and has made the tables and the macro `person_of`. The temporary table
     `touched` gets each such lead's kind and id, with the day that it had and the one that it has; `received_ids` gets

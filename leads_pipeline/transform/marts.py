@@ -107,7 +107,7 @@ def make_marts(
     has_new_words = _make_inputs(db, inputs)
     failed_before = db.execute("select mart from pipeline.mart_problems").fetchall()
     touched = db.execute("select distinct lead_day from touched order by lead_day").fetchall()
-    # Other marts may have read the rows of the one that failed.
+    # All days again: other marts may have read what the failed one kept.
     days = None if has_new_words or failed_before else [day for (day,) in touched]
     _make_every_lead(db, days)
     db.commit()

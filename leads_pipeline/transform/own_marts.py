@@ -214,8 +214,8 @@ def make_own_tables(
 ) -> dict[str, str]:
     """Make the tables in the draft, a closed file, after everything else. Return what is wrong, by file.
 
-    A table that can't be made stays as `keep_own_tables` left it. One that took too long or too much is tried again
-    when its file has changed, and each day, because it delays the publication. So is one that had the process killed.
+    A table that can't be made stays as `keep_own_tables` left it. One that went beyond a limit, or
+    had the process killed, is tried again only if its file changes, and once a day: each try delays the publication.
     Raises StorageError.
     """
     with connection(folder, draft) as db:

@@ -55,10 +55,10 @@ class Raw(Protocol):
 class Content:
     """What the file holds besides the leads, and what it is made from besides the raw windows.
 
-    `fingerprint` stands for all that asks for a new file when it changes: marts, names of branches, the key of people.
+    If `fingerprint` changes, the file is built anew: marts, names of branches, the key of people.
     `inputs` stands for what marts read besides the leads: when it changes, they are made again. `list_number` is the
     suppression list's. `at` is the moment of the publication, and leads of windows before the day `named_from` are
-    anonymous. `prepare` makes the macros of statements, `person_of` among them. `refuse` takes leads that the
+    anonymous. `prepare` makes the macros that statements use, `person_of` among them. `refuse` takes leads that the
     list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`, and hears whether raw
     files were rewritten. `make_own_tables` follows in the closed draft, and hears the same.
     """
@@ -105,7 +105,7 @@ def publish(
 ) -> Publication | None:
     """Bring the data folder's leads.duckdb up to date. None if it was. The caller holds the lock of publications.
 
-    All of the file is read first for a rewriting, with `of_all_days`, and if somebody has written to it.
+    For a rewriting, with `of_all_days`, or if somebody has written to the file, all of it is read first.
 
     - Update: only windows have changed, or what marts read besides. They are read into a copy.
     - Rewriting: raw files were rewritten, or the list has grown. The same, whatever the numbers of the leads. The copy
@@ -218,7 +218,10 @@ def _publication(way: str, windows: int, rows: Mapping[str, Mapping[str, int]]) 
 
 
 def _noting(batches: Iterable[Batch], hashes: dict[WindowKey, str]) -> Iterator[Batch]:
-    """Yield the batches. Each one's hash replaces the listed one: a damaged file is left out, and may be put back."""
+    """Yield the batches, and note the hash of what was really read.
+
+    A damaged file is left out, and counts as changed once it is put back.
+    """
     for batch in batches:
         hashes[batch.kind.name, batch.day, batch.scope] = batch.hash
         yield batch

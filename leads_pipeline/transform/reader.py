@@ -74,7 +74,7 @@ def read_leads(kind: LeadKind, leads: pa.Table) -> pa.Table:
 # --- values: what the decoder can't read by itself, and what is read besides what is declared -------------------------
 # A ValueError means, from here on, that a column can't hold the value exactly.
 
-# The decoder asks `_amount` and `_moment` for values of these types. An unknown moment is None.
+# Marks for the decoder: for values of these types it calls `_amount` or `_moment`. An unknown moment is None.
 _Amount: Any = ABCMeta("_Amount", (), {})
 _Moment: Any = ABCMeta("_Moment", (), {})
 _Amount.register(int)

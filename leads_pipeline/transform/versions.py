@@ -86,7 +86,7 @@ class Versions:
         return max(map(number_of, names), default=0) + 1
 
     def swap_in(self, draft: Path, *, is_alone: bool) -> None:
-        """Publish the draft. It and the version before stay, or it alone. Raises StorageError."""
+        """Publish the draft. The version before stays too, unless `is_alone`. Raises StorageError."""
         version = self._versions / f"leads-{self.next_number()}-{_hash_of(draft)}.duckdb"
         with storing(self.path):
             draft.chmod(_FILE_MODE)

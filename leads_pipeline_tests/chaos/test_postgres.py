@@ -11,7 +11,7 @@ import pytest
 from leads_pipeline_tests.support.newcomer import Newcomer, free_port, newcomer, wait_for
 from leads_pipeline_tests.support.postgres import Postgres, running_postgres
 
-pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make venv-dev)")
+pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make lint installs it)")
 
 KINDS = ("applicant", "appraisal")
 

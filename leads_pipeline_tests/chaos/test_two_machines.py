@@ -23,7 +23,7 @@ from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 from leads_pipeline_tests.support.newcomer import Newcomer, newcomer
 from leads_pipeline_tests.support.postgres import running_postgres
 
-pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make venv-dev)")
+pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make lint installs it)")
 
 KINDS = ("applicant", "appraisal")
 DAYS = 8
