@@ -133,7 +133,7 @@ class Ledger:
     def ready(self, now: float, most: int) -> list[Version]:
         """Return versions to send now: of each lead the oldest that waits, those with the fewest attempts first.
 
-        No wait is longer than an hour: one that seems to be is of a clock that ran ahead.
+        No wait is longer than an hour. One of more than two comes from a clock that ran ahead.
         """
         rows = self.db.execute(
             """

@@ -84,7 +84,10 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Sent:
-    """What a pass did. `left` versions wait still. `trouble` is the endpoint's last failure in words."""
+    """What a pass did. `trouble` is the endpoint's last failure in words.
+
+    `left` versions aren't delivered, held and given up ones among them.
+    """
 
     delivered: int = 0
     failed: int = 0

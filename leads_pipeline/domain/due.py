@@ -61,6 +61,7 @@ def due_at(
         return look
     wait = _FIRST_WAIT * 2 ** min(failure.attempts - 1, _DOUBLINGS)
     wait = _REFUSED_WAIT if failure.verdict == "refused" else min(wait, _LONGEST_WAIT)
+    # Near the deletion the portal is asked more often.
     half_of_the_rest = (window.end + RETENTION - failure.failed_at) / 2
     return max(look, failure.failed_at + min(wait, half_of_the_rest))
 

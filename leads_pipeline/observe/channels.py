@@ -52,7 +52,7 @@ class _Address:
 
 
 class Channel(_Address, ABC):
-    """Somewhere that alerts go. `name` is the variable with its address. CHANNELS lists the classes."""
+    """Somewhere that alerts go. `name` is the variable with its address, in settings.py without LEADS_."""
 
     @abstractmethod
     def send(self, digest: Digest) -> str | None:

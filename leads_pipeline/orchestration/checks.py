@@ -1,7 +1,7 @@
 """Dagster's checks: findings on raw windows and files, and the statements of sql/checks/ on the published tables.
 
 Belongs here: specs and results. Doesn't: the findings (observe/findings.py), what a statement checks (sql/checks/).
-A check holds nothing back unless it `is_error`: a branch may have a quiet week, and the portal may drop a field.
+A failed check with `is_error` stops the assets below it in the run. leads.duckdb is published all the same.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ def raw_check_specs(asset: str) -> list[AssetCheckSpec]:
 def raw_checks(
     settings: Settings, data: DataFolder, asset: str, kind: LeadKind, now: datetime
 ) -> Iterator[AssetCheckResult]:
-    """Yield what they come to. Hints leave a check green. A run yields them before it fails: they say why."""
+    """Yield their results. Hints leave a check green. They come before the run's failure, because they say why."""
     known = Known(settings, data, now, (kind,))
     for check, finders in _FINDERS.items():
         found = [one for one in find(known, finders) if one.level is not Level.HINT]
@@ -57,7 +57,7 @@ def published_check_specs() -> list[AssetCheckSpec]:
 
 
 def published_checks(db: Reader) -> Iterator[AssetCheckResult]:
-    """Yield what they come to. A check that breaks fails and leaves the published file as it is."""
+    """Yield their results. A check that breaks fails and leaves the published file as it is."""
     for check in checks():
         try:
             found, is_error = problems(db, check), check.is_error
