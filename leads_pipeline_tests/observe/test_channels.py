@@ -273,7 +273,7 @@ def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(
     ("address", "words"),
     [
         ("smtp://alerts:wr0ng@{host}", "refuses the user or the password (535)"),
-        ("smtps://alerts:p%40ss@{host}", "doesn't speak TLS at once"),
+        ("smtps://alerts:p%40ss@{host}", "doesn't begin with TLS"),
         ("smtp://alerts:p%40ss@127.0.0.1:1", "can't be reached (Connection refused)"),
         ("https://alerts:p%40ss@{host}", "begins with smtps:// or smtp://"),
         (f"smtp://alerts:p%40ss@{'x' * 70}.example", "LEADS_SMTP_URL can't be used (UnicodeError)"),

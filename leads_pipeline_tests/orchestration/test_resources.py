@@ -84,7 +84,7 @@ def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:
 def test_a_simulator_may_come_back_on_another_port(tmp_path: Path) -> None:
     leads(tmp_path, LEADS_BASE_URL="http://127.0.0.1:8000").connect()
     leads(tmp_path, LEADS_BASE_URL="http://localhost:9000").connect()
-    with pytest.raises(SettingsError, match="holds leads from this machine"):
+    with pytest.raises(SettingsError, match="holds the demo's leads"):
         leads(tmp_path).connect()
 
 
