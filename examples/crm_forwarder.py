@@ -1,4 +1,4 @@
-"""A small function between delivery and the API of a CRM: one PUT for each version of a lead.
+"""A small program between delivery and the API of a CRM: one PUT for each version of a lead.
 
     pip install httpx standardwebhooks
     LEADS_DELIVERY_SECRET=whsec_… CRM_API=https://crm.example/api/enquiries CRM_TOKEN=… python crm_forwarder.py
@@ -18,7 +18,7 @@ crm = httpx.Client(headers={"authorization": f"Bearer {os.environ['CRM_TOKEN']}"
 
 
 def to_crm(lead: dict[str, Any]) -> bool:
-    """Whether the CRM took it. A PUT by the lead's id makes a repeat harmless."""
+    """Send the lead to the CRM. Return if the CRM took it. A PUT by the lead's id makes a repeat harmless."""
     enquiry = {
         "name": f"{lead['contact_first_name'] or ''} {lead['contact_last_name'] or ''}".strip(),
         "email": lead["contact_email"],

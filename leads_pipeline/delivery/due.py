@@ -1,6 +1,6 @@
 """Which versions are due: those that landed, without those that the ledger knows.
 
-Nothing else tells the ledger of a lead. So no event can be lost: whatever a kill leaves out is found by the next look.
+The ledger learns of leads only by looking at raw windows. So nothing is lost by a kill: the next look finds the rest.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from leads_pipeline.transform.reader import read_leads
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Another machine of a bucket may land without a word to this one.
+# Another machine may have landed leads in the bucket.
 _BUCKET_LOOKS: Final = timedelta(minutes=1)
 
 # Windows whose versions are noted together.
@@ -36,7 +36,7 @@ _HASH_DIGITS: Final = 32
 
 
 def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime, until: float) -> StorageError | None:
-    """Have the ledger know each version that has landed in the windows from that day on.
+    """Note each version that has landed in the windows from that day on in the ledger.
 
     It looks at the last 60 days, and at all of them once a day. Windows of anonymous days have nothing to deliver. A
     version is held if it lacks a part of the contact that an earlier one has: the portal may have emptied it by
@@ -93,10 +93,10 @@ def version_of(row: dict[str, Any]) -> str:
 
 
 def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionState, int]]:
-    """The versions of a window that are newer than what the ledger knows of their leads, in the order of each lead.
+    """Yield the versions of a window that are newer than the newest noted one of their lead, oldest first.
 
-    With each comes which parts of the contact it has. A lead is in several windows if it came at midnight, or was moved
-    to another branch: the number decides.
+    Each comes with the parts of the contact that it has. A lead of midnight, or one that was moved to another branch,
+    is in several windows: the number decides.
     """
     kind, table = batch.kind, with_corrections(batch.leads)
     rows = sorted(enumerate(table.to_pylist()), key=lambda row: (row[1]["lead_id"], row[1]["number"]))
@@ -144,6 +144,6 @@ def _contact(kind: LeadKind, row: dict[str, Any], version: "pa.Table") -> int:
 
 
 def leads_of(kind: LeadKind, versions: "pa.Table") -> list[dict[str, Any]]:
-    """Return what the versions say, nested and typed as in transform/reader.py."""
+    """Return the versions as nested, typed leads, as in transform/reader.py."""
     leads: list[Any] = read_leads(kind, versions)["lead"].to_pylist()
     return leads

@@ -1,7 +1,7 @@
-"""The ledger: which version of which lead was delivered, and what waits.
+"""The ledger: which version of which lead was delivered, and which ones wait.
 
-It holds ids, versions and times, never what a lead says. Belongs here: the file and its questions. Doesn't: what is due
-(due.py), sending (sending.py). Whoever writes holds the lock `delivery`.
+It holds ids, versions and times, never the text of a lead. Belongs here: the file and its queries. Doesn't: what is due
+(due.py), sending (sending.py). A writer holds the lock `delivery`.
 """
 
 import sqlite3
@@ -34,7 +34,7 @@ create table if not exists facts (name text primary key, value text);
 
 
 class VersionState(StrEnum):
-    """What becomes of a version. Held: the portal emptied the contact, and a person has to look first."""
+    """The state of a version. Held: the portal emptied the contact, and a person has to look first."""
 
     WAITING = "waiting"
     HELD = "held"
@@ -59,13 +59,13 @@ class Version(NamedTuple):
 
 
 class Ledger:
-    """The ledger of a data folder, open. Moments are in seconds since 1970."""
+    """An open ledger. Moments are in seconds since 1970."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
 
     def commit(self) -> None:
-        """Have all that was noted on the disk."""
+        """Write all notes to the disk."""
         self.db.commit()
 
     # --- what is known ------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Ledger:
         self.set_fact("mark", None)
 
     def _give_up(self, where: str, values: Sequence[object]) -> None:
-        """What was delivered once stays noted."""
+        """Drop versions. One that was delivered before stays noted."""
         self.db.execute(f"update versions set state = 'delivered' where {where} and delivered_at is not null", values)  # noqa: S608 - our own words
         self.db.execute(f"delete from versions where {where} and delivered_at is null", values)  # noqa: S608 - likewise
 
@@ -189,22 +189,22 @@ class Ledger:
         self.db.execute(f"update versions set {what} {where}", (*values, *version[:3]))  # noqa: S608 - our own words
 
     def postpone(self, by: timedelta) -> None:
-        """Have all that waits be tried for so much longer."""
+        """Give each waiting version that much more time before it is given up."""
         self.db.execute("update versions set due_at = due_at + ? where state = 'waiting'", (by.total_seconds(),))
 
     def wake(self) -> None:
-        """Have all that waits be ready at once: the endpoint works again."""
+        """Make each waiting version ready now: the endpoint works again."""
         self.db.execute("update versions set next_at = 0 where state = 'waiting' and next_at > 0")
 
     # --- what a person asks -------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[VersionState, int]:
-        """Return how many versions are in each state."""
+        """Count the versions in each state."""
         found = dict(self.db.execute("select state, count(*) from versions group by state").fetchall())
         return {state: int(found.get(state.value, 0)) for state in VersionState}
 
     def oldest_waiting(self) -> datetime | None:
-        """Return since when the oldest version waits, None if none does."""
+        """Return since when the oldest waiting version waits. None if none waits."""
         (oldest,) = self.db.execute("select min(due_at) from versions where state = 'waiting'").fetchone()
         return None if oldest is None else datetime.fromtimestamp(oldest, UTC)
 
@@ -223,7 +223,7 @@ class Ledger:
         ).fetchall()
 
     def retry(self, now: float) -> int:
-        """Have dead letters and held versions wait again. Return how many."""
+        """Let versions that were given up or held wait again. Return how many."""
         self.set_fact("gone", None)
         self.set_fact("pause_until", None)
         self.wake()
@@ -235,7 +235,7 @@ class Ledger:
         ).rowcount
 
     def replay(self, first: date, last: date, now: float) -> int:
-        """Have the newest delivered version of each lead of these days wait once more. Return how many."""
+        """Let the newest delivered version of each lead of these days wait again. Return how many."""
         return self.db.execute(
             "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
             "where state = 'delivered' and day between ? and ? and not exists ("
@@ -263,7 +263,7 @@ class Ledger:
         self.db.execute("delete from versions where (kind, lead_id) = (?, ?)", (kind, lead_id))
 
     def forget_before(self, day: date) -> None:
-        """Forget the leads of anonymous days, and their windows."""
+        """Forget leads and windows before that day."""
         for table in ("versions", "windows"):
             self.db.execute(f"delete from {table} where day < ?", (day.isoformat(),))  # noqa: S608 - our own words
 
@@ -272,7 +272,7 @@ class Ledger:
 def opened(folder: Path) -> Iterator[Ledger]:
     """Open the ledger of a data folder; it is made if there is none. The block's end commits.
 
-    Raises StorageError. A ledger that is damaged is moved to `quarantine/`: the next one finds again what is due.
+    Raises StorageError. A damaged ledger is moved to `quarantine/`: the next one finds the due versions again.
     """
     path = folder / LEDGER
     try:
@@ -287,7 +287,7 @@ def opened(folder: Path) -> Iterator[Ledger]:
         raise StorageError(f"{path} can't be used: {error}. Check the disk and its rights.") from None
     except sqlite3.DatabaseError as error:
         if type(error) is not sqlite3.DatabaseError:
-            raise  # a fault of ours: damage is an error of the base class alone
+            raise  # a bug: damage raises the base class itself
         aside = folder / "quarantine" / path.name
         with storing(aside):
             make_folder(aside.parent)
@@ -302,7 +302,7 @@ def opened(folder: Path) -> Iterator[Ledger]:
 def looked_at(folder: Path) -> Iterator[Ledger | None]:
     """Open the ledger to look at it alone. None if nothing was ever delivered. Raises StorageError.
 
-    For writing all the same, because only a writer can take up what a killed one left in the journal.
+    It is opened for writing, because only a writer can replay the journal of a killed one.
     """
     path = folder / LEDGER
     if not path.exists():

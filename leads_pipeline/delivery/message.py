@@ -29,7 +29,7 @@ _SECRET_BYTES: Final = range(24, 65)
 def signer(secret: str) -> Webhook:
     """Return what signs with a secret. Raises SettingsError, without the secret, if it can't be one.
 
-    The library takes whatever it can decode of a text, so that a bad secret would sign with too few bytes.
+    The library decodes as much of a text as it can, so a bad secret would sign with too few bytes.
     """
     prefix, _, text = secret.strip().rpartition("whsec_")
     try:
@@ -38,7 +38,7 @@ def signer(secret: str) -> Webhook:
         key = b""
     if prefix not in ("", "v1,") or len(key) not in _SECRET_BYTES:
         raise SettingsError(
-            'LEADS_DELIVERY_SECRET is none of 24 to 64 bytes in Base64. Make one: `echo "whsec_$(openssl rand -base64 '
+            "LEADS_DELIVERY_SECRET isn't 24 to 64 bytes in Base64. Make one: `echo \"whsec_$(openssl rand -base64 "
             '32)"`. The endpoint needs the same.'
         )
     return Webhook(key)
@@ -70,7 +70,7 @@ def body_of(
     *,
     is_update: bool,
 ) -> bytes:
-    """Return the body. `row` is the raw row, `lead` what it says, as `leads_of` returns it.
+    """Return the body. `row` is the raw row, `lead` the same as `leads_of` returns it.
 
     The names are those of the columns in leads.duckdb. `payload` is what the portal sent.
     """

@@ -1,7 +1,7 @@
-"""Sending what is due to the agency's endpoint, and what its answers mean.
+"""Sending due versions to the agency's endpoint, and the meaning of its answers.
 
-Belongs here: one pass over what is ready, waiting after a failure, what ends the pass. Doesn't: what is due (due.py),
-the message (message.py), when a pass is made.
+Belongs here: one pass over the ready versions, waiting after a failure, the end of a pass. Doesn't: which versions are
+due (due.py), the message (message.py), when a pass is made.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ PATIENCE: Final = timedelta(days=3)
 _FIRST_WAIT_SECONDS: Final = 10.0
 _LONGEST_WAIT_SECONDS: Final = 3600.0
 
-# After so many failures in a row that are the endpoint's own, nobody asks it for a while.
+# After this many failures of the endpoint in a row, nothing is sent for a while.
 _AWAY_AFTER: Final = 5
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 
@@ -247,7 +247,7 @@ def _wait_seconds(failures: int, longest: float, retry_after: float | None) -> f
 
 
 class _Sender:
-    """Posts versions, some at once. `error` is that of a window that can't be read."""
+    """Posts versions, several at once. `error` is that of a window that can't be read."""
 
     def __init__(
         self,
@@ -270,9 +270,9 @@ class _Sender:
         return tls_context()  # reading the certificates takes as long as twenty messages
 
     def send(self, ledger: Ledger, versions: Sequence[Version]) -> Iterator[list[_Outcome]]:
-        """Post these versions. What raw no longer has is dropped from the ledger.
+        """Post these versions. Those that raw no longer has are dropped from the ledger.
 
-        The list is asked before each group of messages. If it has grown, the rest waits for the next pass.
+        The suppression list is read before each group of messages. If it has grown, the rest waits for the next pass.
         """
         number = self._gate.number
         messages = list(self._bodies(ledger, versions).items())
@@ -335,7 +335,7 @@ class _Sender:
         except httpx.TransportError as error:
             return _Outcome(version, trouble=f"gave no answer ({type(error).__name__})")
         except UNUSABLE_ADDRESS:
-            return _Outcome(version, trouble="can't be called: LEADS_DELIVERY_URL holds no address. Copy it again.")
+            return _Outcome(version, trouble="can't be called: LEADS_DELIVERY_URL isn't an address. Copy it again.")
 
 
 def _outcome(version: Version, answer: httpx.Response, now: datetime) -> _Outcome:

@@ -15,9 +15,9 @@ from leads_pipeline.errors import CredentialsError
 from leads_pipeline.portal import pgp
 from leads_pipeline.settings import Secret, odd_character, path_of
 
-# Issued secrets have 32 to 128 characters. Whatever is beyond this is another file by mistake.
+# Issued secrets have 32 to 128 characters. A larger file is another one by mistake.
 MAX_SECRET_BYTES = 8192
-# A 4096-bit key of gpg's has 7 kB; signatures of other people can make it grow.
+# A 4096-bit key has 7 kB. Signatures of other people make it grow.
 MAX_PGP_BYTES = 1024 * 1024
 
 
@@ -64,11 +64,11 @@ class PgpSecret:
         try:
             passphrase = self.passphrase.read() if self.passphrase else None
         except CredentialsError as error:
-            raise CredentialsError(f"The passphrase of {self.private_key} can't be had. {error}") from None
+            raise CredentialsError(f"The passphrase of {self.private_key} can't be read. {error}") from None
         return _pgp_secret(self.message, self.private_key, passphrase)
 
 
-# An error isn't remembered: once the file is put right, the next use reads it.
+# An error isn't remembered: once the file is corrected, the next use reads it.
 @cache
 def _file_secret(path: Path) -> str:
     named = f"The secret file {path}"
@@ -83,23 +83,23 @@ def _pgp_secret(message: Path, private_key: Path, passphrase: str | None) -> str
         return _text(pgp.decrypt(content, key, passphrase), f"The content of the PGP message {message}")
     except CredentialsError as error:
         why = str(error)
-    raise CredentialsError(f"The secret in {message} can't be had with the key {private_key}. {why}")
+    raise CredentialsError(f"The secret in {message} can't be opened with the key {private_key}. {why}")
 
 
 def secret_of(value: str | None, file: str | Path | None) -> SecretSource | None:
-    """Return the secret as it is given, or in its file. None if there is neither."""
+    """Return the source of a secret: its value or its file. None if there is neither."""
     if file:
         return FileSecret(path_of(str(file)))
     return StaticSecret(value) if value else None
 
 
 def source_of(secret: Secret | None) -> SecretSource | None:
-    """Return where a secret of the settings comes from. None if it isn't set."""
+    """Return the source of a secret of the settings. None if it isn't set."""
     return secret_of(secret.value, secret.file) if secret else None
 
 
 def client_secret(source: SecretSource) -> str:
-    """Read a client secret. Raises CredentialsError if it can't be read, or holds a character that none may have."""
+    """Read a client secret. Raises CredentialsError if it can't be read, or holds a character that no secret has."""
     value = source.read()
     if odd := odd_character(value):
         raise CredentialsError(f"The client secret {odd}. Copy the secret alone, from the portal's message.")
@@ -118,7 +118,7 @@ def _content(path: Path, max_bytes: int, named: str) -> bytes:
             f"{named} can't be read ({error.strerror}). Put it there, readable for the user that runs this."
         ) from None
     if len(content) > max_bytes:
-        raise CredentialsError(f"{named} holds more than {max_bytes} bytes: that is something else by mistake.")
+        raise CredentialsError(f"{named} holds more than {max_bytes} bytes, so it is another file by mistake.")
     return content
 
 

@@ -23,9 +23,9 @@ from leads_pipeline.portal.verdicts import DEADLINE_PASSED, UNUSABLE_ADDRESS, br
 from leads_pipeline.settings import is_loopback
 
 CONNECT_TIMEOUT_SECONDS = 10.0
-# The longest silence within a request: a busy day of a large group takes the service a while to gather.
+# The longest silence within a request. The service needs a while for a busy day of a large group.
 READ_TIMEOUT_SECONDS = 60.0
-# Shorter than the 5 seconds after which common servers close a connection that is idle.
+# Common servers close an idle connection after 5 seconds.
 KEEPALIVE_SECONDS = 4.0
 
 ADDRESS_HINT = (
@@ -42,9 +42,9 @@ def make_client(
     transport: httpx.BaseTransport | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> httpx.Client:
-    """One kept connection, for one thread. Proxies come from the environment; redirects are never followed.
+    """Return a client with one kept connection, for one thread. It follows no redirects.
 
-    Raises SettingsError if the environment's proxy or file of certificates can't be used.
+    Proxies come from the environment. Raises SettingsError if the proxy or the file of certificates can't be used.
     """
     hooks = {"response": [_forget_redirect]}
     return _made(httpx.Client, connections=1, headers=headers, transport=transport, tls=tls, event_hooks=hooks)
@@ -53,7 +53,7 @@ def make_client(
 def make_async_client(
     connections: int, *, transport: httpx.AsyncBaseTransport | None = None, tls: ssl.SSLContext | None = None
 ) -> httpx.AsyncClient:
-    """Some kept connections, for one event loop. All else is as in `make_client`."""
+    """As `make_client`, with several connections, for one event loop."""
 
     async def forget_redirect(response: httpx.Response) -> None:
         _forget_redirect(response)
@@ -75,12 +75,12 @@ def _made(
         )
     except (httpx.InvalidURL, ValueError, ImportError):
         pass
-    # Outside of the except block: that error's text can hold the proxy's password.
+    # Outside of the except block, because that error can hold the proxy's password.
     raise SettingsError(f"No connection can be made. {ADDRESS_HINT}")
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return which certificates are trusted: those of SSL_CERT_FILE or SSL_CERT_DIR if it is set, else certifi's.
+    """Return the trusted certificates: those of SSL_CERT_FILE or SSL_CERT_DIR if one is set, else certifi's.
 
     Raises SettingsError if that file or folder can't be used.
     """
@@ -89,25 +89,27 @@ def tls_context() -> ssl.SSLContext:
     except OSError:
         name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
         raise SettingsError(
-            f"{name} is {os.environ.get(name)}, where no certificates can be read. Correct it, or unset it to trust "
-            "the usual authorities."
+            f"{name} is {os.environ.get(name)}, and no certificates can be read there. Correct it, or unset it to "
+            "trust the usual authorities."
         ) from None
 
 
 def _forget_redirect(response: httpx.Response) -> None:
-    # httpx fails on a broken one, though it isn't followed.
+    # httpx fails on a malformed Location, although it follows none.
     response.extensions["location"] = response.headers.pop("location", None)
 
 
 def checked_address(name: str, url: str, schemes: Sequence[str]) -> SplitResult:
-    """Return the parts of an address. Raises SettingsError, without the address, if it can't be one."""
+    """Return the parts of an address. Raises SettingsError, without the address, if it isn't one."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that don't close, a port that is no number
+    except ValueError:  # a bracket that isn't closed, a port that isn't a number
         is_address = False
     if not is_address:
-        raise SettingsError(f"{name} is no address. It begins with {' or '.join(f'{one}://' for one in schemes)}.")
+        raise SettingsError(
+            f"{name} isn't an address. It begins with {' or '.join(f'{one}://' for one in schemes)}."
+        )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise SettingsError(f"{name} begins with http://, so that anybody on the way could read it. Write https://.")
     return parts
@@ -135,10 +137,10 @@ def checked_header(name: str, text: str) -> str:
 
 
 def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:
-    """The body, bounded as received, as decoded and in time; gzip is decoded to the end of its last member.
+    """Return the body. Both its received and its decoded size are limited to `max_bytes`.
 
-    `until` is by time.monotonic. Raises TooLargeError, InvalidAnswerError and UnreachableError. httpx would take a gzip
-    body that is cut off for a whole one.
+    `until` is by time.monotonic. Raises TooLargeError, InvalidAnswerError and UnreachableError. It decodes gzip itself,
+    because httpx takes a gzip body that is cut off for a whole one.
     """
     pieces, size = [], 0
     for piece in cast("httpx.SyncByteStream", response.stream):  # iter_raw() takes a tenth of a request's time more
@@ -146,13 +148,13 @@ def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:
         size += len(piece)
         _check_size(size, max_bytes)
         if time.monotonic() > until:
-            raise UnreachableError("No whole answer came in time.", reason=DEADLINE_PASSED)
+            raise UnreachableError("The answer wasn't complete in time.", reason=DEADLINE_PASSED)
     body = b"".join(pieces)
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding in ("", "identity") or not body:
         return body
     if encoding not in ("gzip", "x-gzip"):
-        raise InvalidAnswerError("Its content encoding is none that was asked for.", reason="unknown encoding")
+        raise InvalidAnswerError("Its content encoding isn't one that was asked for.", reason="unknown encoding")
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
             body = file.read(max_bytes + 1)
@@ -168,9 +170,9 @@ def _check_size(size: int, max_bytes: int) -> None:
 
 
 def server_time(base_url: str, *, transport: httpx.BaseTransport | None = None) -> datetime | None:
-    """The service's clock by the Date header of whatever it answers to a request without a token; None without one.
+    """Return the service's clock, by the Date header of its answer to a request without a token. None without one.
 
-    Raises UnreachableError, and SettingsError for an address that is none.
+    Raises UnreachableError, and SettingsError if the address isn't one.
     """
     host = urlsplit(base_url).hostname
     try:

@@ -1,4 +1,4 @@
-"""The inventory client: all pages of a search, or the error of the first that couldn't be had."""
+"""The inventory client: all pages of a search, or the error of the first page that failed."""
 
 import itertools
 import logging
@@ -16,7 +16,7 @@ from leads_pipeline.portal.tokens import Tokens
 
 # The largest page that the service gives (openapi.yaml, inventorySearch).
 INVENTORY_PAGE_SIZE: Final = 250
-# 250,000 items for one address: more is a cursor that leads nowhere.
+# 250,000 items for one address. More pages mean that the cursor never ends.
 MAX_INVENTORY_PAGES: Final = 1000
 
 _ADVICE: Final = {
@@ -24,7 +24,7 @@ _ADVICE: Final = {
         "The token is refused even after a renewal. Check INVENTORY_CLIENT_ID and INVENTORY_CLIENT_SECRET; then ask "
         "the portal whether they are still valid."
     ),
-    403: "The token is fine, the agency isn't: check INVENTORY_AGENCY_REF against the e-mail that it came in.",
+    403: "The token is accepted, but not for this agency. Compare INVENTORY_AGENCY_REF with the portal's e-mail.",
 }
 
 
@@ -51,15 +51,15 @@ class InventoryClient:
         return self._service.stats
 
     def search(self, address: str) -> tuple[InventoryItem, ...]:
-        """All items of all pages for a place, in the service's order.
+        """Return all items of all pages for a place, in the service's order.
 
-        Raises the LeadsPipelineError of the first page that couldn't be had, and InvalidAnswerError for a cursor that
-        repeats or never ends: part of a search is never taken for the whole.
+        Raises the LeadsPipelineError of the first page that failed, and InvalidAnswerError for a cursor that repeats or
+        never ends: a part of a search is never taken for the whole.
         """
         return tuple(itertools.chain.from_iterable(page.items for page in self._pages(address)))
 
     def first_page(self, address: str) -> InventoryPage:
-        """The first page for a place, to see whether the API answers. Raises as `search` does."""
+        """Return the first page for a place, to see if the API answers. Raises as `search` does."""
         return next(self._pages(address))
 
     def _pages(self, address: str) -> Iterator[InventoryPage]:
@@ -81,8 +81,8 @@ class InventoryClient:
                     return
                 if page.next_token in seen:
                     raise InvalidAnswerError(
-                        f"{spec} names a next page that was had before, so the search would never end. Nothing of it "
-                        "is kept; it is tried again later. If it stays so, tell the portal's contact.",
+                        f"{spec} names a next page that was fetched before, so the search would never end. Nothing of "
+                        "it is kept; it is tried again later. If it stays so, tell the portal's contact.",
                         reason="repeating cursor",
                     )
                 seen.add(page.next_token)

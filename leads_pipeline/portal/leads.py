@@ -19,13 +19,13 @@ from leads_pipeline.portal.requests import Fetched, FetchStats, Requests, Reques
 from leads_pipeline.portal.tokens import Tokens
 from leads_pipeline.portal.verdicts import is_too_much
 
-# A window that is too large or too slow is asked for in pieces of that length.
+# A window that is too large or too slow is asked for in parts of this length.
 PIECE: Final = timedelta(hours=1)
 # After so many failed hours in a row the others wait for the next run.
 MAX_FAILED_HOURS: Final = 3
-# Threads beyond those that may ask at a time: they land answers.
+# More threads than requests at once: they land answers meanwhile.
 LANDING_THREADS: Final = 4
-# A run that ends waits so long for landings under way. A request that is still under way is left alone.
+# How long a run that ends waits for landings under way. It doesn't wait for requests.
 STOP_SECONDS: Final = 5.0
 
 _LEADS_401 = (
@@ -40,8 +40,8 @@ T = TypeVar("T")
 class LeadsClient:
     """Fetches windows of leads.
 
-    `keep_unreadable` takes an answer that is none, with its window. Proxies come from the environment as everywhere
-    (HTTPS_PROXY, NO_PROXY); credentials never do. `options` are those of Service: clocks and bounds.
+    `keep_unreadable` takes an answer that can't be read, with its window. Proxies come from the environment
+    (HTTPS_PROXY, NO_PROXY). `options` are those of Service: clocks and limits.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class LeadsClient:
     def fetch_windows(
         self, kind: LeadKind, windows: Sequence[Window], then: Callable[[Answer], T]
     ) -> Iterator[tuple[Window, T | LeadsPipelineError]]:
-        """Fetch windows side by side; yield each as it is finished, with what `then` made of its answer, or the error.
+        """Fetch windows in parallel. Yield each when it is done, with the result of `then` on its answer, or the error.
 
-        A thread fetches a window and calls `then` itself, which may wait for a disk. At most `max_concurrency` requests
-        are under way. An answer that has a `failure` holds only a part of the window's leads.
+        The thread that fetches a window also calls `then`, which may wait for a disk. At most `max_concurrency`
+        requests are under way. An answer with a `failure` holds only a part of the window's leads.
 
         Windows start in the given order. Closing the iterator ends the run, and waits some seconds for a `then` that
         has begun.
@@ -120,7 +120,7 @@ class LeadsClient:
                     done.put((window, error))
 
     def _fetch(self, run: Requests, kind: LeadKind, window: Window, asked_at: datetime) -> Answer:
-        """The window's answer: in one, or hour by hour where it is too large or too slow in one."""
+        """Return the window's answer. If the whole is too large or too slow, ask hour by hour."""
         timing = self._service.timing
         began = timing.monotonic()
         if window.is_deleted(timing.now()):
@@ -146,7 +146,7 @@ class LeadsClient:
         if failure is None and any(part.value.speaks_of_more for part in parts):
             failure = InvalidAnswerError(
                 f"The answer for the window {window.partition_key} speaks of more leads than came, in a member beside "
-                f"the list. The {len(leads)} that came are kept. The portal may have begun to answer in pages: ask its "
+                f"the list. Its {len(leads)} leads are kept. The portal may have begun to answer in pages: ask its "
                 "technical contact, and look for a newer version of this pipeline.",
                 reason="more leads than came",
             )
@@ -157,7 +157,7 @@ class LeadsClient:
             kind=kind,
             window=window,
             leads=leads,
-            fetched_at=parts[0].fetched_at,  # a lead of a later piece may be missing in the first
+            fetched_at=parts[0].fetched_at,  # a lead of a later part may be missing in the first
             request=parts[0].request if len(parts) == 1 else f"{kind.path} by hours",
             body_sha256=digest.hexdigest(),
             body_bytes=sum(len(part.body) for part in parts),
@@ -170,7 +170,7 @@ class LeadsClient:
     def _ask_by_hours(
         self, run: Requests, kind: LeadKind, window: Window
     ) -> tuple[list[Fetched[CutAnswer]], list[tuple[Window, LeadsPipelineError]]]:
-        """The hours that came, and those that didn't, with why."""
+        """Return the hours that were answered, and the error of each other hour."""
         parts: list[Fetched[CutAnswer]] = []
         missing: list[tuple[Window, LeadsPipelineError]] = []
         failures_in_a_row = 0
@@ -215,14 +215,14 @@ def _failure(window: Window, came: int, missing: Sequence[tuple[Window, LeadsPip
     hour, verdict = next((one for one in missing if one[1].is_transient), missing[0])
     message = (
         f"The window {window.partition_key} is too much for one answer and was asked for by hours. "
-        f"{came} leads came and are kept; it isn't landed before the rest has come. Of "
+        f"{came} leads came and are kept. The window stays failed until the rest has come. For "
         f"{hour.start:%H:%M} to {hour.end:%H:%M} UTC: {verdict.args[0]}"
     )
     return verdict.reworded(message, attempts=verdict.attempts)
 
 
 def _joined(parts: Sequence[Fetched[CutAnswer]]) -> tuple[ReceivedLead, ...]:
-    """The leads of all parts. One at the turn of an hour is in two of them, and stands where the later one has it."""
+    """Return the leads of all parts. A lead at the turn of an hour is in two parts: the later one counts."""
     if len(parts) == 1:
         return parts[0].value.leads
     leads = {(lead.lead_id, lead.payload): lead for part in reversed(parts) for lead in reversed(part.value.leads)}
@@ -230,7 +230,7 @@ def _joined(parts: Sequence[Fetched[CutAnswer]]) -> tuple[ReceivedLead, ...]:
 
 
 def _hours(window: Window) -> list[Window]:
-    """Each holds both of its ends, as the service includes them: no lead falls between two."""
+    """Cut the interval into hours. The service includes both ends, so no lead falls between two."""
     count = -(-(window.end - window.start) // PIECE)
     starts = [window.start + number * PIECE for number in range(count)]
     return [replace(window, start=start, end=min(start + PIECE, window.end)) for start in starts]

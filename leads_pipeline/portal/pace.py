@@ -12,23 +12,23 @@ from email.utils import parsedate_to_datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """The client's policy, for failures that pass within seconds to a few minutes."""
+    """When to try again after failures that pass within seconds to a few minutes."""
 
     max_attempts: int = 6
     base_delay_seconds: float = 0.5
     max_delay_seconds: float = 30.0
-    # A service may ask for more patience than a run should have; beyond this the sensor takes over.
+    # If the service asks for a longer wait, the run ends, and the sensor retries later.
     max_retry_after_seconds: float = 120.0
 
     def is_beyond_patience(self, retry_after_seconds: float | None) -> bool:
-        """Whether the service asks for more than a run should wait: then asking earlier is rude, and the run ends."""
+        """Whether the service asks for a longer wait than a run should make."""
         return retry_after_seconds is not None and retry_after_seconds > self.max_retry_after_seconds
 
     def delay_seconds(self, attempt: int, retry_after_seconds: float | None, rng: random.Random) -> float:
         """Seconds to wait after the failed attempt number `attempt` (from 1).
 
-        Full jitter: uniform between 0 and the exponential ceiling, so that many clients don't come back together.
-        What the service asked for is a lower bound, within `max_retry_after_seconds`.
+        Full jitter: uniform between 0 and the exponential ceiling, so that many clients don't come back together. The
+        service's Retry-After is a lower bound, within `max_retry_after_seconds`.
         """
         ceiling = min(self.max_delay_seconds, self.base_delay_seconds * 2 ** (attempt - 1))
         jitter = rng.uniform(0, ceiling)
@@ -38,19 +38,19 @@ class RetryPolicy:
 
 
 class Pace:
-    """How fast a run may start requests: freely, until the service asks for patience.
+    """How fast a run may start requests: without a limit, until the service answers 429 or asks for a wait.
 
-    When it does, nothing starts for a while. From then on starts are spaced. The space doubles each time the service
-    complains again, and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a hundred a
-    second or one a minute.
+    Then nothing starts for a while. From then on starts are spaced. The space doubles each time the service complains
+    again, and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a hundred a second or
+    one a minute.
 
-    Requests already in flight say nothing about a change of pace that came after them. So each start hands out its
+    Requests under way say nothing about a change of pace that came after them. So each start returns the number of its
     pace, and its outcome counts only while that pace holds. Eight refusals of one burst are one complaint. Moments are
-    those of any one monotonic clock, in seconds.
+    seconds of one monotonic clock.
     """
 
     FIRST_INTERVAL_SECONDS = 1 / 32  # a third of the speed that one core reaches
-    MAX_INTERVAL_SECONDS = 10.0  # slower than this, a run is better ended and taken up again later
+    MAX_INTERVAL_SECONDS = 10.0  # if the run had to be slower, it is better to end it and retry later
     RECOVERY_FACTOR = 0.9  # seven answers halve the space: at a hard limit, one request in eight is refused
     NEGLIGIBLE_INTERVAL_SECONDS = 1 / 256  # below this, the space between starts changes nothing
 
@@ -67,12 +67,12 @@ class Pace:
         return max(0.0, self._not_before - now)
 
     def start(self, now: float) -> int:
-        """Book a start. Returns the number of the pace it was made at, to be handed back with its outcome."""
+        """Note a start. Returns the number of its pace, to be given back with its outcome."""
         self._not_before = max(self._not_before, now + self.interval_seconds)
         return self._number
 
     def succeeded(self, pace: int) -> None:
-        """An answer came: a little faster."""
+        """Note an answer: go on a little faster."""
         if pace != self._number:
             return
         self._complaints_in_a_row = 0
@@ -81,7 +81,7 @@ class Pace:
             self.interval_seconds = 0.0
 
     def asked_for_patience(self, pace: int, now: float, retry_after_seconds: float | None) -> None:
-        """The service complained: nothing starts for a while, and half as fast from then on."""
+        """Note a complaint: start nothing for a while, and go on half as fast."""
         if pace == self._number:
             self._number += 1
             self._complaints_in_a_row += 1
@@ -96,7 +96,7 @@ class Pace:
 def parse_retry_after(value: str | None, now: datetime) -> float | None:
     """Seconds that a `Retry-After` header asks for (RFC 9110, section 10.2.3: whole seconds, or an HTTP date).
 
-    None for a missing, past or unreadable value: then the caller's own backoff holds.
+    None for a missing, past or unreadable value.
     """
     if value is None:
         return None
@@ -104,7 +104,7 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
     if re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
         return float(value)
     if re.fullmatch(r"[0-9]+", value, re.ASCII):
-        return float("inf")  # a number beyond all sense is still a request for much patience; the policy bounds it
+        return float("inf")  # a huge number is a wish for a long wait; the policy limits it
     try:
         moment = parsedate_to_datetime(value)
     except (ValueError, OverflowError, IndexError):  # email.utils raises these over texts that are no dates

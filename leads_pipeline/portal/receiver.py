@@ -136,7 +136,7 @@ def _too_large() -> _Refusal:
 
 
 def _given_keys(request: Request) -> list[bytes]:
-    """Each value that may be the key, as bytes: a header can hold any byte from 0x80 on."""
+    """Return each value that may be the key, as bytes, because a header isn't always ASCII."""
     given = []
     for name, value in request.headers.raw:
         if name == b"authorization":
@@ -163,14 +163,16 @@ def serve(
 ) -> None:
     """Receive until the process is told to stop. Pushes under way are finished first.
 
-    Calls `on_listening` with the address to push to, and `each_minute` at first and each minute. Raises
+    Calls `on_listening` with the address to push to, and `each_minute` at the start and every minute. Raises
     SettingsError if host and port can't be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family)
     except OSError as error:
-        raise SettingsError(f"{host}, port {port} can't be listened on: {error.strerror}. Name others.") from None
+        raise SettingsError(
+            f"Can't listen on {host}, port {port}: {error.strerror}. Name another host or port."
+        ) from None
     with listener:
         shown = f"[{host}]" if family == socket.AF_INET6 else host
         on_listening(f"http://{shown}:{listener.getsockname()[1]}{PATH}")

@@ -1,4 +1,4 @@
-"""The requests of one run: from any number of threads, at one pace, with one end."""
+"""The requests of one run to one service. All threads share one pace, and one error ends the run for all."""
 
 import itertools
 import random
@@ -38,13 +38,13 @@ from leads_pipeline.portal.verdicts import (
     verdict_on,
 )
 
-# A whole request, body included. A read timeout alone lets a body that comes drop by drop go on for ever.
+# For a whole request with its body. A read timeout alone never ends a body that arrives byte by byte.
 DEADLINE_SECONDS: Final = 120.0
-# A lead is 2 to 4 kB, so this is some 20,000 of them in one answer. Holds for the body as received and as decoded.
+# About 20,000 leads of 2 to 4 kB. Holds for the body as received and as decoded.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-# After so many failed requests in a row, over so many scopes, the run ends. The rest is asked for later.
+# After this many failures in a row, over this many scopes, the run ends. The rest is asked for later.
 MAX_FAILURES_IN_A_ROW, LEAST_FAILING_SCOPES = 20, 3
-# Too slow twice is no accident: asking for the same a third time gets no further.
+# An answer that was too slow twice is too slow the third time too.
 MAX_SLOW_ATTEMPTS: Final = 2
 
 _REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})  # the specification answers either
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """The clocks, the waiting and the dice of a client; tests bring their own.
+    """The clocks, the waiting and the random numbers of a client. Tests bring their own.
 
     `now` is the moment in UTC, `monotonic` counts seconds from anywhere, `wait` ends early when the event is set.
     """
@@ -68,9 +68,9 @@ class Timing:
 
 @dataclass(slots=True)
 class FetchStats:
-    """Counts of a client since it was made. Holds no personal data, so it can go into metadata.
+    """Counts of a client since it was made, without personal data.
 
-    `requests` and `statuses` count data requests, not those for tokens; a request that broke has no status.
+    `requests` and `statuses` count data requests, not those for tokens. A request that broke off has no status.
     """
 
     requests: int = 0
@@ -80,9 +80,9 @@ class FetchStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSpec:
-    """A request to be made. Its text names path and subject, never host, query or headers.
+    """A request to make. Its text names path and subject, never host, query or headers.
 
-    `scope` is whose window it is about. `advice` has sentences for statuses that mean something of their own here.
+    `scope` is that of its window. `advice` has the sentence for a status that means something special here.
     """
 
     path: str
@@ -109,7 +109,7 @@ class Fetched(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A service to be asked, and how."""
+    """A service: its address, its token, and how to ask."""
 
     base_url: str
     tokens: Tokens
@@ -133,7 +133,7 @@ class Requests:
         try:
             self._base = httpx.URL(service.base_url)
         except httpx.InvalidURL:
-            raise SettingsError(f"The service's address is none. {ADDRESS_HINT}") from None
+            raise SettingsError(f"The service's address isn't an address. {ADDRESS_HINT}") from None
         self._path = self._base.raw_path.decode().rstrip("/")
         self._tls = tls_context()
         self._pace = Pace(service.policy, self._timing.rng)
@@ -156,15 +156,15 @@ class Requests:
         self._stop.set()
 
     def fetch(self, spec: RequestSpec, read: Callable[[bytes], T], asked_at: datetime | None = None) -> Fetched[T]:
-        """Ask, and ask again where that can help. Raises the last verdict.
+        """Ask, and ask again if that can help. Raises the last verdict.
 
-        `asked_at` is the moment of the first request, if that was drawn before.
+        `asked_at` is the moment of the first request, if the caller has noted it before.
         """
         request = f"{self._path}{spec.path}?{urlencode(spec.parameters)}"
         for attempt in itertools.count(1):
             with self._slots:
                 pace = self._start(spec)
-                # Now and not with the answer: of two that cross, the one that was asked for later is the newer.
+                # Noted before the answer: of two answers that cross, the one that was asked for later is the newer.
                 fetched_at = asked_at if attempt == 1 and asked_at else self._timing.now()
                 outcome = self._ask_once(spec, request, read)
             self._learn(outcome, pace, attempt)
@@ -190,7 +190,7 @@ class Requests:
         raise AssertionError("count() never ends")
 
     def _start(self, spec: RequestSpec) -> int:
-        """Wait for the run's next start. Returns the pace that it was made at."""
+        """Wait until the run may start a request. Returns the number of its pace."""
         while True:
             with self._guard:
                 if self._over is not None:
@@ -204,7 +204,7 @@ class Requests:
             self._timing.wait(self._stop, seconds)
 
     def _learn(self, outcome: object, pace: int, attempt: int) -> None:
-        """Let one outcome tell the rest of the run how fast to go on, and whether to."""
+        """Let an outcome change the run's pace, or end the run."""
         with self._guard:
             if not isinstance(outcome, LeadsPipelineError):
                 self._pace.succeeded(pace)
@@ -217,7 +217,7 @@ class Requests:
                 self._over = outcome  # every other window would hear the same, and the token server each time
 
     def _give_up_on(self, spec: RequestSpec, error: LeadsPipelineError) -> None:
-        """Note what failed to the last of its retries; too many temporary failures in a row end the run."""
+        """Note a failure after all retries. Too many temporary ones in a row end the run."""
         if not error.is_transient:
             self._end_row()
             return
@@ -229,7 +229,7 @@ class Requests:
                 self._over = error
 
     def _end_row(self) -> None:
-        """The service answers."""
+        """Note that the service answers."""
         with self._guard:
             self._failures_in_a_row = 0
             self._failing_scopes.clear()
@@ -237,9 +237,9 @@ class Requests:
     def _ask_once(
         self, spec: RequestSpec, request: str, read: Callable[[bytes], T]
     ) -> tuple[bytes, T] | LeadsPipelineError:
-        """One request: the body with what `read` made of it, or the verdict.
+        """Send one request. Return its body with the result of `read`, or the verdict.
 
-        Errors are returned, so that none carries the exception before it along: httpx's quote headers and URLs.
+        An error is returned and not raised, so that it doesn't carry httpx's one along, which quotes headers and URLs.
         """
         service = self._service
         until = time.monotonic() + service.deadline_seconds
@@ -271,7 +271,7 @@ class Requests:
 
     @contextmanager
     def _answer(self, spec: RequestSpec, request: str) -> Iterator[httpx.Response]:
-        """The answer to the request, sent once more with another token where the first is refused."""
+        """Return the answer. If the token is refused, send the request once more with another one."""
         tokens = self._service.tokens
         token = tokens.get()
         response = self._send(spec, request, token.access_token)
@@ -317,7 +317,7 @@ class Requests:
 
 
 def _courtesy(response: httpx.Response, max_bytes: int, until: float) -> bytes:
-    """The body of an answer whose status decides; nothing if it can't be had."""
+    """Return the body of an error answer. Empty if it can't be read: the status decides."""
     try:
         return read_body(response, max_bytes, until)
     except (InvalidAnswerError, TooLargeError, UnreachableError, httpx.TransportError):
@@ -325,9 +325,9 @@ def _courtesy(response: httpx.Response, max_bytes: int, until: float) -> bytes:
 
 
 def _slows_the_run(error: LeadsPipelineError, attempt: int) -> bool:
-    """Whether an answer speaks for the whole service.
+    """Whether an answer is about the whole service.
 
-    A bare 429 to a repeated request doesn't. If the service were busy, other requests would get 429 too. One branch
-    that is always refused must not slow down the others.
+    A 429 without Retry-After to a repeated request isn't. If the service were busy, other requests would get 429 too.
+    One branch that is always refused must not slow down the others.
     """
     return patience_asked_for(error) is not None or (isinstance(error, BusyError) and attempt == 1)

@@ -42,18 +42,18 @@ from leads_pipeline.settings import AuthMethod
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file
 from leads_pipeline.storage.store import FolderStore
 
-# For an `expires_in` that is missing or makes no sense. It is true for every server in use, and asking again is rare.
+# For an `expires_in` that is missing or makes no sense.
 DEFAULT_LIFETIME_SECONDS: Final = 300.0
 # No token is trusted for longer than a day, whatever the server says.
 MAX_LIFETIME_SECONDS: Final = 86_400.0
-# A token is renewed this long before it expires, so that none expires on its way; a short-lived one a tenth before.
+# A token is renewed this long before it expires, so that none expires on its way. A short-lived one: a tenth before.
 RENEWAL_MARGIN_SECONDS, RENEWAL_MARGIN_SHARE = 60.0, 0.1
-# After a new token was refused as well, refusals are about the request (a scope that isn't ours, say), not the token.
-# For this long they are taken as final; else every such request would cost a token request.
+# If a new token is refused as well, the refusal is about the request, for example a foreign scope. For this long,
+# refusals count as final. Otherwise each of them would cost a token request.
 RENEWAL_PAUSE_SECONDS: Final = 60.0
 # The whole token request; a healthy endpoint takes under a second.
 TOKEN_DEADLINE_SECONDS: Final = 30.0
-# Longer than any token request: whichever process holds the lock for this long has hung.
+# Longer than any token request. A process that holds the lock for longer has hung.
 LOCK_DEADLINE_SECONDS: Final = 45.0
 # A token answer has one to five kilobytes, and web servers take request headers up to eight or sixteen.
 MAX_ANSWER_BYTES, MAX_TOKEN_CHARACTERS = 65_536, 8_000
@@ -93,8 +93,7 @@ class ClientCredentials:
     def store_key(self, secret: str) -> str:
         """The name of the token's file: another for each endpoint, client, audience, scope and secret.
 
-        It is a MAC keyed by the secret, so it tells nothing about a secret that can't be guessed, and issued ones
-        can't. Whoever can list the folder can read the token itself.
+        It is a MAC keyed by the secret, so it tells nothing about a secret that can't be guessed.
         """
         identity = [self.token_url, self.client_id, self.method, self.audience, self.scope]
         return hmac.new(secret.encode(), json.dumps(identity).encode(), hashlib.sha256).hexdigest()[:32]
@@ -113,7 +112,7 @@ class Token:
             raise ValueError("not a token")
 
     def is_usable(self, now: float) -> bool:
-        """Whether it lives for a while longer. After a clock that was set back, it counts as expired."""
+        """Whether it is valid for a while longer. If the clock was set back, it counts as expired."""
         left = self.fetched_at + self.lifetime_seconds - now
         return min(RENEWAL_MARGIN_SECONDS, self.lifetime_seconds * RENEWAL_MARGIN_SHARE) < left <= self.lifetime_seconds
 
@@ -121,8 +120,8 @@ class Token:
 class Tokens:
     """The token of one client: from memory, from the file that all processes share, or from the endpoint.
 
-    Works from any number of threads: a thread that needs a token while one is fetched waits for that one. After the
-    endpoint has refused the secret, this object doesn't ask it again. `transport` stands in for the network in tests.
+    Threads may share it: while one fetches a token, the others wait for it. After the endpoint has refused the secret,
+    this object doesn't ask it again. `transport` stands in for the network in tests.
     """
 
     def __init__(
@@ -145,7 +144,7 @@ class Tokens:
         self._failure: tuple[float, LeadsPipelineError] | None = None
 
     def get(self, refused: Token | None = None) -> Token:
-        """A token that is good now, other than the refused one.
+        """Return a valid token, other than the refused one.
 
         Raises CredentialsError, SettingsError, BusyError, ServerError, UnreachableError or StorageError.
         """
@@ -189,7 +188,7 @@ class Tokens:
                 FolderStore(self._folder).delete_drafts("")  # of killed processes
                 replace_file(path, msgspec.json.encode(token))
             except StorageError as error:  # to ask once more for each request would make it worse
-                logger.warning("Other processes will ask for tokens of their own, as this one can't be kept. %s", error)
+                logger.warning("This token can't be kept, so other processes ask for tokens of their own. %s", error)
             return token
 
     @contextmanager
@@ -216,7 +215,7 @@ class Tokens:
             lock.release()
 
     def _ask(self, secret: str) -> Token:
-        """One request, no retry, over a connection of its own: the data requests' hooks must not touch a secret."""
+        """Ask once, over a connection of its own: the hooks of data requests must not see a secret."""
         self.requests_made += 1
         asked_at, until = self._clock(), time.monotonic() + self._deadline_seconds
         credentials = self._credentials
@@ -259,7 +258,7 @@ class Tokens:
 
 
 def _read(path: Path) -> Token | None:
-    """The token in the file; one that is missing, damaged, too open or another user's counts as absent."""
+    """Return the token in the file. None if it is missing, damaged, readable for others or another user's."""
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

@@ -32,7 +32,7 @@ USELESS: Final = "Asking again doesn't help."
 DEADLINE_PASSED: Final = "deadline passed"
 NO_CONNECTION: Final = "no connection"
 
-# httpx raises these for an address that is none, of a service or a proxy: a host with too long a part, a port beyond
+# httpx raises these for the address of a service or a proxy that isn't one: a host with too long a part, a port beyond
 # 65535. Their text quotes the address. They come in a group if several addresses of a host are tried.
 UNUSABLE_ADDRESS: Final = (httpx.InvalidURL, UnicodeError, OverflowError, ExceptionGroup)
 
@@ -40,7 +40,7 @@ UNUSABLE_ADDRESS: Final = (httpx.InvalidURL, UnicodeError, OverflowError, Except
 
 
 class Meaning(NamedTuple):
-    """The meaning of a status: the kind of its verdict, the same in a few words, and a sentence for people."""
+    """The meaning of a status: the class of its verdict, a short reason, and a sentence for people."""
 
     error: type[LeadsPipelineError]
     reason: str
@@ -69,7 +69,7 @@ _REFUSED: Final = Meaning(
     f"{USELESS} Check the base URL and the scope ids; then tell the portal's technical contact.",
 )
 
-# The statuses that mean something of their own; the others go by their hundred. A client can know better (`advice`).
+# Statuses with a meaning of their own. The others go by their hundred. A client's `advice` wins.
 _STATUSES: Final[Mapping[int, Meaning]] = {
     301: _MOVED,
     304: Meaning(
@@ -94,7 +94,7 @@ _KNOWN_CODES: Final = frozenset({"invalid_valuation_lead_product", *(status.name
 def verdict_on(
     asked: str, response: httpx.Response, body: bytes, advice: Mapping[int, str], now: datetime
 ) -> LeadsPipelineError:
-    """What an answer other than 200 means. `advice` has the client's own sentences, by status."""
+    """Return the meaning of an answer other than 200. `advice` has the client's own sentences, by status."""
     status = response.status_code
     meaning = _STATUSES.get(status) or _HUNDREDS.get(status // 100, _TEMPORARY)
     sentence = f"{USELESS} {advice[status]}" if status in advice else meaning.advice
@@ -116,7 +116,7 @@ def _phrase(status: int) -> str:
 
 
 def _code_in(body: bytes) -> str:
-    """What an error body says for machines: `errors[].code`, where it is a known one; else no more than that."""
+    """Return the codes of an error body (`errors[].code`). An unknown code isn't repeated."""
     try:
         errors = json.loads(body).get("errors")
         codes = [str(error.get("code")) for error in errors] if isinstance(errors, list) else []
@@ -128,7 +128,7 @@ def _code_in(body: bytes) -> str:
 
 
 def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
-    """A request that got no whole answer. Only errors of connecting are quoted: others quote headers."""
+    """Judge a request without a whole answer. Only errors of connecting are quoted, because others hold headers."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         why = why_no_connection(error)
         return UnreachableError(f"{asked} found no connection: {why} {LATER}", reason=NO_CONNECTION)
@@ -145,7 +145,7 @@ def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
 
 
 def why_no_connection(error: httpx.TransportError) -> str:
-    """Why there is no connection, by the system's words or a proxy's status, and what to check."""
+    """Say why there is no connection, by the system's words or a proxy's status, and what to check."""
     cause: BaseException = error
     while inner := cause.exceptions[0] if isinstance(cause, ExceptionGroup) else cause.__cause__ or cause.__context__:
         cause = inner
@@ -168,13 +168,13 @@ def is_slow(error: LeadsPipelineError) -> bool:
 
 
 def is_too_much(error: LeadsPipelineError) -> bool:
-    """Whether less is likelier to be answered: the answer is too large, or takes too long."""
+    """Whether a shorter interval may be answered: the answer is too large, or takes too long."""
     is_refused = isinstance(error, RefusedError) and error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     return is_slow(error) or is_refused or isinstance(error, TooLargeError)
 
 
 def patience_asked_for(error: LeadsPipelineError) -> float | None:
-    """The seconds that the service asked for, None where it said nothing."""
+    """Return the seconds that the service asks to wait, None if it doesn't."""
     return error.retry_after_seconds if isinstance(error, BusyError | ServerError) else None
 
 
@@ -207,7 +207,7 @@ _OAUTH_TEMPORARY: Final = frozenset({"server_error", "temporarily_unavailable"})
 def token_verdict(
     asked: str, response: httpx.Response, body: bytes, answer: Mapping[str, object], now: datetime
 ) -> LeadsPipelineError:
-    """What a token server's answer without a usable token means. `answer` is its JSON object, {} where it is none."""
+    """Return the meaning of an answer without a usable token. `answer` is its JSON object, {} if it isn't one."""
     status, code = response.status_code, answer.get("error")
     patience = parse_retry_after(response.headers.get("retry-after"), now)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -241,7 +241,7 @@ def token_verdict(
     if isinstance(answer.get("access_token"), str) and answer["access_token"]:
         if not is_bearer(answer.get("token_type")):
             return CredentialsError(
-                f"{asked} what it issues is not a bearer token, and no other kind can be used. Ask the portal's "
+                f"{asked} its token is not a bearer token, and no other kind can be used. Ask the portal's "
                 "technical contact."
             )
         return CredentialsError(f"{asked} its token can't be sent as a header. Ask the portal's technical contact.")

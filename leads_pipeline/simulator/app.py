@@ -1,6 +1,6 @@
 """The portal as an ASGI application: its endpoints with their faults, and control endpoints of the simulator's own.
 
-Belongs here: what a request spells and what an answer looks like in HTTP. Doesn't: what an answer holds (leads.py,
+Belongs here: reading requests and writing answers in HTTP. Doesn't: what an answer holds (leads.py,
 inventory.py, tokens.py), or which requests go wrong (faults.py).
 
 The endpoints below /_simulator/ are no part of the portal's contract. They set faults, tell which leads an answer
@@ -126,11 +126,11 @@ class Simulator:
         self._counters = Counters()
 
     def set_faults(self, rules: Sequence[Rule] | str) -> None:
-        """Replace all fault rules, given as such or as JSON text; none clears them. Raises FaultError."""
+        """Replace all fault rules, given as rules or as JSON text. None clears them. Raises FaultError."""
         self._faults = Faults(read_rules(rules) if isinstance(rules, str) else rules, self.config.seed)
 
     def truth(self, kind: Kind, scope: str, start: datetime | None = None, end: datetime | None = None) -> list[str]:
-        """Ids of all leads that an answer would hold now, for `branch-101` or `all` and both ends included.
+        """Return the ids of all leads that an answer would hold now, for `branch-101` or `all`, both ends included.
 
         Without a start or an end it is bounded by retention and the clock alone.
         """
@@ -147,7 +147,7 @@ class Simulator:
         await response(scope, receive, send)
 
     async def _answer_as_portal(self, request: Request, body: bytes) -> Response:
-        """Count the request, and answer it rightly or as a fault rule wants it."""
+        """Count the request, and answer it as the portal does or as a fault rule says."""
         counters, asked = self._counters, _asked(request)
         counters.requests[asked.path] += 1
         if asked.path in LEAD_PATHS:

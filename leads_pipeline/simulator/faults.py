@@ -57,7 +57,7 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happens to a request that a rule takes."""
+    """The answer to a request that a rule takes."""
 
     latency_ms: Annotated[int, Meta(ge=0)] = 0
     status: Annotated[int, Meta(ge=200, le=599)] | None = None
@@ -111,7 +111,7 @@ class Faults:
         self._seen: Counter[tuple[int, Asked | None]] = Counter()
 
     def meet(self, asked: Asked) -> tuple[str, Then] | None:
-        """Count the request, and give the name and the effect of the rule that takes it; None if none does."""
+        """Count the request. Return name and effect of the rule that takes it, None if no rule does."""
         for place, rule in enumerate(self._rules, start=1):
             if _is_about(rule.when, asked) and self._takes(place, rule.when, asked):
                 return rule.name or f"rule {place}", rule.then

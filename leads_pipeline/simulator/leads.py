@@ -157,7 +157,7 @@ class LeadBook:
         mean = self._leads_per_day * branch.size * _WEEKDAY_SHARE[start.weekday()]
         if kind == "appraisal":
             mean *= _APPRAISALS_PER_APPLICANT
-        # A normal distribution stands in for Poisson's, which Python 3.11 doesn't have.
+        # A normal distribution in place of Poisson's, which Python 3.11 doesn't have.
         count = max(0, round(rng.gauss(mean, math.sqrt(mean))))
         shape = _WEEKEND_HOURS if start.weekday() >= 5 else _WORKDAY_HOURS
         ahead = _hours_ahead(day)

@@ -162,10 +162,10 @@ def test_each_answer_that_is_no_success_says_whose_turn_it_is(web: WebSink, stat
     ("address", "words"),
     [
         ("http://127.0.0.1:9/T0KEN", "can't be reached: "),
-        ("hooks.example/T0KEN", "is no address"),
+        ("hooks.example/T0KEN", "isn't an address"),
         ("ftp://hooks.example/T0KEN", "begins with https:// or http://"),
         ("http://hooks.example/T0KEN", "anybody on the way"),
-        ("https://[T0KEN", "is no address"),
+        ("https://[T0KEN", "isn't an address"),
         (f"https://{'T0KEN' * 20}.example/", "holds no address that can be called"),
     ],
 )

@@ -1082,7 +1082,7 @@ def test_an_inventory_search_reads_every_page_exactly() -> None:
 @pytest.mark.parametrize("tokens", [["a", "a"], ["a", "b", "c", "a"]])
 def test_a_cursor_that_repeats_is_an_error_and_no_loop(tokens: list[str]) -> None:
     left = iter(tokens)
-    with pytest.raises(InvalidAnswerError, match="had before") as caught:
+    with pytest.raises(InvalidAnswerError, match="fetched before") as caught:
         inventory_client(lambda _: page([], next(left))).search("Leeds")
     assert caught.value.reason == "repeating cursor"
 

@@ -199,7 +199,7 @@ def test_a_passphrase_that_can_not_be_had_is_told(delivery: Delivery, content: s
     if content is not None:
         delivery.passphrase.write_text(content)
     with pytest.raises(
-        CredentialsError, match=r"^The passphrase of .*key.asc can't be had\. The secret file .*passphrase "
+        CredentialsError, match=r"^The passphrase of .*key.asc can't be read\. The secret file .*passphrase "
     ):
         delivery.secret.read()
 

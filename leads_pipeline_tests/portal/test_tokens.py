@@ -579,7 +579,7 @@ def test_a_folder_in_a_token_s_place_does_not_stop_the_requests(
     tokens = tokens_of(folder, portal)
     assert [portal.get(tokens) for _ in range(3)] == [200] * 3
     assert tokens.requests_made == 1
-    assert "as this one can't be kept" in caplog.text
+    assert "This token can't be kept" in caplog.text
 
 
 def test_a_folder_that_can_not_be_is_an_error_before_anything_is_asked(tmp_path: Path, portal: Portal) -> None:
