@@ -136,7 +136,7 @@ def test_a_simulator_that_repeats_its_cursor_ends_the_search(tmp_path: Path, mon
         assert len({item.item_id for item in client.search("")}) > 250
         assert client.stats.requests == 2
         monkeypatch.setattr(portals_inventory, "_cursor", lambda search, _offset: cursor(search, 0))
-        with pytest.raises(InvalidAnswerError, match="had before") as caught:
+        with pytest.raises(InvalidAnswerError, match="fetched before") as caught:
             client.search("")
     assert caught.value.reason == "repeating cursor"
 
