@@ -107,9 +107,7 @@ def checked_address(name: str, url: str, schemes: Sequence[str]) -> SplitResult:
     except ValueError:  # a bracket that isn't closed, a port that isn't a number
         is_address = False
     if not is_address:
-        raise SettingsError(
-            f"{name} isn't an address. It begins with {' or '.join(f'{one}://' for one in schemes)}."
-        )
+        raise SettingsError(f"{name} isn't an address. It begins with {' or '.join(f'{one}://' for one in schemes)}.")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise SettingsError(f"{name} begins with http://, so that anybody on the way could read it. Write https://.")
     return parts
