@@ -2,18 +2,14 @@
 
 import base64
 import http.client
-import http.server
 import re
 import shlex
 import shutil
 import socket
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +26,7 @@ from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.settings import POSTGRES_VARIABLE, SECRETS, VARIABLES, Settings
 from leads_pipeline_tests.support.newcomer import ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("systemd/*.service"))
@@ -256,31 +253,6 @@ def test_pods_have_no_rights_and_end_where_they_should() -> None:
     assert images == {EXAMPLES["kubernetes"]["run_launcher"]["config"]["job_image"]}
 
 
-@pytest.mark.parametrize(
-    ("where", "name", "value", "told"),
-    [
-        (("securityContext",), "runAsNonRoot", False, "may run as root"),
-        (("securityContext",), "runAsUser", 0, "may run as root"),
-        (("securityContext",), "seccompProfile", None, "has no seccomp profile"),
-        ((), "hostNetwork", True, "is in the host's namespaces"),
-        ((), "volumes", [{"name": "h", "hostPath": {"path": "/"}}], "mounts {'name': 'h', 'hostPath': {'path': '/'}}"),
-        (("containers", 0, "securityContext"), "privileged", True, "has other rights"),
-        (("containers", 0, "securityContext"), "readOnlyRootFilesystem", False, "has other rights"),
-        (("containers", 0, "resources"), "limits", {"cpu": "1"}, "has no limits"),
-        (("containers", 0), "livenessProbe", None, "serves, and nobody asks whether it does"),
-    ],
-)
-def test_a_pod_that_may_more_is_found(where: tuple[Any, ...], name: str, value: object, told: str) -> None:
-    pod = deepcopy(PODS["leads-pipeline"])
-    part: Any = pod
-    for step in where:
-        part = part[step]
-    part.pop(name, None)
-    if value is not None:
-        part[name] = value
-    assert list(faults(pod)) == [told]
-
-
 def test_manifests_name_variables_that_there_are_and_secrets_by_reference_alone() -> None:
     plain = {name for thing in MANIFESTS if thing["kind"] == "ConfigMap" for name in thing["data"]}
     for pod in PODS.values():
@@ -318,35 +290,18 @@ def test_jobs_of_runs_stand_on_what_the_manifests_make() -> None:
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
-class _Pages(http.server.BaseHTTPRequestHandler):
-    """Answers with its own name and with what reached it of a login and of a change of protocol."""
-
-    def __init__(self, name: str, *arguments: Any) -> None:
-        self.name = name
-        super().__init__(*arguments)
-
-    def do_GET(self) -> None:
-        told = [self.name, self.headers.get("Upgrade"), self.headers.get("Connection"), self.headers["Host"]]
-        told.append(self.headers.get("Authorization") or "no login")
-        body = " ".join(map(str, told)).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
 @contextmanager
-def pages(name: str) -> Iterator[int]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(_Pages, name))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
+def pages(name: str) -> Iterator[str]:
+    """Answers with its name and with what reached it of a login and of a change of protocol."""
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            told = [name, self.headers.get("Upgrade"), self.headers.get("Connection"), self.headers["Host"]]
+            told.append(self.headers.get("Authorization") or "no login")
+            self.answer(200, " ".join(map(str, told)).encode())
+
+    with serving(Handler) as address:
+        yield address.rpartition(":")[2]
 
 
 @pytest.mark.slow

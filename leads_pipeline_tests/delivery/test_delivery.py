@@ -414,7 +414,7 @@ def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(
     statuses, taken = iter((500, 201)), dict[str, Any]()
 
     class Api(QuietHandler):
-        def do_PUT(self) -> None:  # noqa: N802 - the name is the library's
+        def do_PUT(self) -> None:
             enquiry = json.loads(self.rfile.read(int(self.headers["content-length"])))
             status = next(statuses)
             if status == 201:
@@ -558,7 +558,7 @@ def test_an_endpoint_that_drips_its_answer_holds_a_pass_no_longer_than_one_that_
     is_over = threading.Event()
 
     class Dripping(QuietHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the name is the library's
+        def do_POST(self) -> None:
             self.wfile.write(b"HTTP/1.1 200 OK\r\nx: ")
             with suppress(OSError):
                 while not is_over.wait(0.1):

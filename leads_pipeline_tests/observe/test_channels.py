@@ -60,7 +60,7 @@ class _Taker(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    do_GET = do_POST = _take  # noqa: N815 - the names that http.server calls
+    do_GET = do_POST = _take
 
     def log_message(self, *_: Any) -> None: ...
 

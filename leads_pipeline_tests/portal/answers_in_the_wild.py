@@ -3,6 +3,7 @@
 Belongs here: bytes and verdicts. Doesn't: asking for them (test_answers_in_the_wild.py).
 """
 
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,9 +17,11 @@ from leads_pipeline.errors import (
     LeadsPipelineError,
     RefusedError,
     ServerError,
+    SettingsError,
     TooLargeError,
     UnreachableError,
 )
+from leads_pipeline.portal.tokens import MAX_TOKEN_CHARACTERS
 from leads_pipeline_tests.support.raw_server import HEAD, Script, bomb, drip, gzipped, raw, respond
 
 # The moment at which the client asks.
@@ -90,6 +93,9 @@ ANSWERS: Sequence[Wild] = [
     Wild("empty body with 200", respond(b""), InvalidAnswerError),
     Wild("a JSON list", respond(b"[" + A + b"]"), InvalidAnswerError),
     Wild("UTF-16", respond(LEADS.decode().encode("utf-16")), InvalidAnswerError),
+    Wild("JSON cut off without a length", raw(HEAD + b"\r\n" + LEADS[:-1]), InvalidAnswerError, "JSON"),
+    Wild("gzip with a wrong checksum", respond(gzipped(LEADS)[:-8] + bytes(8), GZIP), InvalidAnswerError, "gzip"),
+    Wild("no gzip at all", respond(LEADS, GZIP), InvalidAnswerError, "gzip"),
     Wild("cut gzip", respond(gzipped(LEADS)[:-3], GZIP), InvalidAnswerError, "gzip"),
     Wild("unknown content encoding", respond(LEADS, "Content-Encoding: zstd"), InvalidAnswerError, "encoding"),
     Wild("Content-Length too small", respond(LEADS, length=len(LEADS) - 5), InvalidAnswerError),
@@ -103,6 +109,7 @@ ANSWERS: Sequence[Wild] = [
     Wild("Content-Length too large", respond(LEADS, length=len(LEADS) + 5), UnreachableError),
     Wild("chunks without an end", raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n400\r\n" + LEADS), UnreachableError),
     Wild("closed at once", raw(b""), UnreachableError),
+    Wild("no HTTP", raw(b"SMTP?\r\n\r\n"), UnreachableError),
     Wild("reset at once", raw(b"", reset=True), UnreachableError),
     Wild("a drip-fed body", drip(LEADS), UnreachableError, is_slow=True),
     Wild("a header of 1 MB", respond(LEADS, f"X-Long: {'x' * 1_000_000}"), UnreachableError),
@@ -130,6 +137,11 @@ def token(members: str, *headers: str, code: int = 200) -> Script:
     return respond(b"{%s}" % members.encode(), "Content-Type: application/json", *headers, status=code)
 
 
+def half_a_header(connection: socket.socket) -> None:
+    connection.sendall(HEAD + b"X-Slow: ")
+    connection.recv(1)  # until the client has had enough
+
+
 GOOD = '"access_token":"t0ken","token_type":"Bearer"'
 PLAIN = token(f'{GOOD},"expires_in":3600')
 PACKED = gzipped(b"{%s}" % GOOD.encode())
@@ -153,11 +165,25 @@ TOKENS: Sequence[Wild] = [
     Wild("DPoP", token('"access_token":"t0ken","token_type":"DPoP"'), CredentialsError, "bearer token"),
     Wild("200 with invalid_client", token('"error":"invalid_client"'), CredentialsError, "invalid_client"),
     Wild("400 with invalid_client", token('"error":"invalid_client"', code=400), CredentialsError, "invalid_client"),
-    Wild("401 without a body", respond(b"", status=401), CredentialsError, "401"),
+    Wild("400 without a code", respond(b"", status=400), CredentialsError, "400, no error code"),
+    Wild("401 with HTML", respond(b"<h1>who?</h1>", status=401), CredentialsError, "401, no error code"),
+    Wild("404", respond(b'{"message":"no"}', status=404), CredentialsError, "Check the token server's address"),
     Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), CredentialsError, "HTML"),
     Wild("a redirect", moved(HTTPStatus.FOUND), CredentialsError, "redirect"),
+    Wild("a redirect to no URL", respond(b"", "Location: https://[x", status=307), CredentialsError, "redirect (307)"),
+    Wild("a long token", token(f'"access_token":"{"x" * (MAX_TOKEN_CHARACTERS + 1)}"'), CredentialsError, "a header"),
+    Wild("407 by a proxy", respond(b"", status=407), SettingsError, "proxy refused (407)"),
     Wild("a token with a line break", token(r'"access_token":"t0\nken"'), CredentialsError, "token"),
     # It passes by itself.
+    Wild("204", raw(b"HTTP/1.1 204 No Content\r\n\r\n"), ServerError, "answered 204 without a token"),
+    Wild("408", respond(b"", status=408), ServerError, "fault of its own (408)"),
+    Wild("an empty body", respond(b""), ServerError, "without a token"),
+    Wild("a list", respond(b'["t0ken"]'), ServerError, "without a token"),
+    Wild("deep JSON", respond(b"[" * 60_000), ServerError, "without a token"),
+    Wild("no UTF-8", respond(b"\xff{}"), ServerError, "without a token"),
+    Wild("closed at once", raw(b""), UnreachableError, "broke off before the answer was whole"),
+    Wild("no HTTP", raw(b"SSH-2.0-OpenSSH\r\n"), UnreachableError, "broke off before the answer was whole"),
+    Wild("half a header", half_a_header, UnreachableError, "in time", is_slow=True),
     Wild("an empty token", token('"access_token":""'), ServerError),
     Wild("400 temporarily_unavailable", token('"error":"temporarily_unavailable"', code=400), ServerError),
     Wild("429", busy("1"), BusyError, "429"),

@@ -9,6 +9,7 @@ import traceback
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -46,7 +47,7 @@ from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
-from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, gzipped, raw, respond
+from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, bomb, gzipped, raw, respond
 
 BASE_URL = "http://portal.example"
 TOKEN = "t0ken-t0ken"
@@ -175,21 +176,6 @@ def test_each_kind_has_its_path_and_its_list() -> None:
     assert [lead.lead_id for lead in answer.leads] == ["x", "y"]
 
 
-def test_an_empty_list_is_an_answer() -> None:
-    answer = fetch_one(leads_client(lambda _: httpx.Response(200, json={"applicants": []})))
-    assert isinstance(answer, Answer)
-    assert answer.leads == ()
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"{}", b"null", b"[]", b'{"applicants": null}', b"<html></html>", b'{"errors": []}']
-)
-def test_a_200_without_the_list_is_no_answer(body: bytes) -> None:
-    error = fetch_one(leads_client(lambda _: httpx.Response(200, content=body), policy=ONCE))
-    assert isinstance(error, InvalidAnswerError)
-    assert "GET /applicant-leads for the window 2026-11-19|branch-1 was answered" in str(error)
-
-
 # --- side by side ---------------------------------------------------------------------------------------------------
 
 
@@ -314,17 +300,16 @@ def test_every_status_has_its_verdict(status: int, kind: type[LeadsPipelineError
 @pytest.mark.parametrize(
     "location", ["https://thief.example/applicant-leads", "http://portal.example:none/", "/elsewhere", ""]
 )
-@pytest.mark.parametrize("status", [301, 302, 307])
-def test_a_redirect_is_never_followed(status: int, location: str) -> None:
+def test_a_redirect_is_never_followed(location: str) -> None:
     asked: list[str] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
         asked.append(f"{request.url.host}{request.url.path}")
-        return httpx.Response(status, headers={"Location": location})
+        return httpx.Response(302, headers={"Location": location})
 
     error = fetch_one(leads_client(handler, policy=ONCE))
     assert asked == ["portal.example/applicant-leads"]
-    assert isinstance(error, RefusedError | ServerError)
+    assert isinstance(error, ServerError)
     assert "token goes to no other host" in str(error)
 
 
@@ -345,16 +330,10 @@ THREE_UNKNOWN = ", ".join([UNKNOWN] * 3)
         ),
         (b'{"errors": [{"code": "not_found"}, {"code": "ann_smith"}]}', f"400 Bad Request (not_found, {UNKNOWN})."),
         (b'{"errors": [{"code": 447700}, {"code": true}, {"code": ["Ann"]}]}', f"400 Bad Request ({THREE_UNKNOWN})."),
-        (b'{"errors": [{"code": "ann"}, {"code": "smith"}, {}, {}, {}]}', f"400 Bad Request ({THREE_UNKNOWN})."),
         (b'{"title": "Ann Smith not found", "detail": "Ann Smith"}', "400 Bad Request."),
-        (b'{"title": "No lead for ann@smith.example"}', "400 Bad Request."),
         (b'{"errors": ["Ann Smith"]}', "400 Bad Request."),
-        (b'{"errors": {"Ann Smith": 1}}', "400 Bad Request."),
-        (b'["Ann Smith"]', "400 Bad Request."),
         (b"Ann Smith", "400 Bad Request."),
-        (b"\xff\xfe", "400 Bad Request."),
         (b"[" * 100_000, "400 Bad Request."),
-        (b"", "400 Bad Request."),
     ],
 )
 def test_a_refusal_names_its_code_and_never_its_text(body: bytes, named: str) -> None:
@@ -440,27 +419,6 @@ def test_a_transient_failure_is_retried_until_it_passes() -> None:
     assert answer.duration_seconds == sum(timing.sleeps) > 0
     assert client.stats.retries == 2
     assert client.stats.statuses == {500: 1, 502: 1, 200: 1}
-
-
-def test_a_failure_that_stays_is_yielded_with_the_number_of_attempts() -> None:
-    client = leads_client(lambda _: httpx.Response(503), policy=RetryPolicy(max_attempts=4))
-    error = fetch_one(client)
-    assert isinstance(error, ServerError)
-    assert str(error).endswith("(4 attempts)")
-    assert client.stats.requests == 4
-
-
-def test_a_body_that_is_no_answer_is_asked_for_again() -> None:
-    bodies = iter([b"<html>", BODY])
-    answer = fetch_one(leads_client(lambda _: httpx.Response(200, content=next(bodies))))
-    assert isinstance(answer, Answer)
-    assert answer.attempts == 2
-
-
-def test_one_bad_window_does_not_cost_the_others() -> None:
-    client = leads_client(lambda r: httpx.Response(500 if branch(r) == 3 else 200, content=BODY))
-    results = dict(client.fetch_windows(APPLICANT, windows(20), answer_itself))
-    assert [window.scope.id for window, outcome in results.items() if not isinstance(outcome, Answer)] == ["3"]
 
 
 def test_a_service_that_is_down_is_not_hammered() -> None:
@@ -643,16 +601,15 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
-    "refusal",
+    ("refusal", "day", "hours"),
     [
-        httpx.Response(413),
-        httpx.Response(504),
-        httpx.Response(408),
-        httpx.Response(200, content=b"x" * 70_000),
+        (httpx.Response(413), date(2026, 11, 19), 24),
+        (httpx.Response(504), date(2026, 10, 25), 25),
+        (httpx.Response(408), date(2026, 3, 29), 23),
+        (httpx.Response(200, content=b"x" * 70_000), date(2026, 11, 19), 24),
     ],
     ids=["413", "504", "408", "too large"],
 )
-@pytest.mark.parametrize(("day", "hours"), [(date(2026, 11, 19), 24), (date(2026, 10, 25), 25)])
 def test_a_window_that_is_too_much_is_had_hour_by_hour(refusal: httpx.Response, day: date, hours: int) -> None:
     window = Window.of(day, Scope.parse("branch-1"), ZoneInfo("Europe/London"))
     book = Book(
@@ -752,10 +709,6 @@ def test_an_outage_in_the_middle_of_a_window_keeps_what_came_and_is_not_hammered
     assert client.stats.requests == 20 + 3 * RetryPolicy().max_attempts - 1, "three hours, and no more"
 
 
-def test_nothing_of_a_window_is_no_answer() -> None:
-    assert isinstance(fetch_one(leads_client(lambda _: httpx.Response(413))), RefusedError)
-
-
 @pytest.mark.parametrize(
     ("beside", "speaks"),
     [
@@ -832,41 +785,6 @@ def test_a_plain_and_a_compressed_body_over_a_real_connection(raw_server: RawSer
     assert b"accept-encoding: gzip\r\n" in raw_server.requests[0].lower()
 
 
-def test_a_gzip_body_of_several_members_is_read_whole(raw_server: RawServer) -> None:
-    body = gzipped(MANY[:777]) + gzipped(b"") + gzipped(MANY[777:])
-    raw_server.script = respond(body, "Content-Encoding: GZIP")
-    answer = fetch_one(socket_client(raw_server))
-    assert isinstance(answer, Answer)
-    assert len(answer.leads) == 5000
-
-
-@pytest.mark.parametrize(
-    ("script", "kind", "reason"),
-    [
-        pytest.param(raw(b""), UnreachableError, "connection broken", id="no answer"),
-        pytest.param(raw(HEAD + b"\r\n" + BODY[:-1]), InvalidAnswerError, "broken JSON", id="cut off without a length"),
-        pytest.param(raw(b"SMTP?\r\n\r\n"), UnreachableError, "connection broken", id="not HTTP"),
-        pytest.param(
-            respond(gzipped(BODY)[:-8] + b"\0" * 8, "Content-Encoding: gzip"),
-            InvalidAnswerError,
-            "broken gzip",
-            id="gzip with a wrong checksum",
-        ),
-        pytest.param(respond(BODY, "Content-Encoding: gzip"), InvalidAnswerError, "broken gzip", id="no gzip at all"),
-        pytest.param(
-            respond(BODY, "Content-Encoding: br"), InvalidAnswerError, "unknown encoding", id="encoding not asked for"
-        ),
-    ],
-)
-def test_a_broken_body_is_an_error_of_its_kind(
-    raw_server: RawServer, script: Callable[[socket.socket], None], kind: type[LeadsPipelineError], reason: str
-) -> None:
-    raw_server.script = script
-    error = fetch_one(socket_client(raw_server))
-    assert isinstance(error, LeadsPipelineError)
-    assert (type(error), error.reason) == (kind, reason)
-
-
 def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> None:
     raw_server.script = respond(MANY)
     assert isinstance(fetch_one(socket_client(raw_server, max_body_bytes=len(MANY))), Answer)
@@ -876,8 +794,8 @@ def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> N
 @pytest.mark.parametrize(
     ("script", "kind"),
     [
-        (respond(gzipped(b"\0" * 300_000_000), "Content-Encoding: gzip"), TooLargeError),
-        (respond(gzipped(b"\0" * 300_000_000), "Content-Encoding: gzip", status=400), RefusedError),
+        (respond(bomb(300), "Content-Encoding: gzip"), TooLargeError),
+        (respond(bomb(300), "Content-Encoding: gzip", status=400), RefusedError),
         (raw(HEAD + b"\r\n" + b"x" * 60_000_000), TooLargeError),
     ],
     ids=["gzip bomb", "gzip bomb of an error", "plain"],
@@ -913,18 +831,12 @@ def test_the_status_decides_even_where_an_error_body_is_broken(raw_server: RawSe
         assert error.status == 404
 
 
-def test_connections_are_reused(raw_server: RawServer) -> None:
-    raw_server.script = respond(BODY)
-    results = outcomes(socket_client(raw_server, max_concurrency=3), 60)
-    assert all(isinstance(result, Answer) for result in results)
+@pytest.mark.parametrize("script", [respond(BODY), respond(b'{"errors": []}', status=404)], ids=["200", "404"])
+def test_connections_are_reused(raw_server: RawServer, script: Script) -> None:
+    raw_server.script = script
+    outcomes(socket_client(raw_server, max_concurrency=3), 60)
     assert len(raw_server.requests) == 60
     assert raw_server.connections <= 3 + 4  # each thread has its own
-
-
-def test_connections_are_reused_after_errors_too(raw_server: RawServer) -> None:
-    raw_server.script = respond(b'{"errors": [{"code": "busy", "message": ""}]}', status=404)
-    outcomes(socket_client(raw_server), 10)
-    assert raw_server.connections <= 1 + 4
 
 
 def test_a_port_where_nobody_listens_is_unreachable() -> None:
@@ -986,8 +898,9 @@ PROXIES = [
 ]
 
 
-@pytest.mark.parametrize("proxy", PROXIES)
-@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"])
+@pytest.mark.parametrize(
+    ("variable", "proxy"), [*zip(cycle(["HTTPS_PROXY", "ALL_PROXY", "HTTP_PROXY", "NO_PROXY"]), PROXIES, strict=False)]
+)
 def test_nothing_of_a_proxys_password_is_in_an_error(
     variable: str, proxy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

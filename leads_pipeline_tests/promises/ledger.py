@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 from urllib.parse import parse_qs, parse_qsl, urlsplit
 from zoneinfo import ZoneInfo
+
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 KINDS: Final = ("applicant", "appraisal")
 KEEPS: Final = timedelta(days=30)
@@ -178,7 +179,7 @@ class Portal:
 def served(portal: Portal) -> Iterator[str]:
     """Serve the portal on this machine while the block runs. Give the address."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -196,29 +197,14 @@ def served(portal: Portal) -> Iterator[str]:
             self.close_connection = portal.mood in ("down", "cut off")
 
         def _send(self, status: int, body: str) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body.encode()) + 9 * (portal.mood == "cut off")))
-            if status in (429, 503):
-                self.send_header("Retry-After", "600")
+            headers = {"Retry_After": "600"} if status in (429, 503) else {}
             if status == 308:
-                self.send_header("Location", "http://elsewhere.example/")
-            self.end_headers()
-            self.wfile.write(body.encode())
+                headers["Location"] = "http://elsewhere.example/"
+            cut_off = 9 if portal.mood == "cut off" else 0
+            self.answer(status, body.encode(), cut_off, **headers)
 
         def date_time_string(self, timestamp: float | None = None) -> str:
             return format_datetime(datetime.fromtimestamp(timestamp, UTC) if timestamp else portal.now(), usegmt=True)
 
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        server.handle_error = lambda *_: None  # type: ignore[method-assign]  # who asked was killed
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        yield address

@@ -4,11 +4,11 @@ Belongs here: the token endpoints and the paths of data. Doesn't: what an answer
 """
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
+
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 # Gives the status and the body for a path and its parameters.
 Answers = Callable[[str, Mapping[str, str]], tuple[int, bytes]]
@@ -21,39 +21,22 @@ _REFUSED = json.dumps({"errors": [{"code": "unauthorized", "message": "No token.
 def portal(answers: Answers) -> Iterator[str]:
     """Serve the answers on this machine while the block runs. Give the address."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            self._send(200, _TOKEN)
+            self.answer(200, _TOKEN)
 
         def do_GET(self) -> None:
             if self.headers["Authorization"] != "Bearer a-token":
-                self._send(401, _REFUSED)
+                self.answer(401, _REFUSED)
                 return
             parts = urlsplit(self.path)
-            self._send(*answers(parts.path, dict(parse_qsl(parts.query))))
+            self.answer(*answers(parts.path, dict(parse_qsl(parts.query))))
 
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        yield address
 
 
 def variables(address: str, data: str) -> dict[str, str]:

@@ -18,9 +18,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any, Final
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -34,6 +32,7 @@ from aiosmtpd.smtp import AuthResult
 from leads_pipeline_tests.promises.agency import DAY, PROGRAM
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.newcomer import free_port
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 # Letters and digits, so that no encoding of URLs, JSON or forms hides them from the search.
@@ -139,27 +138,17 @@ class Answers:
 def web_sink(folder: Path) -> Iterator[str]:
     """Takes every request, and writes what came below its path into a file."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             with (folder / "alerts-by-web").open("ab") as file:
                 file.write(body)
-            self.send_response(500 if self.path.endswith("broken") else 200)
-            self.end_headers()
-            self.wfile.write(self.path.encode())
+            self.answer(500 if self.path.endswith("broken") else 200, self.path.encode())
 
-        do_GET = do_POST  # noqa: N815 - a name that http.server calls
+        do_GET = do_POST
 
-        def log_message(self, *_: object) -> None: ...
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        yield address
 
 
 @contextmanager

@@ -52,7 +52,7 @@ def web_sink() -> Iterator[tuple[str, list[str]]]:
     received: list[str] = []
 
     class Handler(QuietHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the name is the library's
+        def do_POST(self) -> None:
             received.append(json.dumps(json.loads(self.rfile.read(int(self.headers["Content-Length"]))), indent=1))
             self.send_response(204)
             self.end_headers()

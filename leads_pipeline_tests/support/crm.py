@@ -61,7 +61,7 @@ def running(seconds: float = 0, is_down: threading.Event | None = None) -> Itera
     applied: dict[str, Any] = {}
 
     class Handler(QuietHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the name is the library's
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             message = Webhook(SECRET).verify(body, dict(self.headers))
             time.sleep(seconds)

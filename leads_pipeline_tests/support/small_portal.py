@@ -8,9 +8,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 CLIENT_ID = "agency"
 TOKEN_LIFETIME_SECONDS = 3600
@@ -67,35 +68,17 @@ class SmallPortal:
 def served(portal: SmallPortal) -> Iterator[SmallPortal]:
     """Serve it on a port of loopback while the block runs."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            self._send(*portal.get_token(form["client_secret"][0]))
+            self.answer(*portal.get_token(form["client_secret"][0]))
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            parameters = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            self._send(*portal.get_data(token, parts.path, parameters))
+            self.answer(*portal.get_data(token, parts.path, dict(parse_qsl(parts.query))))
 
-        def _send(self, status: int, body: bytes) -> None:
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing: tests count instead."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        portal.base_url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield portal
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as portal.base_url:
+        yield portal

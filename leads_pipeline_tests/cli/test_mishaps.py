@@ -1,0 +1,141 @@
+"""Commands beside full disks, odd folders and a portal that fails: each names the cause and what to do."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from leads_pipeline_tests.promises.portal import portal, variables
+from leads_pipeline_tests.support.command_line import run
+
+# Dagster calls functions of its own that it has deprecated.
+pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:dagster\.")
+
+NOBODY = "http://127.0.0.1:9"  # nothing listens there
+TODAY = datetime.now(UTC).date()
+YESTERDAY = str(TODAY - timedelta(days=1))
+OF_YESTERDAY = ("backfill", "--from", YESTERDAY, "--to", YESTERDAY, "--kind", "applicant")
+LEAD = b'{"applicants": [{"id": "of both days"}], "appraisals": []}'
+
+Install = Callable[..., Path]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Set up an installation in an empty folder, with a portal's address and with other variables by name."""
+
+    def installed(address: str, **others: str) -> Path:
+        given = {name: value for name, value in variables(address, "data").items() if name.startswith("LEADS_")}
+        for name, value in {**given, "LEADS_BRANCH_IDS": "101", **others}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(tmp_path)
+        return tmp_path / "data"
+
+    return installed
+
+
+@pytest.fixture
+def healthy(install: Install) -> Path:
+    """A data folder with yesterday's lead of one branch, published."""
+    with portal(lambda *_: (200, LEAD)) as address:
+        data = install(address, LEADS_START_DATE=YESTERDAY)
+        assert run(*OF_YESTERDAY).exit_code == 0
+    return data
+
+
+def finding(check: str) -> str:
+    """What `doctor` says of a check."""
+    return next(
+        str(one["message"]) for one in json.loads(run("doctor", "--json").stdout)["findings"] if one["check"] == check
+    )
+
+
+def test_a_copied_folder_verifies(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run(["cp", "-a", healthy, healthy.with_name("copy")], check=True)
+    monkeypatch.setenv("LEADS_DATA_DIR", "copy")
+    result = run("verify")
+    assert result.exit_code == 0, result.output
+
+
+def test_a_process_that_keeps_the_file_open_sees_the_new_version_on_a_second_connection(healthy: Path) -> None:
+    with (
+        duckdb.connect(healthy / "leads.duckdb", read_only=True) as older,
+        portal(lambda *_: (200, LEAD.replace(b"of both days", b"new"))) as address,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        assert older.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
+        patched.setenv("LEADS_BASE_URL", address)
+        patched.setenv("LEADS_AUTH_URL", address)
+        run(*OF_YESTERDAY)
+        with duckdb.connect(healthy / "leads.duckdb", read_only=True) as newer:
+            assert newer.execute("select count(*) from applicant_leads").fetchall() == [(2,)]
+
+
+def test_backfill_counts_a_lead_of_two_windows_once(install: Install) -> None:
+    with portal(lambda *_: (200, LEAD)) as address:
+        install(address)
+        assert "It holds 1 lead." in run("backfill", "--last", "1d", "--kind", "applicant").output
+
+
+def test_a_first_day_that_nobody_set_is_not_blamed_on_the_settings(install: Install) -> None:
+    install(NOBODY)
+    assert "LEADS_START_DATE sets" not in run("backfill", "--from", TODAY - timedelta(days=90), "--to", TODAY).output
+
+
+def test_the_first_day_of_a_new_installation_can_be_had_whole(install: Install) -> None:
+    with portal(lambda *_: (200, LEAD)) as address:
+        install(address)
+        assert run("backfill", "--from", TODAY, "--to", TODAY).exit_code == 0
+    windows = json.loads(run("coverage", "--json", "--days", 60).stdout)["not_landed"]
+    assert min(one["deleted_from_at"] for one in windows) > datetime.now(UTC).isoformat()
+
+
+def test_a_failure_does_not_promise_a_daemon_that_was_never_seen(install: Install) -> None:
+    with portal(lambda *_: (503, b"")) as address:
+        install(address)
+        assert "daemon" not in finding("applicant leads")
+
+
+def test_a_failed_backfill_tells_the_cause_before_the_windows(install: Install) -> None:
+    with portal(lambda *_: (403, b'{"errors": [{"code": "forbidden"}]}')) as address:
+        install(address)
+        text = " ".join(run("backfill", "--last", "3d", "--kind", "applicant").output.split())
+    assert text.index("may read it") < text.index("branch-101: 4 applicant windows, ")
+
+
+def test_a_full_disk_is_named_and_not_the_database(install: Install, small_disk: Path) -> None:
+    install(NOBODY, DAGSTER_HOME=str(small_disk / "home"))
+    (small_disk / "home").mkdir()
+    (small_disk / "fill").write_bytes(bytes(900_000))
+    result = run("backfill", "--last", "1d")
+    assert (result.exit_code, str(small_disk) in result.output) == (2, True), result.output
+
+
+def test_a_database_of_dagster_that_cannot_be_opened_is_named(install: Install, tmp_path: Path) -> None:
+    (tmp_path / "home" / "history" / "runs.db").mkdir(parents=True)
+    install(NOBODY, DAGSTER_HOME=str(tmp_path / "home"))
+    result = run("backfill", "--last", "1d")
+    assert (result.exit_code, "Dagster's database in" in result.output) == (2, True), result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_full_backup_target_is_named(small_disk: Path) -> None:
+    (small_disk / "fill").write_bytes(bytes(900_000))
+    result = run("backup", small_disk / "backups")
+    assert result.exit_code != 0
+    assert "full" in result.output
+    assert str(small_disk) in result.output
+
+
+@pytest.mark.usefixtures("healthy")
+def test_a_dangling_link_as_backup_target_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "backups").symlink_to(tmp_path / "unplugged")
+    result = run("backup", tmp_path / "backups")
+    assert result.exit_code != 0
+    assert "File exists" not in result.output
+    assert "unplugged" in result.output
