@@ -7,19 +7,16 @@ Belongs here: which days are due, what is done to each in which order. Doesn't: 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from functools import partial
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, Field, LeadKind
-from leads_pipeline.domain.cutting import cut_payload, removed_address
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place, list_places
-from leads_pipeline.storage.rows import Row
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
 from leads_pipeline.transform.reading import LeadsFile
 
@@ -68,18 +65,14 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
                         data.state.want_rewriting()
                         is_wanted = True
                     for place in () if is_dry else windows:
-                        cut = partial(_cut, kind, data.state.make_key_of_day(day))
-                        data.raw.rewrite(place, cut, is_anonymous=True)
+                        data.state.make_key_of_day(day)
+                        data.raw.rewrite(place, is_anonymous=True)  # the gate cuts the day's rows
                     yield CutDay(kind, day, leads)
                 except LeadsPipelineError as error:
                     failed = True
                     yield CutDay(kind, day, 0, error)
             if not is_dry and not failed:
                 data.state.forget_key_of_day(day)
-
-
-def _cut(kind: LeadKind, key: bytes, rows: list[Row]) -> list[Row]:
-    return [row._replace(payload=cut_payload(kind, row.payload, removed_address(row.payload, key))) for row in rows]
 
 
 def _named_leads(data: DataFolder, kind: LeadKind, before: date) -> dict[date, int]:

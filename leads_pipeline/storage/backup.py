@@ -59,9 +59,6 @@ _VERSIONS: Final = ".versions/"
 _HASH: Final = re.compile(r"-([0-9a-f]{16})\.(?:parquet|duckdb)$")
 
 _PIECE_BYTES: Final = 1 << 20
-# A file takes whole blocks of the disk.
-_BLOCK_BYTES: Final = 4096
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(slots=True)
@@ -166,9 +163,8 @@ def _told(target: Path, draft: "_Draft") -> Iterator[None]:
         yield
     except OSError as error:
         why = f"can't be written: {error.strerror}. Is its disk mounted, and may this user write there?"
-        if error.errno in _FULL:
-            lacking = max(draft.lacking_bytes - shutil.disk_usage(target).free, 100_000) / 1e6
-            why = f"is full: the backup needs about {lacking:.1f} MB more. Free some space there, or name another disk."
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            why = "is full. Free some space there, name another disk, or keep fewer backups with --keep."
         before = f"The newest whole backup, {draft.before}, is untouched." if draft.before else ""
         raise StorageError(f"{target} {why} {before}".strip()) from error
     finally:
@@ -176,14 +172,13 @@ def _told(target: Path, draft: "_Draft") -> Iterator[None]:
 
 
 class _Draft:
-    """A snapshot that is being made. `lacking_bytes` are those of the files that the target had no room for.
+    """A snapshot that is being made.
 
     Methods raise StorageError if the data can't be read, OSError if the target can't be written.
     """
 
     def __init__(self, data: DataFolder, folder: Path, before: Path | None, done: BackedUp) -> None:
         self.folder, self.before, self.done = folder, before, done
-        self.lacking_bytes = 0
         self._data = data
         self._copied: list[Path] = []
 
@@ -202,8 +197,6 @@ class _Draft:
             if damaged.file and not (self.folder / damaged.file.key).exists():
                 self._keep_former(damaged.file.key)
         self._add_all(self._list_keys(), self._list_keys)
-        if self.lacking_bytes:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def publish(self, snapshot: Path) -> None:
         """Have all of it on the disk, then give it its name."""
@@ -240,12 +233,6 @@ class _Draft:
                 is_whole = self._copy(source, self.folder / key).startswith(hash_in(key))
             except _UnreadableError:
                 is_whole = False
-            except OSError as error:
-                if error.errno not in _FULL:
-                    raise
-                (self.folder / key).unlink(missing_ok=True)
-                self.lacking_bytes += size + _BLOCK_BYTES
-                return True
         if is_whole:
             self._copied.append(self.folder / key)
             self.done.new += 1

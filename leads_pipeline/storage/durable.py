@@ -158,12 +158,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise not_read(path, error) from error
-
-
-def not_read(path: Path, error: OSError) -> StorageError:
-    """What `reading` raises for the error."""
-    return StorageError(f"{path} can't be read: {error.strerror}. {_advice(path, error)}")
+        raise StorageError(f"{path} can't be read: {error.strerror}. {_advice(path, error)}") from error
 
 
 @contextmanager

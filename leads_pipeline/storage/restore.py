@@ -1,10 +1,9 @@
 """The way back: a snapshot, or any copy of a data folder, is put into an empty data folder.
 
-Belongs here: putting files in place, which of two suppression lists stays, backups of an earlier release. Doesn't: the
-publication that has to follow, which takes out who was erased since (orchestration/).
+Belongs here: putting files in place, which of two suppression lists stays. Doesn't: the publication that has to follow,
+which takes out who was erased since (orchestration/).
 """
 
-import json
 import os
 import secrets
 import shutil
@@ -14,12 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.storage.backup import LIST, STORED, hash_in, made_at, own_keys, snapshots
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import copy_file, digest_of, make_folder, publish_file, reading, storing, write_new
+from leads_pipeline.storage.durable import copy_file, digest_of, make_folder, publish_file, storing, write_new
 from leads_pipeline.storage.raw import RAW
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import SuppressionList
@@ -46,14 +45,6 @@ class Restored:
     damaged: list[str]
 
 
-class _File(NamedTuple):
-    """A file to put in place. `hash` is the beginning of its SHA-256, empty if nobody knows it."""
-
-    key: str
-    path: Path
-    hash: str
-
-
 def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     """Copy a snapshot into an empty data folder. `source` is the snapshot, or a target: then its newest one counts.
 
@@ -61,7 +52,7 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     `end_restore` is called, once the folder is published. Raises
     SettingsError if there is no backup or the folder isn't empty, StorageError if a disk can't be read or written.
     """
-    source, files = _found(source, now)
+    source = _found(source, now)
     under_way = data.folder / _UNDER_WAY
     if not under_way.exists():
         _want_empty(data)
@@ -70,7 +61,7 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
         make_folder(under_way)
     data.state.note_swept(0)  # one that was killed while it published may have swept
     with ThreadPoolExecutor(_WRITERS) as pool:
-        done = list(pool.map(partial(_put, data, under_way), files))
+        done = list(pool.map(partial(_put, data, source, under_way), _keys(source)))
     _keep_longer_list(data, under_way)
     if (versions := data.folder / ".versions").exists():
         versions.chmod(0o750)  # readable by the owner's group, as analysts are
@@ -86,31 +77,21 @@ def end_restore(data: DataFolder) -> None:
         shutil.rmtree(data.folder / _UNDER_WAY)
 
 
-def _found(source: Path, now: datetime) -> tuple[Path, list[_File]]:
+def _found(source: Path, now: datetime) -> Path:
     if newest := next(reversed(snapshots(source, now)), None):
         source = newest
     if (source / ".state").is_dir():
-        return source, [_File(key, source / key, hash_in(key)) for key in _keys(source)]
-    if listings := sorted((source / "backups").glob("*-*Z")):
-        return listings[-1], [*_of_earlier_release(source, listings[-1])]
-    raise SettingsError(f"{source} holds no backup. Name a folder that `leads-pipeline backup` was given.")
+        return source
+    raise SettingsError(
+        f"{source} holds no backup of this version. Name a folder that `leads-pipeline backup` was given. If it was an "
+        "earlier version's, restore it with that version, then install this one again."
+    )
 
 
 def _keys(folder: Path) -> Iterator[str]:
     yield from own_keys(folder)
     for prefix in (LIST, *STORED):
         yield from FolderStore(folder).list(prefix)
-
-
-def _of_earlier_release(target: Path, listing: Path) -> Iterator[_File]:
-    """Yield the files of a backup that was a list of paths and hashes, with one file for each content."""
-    with reading(listing):
-        _, _, text = listing.read_bytes().partition(b"\n")
-    for entry in json.loads(text)["files"]:
-        root, _, key = entry["path"].partition("/")
-        path = target / "files" / entry["sha256"][:2] / entry["sha256"]
-        if root in ("data", "privacy"):
-            yield _File(key if root == "data" else f"{LIST}{key}", path, entry["sha256"])
 
 
 def _want_empty(data: DataFolder) -> None:
@@ -135,23 +116,22 @@ def _keep_longer_list(data: DataFolder, under_way: Path) -> None:
         shutil.copytree(receipts, here.folder / "receipts", dirs_exist_ok=True)
 
 
-def _put(data: DataFolder, under_way: Path, file: _File) -> tuple[str, bool]:
+def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str, bool]:
     """Put a file in its place. Return its key, and whether it is as it was written. If not, it is left out."""
-    digest = digest_of(file.path)
-    if not digest or not digest.startswith(file.hash):
-        return file.key, False
-    if data.bucket and file.key.startswith(STORED):
-        data.store.create(file.key, file.path.read_bytes())
-        return file.key, True
-    target = data.folder / file.key
-    if file.key.startswith(LIST):
-        target = under_way / file.key
+    path = source / key
+    digest = digest_of(path)
+    if not digest or not digest.startswith(hash_in(key)):
+        return key, False
+    if data.bucket and key.startswith(STORED):
+        data.store.create(key, path.read_bytes())
+        return key, True
+    target = (under_way if key.startswith(LIST) else data.folder) / key
     draft = under_way / secrets.token_hex(8)
     with storing(target):
         write_new(draft, b"")
-        copy_file(file.path, draft)
-        modified_ns = file.path.stat().st_mtime_ns
+        copy_file(path, draft)
+        modified_ns = path.stat().st_mtime_ns
         os.utime(draft, ns=(modified_ns, modified_ns))
         make_folder(target.parent)
         publish_file(draft, target)
-    return file.key, True
+    return key, True

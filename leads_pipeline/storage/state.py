@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Final
@@ -48,55 +48,18 @@ class State:
     # --- locks --------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def lock(self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> Iterator[None]:
+    def lock(
+        self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS, is_of_process: bool = False
+    ) -> Iterator[None]:
         """Hold the lock of that name against all other processes and threads. It goes with the process.
 
-        Raises StorageError if another holder keeps it for longer than `timeout_seconds`. Below 0 there is no end.
+        `is_of_process`: other threads of this process may hold it too. Raises StorageError if another holder keeps it
+        for longer than `timeout_seconds`. Below 0 there is no end.
         """
-        with self._locked(filelock.FileLock(self._lock_path(name), mode=PRIVATE_FILE_MODE), timeout_seconds):
-            yield
-
-    @contextmanager
-    def pulling(self) -> Iterator[None]:
-        """Hold the lock by which pulls take turns, for as long as that takes.
-
-        It keeps out other processes. In this one, an asset that broke off may still hold it.
-        """
-        lock = filelock.FileLock(self._lock_path("pull"), mode=PRIVATE_FILE_MODE, is_singleton=True, thread_local=False)
-        with self._locked(lock, timeout_seconds=-1):
-            yield
-
-    def is_pulling(self) -> bool:
-        """Whether a pull is under way in any process."""
-        return self._is_held("pull")
-
-    @contextmanager
-    def publishing(self) -> Iterator[None]:
-        """Hold the lock of publications. It also guards the other files that a publication writes."""
-        with self.lock("warehouse"):
-            yield
-
-    def is_publishing(self) -> bool:
-        """Whether a publication is under way in any process."""
-        return self._is_held("warehouse")
-
-    @contextmanager
-    def alive(self, name: str) -> Iterator[None]:
-        """Hold the lock that says that the owner of that name is alive. Nothing is left of it afterwards."""
-        with self.lock(name):
-            try:
-                yield
-            finally:
-                with suppress(OSError):  # an unlocked file does no harm
-                    self._lock_path(name).unlink(missing_ok=True)
-
-    def is_alive(self, name: str) -> bool:
-        """Whether the owner of that name is alive in any process."""
-        return self._is_held(name)
-
-    @contextmanager
-    def _locked(self, lock: filelock.BaseFileLock, timeout_seconds: float) -> Iterator[None]:
-        path = Path(lock.lock_file)
+        path = self._lock_path(name)
+        lock = filelock.FileLock(
+            path, mode=PRIVATE_FILE_MODE, is_singleton=is_of_process, thread_local=not is_of_process
+        )
         with storing(path):
             make_folder(path.parent)
             try:
@@ -112,7 +75,8 @@ class State:
             with suppress(OSError):  # what was done under the lock is done, and the lock goes with this process
                 lock.release()
 
-    def _is_held(self, name: str) -> bool:
+    def is_held(self, name: str) -> bool:
+        """Whether any process holds the lock of that name."""
         path = self._lock_path(name)
         with reading(path):
             if not path.exists():
@@ -123,6 +87,32 @@ class State:
             except filelock.Timeout:
                 return True
 
+    def pulling(self) -> AbstractContextManager[None]:
+        """The lock by which pulls take turns. In this process, an asset that broke off may still hold it."""
+        return self.lock("pull", timeout_seconds=-1, is_of_process=True)
+
+    def is_pulling(self) -> bool:
+        """Whether a pull is under way in any process."""
+        return self.is_held("pull")
+
+    def publishing(self) -> AbstractContextManager[None]:
+        """The lock of publications. It also guards the other files that a publication writes."""
+        return self.lock("warehouse")
+
+    def is_publishing(self) -> bool:
+        """Whether a publication is under way in any process."""
+        return self.is_held("warehouse")
+
+    @contextmanager
+    def alive(self, name: str) -> Iterator[None]:
+        """Hold the lock that says that the owner of that name is alive. Nothing is left of it afterwards."""
+        with self.lock(name):
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # an unlocked file does no harm
+                    self._lock_path(name).unlink(missing_ok=True)
+
     def _lock_path(self, name: str) -> Path:
         return self.path / "locks" / f"{name}.lock"
 
@@ -130,12 +120,7 @@ class State:
 
     def note_landed(self) -> None:
         """Remember that a publication may find something new."""
-        path, now = self.path / "landed", time.time_ns()  # finer than the kernel's own stamp
-        with storing(path):
-            try:
-                os.utime(path, ns=(now, now))
-            except FileNotFoundError:
-                replace_file(path, b"")
+        self._touch("landed")
 
     def landed_at(self) -> datetime | None:
         """Return when something was last landed by this machine, None if nothing ever was."""
@@ -144,7 +129,7 @@ class State:
     def note_receiver(self) -> None:
         """Remember that `receive` works. On a full disk nothing is remembered."""
         with suppress(StorageError):
-            replace_file(self.path / "receiver", b"")
+            self._touch("receiver")
 
     def receiver_seen_at(self) -> datetime | None:
         """Return when `receive` last worked on this machine, None if it never did."""
@@ -224,8 +209,7 @@ class State:
 
     def swept_to(self) -> int:
         """Return the number of the last entry that was swept, 0 if there was none."""
-        # Earlier versions wrote a seal behind the number.
-        number = (self._read("swept") or "").partition(" ")[0]
+        number = self._read("swept") or ""
         return int(number) if number.isdecimal() else 0
 
     def note_retention(self, before: date) -> None:
@@ -293,30 +277,22 @@ class State:
     def start_date(self) -> date | None:
         """Return the remembered first day, None before it was remembered."""
         remembered = self._remembered("start_date")
-        return self._start_date(remembered) if remembered else None
+        return self._day("start_date", remembered) if remembered else None
 
     def remember_start_date(self, default: date) -> date:
-        """Return the first day: `default` at the first call ever, afterwards the remembered one."""
-        return self._start_date(self._remember("start_date", default.isoformat()))
-
-    def _start_date(self, remembered: str) -> date:
-        try:
-            return date.fromisoformat(remembered)
-        except ValueError:
-            raise StorageError(
-                f"{self.path / 'start_date'} holds no day. Write the first day to pull into it, as 2026-11-19, or "
-                "set LEADS_START_DATE. Without it, partitions would move."
-            ) from None
+        """Return the first day to pull: `default` at the first call ever, afterwards the remembered one."""
+        return self._day("start_date", self._remember("start_date", default.isoformat()))
 
     def remember_delivery_from(self, default: date) -> date:
-        """Return from which day on leads are delivered: `default` at the first call, afterwards the remembered one."""
-        remembered = self._remember("delivery_from", default.isoformat())
+        """Return the first day whose leads are delivered: `default` at the first call ever, then the remembered one."""
+        return self._day("delivery_from", self._remember("delivery_from", default.isoformat()))
+
+    def _day(self, name: str, remembered: str) -> date:
         try:
             return date.fromisoformat(remembered)
         except ValueError:
             raise StorageError(
-                f"{self.path / 'delivery_from'} holds no day. Write the first day whose leads are delivered, as "
-                "2026-11-19, or set LEADS_DELIVERY_FROM."
+                f"{self.path / name} holds no day. Write one into it, as 2026-11-19, or set LEADS_{name.upper()}."
             ) from None
 
     def remember_time_zone(self, key: str) -> None:
@@ -391,6 +367,14 @@ class State:
         with reading(path), suppress(FileNotFoundError):
             return datetime.fromtimestamp(path.stat().st_mtime, UTC)
         return None
+
+    def _touch(self, name: str) -> None:
+        path, now = self.path / name, time.time_ns()  # finer than the kernel's own stamp
+        with storing(path):
+            try:
+                os.utime(path, ns=(now, now))
+            except FileNotFoundError:
+                replace_file(path, b"")
 
     def _write(self, name: str, text: str) -> None:
         replace_file(self.path / name, f"{text}\n".encode())

@@ -1,8 +1,6 @@
 """What a snapshot holds and keeps, and what a restore brings back."""
 
 import errno
-import hashlib
-import json
 import os
 import shutil
 import stat
@@ -405,7 +403,7 @@ def test_a_suppression_list_that_is_no_other_version_of_the_backups_is_refused(
         restored(target, other)
 
 
-# --- buckets, and an earlier release ----------------------------------------------------------------------------------
+# --- buckets ----------------------------------------------------------------------------------------------------------
 
 
 def test_leads_in_a_bucket_are_backed_up_and_come_back_to_a_bucket_or_a_folder(
@@ -426,21 +424,3 @@ def test_leads_in_a_bucket_are_backed_up_and_come_back_to_a_bucket_or_a_folder(
         assert [row.lead_id for row in back.raw.read(PLACE).rows] == ["1"]
         assert back.gate.number == 1
     assert again.store.list("raw/") == here.store.list("raw/") == folder.store.list("raw/")
-
-
-def test_a_backup_of_the_earlier_release_is_restored(data: DataFolder, target: Path, tmp_path: Path) -> None:
-    """One file for each content, and a list of paths."""
-    files = []
-    for path in sorted(path for path in data.folder.rglob("*") if path.is_file()):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        content = target / "files" / digest[:2] / digest
-        content.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, content)
-        files.append({"path": f"data/{path.relative_to(data.folder)}", "sha256": digest, "size": 1})
-    (target / "backups").mkdir()
-    for name, listing in (("000001-20261120T021500Z", files[:1]), ("000002-20261121T021500Z", files)):
-        text = json.dumps({"format": 1, "files": listing}).encode()
-        (target / "backups" / name).write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
-    back = DataFolder.at(tmp_path / "restored")
-    restored(target, back)
-    assert contents(back.folder) == contents(data.folder)

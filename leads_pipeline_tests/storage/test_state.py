@@ -46,7 +46,7 @@ def test_it_makes_nothing_until_it_remembers_something(tmp_path: Path, state: St
     ("verb", "arguments", "is_held"),
     [
         ("pulling", [], State.is_pulling),
-        ("alive", ["spill-1"], lambda state: state.is_alive("spill-1")),
+        ("alive", ["spill-1"], lambda state: state.is_held("spill-1")),
     ],
 )
 def test_a_lock_shows_in_other_processes_and_a_kill_frees_it(
@@ -122,10 +122,10 @@ def test_moments_and_numbers_are_remembered_over_processes(tmp_path: Path, state
 
 def test_what_the_landed_version_remembered_is_read(tmp_path: Path, state: State) -> None:
     (tmp_path / ".state").mkdir()
-    for name, text in {"swept": "5 0f3a", "start_date": "2026-11-19", "person_key": "ab" * 32, "origin": "a"}.items():
+    for name, text in {"start_date": "2026-11-19", "person_key": "ab" * 32, "origin": "a"}.items():
         (tmp_path / ".state" / name).write_text(f"{text}\n")
     state.claim("a")
-    assert (state.swept_to(), state.start_date(), state.person_key()) == (5, DAY, b"\xab" * 32)
+    assert (state.start_date(), state.person_key()) == (DAY, b"\xab" * 32)
 
 
 def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, state: State) -> None:

@@ -10,20 +10,19 @@ entry that it knew (the guard). If the list lacks that entry, or it or its key i
 StorageError. Then nothing is landed or published, so nobody comes back because a file was lost.
 """
 
-import fcntl
 import hmac
-import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+import filelock
 import msgspec
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, not_read, reading, replace_file, storing
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
 from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Suppressed
 
@@ -47,10 +46,8 @@ class SuppressionList:
         self.guard = guard
         self._here = FolderStore(folder)
         self._store = store
-        # The list is read three times a landing, and making a path takes longer than asking for it.
-        self._versions, self._former, self._guard, self._key_path = map(
-            str, (folder / VERSIONS, folder / _FORMER_FILE, guard, folder / KEY_FILE)
-        )
+        # What the files looked like when they were read, and what they said.
+        self._read: tuple[object, Suppressed] | None = None
 
     def read(self) -> Suppressed:
         """The list as it is now. Raises StorageError if it isn't whole, or isn't the one that the guard knows.
@@ -58,21 +55,19 @@ class SuppressionList:
         It is asked for at each landing, so a version that was read isn't read again.
         """
         newest = self._newest()
-        if newest is None and _identity(self._former):
+        if newest is None and _identity(self.folder / _FORMER_FILE):
             with self._held():
                 self._take_over()
             newest = self._newest()
-        guard = _identity(self._guard)
+        guard = _identity(self.guard)
         if newest is None and guard is None:
             return NOBODY
-        identity = (newest, _identity(f"{self._versions}/{newest}"), guard, _identity(self._key_path))
-        cached = _cache.get((self.folder, self.guard))
-        if cached is not None and cached[0] == identity:
-            return cached[1]
-        guarded = self._guarded()  # before the list, which is never behind it then
-        suppressed = self._opened(self._lines(), guarded)
-        _cache[self.folder, self.guard] = (identity, suppressed)
-        return suppressed
+        version = self.folder / VERSIONS / (newest or "")
+        identity = (newest, _identity(version), guard, _identity(self.folder / KEY_FILE))
+        if self._read is None or self._read[0] != identity:
+            guarded = self._guarded()  # before the list, which is never behind it then
+            self._read = (identity, self._opened(self._lines(), guarded))
+        return self._read[1]
 
     def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
         """Add the entry that is made of the list, for its hashes, and the next number. It is on the disk afterwards."""
@@ -139,13 +134,10 @@ class SuppressionList:
         return True
 
     def _newest(self) -> str | None:
-        try:
-            names = os.listdir(self._versions)  # noqa: PTH208 - at each landing
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise not_read(self.folder, error) from error
-        return max(filter(str.isdecimal, names), default=None)
+        with reading(self.folder), suppress(FileNotFoundError):
+            names = (path.name for path in (self.folder / VERSIONS).iterdir())
+            return max(filter(str.isdecimal, names), default=None)
+        return None
 
     def _lines(self) -> list[bytes]:
         """The entries of the newest version, each as it was written."""
@@ -244,12 +236,8 @@ class SuppressionList:
         path = self.folder / ".lock"
         with storing(path):
             make_folder(self.folder)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE_MODE)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with filelock.FileLock(path, mode=PRIVATE_FILE_MODE):
                 yield
-            finally:
-                os.close(descriptor)
 
     def _key(self) -> bytes:
         return self._key_in(self.folder / KEY_FILE)
@@ -285,9 +273,6 @@ class SuppressionList:
 
 _ENTRY: Final = msgspec.json.Decoder(Entry)
 
-# What each list's files looked like when they were read, and what they said.
-_cache: Final[dict[tuple[Path, Path], tuple[tuple[object, ...], Suppressed]]] = {}
-
 
 def _entry(line: bytes) -> Entry:
     """The entry of a line. Of earlier versions, the addresses without tags count, as that is how keys are now."""
@@ -297,14 +282,11 @@ def _entry(line: bytes) -> Entry:
     return msgspec.structs.replace(entry, emails=entry.mailboxes, mailboxes=()) if entry.mailboxes else entry
 
 
-def _identity(path: str) -> tuple[int, ...] | None:
-    try:
-        stat = os.stat(path)  # noqa: PTH116 - at each landing
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError(f"{path} can't be looked at: {error.strerror}. Check the disk and its rights.") from error
-    return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+def _identity(path: Path) -> tuple[int, ...] | None:
+    with reading(path), suppress(FileNotFoundError):
+        stat = path.stat()
+        return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
+    return None
 
 
 def _document(seal: str, lines: Sequence[bytes]) -> bytes:

@@ -4,7 +4,7 @@ Belongs here: asking the list, rows that are set aside in `restricted/`, cutting
 Doesn't: the list itself (files.py), landing (storage/landing.py), going through a whole folder (privacy/).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 
@@ -55,8 +55,11 @@ class Gate:
             if restricted:
                 self._set_aside(Place(kind, day, scope, RESTRICTED), restricted)
             rows = admitted
-        key = self._key_of_day(day)
-        return _cut(kind, rows, key) if key and rows else rows
+        if rows and (key := self._key_of_day(day)):
+            return [
+                row._replace(payload=cut_payload(kind, row.payload, removed_address(row.payload, key))) for row in rows
+            ]
+        return rows
 
     def _judge(self, kind: LeadKind, day: date, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
         """Return the rows of erased leads, of restricted leads, and the others with the messages that may stay."""
@@ -161,10 +164,6 @@ class _Everybody:
 
     def admit(self, kind: LeadKind, day: date, scope: str, rows: list[Row]) -> list[Row]:  # noqa: ARG002
         return rows
-
-
-def _cut(kind: LeadKind, rows: Iterable[Row], key: bytes) -> list[Row]:
-    return [row._replace(payload=cut_payload(kind, row.payload, removed_address(row.payload, key))) for row in rows]
 
 
 def _learned(of: int, hashed: tuple[str, ...], _: Suppressed, number: int) -> Entry:
