@@ -29,7 +29,7 @@ from leads_pipeline.domain.person import (
 )
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import CORRECTION, moment_of
+from leads_pipeline.storage.rows import CORRECTION, microseconds, moment_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
@@ -218,20 +218,20 @@ class _Look:
         for root in PLACES_OF_RAW:
             for place in list_places(self._data.store, root):
                 newest = in_raw[place.kind]
-                for number, row in self._of_window(place):
-                    newest[row.lead_id] = max(_newest_number(row, number), newest.get(row.lead_id, 0))
+                for row in self._of_window(place):
+                    newest[row.lead_id] = max(_newest_number(row), newest.get(row.lead_id, 0))
                     if is_wanted(row):
                         yield row
         yield from filter(is_wanted, self._quarantined())
         for kind in LEAD_KINDS:
             yield from filter(is_wanted, self._of_tables(kind, in_raw[kind]))
 
-    def _of_window(self, place: Place) -> Iterator[tuple[int, Row]]:
+    def _of_window(self, place: Place) -> Iterator[Row]:
         contents = self._data.raw.read(place)
         for file, opened in zip(contents.folder.files, contents.opened, strict=True):
             self._count()
             for row in opened.rows:
-                yield row.number, Row(place, file.key, row.lead_id, row.payload, moment_of(row.number), row.source)
+                yield Row(place, file.key, row.lead_id, row.payload, moment_of(row.number), row.source)
 
     def _quarantined(self) -> Iterator[Row]:
         """The rows of files in quarantine, of earlier versions too."""
@@ -281,6 +281,6 @@ class _Look:
             self._tell(self.files)
 
 
-def _newest_number(row: Row, number: int) -> int:
+def _newest_number(row: Row) -> int:
     """The number by which a published row is as new as this one. A correction is no version of its own."""
-    return 0 if row.source == CORRECTION else number
+    return 0 if row.source == CORRECTION else microseconds(row.received_at)

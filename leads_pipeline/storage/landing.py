@@ -150,8 +150,8 @@ def _beside(store: Store, key: str) -> tuple[tuple[str, str], ...]:
 class Raw:
     """The raw leads of a store. Many processes and threads may use it at once.
 
-    `note_landed` is called after each file that is created. Methods raise StorageError if the store can't be used.
-    Landed leads stay then.
+    `note_landed` is called before and after each file that is created. Methods raise StorageError if the store can't
+    be used. Landed leads stay then.
     """
 
     def __init__(
@@ -312,6 +312,7 @@ class Raw:
         content = to_parquet(rows, replace(footer, gone=footer.gone & ids))
         file = RawFile("", at, state, len(ids), hash_of(content))
         key = file.named(place.key)
+        self._note_landed()  # also before, because a killed process would wake nobody afterwards
         self._store.create(key, content)
         self._note_landed()
         return key
@@ -332,21 +333,17 @@ class Raw:
     ) -> bool:
         """Take rows out of a window or change them, and filter it by today's list. Return whether anything changed.
 
-        `change` is called again until it changes nothing. `is_anonymous`: nobody is named in what it returns. Then it
-        is not called if that was so before. Look and state stay.
+        `change` is called again until it changes nothing. `is_anonymous`: from then on nobody is named in the rows.
+        Look and state stay.
         """
         has_changed = False
         while True:
             number = self._suppressed.number
             before = self.read(place)
             rows = merged(before.rows)
-            now = self._suppressed.admit(place.kind, place.day, place.scope, rows)
-            is_to_mark = is_anonymous and not before.is_anonymous
-            if not is_anonymous or is_to_mark:
-                now = change(now)
-            now = merged(now)
-            if now != rows or is_to_mark:
-                is_anonymous_now = is_anonymous or before.is_anonymous
+            now = merged(change(self._suppressed.admit(place.kind, place.day, place.scope, rows)))
+            is_anonymous_now = is_anonymous or before.is_anonymous
+            if now != rows or is_anonymous_now != before.is_anonymous:
                 self._replace(place, before, now, before.footer.rewritten(number, is_anonymous=is_anonymous_now))
                 has_changed = True
             elif self._suppressed.number == number:

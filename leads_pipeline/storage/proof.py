@@ -29,11 +29,9 @@ def prove(store: Store) -> timedelta:
                 "replaces an object although it is asked not to (If-None-Match: *), so that "
                 "two machines would lose each other's entries of the suppression list",
             )
-        if key not in store.list(_PROOFS):
-            raise _unfit(store, "doesn't list a key that was created the moment before")
         created = store.modified_at(key)
-        if created is None:
-            raise _unfit(store, "doesn't know a key that was created the moment before")
+        if created is None or key not in store.list(_PROOFS):
+            raise _unfit(store, "doesn't know or doesn't list a key that was created the moment before")
     finally:
         store.delete([key])
     if store.get(key) is not None:

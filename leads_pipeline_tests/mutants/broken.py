@@ -593,7 +593,7 @@ def _(data, erasures):
     promise=ERASED,
     tests=REQUESTS,
 )
-def _(row, number):
+def _(row):
     return 2**62
 
 

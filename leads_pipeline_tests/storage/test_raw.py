@@ -522,27 +522,13 @@ def test_what_lands_during_a_rewriting_is_changed_as_well(windows: Windows) -> N
     assert len(windows.texts()) == 21
 
 
-def test_an_anonymous_window_says_so_and_is_not_cut_again(windows: Windows) -> None:
-    def cut(rows: list[Row]) -> list[Row]:
-        cuts.append(len(rows))
-        return [row._replace(payload=json.dumps({"message": f"cut {len(cuts)}"})) for row in rows]
-
-    cuts: list[int] = []
+def test_an_anonymous_window_says_so_until_somebody_lands_in_it(windows: Windows) -> None:
     windows.land(TWENTY[:2])
-    assert windows.raw.rewrite(PLACE, cut, is_anonymous=True)
+    assert windows.raw.rewrite(PLACE, is_anonymous=True)
     assert windows.footer()[b"personal_fields"] == b"anonymous"
-    assert not windows.raw.rewrite(PLACE, cut, is_anonymous=True)
-    assert cuts == [2]
+    assert not windows.raw.rewrite(PLACE, is_anonymous=True)
     windows.land(TWENTY, LATER)
     assert b"personal_fields" not in windows.footer()
-
-
-def test_a_window_that_had_nobody_to_cut_is_anonymous_too(windows: Windows) -> None:
-    windows.land(TWENTY)
-    assert windows.raw.rewrite(PLACE, lambda rows: rows, is_anonymous=True)
-    assert windows.footer()[b"personal_fields"] == b"anonymous"
-    assert len(windows.names) == 1
-    assert not windows.raw.rewrite(PLACE, lambda rows: rows, is_anonymous=True)
 
 
 def test_the_places_that_have_files_are_listed_and_other_names_are_none(windows: Windows) -> None:
@@ -622,7 +608,7 @@ def test_each_file_that_is_created_is_told_of_and_a_look_that_finds_the_same_is_
     windows.land(TWENTY)
     windows.land(TWENTY, LATER)
     windows.push(lead(30))
-    assert created == [1, 2]
+    assert created == [0, 1, 1, 2], "before as well: a killed process would wake nobody afterwards"
 
 
 def test_a_damaged_file_alone_is_set_aside_and_its_window_asked_for_again(anywhere: Windows) -> None:
