@@ -171,33 +171,18 @@ _IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
 
 def _receive(element: bytes) -> tuple[str, str]:
     """Return the element's id, or the hash of its bytes if it has none, and its exact text."""
-    element_id, payload = _read_element(element)
-    return element_id or f"sha256:{hashlib.sha256(element).hexdigest()}", payload
-
-
-def _read_element(element: bytes) -> tuple[str | None, str]:
-    """Return id and exact text of an element."""
     try:
         payload = element.decode()
     except UnicodeDecodeError:
         # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
         payload = element.decode("latin-1")
     try:
-        return _id_text(bytes(_IDENTIFIED.decode(payload).id)), payload
+        element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
     except msgspec.ValidationError:  # not an object
-        return None, payload
-    except (msgspec.DecodeError, RecursionError):
-        return _id_by_structure(payload.encode()), payload
-
-
-def _id_by_structure(element: bytes) -> str | None:
-    """Return the id of an object that is invalid JSON elsewhere, so that it still merges with later versions."""
-    values: list[bytes] = []
-    with contextlib.suppress(InvalidAnswerError):  # members behind the broken place are lost; an id before it isn't
-        for key, start, end in members_of(element, only_value(element)):
-            if text_of(key) == "id":
-                values.append(element[start:end])
-    return _id_text(values[-1]) if values else None
+        element_id = None
+    except (msgspec.DecodeError, RecursionError):  # it still merges with later versions
+        element_id = read_texts(payload, ("id",)).get("id")
+    return element_id or f"sha256:{hashlib.sha256(element).hexdigest()}", payload
 
 
 # The form that each id had so far. json would take ten times as long to read it.

@@ -5,12 +5,12 @@ leads (domain/answer.py), how a declared type is cast (transform/reader.py).
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from leads_pipeline.domain.window import ScopeKind, Window
 from leads_pipeline.errors import LeadsPipelineError
@@ -21,13 +21,6 @@ INVENTORY_PATH: Final = "/inventory"
 
 # The year-1 moment that the portal sends for "unknown" (openapi.yaml, Timestamp), without its seconds and zone.
 UNKNOWN_MOMENT: Final = "0001-01-01T00:00"
-
-_SCOPE_PARAMETER: Final = {
-    ScopeKind.BRANCH: "branch-id",
-    ScopeKind.BRAND: "brand-id",
-    ScopeKind.COMPANY: "company-id",
-    ScopeKind.GROUP: "group-id",
-}
 
 
 class FieldType(Enum):
@@ -104,6 +97,19 @@ class LeadKind:
         return hash(self.name)
 
 
+def declared_members(fields: Iterable[Field], children: Iterable[ChildTable]) -> dict[str, Any]:
+    """Return the declarations by the names of their members, with a dict for each object between."""
+    members: dict[str, Any] = {}
+    declarations: list[Any] = [*fields, *children]
+    for declared in declarations:
+        *objects, name = declared.path.split(".")
+        inner = members
+        for step in objects:
+            inner = inner.setdefault(step, {})
+        inner[name] = declared
+    return members
+
+
 class ReceivedLead(NamedTuple):
     """One element of an answer's list, as received.
 
@@ -159,8 +165,8 @@ class Answer:
 def window_parameters(window: Window) -> dict[str, str]:
     """Return a window's query parameters. The service includes both ends, so `to-time` is the next day's start."""
     parameters = {"from-time": _wire_moment(window.start), "to-time": _wire_moment(window.end)}
-    if (name := _SCOPE_PARAMETER.get(window.scope.kind)) is not None:
-        parameters[name] = window.scope.id
+    if window.scope.kind is not ScopeKind.ALL:
+        parameters[f"{window.scope.kind}-id"] = window.scope.id
     return parameters
 
 
@@ -351,64 +357,49 @@ INVENTORY_FIELDS: Final = (
 
 # --- enumerated fields (openapi.yaml's examples, and members seen since; new ones can appear at any time) ----------
 
-
-class Members(NamedTuple):
-    """Members of an enumerated field: their common prefix, and the rest of each. A field's lines add up."""
-
-    path: str
-    prefix: str
-    names: str
-
-
 _PROPERTY_TYPES: Final = "FLAT DETACHED SEMI_DETACHED TERRACED BUNGALOW STUDIO MAISONETTE HOUSEBOAT"
 _CONFIDENCE_BANDS: Final = "LOW MEDIUM HIGH"
 
-# A member that isn't here is kept all the same, and reported as drift.
+# Path, common prefix of the members, and the rest of each. A path may have several lines. A member that isn't here is
+# kept all the same, and reported as drift.
 _MEMBERS: Final = (
-    Members("intent", "APPLICANT_INTENT_", "BUY RENT"),
-    Members("intent", "APPRAISAL_INTENT_", "SELL LET"),
-    Members("enquiryType", "ENQUIRY_TYPE_", "SALES LETTINGS UNSPECIFIED"),
-    Members("propertyUse", "PROPERTY_USE_", "RESIDENTIAL COMMERCIAL UNSPECIFIED"),
-    Members("contact.preferences.method", "CONTACT_METHOD_", "PHONE EMAIL UNSPECIFIED"),
-    Members("contact.preferences.time", "TIME_PREFERENCE_", "MORNING AFTERNOON EVENING UNSPECIFIED"),
-    Members("leadSource", "APPLICANT_SOURCE_", "ZOOPLA_WEBSITE"),
-    Members("leadSource", "APPRAISAL_SOURCE_", "ZOOPLA_WEBSITE"),
-    Members("portalSource", "APPLICANT_PORTAL_SOURCE_", "LISTING"),
-    Members("portalSource", "APPRAISAL_PORTAL_SOURCE_", "ASKANAGENT PROSPECTPLUS"),
-    Members(
+    ("intent", "APPLICANT_INTENT_", "BUY RENT"),
+    ("intent", "APPRAISAL_INTENT_", "SELL LET"),
+    ("enquiryType", "ENQUIRY_TYPE_", "SALES LETTINGS UNSPECIFIED"),
+    ("propertyUse", "PROPERTY_USE_", "RESIDENTIAL COMMERCIAL UNSPECIFIED"),
+    ("contact.preferences.method", "CONTACT_METHOD_", "PHONE EMAIL UNSPECIFIED"),
+    ("contact.preferences.time", "TIME_PREFERENCE_", "MORNING AFTERNOON EVENING UNSPECIFIED"),
+    ("leadSource", "APPLICANT_SOURCE_", "ZOOPLA_WEBSITE"),
+    ("leadSource", "APPRAISAL_SOURCE_", "ZOOPLA_WEBSITE"),
+    ("portalSource", "APPLICANT_PORTAL_SOURCE_", "LISTING"),
+    ("portalSource", "APPRAISAL_PORTAL_SOURCE_", "ASKANAGENT PROSPECTPLUS"),
+    (
         "consumerSituation",
         "CONSUMER_SITUATION_",
         "UNSPECIFIED OTHER PROPERTY_TO_SELL PROPERTY_TO_LET OFFER_ON_OWN_PROPERTY RECENTLY_SOLD FIRST_TIME_BUYER "
         "BUYER_NOT_FIRST_TIME LOOKING_TO_INVEST NO_PROPERTY_TO_SELL",
     ),
-    Members("urgency", "URGENCY_", "ASAP WITHIN_3_MONTHS WITHIN_6_MONTHS UNSPECIFIED"),
-    Members("searchCriteria.priceFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
-    Members(
+    ("urgency", "URGENCY_", "ASAP WITHIN_3_MONTHS WITHIN_6_MONTHS UNSPECIFIED"),
+    ("searchCriteria.priceFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
+    (
         "listingDetails.lifeCycleStatus",
         "LIFE_CYCLE_STATUS_",
         "FOR_SALE SOLD_SUBJECT_TO_CONTRACT SOLD TO_LET LET_AGREED LET",
     ),
-    Members("listingDetails.pricing.transactionType", "TRANSACTION_TYPE_", "SALE RENT"),
-    Members("listingDetails.pricing.rentFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
-    Members("searchCriteria.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
-    Members("listingDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
-    Members("propertyDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
-    Members("listingDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
-    Members("propertyDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
+    ("listingDetails.pricing.transactionType", "TRANSACTION_TYPE_", "SALE RENT"),
+    ("listingDetails.pricing.rentFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
+    ("searchCriteria.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    ("listingDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    ("propertyDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
+    ("listingDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
+    ("propertyDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
 )
 
 # The whole members, by path.
 ENUMERATIONS: Final = {
     path: tuple(f"{prefix}{name}" for of, prefix, names in _MEMBERS if of == path for name in names.split())
-    for path in dict.fromkeys(members.path for members in _MEMBERS)
+    for path, _, _ in _MEMBERS
 }
 
 # Prefixes of members that readable text leaves out, the longest first.
-ENUM_PREFIXES: Final = tuple(
-    sorted({members.prefix for members in _MEMBERS if members.prefix}, key=lambda prefix: (-len(prefix), prefix))
-)
-
-
-def known_members(path: str) -> frozenset[str] | None:
-    """Return the members of an enumerated field that the contract knows. None if the field isn't enumerated."""
-    return frozenset(ENUMERATIONS[path]) if path in ENUMERATIONS else None
+ENUM_PREFIXES: Final = sorted({prefix for _, prefix, _ in _MEMBERS}, key=len, reverse=True)

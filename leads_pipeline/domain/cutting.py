@@ -8,15 +8,13 @@ import hmac
 import re
 from contextlib import suppress
 from functools import cache
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
-from leads_pipeline.domain.contract import Field, FieldType, LeadKind
+from leads_pipeline.domain.contract import ChildTable, Field, FieldType, LeadKind, declared_members
 from leads_pipeline.domain.person import email_keys, phone_keys, texts_of
 from leads_pipeline.domain.slicing import list_parts, members_of, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError
-
-_Tree = dict[str, "Field | _Tree | tuple[_Tree]"]
 
 # Values that are no free text: a number, a boolean, a moment, each as JSON or as text in the same form.
 _NO_TEXT: Final = re.compile(rb'null|"?(true|false)"?|"?[-+0-9.:eETtZz]+"?')
@@ -39,7 +37,7 @@ def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
     body = payload.encode()
     members: list[tuple[bytes, bytes]] = []
     with suppress(InvalidAnswerError):
-        members = _members(body, only_value(body), _tree(kind))
+        members = _members(body, only_value(body), _kept(kind))
     contacts = [value for key, value in members if text_of(key) == "contact"]
     contact = contacts[-1][1:-1] if contacts and contacts[-1].startswith(b"{") else b""
     members = [(key, value) for key, value in members if text_of(key) != "contact"]
@@ -77,54 +75,35 @@ def removed_address(payload: str, key: bytes) -> str | None:
 
 
 @cache
-def _tree(kind: LeadKind) -> _Tree:
-    tree: _Tree = {"id": _ID}
-    _add(tree, kind.fields)
-    for child in kind.children:
-        inner: _Tree = {}
-        _add(inner, child.fields)
-        _place(tree, child.path.split("."), (inner,))
-    return tree
+def _kept(of: LeadKind | ChildTable) -> dict[str, Any]:
+    """Return the declared members that identify nobody, a lead's id among them."""
+    named, children = ([_ID], of.children) if isinstance(of, LeadKind) else ([], ())
+    return declared_members([*named, *(field for field in of.fields if not field.is_personal)], children)
 
 
-def _add(tree: _Tree, fields: tuple[Field, ...]) -> None:
-    for field in fields:
-        if not field.is_personal:
-            _place(tree, field.path.split("."), field)
-
-
-def _place(tree: _Tree, path: list[str], leaf: "Field | tuple[_Tree]") -> None:
-    *above, name = path
-    for step in above:
-        inner = tree.setdefault(step, {})
-        assert isinstance(inner, dict)  # noqa: S101 - for mypy: no field's path goes through another field
-        tree = inner
-    tree[name] = leaf
-
-
-def _members(body: bytes, span: tuple[int, int], tree: _Tree) -> list[tuple[bytes, bytes]]:
+def _members(body: bytes, span: tuple[int, int], kept: dict[str, Any]) -> list[tuple[bytes, bytes]]:
     members: list[tuple[bytes, bytes]] = []
     if not body[slice(*span)].startswith(b"{"):
         return members
     with suppress(InvalidAnswerError):  # members before the broken place stay
         for key, start, end in members_of(body, span):
-            declared = tree.get(text_of(key) or "")
+            declared = kept.get(text_of(key) or "")
             value = None if declared is None else _value(body, (start, end), declared)
             if value is not None:
                 members.append((key, value))
     return members
 
 
-def _value(body: bytes, span: tuple[int, int], declared: "Field | _Tree | tuple[_Tree]") -> bytes | None:
+def _value(body: bytes, span: tuple[int, int], declared: Any) -> bytes | None:
     """Return what stays of a declared member's value. None if it isn't as declared."""
     value = body[slice(*span)]
     if isinstance(declared, dict):
         return _written(_members(body, span, declared)) if value.startswith(b"{") else None
-    if isinstance(declared, tuple):
+    if isinstance(declared, ChildTable):
         if not value.startswith(b"["):
             return None
         parts = list_parts("", body, span)
-        return b"[%s]" % b",".join(_written(_members(body, part, declared[0])) for part in parts)
+        return b"[%s]" % b",".join(_written(_members(body, part, _kept(declared))) for part in parts)
     if declared.type is FieldType.TEXT:
         return None if value.startswith((b"{", b"[")) else value
     return value if _NO_TEXT.fullmatch(value) else None

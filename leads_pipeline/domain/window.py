@@ -5,11 +5,10 @@ Dagster's own partition objects (orchestration/partitions.py).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
-from functools import cache
 from typing import Self
 from zoneinfo import ZoneInfo
 
@@ -21,12 +20,6 @@ RETENTION = timedelta(days=30)
 # An id becomes a folder name and half of a partition key. So separators of paths, of Dagster's keys ("|", ",", "...")
 # and of SQL are refused, and dots stand alone and never last. The portal's ids are digits.
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", re.ASCII)
-
-# The years whose changes of the clock are compared. Leads are younger.
-_OFFSETS_FROM = (2000, 1, 1)
-_OFFSETS_UNTIL_YEAR = 2100
-# The shortest time between two changes was Recife's week in 2000. A look at each day takes too long.
-_OFFSETS_STEP = timedelta(days=3)
 
 # Dagster joins the dimensions of a multi-partition key in the order of their names: "day" before "scope".
 _KEY_SEPARATOR = "|"
@@ -143,32 +136,6 @@ def days(first: date, last: date) -> Iterator[date]:
     """Every day from `first` to `last`, both included; none where `last` is earlier."""
     for offset in range((last - first).days + 1):
         yield first + timedelta(days=offset)
-
-
-# Since when clocks are ahead of UTC by how much.
-Clocks = Sequence[tuple[datetime, timedelta]]
-
-
-@cache
-def offsets(zone: ZoneInfo) -> Clocks:
-    """Since when the zone's clocks are ahead of UTC by how much: the last entry for ever, the first one from ever.
-
-    For DuckDB, which has time zone data of its own. Governments change their clocks at short notice, so either data can
-    be the older. A lead's day has to be the one whose window holds it.
-    """
-    moment = datetime(*_OFFSETS_FROM, tzinfo=zone)  # in UTC all the same, as fromutc wants it
-    offsets = [(datetime.min.replace(tzinfo=UTC), zone.fromutc(moment) - moment)]
-    while moment.year < _OFFSETS_UNTIL_YEAR:
-        before, moment = moment, moment + _OFFSETS_STEP
-        if (offset := zone.fromutc(moment) - moment) != offsets[-1][1]:
-            until = moment
-            while until - before > timedelta(seconds=1):
-                middle = before + (until - before) // 2
-                middle = middle.replace(microsecond=0)
-                is_past = zone.fromutc(middle) - middle == offset
-                before, until = (before, middle) if is_past else (middle, until)
-            offsets.append((until.replace(tzinfo=UTC), offset))
-    return tuple(offsets)
 
 
 def _first_moment(day: date, zone: ZoneInfo) -> datetime:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import date
+from itertools import chain
 from typing import Final
 
 import duckdb
@@ -83,7 +84,8 @@ def _write(
 ) -> None:
     parts = rows_of(db, table, days)
     first = next(parts)
-    rows = pa.RecordBatchReader.from_batches(first.schema, _batches(first, parts))
+    batches = (batch for part in chain([first], parts) for batch in part.to_batches())
+    rows = pa.RecordBatchReader.from_batches(first.schema, batches)
     # No retries: of two machines that write at once, one is to fail.
     noted = CommitProperties(custom_metadata={_VERSION: str(number)}, max_commit_retries=0)
     if isinstance(target, str):
@@ -110,12 +112,6 @@ def _write(
         )
     # With the files that killed runs left.
     target.vacuum(_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True, commit_properties=noted)
-
-
-def _batches(first: pa.Table, others: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
-    yield from first.to_batches()
-    for part in others:
-        yield from part.to_batches()
 
 
 def _opened(uri: str, options: Mapping[str, str] | None) -> DeltaTable | None:

@@ -11,7 +11,7 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.domain.contract import LEAD_KINDS, Field, LeadKind, known_members
+from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS, Field, LeadKind
 from leads_pipeline.transform.duck import Column, literal, quoted
 from leads_pipeline.transform.tables import Table, comment
 
@@ -114,8 +114,8 @@ select {literal(kind.name)}, 'changed type', {literal(prefix)} || problem, null,
 from (select day, sender, unnest(_problems) as problem from {rows})
 """
     for field in fields:
-        if (members := known_members(field.path)) is not None:
-            column, known = quoted(field.column), ", ".join(map(literal, sorted(members)))
+        if members := ENUMERATIONS.get(field.path):
+            column, known = quoted(field.column), ", ".join(map(literal, members))
             yield f"""
 select {literal(kind.name)}, 'new value', {literal(prefix + field.path)}, {column}, day, sender
 from {rows}

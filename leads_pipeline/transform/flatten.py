@@ -44,8 +44,8 @@ class Batch(NamedTuple):
     is_anonymous: bool = False
 
 
-def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo) -> int:
-    """Bring the tables of leads up to date. Return how many leads are new or changed.
+def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo) -> None:
+    """Bring the tables of leads up to date.
 
     The version with the higher number counts. Of equal ones, that of the later window day, then scope.
     A version with corrections replaces itself, because they may be new.
@@ -57,14 +57,10 @@ def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneI
     db.execute("create temp table if not exists touched (kind varchar, lead_id varchar, lead_day date)")
     db.execute("create temp table if not exists received_ids (kind varchar, lead_id varchar)")
     db.execute("create temp table if not exists emptied (kind varchar, lead_id varchar, window_day date)")
-    changed = 0
     # DuckDB finds `received` by its name. A table that is registered stays in memory until the transaction ends.
     for kind, received in _ahead(_parts(batches)):  # noqa: B007
         for statement in _statements(kind, zone):
             db.execute(statement)
-        [(newer,)] = db.execute("select count(*) from newer").fetchall()
-        changed += newer
-    return changed
 
 
 def _ahead(parts: Iterator[tuple[LeadKind, pa.Table]]) -> Iterator[tuple[LeadKind, pa.Table]]:

@@ -46,8 +46,8 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
 }
 
 
-def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) -> int:
-    """Fill the table `inventory` anew from the searches, which come by day. Return how many items it has.
+def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) -> None:
+    """Fill the table `inventory` anew from the searches, which come by day.
 
     The caller has made the table, and begins and ends the transaction.
     """
@@ -65,7 +65,7 @@ def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) ->
                 "payload": item.payload,
             }
     found = pa.Table.from_pylist([row for _, row in sorted(rows.items())], pa.schema(_COLUMNS))
-    received = read_leads(_ITEM, found)
+    received = read_leads(_ITEM, found)  # noqa: F841 - DuckDB finds it by its name
     db.execute("delete from inventory")
     db.execute(
         f"""
@@ -75,4 +75,3 @@ def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) ->
         from received
         """
     )
-    return len(received)

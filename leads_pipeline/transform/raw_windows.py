@@ -47,8 +47,8 @@ class RawWindows:
             prefixes = [folder] if of_all_days else [f"{folder}day={day.isoformat()}/" for day in days]
             for prefix in prefixes:
                 for key, files in list_folders(self._store, prefix, now).items():
-                    if files.files:
-                        found[_window_key(kind.name, key)] = files_hash(files)
+                    if files.files and (place := Place.parse(key)):
+                        found[kind.name, place.day, place.scope] = files_hash(files)
         return found
 
     def read(self, windows: Collection[WindowKey]) -> Iterator[Batch]:
@@ -61,11 +61,6 @@ class RawWindows:
                 rows = self._suppressed.admit(kind, day, scope, rows)
             is_anonymous = any(opened.footer.is_anonymous for opened in contents.opened)
             yield Batch(kind, day, scope, table_of(rows), files_hash(contents.folder), is_anonymous)
-
-
-def _window_key(kind: str, folder: str) -> WindowKey:
-    _, _, day, scope, _ = folder.split("/")
-    return kind, date.fromisoformat(day.removeprefix("day=")), scope.removeprefix("scope=")
 
 
 def files_hash(folder: Folder) -> str:

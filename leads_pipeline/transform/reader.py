@@ -23,13 +23,7 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 import pyarrow as pa
 
-from leads_pipeline.domain.contract import (
-    UNKNOWN_MOMENT,
-    ChildTable,
-    Field,
-    FieldType,
-    LeadKind,
-)
+from leads_pipeline.domain.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind, declared_members
 
 PROBLEMS: Final = "_problems"
 EXTRA: Final = "_extra"
@@ -232,7 +226,7 @@ class _Row(_Object):
     def __init__(
         self, of: LeadKind | ChildTable, children: Sequence[ChildTable] = (), ignore: str | None = None
     ) -> None:
-        super().__init__(of.name, _tree(of.fields, children), ignore)
+        super().__init__(of.name, declared_members(of.fields, children), ignore)
         odd = [(PROBLEMS, list[str]), (EXTRA, str | None)]
         self._odd = msgspec.defstruct(f"odd_{of.name}", odd, bases=(self.struct,), kw_only=True, gc=False)
         # Problems stand in the order of the declarations: fields, objects, lists.
@@ -297,19 +291,6 @@ def _node(name: str, what: Any) -> _Leaf | _Object | _List:
     if isinstance(what, Field):
         return _Leaf(what.type)
     return _List(what) if isinstance(what, ChildTable) else _Object(name, what)
-
-
-def _tree(fields: Sequence[Field], children: Sequence[ChildTable]) -> dict[str, Any]:
-    """Return the declarations by the names of their members, with a dict for each object between."""
-    tree: dict[str, Any] = {}
-    declarations: list[Any] = [*fields, *children]
-    for declared in declarations:
-        *objects, name = declared.path.split(".")
-        inner = tree
-        for step in objects:
-            inner = inner.setdefault(step, {})
-        inner[name] = declared
-    return tree
 
 
 def _corrected(raw: Any, patch: dict[str, Any]) -> bytes:

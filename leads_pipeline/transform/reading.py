@@ -35,7 +35,7 @@ class Reader(Protocol):
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Column names and rows of a query, as an analyst would see them. Raises StorageError, and BugError."""
+        """Return column names and rows, as an analyst would see them. Raises StorageError and BugError."""
 
 
 class Version:
@@ -147,8 +147,7 @@ class LeadsFile:
             _opened(_existing(self.path), partial(duckdb.connect, read_only=True, config=_SMALL)) as db,
         ):
             db.execute("set TimeZone = 'UTC'")
-            result = db.execute(statement, dict(parameters or {}))
-            return [column[0] for column in result.description], result.fetchall()
+            return Version(self._data.folder, db).query(statement, parameters)
 
     def lead_counts(self) -> dict[str, int]:
         """Return how many leads of each kind are published. Raises StorageError."""

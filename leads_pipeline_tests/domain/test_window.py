@@ -1,4 +1,3 @@
-from bisect import bisect_right
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
@@ -9,7 +8,7 @@ from dagster import DailyPartitionsDefinition, MultiPartitionKey, MultiPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window, day_interval, days, offsets, today
+from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window, day_interval, days, today
 from leads_pipeline.errors import SettingsError
 
 LONDON = ZoneInfo("Europe/London")
@@ -82,21 +81,6 @@ def test_a_british_summer_day_begins_an_hour_early_in_utc() -> None:
 def test_a_day_is_as_long_as_its_clocks_make_it(zone: str, day: date, hours: int) -> None:
     start, end = day_interval(day, ZoneInfo(zone))
     assert end - start == timedelta(hours=hours)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["UTC", "Europe/London", "Africa/Casablanca", "America/Recife", "Asia/Gaza", "Australia/Lord_Howe", "Pacific/Apia"],
-)
-def test_the_offsets_of_a_zone_are_those_of_its_clocks_to_the_second(name: str) -> None:
-    zone = ZoneInfo(name)
-    known = offsets(zone)
-    assert (len(known) > 50) == (name not in {"UTC", "Pacific/Apia", "America/Recife"})
-    edges = [since + timedelta(seconds=seconds) for since, _ in known[1:] for seconds in (-1, 0)]
-    first = datetime(2000, 1, 1, tzinfo=UTC)
-    for moment in [*edges, *(first + timedelta(hours=37 * number) for number in range(20_000))]:
-        held = known[bisect_right(known, moment, key=lambda entry: entry[0]) - 1][1]
-        assert held == moment.astimezone(zone).utcoffset(), moment
 
 
 def test_days_include_both_ends() -> None:

@@ -41,15 +41,16 @@ def test_an_item_is_there_once_as_last_found_with_its_first_and_last_day(db: duc
         Search(DAY, [found("1", status="NEW"), found("2", status="NEW")]),
         Search(NEXT_DAY, [found("1", NEXT_AT, "Hull", status="SOLD"), found("3", NEXT_AT)]),
     ]
-    assert load_inventory(db, searches) == 3
+    load_inventory(db, searches)
     assert rows(db, "item_id, first_seen_day, last_seen_day, fetched_at, searched_address") == [
         ("1", DAY, NEXT_DAY, NEXT_AT, "Hull"),
         ("2", DAY, DAY, AT, "York"),
         ("3", NEXT_DAY, NEXT_DAY, NEXT_AT, "York"),
     ]
-    assert load_inventory(db, searches[:1]) == 2
+    load_inventory(db, searches[:1])
     assert rows(db, "item_id") == [("1",), ("2",)]
-    assert load_inventory(db, []) == 0
+    load_inventory(db, [])
+    assert rows(db, "item_id") == []
 
 
 def test_a_version_has_the_moment_when_it_was_first_received(db: duckdb.DuckDBPyConnection) -> None:
@@ -74,7 +75,7 @@ def test_items_are_typed_as_leads_are_and_an_odd_one_costs_its_neighbours_nothin
     inventory = Inventory(FolderStore(tmp_path / "data"))
     inventory.land(DAY, {"York": items}, AT)
 
-    assert load_inventory(db, inventory.searches()) == len(TEXTS)
+    load_inventory(db, inventory.searches())
 
     found = rows(db, "item_id, address_name_no, address_town, _problems, _extra")
     assert [row for row in found if not row[0].startswith("sha256:")] == [

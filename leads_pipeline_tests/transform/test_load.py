@@ -124,20 +124,20 @@ def test_of_two_versions_with_the_same_number_in_one_window_the_last_counts(db: 
     assert [row["message"] for row in rows(db, "applicant_leads")] == ["last"]
 
 
-def test_what_changed_is_counted_and_noted_with_the_day_before_and_after(db: duckdb.DuckDBPyConnection) -> None:
+def test_what_changed_is_noted_with_the_day_before_and_after(db: duckdb.DuckDBPyConnection) -> None:
     def made(at: str) -> Row:
         return {"id": "a", "createdAt": at, "viewingTimes": [{}]}
 
     first, second = batch((1, made("2026-11-19T10:00Z"))), batch((2, made("2026-11-20T10:00Z")), day=NEXT_DAY)
-    assert flatten(db, [first, batch((1, {"id": "a"}), kind=APPRAISAL)], LONDON) == 2
+    flatten(db, [first, batch((1, {"id": "a"}), kind=APPRAISAL)], LONDON)
     db.execute("delete from touched")
-
-    assert flatten(db, [first, second, first], LONDON) == 1
-    assert flatten(db, [first, second], LONDON) == 0
-
+    flatten(db, [first, second, first], LONDON)
     assert set(db.execute("from touched").fetchall()) == {("applicant", "a", DAY), ("applicant", "a", NEXT_DAY)}
     assert [row["lead_day"] for row in rows(db, "applicant_leads")] == [NEXT_DAY]
     assert [row["day"] for row in rows(db, "applicant_viewing_times")] == [NEXT_DAY]
+    db.execute("delete from touched")
+    flatten(db, [first, second], LONDON)
+    assert db.execute("from touched").fetchall() == []
 
 
 def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists(db: duckdb.DuckDBPyConnection) -> None:
@@ -151,7 +151,7 @@ def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists
         for number, day in enumerate(days)
     ]
 
-    assert flatten(db, [*batches, batch(), batches[0]], LONDON) == each * len(days)
+    flatten(db, [*batches, batch(), batches[0]], LONDON)
 
     expected = "select count(*), count(distinct lead_id), count(distinct window_day) from applicant_leads"
     assert db.execute(expected).fetchall() == [(each * 6, each * 6, 6)]
@@ -225,7 +225,7 @@ def test_a_correction_that_another_machine_landed_shows_after_the_next_update(db
     versions = batch((2, {"id": "a", "message": "old"}), (2, {"id": "b", "message": "old"}))
     correction = batch((3, {"id": "a", "message": "new"}), source="correction")
     flatten(db, [versions], LONDON)
-    assert flatten(db, [versions._replace(leads=pa.concat_tables([versions.leads, correction.leads]))], LONDON) == 1
+    flatten(db, [versions._replace(leads=pa.concat_tables([versions.leads, correction.leads]))], LONDON)
     assert [row["message"] for row in rows(db, "applicant_leads")] == ["new", "old"]
 
 
