@@ -85,7 +85,7 @@ def test_a_lead_that_goes_elsewhere_and_comes_back_unchanged_is_where_it_is_now(
         assert house.query("select window_day, scope from applicant_leads") == [place]
 
 
-@pytest.mark.xfail(strict=True, reason="its window's answers are the same, so its number there stays the lower one")
+@pytest.mark.xfail(strict=True, reason="not promised: its window answers the same, so its number there stays lower")
 def test_a_lead_that_was_away_between_two_looks_at_its_window_is_where_it_is_now(house: House) -> None:
     house.land("applicant", [lead_of("101")])
     house.land("applicant", [lead_of("102")], scope="branch-102")
