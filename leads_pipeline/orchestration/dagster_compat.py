@@ -15,22 +15,15 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 # to plan a partition from inside of a run.
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
-# The event log over kept connections (event_log.py) changes how these two connect, and asks Alembic for the forms of
-# their tables that this Dagster knows.
+# The event log over kept connections (event_log.py) changes how these two connect.
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
-from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 # What DagsterInstance.get_status_by_partition, which is public, answers with.
 from dagster._core.storage.partition_status_cache import AssetPartitionStatus
-from dagster._core.storage.sql import (  # type: ignore[attr-defined] # Alembic's
-    MigrationContext,
-    ScriptDirectory,
-    get_alembic_config,
-)
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 
-# A listener of a run is added by the run's id, before the run starts (orchestration/home.py).
+# A listener of a run is added by the run's id, before the run starts (orchestration/runs.py).
 from dagster._core.utils import make_new_run_id
 from dagster._serdes import ConfigurableClassData
 
@@ -43,17 +36,13 @@ __all__ = [
     "AssetPartitionStatus",
     "ConfigurableClassData",
     "DagsterExecutionInterruptedError",
-    "MigrationContext",
-    "ScriptDirectory",
     "SqlEventLogStorage",
     "SqliteEventLogStorage",
     "UnresolvedAssetJobDefinition",
     "UserConfigSchema",
     "daemon_id",
-    "get_alembic_config",
     "make_new_run_id",
     "show_as_planned",
-    "sqlite_event_log",
 ]
 
 

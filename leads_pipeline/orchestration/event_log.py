@@ -4,10 +4,8 @@ Dagster opens and closes one for each event. `dagster.yaml` names the class. Dag
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from functools import cache
-from importlib.metadata import version
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -15,17 +13,12 @@ import sqlalchemy
 from dagster import StringSource
 from sqlalchemy.engine import Connection, Engine
 
-from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.dagster_compat import (
     SQLITE_BUSY_TIMEOUT_SECONDS,
     ConfigurableClassData,
-    MigrationContext,
-    ScriptDirectory,
     SqlEventLogStorage,
     SqliteEventLogStorage,
     UserConfigSchema,
-    get_alembic_config,
-    sqlite_event_log,
 )
 
 # Each run has a file of its own, and the daemon outlives many runs.
@@ -56,10 +49,8 @@ class SqliteEventLog(KnownColumns, SqliteEventLogStorage):
 
     @classmethod
     def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> Self:
-        """Make one from dagster.yaml. Raises StorageError if a newer Dagster wrote the files."""
-        home = Path(config_value["dagster_home"])
-        refuse_newer(home)
-        return cls(str(home / "history" / "runs"), inst_data)
+        """Make one from dagster.yaml."""
+        return cls(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
@@ -73,12 +64,6 @@ class SqliteEventLog(KnownColumns, SqliteEventLogStorage):
                 self._initialized_dbs.add(shard)
             with engine.begin() as connection:
                 yield connection
-
-    def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:
-        with engine.connect() as connection:
-            if MigrationContext.configure(connection).get_current_heads():
-                return  # Dagster reads its hundred migrations to find that out
-        super()._initdb(engine, for_index_shard)
 
     def delete_events(self, run_id: str) -> None:
         """Delete the run's events and its file, which Dagster leaves behind."""
@@ -114,28 +99,3 @@ def _engine(address: str) -> Engine:
         connection.execute("pragma synchronous = normal")
 
     return engine
-
-
-def refuse_newer(home: Path) -> None:
-    """Raise StorageError if a newer Dagster has changed the form of its files in this home."""
-    for name in ("runs.db", "runs/index.db"):
-        path = home / "history" / name
-        with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as db:
-            refuse_unknown((form for (form,) in db.execute("select version_num from alembic_version")), str(home))
-
-
-def refuse_unknown(forms: Iterable[str], where: str) -> None:
-    """Raise StorageError if one of these forms of Dagster's tables is unknown to this Dagster."""
-    if unknown := {*forms} - _known_forms():
-        raise StorageError(
-            f"A newer Dagster than {version('dagster')} wrote Dagster's state in {where}, in a form that this one "
-            f"doesn't know ({', '.join(sorted(unknown))}). Install the newer version of leads-pipeline again. Nothing "
-            "was changed. docs/guides/upgrade.md says how to go back all the same.",
-            reason="downgrade",
-        )
-
-
-@cache
-def _known_forms() -> frozenset[str]:
-    migrations = ScriptDirectory.from_config(get_alembic_config(sqlite_event_log.__file__))
-    return frozenset(script.revision for script in migrations.walk_revisions())

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.dagster_compat import ConfigurableClassData, UserConfigSchema
-from leads_pipeline.orchestration.event_log import KnownColumns, refuse_unknown
+from leads_pipeline.orchestration.event_log import KnownColumns
 from leads_pipeline.portal.credentials import secret_of
 from leads_pipeline.settings import POSTGRES_VARIABLE
 
@@ -76,19 +76,16 @@ def _address(value: str | None, file: str | None) -> URL:
 
 
 def _try(url: URL) -> None:
-    """Raise StorageError if the server doesn't answer, or a newer Dagster wrote its tables."""
-    host = url.host or url.query.get("host") or "this machine"
-    where = f"Postgres at {host}, database {url.database or 'of that name'}"
+    """Raise StorageError if the server doesn't answer."""
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
     try:
-        with engine.connect() as connection:
-            if sqlalchemy.inspect(connection).has_table("alembic_version"):
-                forms = connection.execute(sqlalchemy.text("select version_num from alembic_version"))
-                refuse_unknown(forms.scalars(), where)
+        with engine.connect():
+            pass
     except SQLAlchemyError as error:
+        host = url.host or url.query.get("host") or "this machine"
         why = str(getattr(error, "orig", None) or type(error).__name__).strip().partition("\n")[0]
         raise StorageError(
-            f"Dagster's state in {where} can't be reached: {why}. Check that it runs and that {POSTGRES_VARIABLE} is "
-            "right, then start again.",
+            f"Dagster's state in Postgres at {host}, database {url.database or 'of that name'} can't be reached: "
+            f"{why}. Check that it runs and that {POSTGRES_VARIABLE} is right, then start again.",
             reason="unreachable",
         ) from None

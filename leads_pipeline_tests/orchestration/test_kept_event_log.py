@@ -139,19 +139,6 @@ def test_a_power_cut_takes_the_last_moments_at_most_and_never_the_file(tmp_path:
     assert settings == ["wal", 1]
 
 
-def test_files_of_a_newer_dagster_are_refused_and_untouched(tmp_path: Path) -> None:
-    with home(tmp_path / "home") as instance:
-        record(instance, run_id(0))
-    index = tmp_path / "home" / "history" / "runs" / "index.db"
-    with closing(sqlite3.connect(index)) as db:
-        db.execute("update alembic_version set version_num = 'of the future'")
-        db.commit()
-    before = index.read_bytes()
-    with pytest.raises(StorageError, match=r"newer Dagster.*of the future.*Nothing was changed"):
-        SqliteEventLog.from_config_value(None, {"dagster_home": str(tmp_path / "home")})
-    assert index.read_bytes() == before
-
-
 def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
