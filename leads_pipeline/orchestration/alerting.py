@@ -1,7 +1,7 @@
 """The sensor that tells people, and notes what Dagster knows for findings. The rules are in observe/alerts.py."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from dagster import (
     DagsterInstance,
@@ -18,6 +18,7 @@ from leads_pipeline.observe.alerts import Alerts
 from leads_pipeline.observe.channels import Heartbeat, channels_of
 from leads_pipeline.observe.findings import look
 from leads_pipeline.observe.known import Known
+from leads_pipeline.orchestration.pulling import utc_now
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.state import State
@@ -25,7 +26,7 @@ from leads_pipeline.storage.state import State
 ALERT_INTERVAL_SECONDS = 300
 
 
-def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> SensorDefinition:
+def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
     """Return the sensor. It is there without a channel too, because it notes what Dagster knows for the findings."""
     alerts = Alerts(DataFolder.of(settings).state.path, channels_of(settings), Heartbeat.of(settings))
 
@@ -58,13 +59,10 @@ def note_service(
 
     `status` reads it in the data folder and needs no Dagster. Raises StorageError.
     """
-    on_by_default = (
-        [
-            *(one.name for one in repository.schedule_defs if one.default_status is DefaultScheduleStatus.RUNNING),
-            *(one.name for one in repository.sensor_defs if one.default_status is DefaultSensorStatus.RUNNING),
-        ]
-        if repository
-        else []
-    )
+    on_by_default = set()
+    if repository is not None:
+        schedules, sensors = repository.schedule_defs, repository.sensor_defs
+        on_by_default |= {one.name for one in schedules if one.default_status is DefaultScheduleStatus.RUNNING}
+        on_by_default |= {one.name for one in sensors if one.default_status is DefaultSensorStatus.RUNNING}
     stopped = {one.instigator_name for one in instance.all_instigator_state() if not one.is_running}
-    state.note_service(now, sorted(stopped & {*on_by_default}))
+    state.note_service(now, sorted(stopped & on_by_default))

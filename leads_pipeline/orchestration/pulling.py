@@ -4,12 +4,13 @@ Belongs here: which windows a run is for, and when one is asked for. Doesn't: wh
 pull (raw_leads.py).
 """
 
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from dagster import (
     AssetKey,
@@ -58,6 +59,9 @@ LIVE: Final = [
     DagsterRunStatus.CANCELING,
 ]
 
+# Names the machine of a run that a command started.
+MACHINE_TAG: Final = "leads_pipeline/machine"
+
 # A run takes its lock within seconds of its start, and lives on for a while after it has released it.
 _DEAD_AFTER: Final = timedelta(minutes=10)
 _SECOND_LOOK_SECONDS: Final = 2.0
@@ -104,27 +108,33 @@ def end_dead_runs(
     """Have runs count as failed whose process was killed: Dagster would wait for them for hours. Return how many.
 
     A pull and a publication hold a lock while they work. A run that started less than `dead_after` ago may not have it
-    yet. Runs of other launchers may work on other machines, and Dagster's run monitoring watches them.
+    yet. Locks of other machines aren't seen, so their runs are left to Dagster's run monitoring: those of another
+    launcher, and commands on another machine with the same bucket.
     """
     if not isinstance(instance.run_launcher, DefaultRunLauncher):
         return 0
-    before = (now - dead_after).timestamp()
+    before, here = (now - dead_after).timestamp(), platform.node()
     started = instance.get_run_records(RunsFilter(statuses=[DagsterRunStatus.STARTED]))
     suspects = [one.dagster_run for one in started if (one.start_time or before) < before]
-    locks = {PUBLISH_JOB: [data.state.is_publishing], PULL_JOB: [data.state.is_pulling]}
-    locks[INVENTORY_JOB] = locks[PULL_JOB]
-    either = locks[PULL_JOB] + locks[PUBLISH_JOB]  # a run of single assets
+    if data.bucket is not None:
+        suspects = [run for run in suspects if run.tags.get(MACHINE_TAG, here) == here]
     for wait in (_SECOND_LOOK_SECONDS, 0):  # between two steps nobody holds it
-        suspects = [run for run in suspects if not any(is_held() for is_held in locks.get(run.job_name, either))]
+        suspects = [run for run in suspects if not _is_at_work(run.job_name, data)]
         if suspects and wait:
             sleep(wait)
-    ended = 0
-    for suspect in suspects:
-        run = instance.get_run_by_id(suspect.run_id)
-        if run is not None and run.status is DagsterRunStatus.STARTED:
-            instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
-            ended += 1
-    return ended
+    if not suspects:
+        return 0
+    ids = [run.run_id for run in suspects]
+    dead = instance.get_runs(RunsFilter(run_ids=ids, statuses=[DagsterRunStatus.STARTED]))
+    for run in dead:
+        instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
+    return len(dead)
+
+
+def _is_at_work(job: str, data: DataFolder) -> bool:
+    """Whether the lock is held that a run of the job works under. A run of single assets may work under either."""
+    is_pulling = job != PUBLISH_JOB and data.state.is_pulling()
+    return is_pulling or (job not in (PULL_JOB, INVENTORY_JOB) and data.state.is_publishing())
 
 
 # --- when the service was started -------------------------------------------------------------------------------------
@@ -155,20 +165,20 @@ def _started(state: Path) -> tuple[datetime, str]:
 
 def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime) -> RunRequest:
     """Return the request of one run for these keys. The same reason in the same minute is launched once."""
-    config = {
-        raw_key(kind).to_python_identifier(): {
-            "config": {"partition_keys": list(of_kind), "requested_at": now.isoformat()}
-        }
-        for kind, of_kind in keys.items()
-    }
     return RunRequest(
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind) for kind in keys],
         # Dagster runs no checks of selected assets unless they are named, and our assets always yield theirs.
         asset_check_keys=[spec.key for kind in keys for spec in raw_check_specs(raw_key(kind).to_python_identifier())],
-        run_config={"ops": config},
+        run_config=pull_config(keys, requested_at=now.isoformat()),
         tags=window_tags(keys, why),
     )
+
+
+def pull_config(keys: Mapping[LeadKind, Sequence[str]], **config: str) -> dict[str, Any]:
+    """Return the run's configuration: a PullConfig for each asset."""
+    ops = {raw_key(kind): {"partition_keys": list(of_kind), **config} for kind, of_kind in keys.items()}
+    return {"ops": {key.to_python_identifier(): {"config": of_asset} for key, of_asset in ops.items()}}
 
 
 def window_tags(keys: Mapping[LeadKind, Sequence[str]], why: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ Belongs here: running a job in this process, and how a pull went. Doesn't: what 
 """
 
 import os
+import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, D
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.orchestration.dagster_compat import DagsterExecutionInterruptedError, make_new_run_id
-from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key, window_tags
+from leads_pipeline.orchestration.pulling import MACHINE_TAG, PULL_JOB, pull_config, raw_key, window_tags
 
 
 @dataclass(slots=True)
@@ -65,17 +66,13 @@ def pull(
         if report.note(entry):
             on_progress(report)
 
-    config = {
-        raw_key(kind).to_python_identifier(): {"config": {"partition_keys": list(of_kind)}}
-        for kind, of_kind in keys.items()
-    }
     error = run_job(
         definitions,
         instance,
         PULL_JOB,
         assets=[raw_key(kind) for kind in keys],
         tags=window_tags(keys, "command line"),
-        run_config={"ops": config},
+        run_config=pull_config(keys),
         listen=listen,
     )
     if not report.failed:
@@ -102,7 +99,7 @@ def run_job(
             run_id=run_id,
             instance=instance,
             asset_selection=assets,
-            tags=dict(tags or {}),
+            tags={MACHINE_TAG: platform.node(), **(tags or {})},
             raise_on_error=False,
             # Dagster's log would hide what the command prints. The UI has it all.
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(run_config or {})},

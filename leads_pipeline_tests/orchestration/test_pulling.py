@@ -1,5 +1,6 @@
 """Windows that are due are asked for, pulled, and shown in Dagster. Nothing is decided by Dagster's events."""
 
+import platform
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,8 +13,10 @@ from dagster import AssetKey, DagsterEvent, DagsterRunStatus, RunRequest, SkipRe
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.due import Failure, due
 from leads_pipeline.domain.window import Scope, Window
-from leads_pipeline.orchestration.pulling import PULL_JOB, end_dead_runs, pull_request
+from leads_pipeline.orchestration.pulling import MACHINE_TAG, PULL_JOB, end_dead_runs, pull_request
 from leads_pipeline.simulator.faults import Then
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.windows import WindowState
 from leads_pipeline_tests.support.postgres import running_postgres
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, POSTGRES_YAML, Pipeline, pipeline
@@ -110,6 +113,18 @@ def test_a_pull_that_takes_its_lock_while_it_is_looked_at_is_not_ended(here: Pip
             lambda _: working.enter_context(here.folder.state.pulling()),
         )
     assert ended == 0
+
+
+def test_a_command_of_another_machine_with_the_same_bucket_is_not_ended(here: Pipeline, tmp_path: Path) -> None:
+    data = DataFolder.at(tmp_path / "work", bucket=FolderStore(tmp_path / "bucket"))
+    for machine in ("another", platform.node()):
+        run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB), tags={MACHINE_TAG: machine})
+        here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", PULL_JOB), run.run_id)
+    assert end_dead_runs(here.instance, data, datetime.now(UTC) + HOUR, lambda _: None) == 1
+    assert {(run.tags[MACHINE_TAG], run.status) for run in here.runs()} == {
+        ("another", DagsterRunStatus.STARTED),
+        (platform.node(), DagsterRunStatus.FAILURE),
+    }
 
 
 def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
