@@ -24,7 +24,7 @@ from benchmarks.measuring import resident_bytes
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window, day_interval
-from leads_pipeline.orchestration.publication import Outcome, Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.storage.data_folder import DataFolder

@@ -15,8 +15,8 @@ from statistics import median
 from benchmarks.publishing import FIRST, FOLDER, MILLIONS, WANTED, ZONE, make_history
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.orchestration.publication import bring_up_to_date
-from leads_pipeline.orchestration.publishing import FOLDER_SECONDS, noted_publication
+from leads_pipeline.orchestration.publish_folder import bring_up_to_date
+from leads_pipeline.orchestration.publish_sensor import FOLDER_SECONDS, noted_publication
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.storage.data_folder import DataFolder

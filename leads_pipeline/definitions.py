@@ -1,7 +1,7 @@
 """The wiring: settings into resources, assets, jobs and schedules.
 
 Belongs here: what exists in the code location that Dagster loads. Doesn't: what an asset does
-(orchestration/raw_leads.py, orchestration/published.py), how the command line runs it (orchestration/runs.py).
+(orchestration/raw_leads.py, orchestration/warehouse.py), how the command line runs it (orchestration/runs.py).
 """
 
 import logging
@@ -22,16 +22,16 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.alerting import alert_sensor
-from leads_pipeline.orchestration.conventions import with_conventions
+from leads_pipeline.orchestration.catalog import own_specs, with_conventions
 from leads_pipeline.orchestration.dagster_compat import UnresolvedAssetJobDefinition
 from leads_pipeline.orchestration.delivering import deliver_sensor
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.published import own_specs, published_asset, report_asset
-from leads_pipeline.orchestration.publishing import publish_sensor
+from leads_pipeline.orchestration.publish_sensor import publish_sensor
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Asking, inventory_schedule
 from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
+from leads_pipeline.orchestration.warehouse import report_asset, warehouse_asset
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import first_day
 from leads_pipeline.storage.durable import forgo_core_dumps
@@ -74,8 +74,8 @@ def _build(settings: Settings) -> Definitions:
     assets: list[AssetsDefinition | AssetSpec] = [
         *(raw_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
         raw_inventory_asset(settings, partitions),
-        published_asset(settings, partitions),
-        *own_specs(settings),
+        warehouse_asset(settings, partitions),
+        *own_specs(settings.marts_dir),
         report_asset(),
     ]
     return Definitions(

@@ -12,7 +12,7 @@ from itertools import pairwise
 from leads_pipeline.domain.contract import APPLICANT, LEADS_TOKEN_PATH, Answer
 from leads_pipeline.domain.window import Window, days
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publish_folder import Wanted, bring_up_to_date
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import Settings

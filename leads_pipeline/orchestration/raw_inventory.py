@@ -61,7 +61,10 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
-        metadata={"dagster/column_schema": _SCHEMA},
+        metadata={
+            "dagster/column_schema": _SCHEMA,
+            "dagster/uri": f"{settings.store or settings.data_dir}/raw/inventory",
+        },
     )
     def raw_inventory(
         context: AssetExecutionContext, inventory: InventoryService, data: ResourceParam[DataFolder]

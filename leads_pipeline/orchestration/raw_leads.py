@@ -6,9 +6,10 @@ asked for (pulling.py).
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from typing import Final
 from urllib.parse import urlencode
 
@@ -83,7 +84,10 @@ def raw_leads_asset(
         group_name="raw",
         kinds={"python", "parquet"},
         pool=PORTAL_POOL,
-        metadata={"dagster/column_schema": _SCHEMA},
+        metadata={
+            "dagster/column_schema": _SCHEMA,
+            "dagster/uri": f"{settings.store or settings.data_dir}/raw/{kind.table}",
+        },
     )
     def raw_leads(
         context: AssetExecutionContext,
@@ -107,7 +111,7 @@ def raw_leads_asset(
 
 
 class _Pull:
-    """One run's pull of one kind. The lock is held."""
+    """One run's pull of one kind. The lock is held. A window that a person asked for is always shown."""
 
     def __init__(
         self,
@@ -132,92 +136,81 @@ class _Pull:
             due = {*due_windows(rows, datetime.fromisoformat(config.requested_at), now)}
             windows = [window for window in windows if window in due or not window.is_closed(now)]
         self._windows, self._rows = windows, {row.window: row for row in rows}
-        self._not_shown = self._landed_and_not_shown(partitions) if config.requested_at is not None else {}
+        self._to_be_shown = {*windows} if config.requested_at is None else self._not_shown(partitions)
         self._landed: list[Landed] = []
         self.not_asked = 0
         self.failures: dict[Window, LeadsPipelineError] = {}
+
+    def _not_shown(self, partitions: Partitions) -> set[Window]:
+        """Return the windows that Dagster doesn't show as landed. A killed run may have landed them."""
+        context, keys = self._context, {window.partition_key: window for window in self._rows}
+        statuses = context.instance.get_status_by_partition(context.asset_key, list(keys), partitions.windows) or {}
+        return {window for key, window in keys.items() if statuses.get(key) in {None, AssetPartitionStatus.FAILED}}
 
     def records(self, leads: LeadsService) -> Iterator[Record]:
         """Pull, and yield what Dagster is to show."""
         log, kind, began, is_silent = self._context.log, self._kind.name, time.monotonic(), True
         days = f", {self._windows[0].day} to {self._windows[-1].day}" if self._windows else ""
         log.info("Pulling %s windows of %s leads%s.", len(self._windows), kind, days)
-        for record in self._records(leads):
+        landed_before = [row for row in self._rows.values() if _is_landed(row)]
+        of_killed_runs = [row for row in landed_before if row.window in self._to_be_shown - {*self._windows}]
+        for record in chain(map(self._landed_before, of_killed_runs), self._pulled(leads)):
             yield record
             is_silent = False
-        landed_before = next(filter(_is_landed, self._rows.values()), None)
         if is_silent and landed_before and not self.failures:
-            yield self._landed_before(landed_before)  # Dagster calls a run without any materialization failed
+            yield self._landed_before(landed_before[0])  # Dagster calls a run without any materialization failed
         log.info(
             "Landed %s windows of %s leads, %s new and %s changed, in %.1f s. Failed: %s. Not asked for: %s.",
-            len(self._landed),
-            kind,
-            sum(landed.new for landed in self._landed),
-            sum(landed.changed for landed in self._landed),
-            time.monotonic() - began,
-            len(self.failures),
-            self.not_asked,
+            *(len(self._landed), kind),
+            *(sum(landed.new for landed in self._landed), sum(landed.changed for landed in self._landed)),
+            *(time.monotonic() - began, len(self.failures), self.not_asked),
         )
 
-    def _records(self, leads: LeadsService) -> Iterator[Record]:
-        """Pull. A window that a person asked for is always shown."""
-        asked, is_asked_by_person = frozenset(self._windows), self._config.requested_at is None
-        yield from (self._landed_before(row) for row in self._not_shown.values() if row.window not in asked)
-        for window, outcome in self._pulled(leads):
-            row = self._rows[window]
-            if not isinstance(outcome, LeadsPipelineError):
-                self._landed.append(outcome[1])
-                if is_asked_by_person or window in self._not_shown or _is_news(row, *outcome):
-                    yield self._materialization(window, _metadata(*outcome))
-            elif isinstance(outcome, RetentionError) and _is_landed(row):
-                yield self._landed_before(row)
-            elif outcome.attempts or isinstance(outcome, StorageError | PermanentError):
-                # A refused credential is a verdict on each window, asked for or not: it would be refused again.
-                yield self._failed(window, outcome)
-            else:
-                self.not_asked += 1  # the run ended early, and the window waits as before
-
-    def _landed_and_not_shown(self, partitions: Partitions) -> dict[Window, WindowRow]:
-        """Return what a killed run has landed: Dagster doesn't show it, or shows an earlier failure."""
-        context, keys = self._context, {window.partition_key: window for window in self._rows}
-        statuses = context.instance.get_status_by_partition(context.asset_key, list(keys), partitions.windows) or {}
-        not_shown = (self._rows[keys[key]] for key in keys if statuses.get(key) in {None, AssetPartitionStatus.FAILED})
-        return {row.window: row for row in not_shown if _is_landed(row)}
-
-    def _pulled(self, leads: LeadsService) -> Iterator[tuple[Window, tuple[Answer, Landed] | LeadsPipelineError]]:
-        raw, run_id = self._data.raw, self._context.run.run_id
-
-        def land(answer: Answer) -> tuple[Answer, Landed]:
-            kind, window, place = self._kind, answer.window, place_of(self._kind, answer.window)
-            if answer.failure is not None:
-                raw.add(place, answer.leads, answer.fetched_at, PULL, run_id)
-                answer.failure.attempts = answer.attempts
-                raise answer.failure
-            row = self._rows[window]
-            is_fresh = row.looked_at is None and not row.leads and row.failure is None
-            landed = raw.land(
-                kind,
-                window,
-                answer.leads,
-                answer.fetched_at,
-                answer.body_sha256,
-                run_id,
-                is_fresh=is_fresh,
-                beside=answer.beside,
-            )
-            return answer, landed
-
+    def _pulled(self, leads: LeadsService) -> Iterator[Record]:
         left = dict.fromkeys(self._windows)
         try:
-            for window, outcome in leads.connect().fetch_windows(self._kind, self._windows, land):
+            for window, outcome in leads.connect().fetch_windows(self._kind, self._windows, self._land):
                 del left[window]
-                yield window, outcome
+                if isinstance(outcome, LeadsPipelineError):
+                    yield from self._failed(window, outcome)
+                    continue
+                self._landed.append(outcome[1])
+                if self._is_news(*outcome):
+                    yield self._materialization(window, _metadata(*outcome))
         except LeadsPipelineError as error:  # nothing can be asked for
             for window in left:
-                yield window, error
+                yield from self._failed(window, error)
 
-    def _failed(self, window: Window, error: LeadsPipelineError) -> AssetObservation:
+    def _land(self, answer: Answer) -> tuple[Answer, Landed]:
+        window, raw, run_id = answer.window, self._data.raw, self._context.run.run_id
+        if answer.failure is not None:
+            raw.add(place_of(self._kind, window), answer.leads, answer.fetched_at, PULL, run_id)
+            answer.failure.attempts = answer.attempts
+            raise answer.failure
+        row = self._rows[window]
+        landed = raw.land(
+            *(self._kind, window, answer.leads, answer.fetched_at, answer.body_sha256, run_id),
+            is_fresh=row.looked_at is None and not row.leads and row.failure is None,
+            beside=answer.beside,
+        )
+        return answer, landed
+
+    def _is_news(self, answer: Answer, landed: Landed) -> bool:
+        """Whether the window has something that Dagster doesn't show yet."""
+        window, looked_at = answer.window, self._rows[answer.window].looked_at
+        if window in self._to_be_shown or looked_at is None or landed.new or landed.changed:
+            return True
+        return looked_at < window.end <= answer.fetched_at
+
+    def _failed(self, window: Window, error: LeadsPipelineError) -> Iterator[Record]:
         """Note a failure in the window's folder, and show it in Dagster."""
+        if isinstance(error, RetentionError) and _is_landed(row := self._rows[window]):
+            yield self._landed_before(row)
+            return
+        # A refused credential is a verdict on each window, asked for or not: it would be refused again.
+        if not error.attempts and not isinstance(error, StorageError | PermanentError):
+            self.not_asked += 1  # the run ended early, and the window waits as before
+            return
         self.failures[window] = error
         if not isinstance(error, RetentionError):
             with suppress(StorageError):  # on a full disk. The run's own failure says so
@@ -225,34 +218,30 @@ class _Pull:
                 self._data.raw.fail(place, error.reason, str(error), is_permanent=not error.is_transient)
         if self._config.partition_keys:
             show_as_planned(self._context, window.partition_key)
-        metadata = {
-            "verdict": "temporary" if error.is_transient else "refused",
-            "reason": error.reason,
-            "error": str(error),
-        }
-        return AssetObservation(self._context.asset_key, partition=window.partition_key, metadata=metadata)
+        verdict = "temporary" if error.is_transient else "refused"
+        metadata = {"verdict": verdict, "reason": error.reason, "error": str(error)}
+        yield AssetObservation(self._context.asset_key, partition=window.partition_key, metadata=metadata)
 
-    def _materialization(self, window: Window, metadata: Mapping[str, MetadataValue]) -> AssetMaterialization:
+    def _materialization(self, window: Window, metadata: dict[str, str | int | float]) -> AssetMaterialization:
         return AssetMaterialization(self._context.asset_key, partition=window.partition_key, metadata=metadata)
 
     def _landed_before(self, row: WindowRow) -> AssetMaterialization:
-        return self._materialization(row.window, {"dagster/partition_row_count": MetadataValue.int(row.leads)})
+        return self._materialization(row.window, {"dagster/partition_row_count": row.leads})
 
     def failure(self) -> Failure:
         """Say how many windows failed and why, by reason. The first few are named, the first one is linked."""
         branches = readable_branches(self._settings.branches_file)
-        by_reason: dict[str, list[Window]] = defaultdict(list)
-        for window, error in self.failures.items():
-            by_reason[error.reason].append(window)
+        by_reason: dict[str, list[str]] = defaultdict(list)
+        messages: dict[str, str] = {}
+        for window, error in sorted(self.failures.items()):
+            by_reason[error.reason].append(branches.shown_window(window.partition_key))
+            messages.setdefault(error.reason, str(error))
         lines = [f"{len(self.failures)} of {len(self._windows)} windows failed."]
         if self.not_asked:
             lines.append(f"The run ended early. {self.not_asked} windows were not asked for and wait for the next run.")
-        for reason, windows in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-            named = ", ".join(
-                branches.shown_window(window.partition_key) for window in sorted(windows)[:NAMED_FAILURES]
-            )
-            more = f" and {len(windows) - NAMED_FAILURES} more" if len(windows) > NAMED_FAILURES else ""
-            lines.append(f"{reason}: {len(windows)} ({named}{more}). {self.failures[min(windows)]}")
+        for reason, named in sorted(by_reason.items(), key=lambda item: -len(item[1])):
+            more = f" and {len(named) - NAMED_FAILURES} more" if len(named) > NAMED_FAILURES else ""
+            lines.append(f"{reason}: {len(named)} ({', '.join(named[:NAMED_FAILURES])}{more}). {messages[reason]}")
         is_temporary = all(error.is_transient for error in self.failures.values())
         runbook = f"{RUNBOOK}#windows-{'failing' if is_temporary else 'refused'}"
         lines.append(
@@ -271,23 +260,16 @@ def _is_landed(row: WindowRow) -> bool:
     return row.looked_at is not None and row.failure is None
 
 
-def _is_news(row: WindowRow, answer: Answer, landed: Landed) -> bool:
-    """Whether the window has something that Dagster doesn't show yet."""
-    if row.looked_at is None or row.failure is not None or landed.new or landed.changed:
-        return True
-    return row.looked_at < answer.window.end <= answer.fetched_at
-
-
-def _metadata(answer: Answer, landed: Landed) -> dict[str, MetadataValue]:
+def _metadata(answer: Answer, landed: Landed) -> dict[str, str | int | float]:
     window = answer.window
     return {
-        "dagster/partition_row_count": MetadataValue.int(landed.leads),
-        "new": MetadataValue.int(landed.new),
-        "changed": MetadataValue.int(landed.changed),
-        "refused": MetadataValue.int(landed.refused),
-        "bytes": MetadataValue.int(answer.body_bytes),
-        "window": MetadataValue.text(f"{window.start:%Y-%m-%dT%H:%MZ}/{window.end:%Y-%m-%dT%H:%MZ}"),
-        "requests": MetadataValue.int(answer.attempts),
-        "duration_seconds": MetadataValue.float(round(answer.duration_seconds, 3)),
-        "state": MetadataValue.text(state_of(window, answer.fetched_at)),
+        "dagster/partition_row_count": landed.leads,
+        "new": landed.new,
+        "changed": landed.changed,
+        "refused": landed.refused,
+        "bytes": answer.body_bytes,
+        "window": f"{window.start:%Y-%m-%dT%H:%MZ}/{window.end:%Y-%m-%dT%H:%MZ}",
+        "requests": answer.attempts,
+        "duration_seconds": round(answer.duration_seconds, 3),
+        "state": state_of(window, answer.fetched_at),
     }

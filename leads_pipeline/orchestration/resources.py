@@ -63,14 +63,8 @@ class LeadsService(ConfigurableResource[None]):
     @classmethod
     def of(cls, settings: Settings, data: DataFolderResource | DataFolder) -> Self:
         """Return the service of these settings."""
-        return cls(
-            settings=settings,
-            data=data,
-            base_url=settings.base_url,
-            auth_url=settings.auth_url,
-            client_id=settings.client_id,
-            max_concurrency=settings.max_concurrency,
-        )
+        shown = {name: getattr(settings, name) for name in ("base_url", "auth_url", "client_id", "max_concurrency")}
+        return cls(settings=settings, data=data, **shown)
 
     def connect(self) -> LeadsClient:
         """Return a client, and claim the data folder for this portal.
@@ -115,13 +109,8 @@ class InventoryService(ConfigurableResource[None]):
     @classmethod
     def of(cls, settings: Settings, data: DataFolderResource | DataFolder) -> Self:
         """Return the service of these settings."""
-        return cls(
-            settings=settings,
-            data=data,
-            base_url=settings.inventory_base_url,
-            client_id=settings.inventory_client_id,
-            agency_ref=settings.inventory_agency_ref,
-        )
+        shown = {name: getattr(settings, f"inventory_{name}") for name in ("base_url", "client_id", "agency_ref")}
+        return cls(settings=settings, data=data, **shown)
 
     def connect(self) -> InventoryClient:
         """Return a client with its token. Raises SettingsError naming the missing variables."""

@@ -1,6 +1,6 @@
 """What a data folder remembers of its publications.
 
-Belongs here: how they went, and when the next one is due. Doesn't: asking for one (orchestration/publishing.py).
+Belongs here: how they went, and when the next one is due. Doesn't: asking for one (orchestration/publish_sensor.py).
 """
 
 from datetime import date, datetime, timedelta

@@ -24,7 +24,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.orchestration.publication import write_typed
+from leads_pipeline.orchestration.publish_folder import write_typed
 from leads_pipeline.simulator import Config, running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places

@@ -847,7 +847,7 @@ def _(self, but):
 
 @mutant(
     "who is erased stays if raw has lost their leads",
-    "leads_pipeline.orchestration.publication:_refuse",
+    "leads_pipeline.orchestration.publish_folder:_refuse",
     promise=ERASED,
     tests=REQUESTS,
 )
@@ -857,7 +857,7 @@ def _(suppressed, wanted, now, db):
 
 @mutant(
     "who objects is noted for the leads of that moment",
-    "leads_pipeline.orchestration.publication:_note_who_objects",
+    "leads_pipeline.orchestration.publish_folder:_note_who_objects",
     promise=ERASED,
     tests=REQUESTS,
 )
@@ -868,7 +868,7 @@ def _(db, objecting, *, is_whole):
 
 @mutant(
     "tables of an earlier release stay",
-    "leads_pipeline.orchestration.publication:_delete_former",
+    "leads_pipeline.orchestration.publish_folder:_delete_former",
     promise=ERASED,
     tests=PUBLISHING,
 )
@@ -1029,30 +1029,30 @@ def _(context, key):
     return None
 
 
-@mutant("each look is shown", "leads_pipeline.orchestration.raw_leads:_is_news", promise=SHOWN, tests=PULLING)
-def _(row, answer, landed):
+@mutant("each look is shown", "leads_pipeline.orchestration.raw_leads:_Pull._is_news", promise=SHOWN, tests=PULLING)
+def _(self, answer, landed):
     return True
 
 
 @mutant(
     "what a killed run has landed stays unseen",
-    "leads_pipeline.orchestration.raw_leads:_Pull._landed_and_not_shown",
+    "leads_pipeline.orchestration.raw_leads:_Pull._not_shown",
     promise=SHOWN,
     tests=PULLING,
 )
 def _(self, partitions):
-    return {}
+    return set()
 
 
 @mutant("a failure isn't noted", "leads_pipeline.orchestration.raw_leads:_Pull._failed", promise=POLITE, tests=PULLING)
 def _(self, window, error):
     self._data.raw.fail = lambda *_, **__: None
-    return unbroken(self, window, error)
+    yield from unbroken(self, window, error)
 
 
 @mutant(
     "assets stay as they are made",
-    "leads_pipeline.orchestration.conventions:with_conventions",
+    "leads_pipeline.orchestration.catalog:with_conventions",
     promise=SHOWN,
     tests=CATALOG,
 )
@@ -1082,23 +1082,13 @@ def _(self, zone, now):
 
 @mutant(
     "what lands during a publication is forgotten",
-    "leads_pipeline.orchestration.publishing:noted_publication",
+    "leads_pipeline.orchestration.publish_sensor:noted_publication",
     promise=FRESH,
     tests=PUBLISHING,
 )
 def _(data, zone, *, is_nightly, clock):
     yield
     yield from [None for _ in unbroken(data, zone, is_nightly=is_nightly, clock=clock)][1:]
-
-
-@mutant(
-    "a newer Dagster's files are changed",
-    "leads_pipeline.orchestration.event_log:refuse_unknown",
-    promise=SHOWN,
-    tests=EVENT_LOG,
-)
-def _(forms, where):
-    return None
 
 
 @mutant("each event connects", "leads_pipeline.orchestration.event_log:_engine", promise=SHOWN, tests=EVENT_LOG)

@@ -8,7 +8,7 @@ from dagster import AssetCheckSeverity
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.checks import published_check_specs, published_checks
-from leads_pipeline.orchestration.published import known_branches
+from leads_pipeline.orchestration.warehouse import known_branches
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.reading import LeadsFile

@@ -87,6 +87,15 @@ def test_each_asset_names_the_lines_that_make_it(tmp_path: Path) -> None:
             assert Path(references[0].file_path).name == f"{name}.sql"
 
 
+def test_each_asset_says_where_its_data_lies(tmp_path: Path) -> None:
+    for name, spec in specs(tmp_path).items():
+        if spec.group_name == "raw":
+            folder = {"raw_inventory": "inventory"}.get(name, name.removeprefix("raw_"))
+            assert spec.metadata["dagster/uri"] == str(tmp_path / "raw" / folder)
+        elif spec.group_name != "reports":  # the run says where the page is
+            assert spec.metadata["dagster/table_name"] == f"leads.main.{name}"
+
+
 def test_the_lineage_of_a_column_ends_at_columns_that_are_there(tmp_path: Path) -> None:
     found = specs(tmp_path)
     columns = {

@@ -148,16 +148,6 @@ def test_a_file_variable_that_is_empty_names_no_file(tmp_path: Path) -> None:
     assert found == alone
 
 
-def test_a_file_variable_means_the_same_file_in_every_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    environment = {"LEADS_CLIENT_SECRET_FILE": "secret", "LEADS_PGP_PRIVATE_KEY_FILE": "~/key.asc"}
-    expected = [tmp_path / "secret", tmp_path / "home" / "key.asc"]
-    settings = Settings.from_variables(environment)
-    assert settings.client_secret
-    assert [settings.client_secret.file, settings.pgp_private_key_file] == expected
-
-
 def test_the_first_day_stays_where_it_was_at_the_first_start(tmp_path: Path) -> None:
     variables = {"LEADS_DATA_DIR": str(tmp_path)}
     settings = Settings.from_variables(variables)

@@ -22,7 +22,7 @@ from dagster import (
 from dagster._core.test_utils import freeze_time
 
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.orchestration.publishing import (
+from leads_pipeline.orchestration.publish_sensor import (
     NIGHTLY_TAG,
     NIGHTS_KEPT_FOR,
     RUNS_KEPT_FOR,

@@ -9,15 +9,11 @@ from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import (
     CredentialsError,
-    InvalidAnswerError,
     LeadsPipelineError,
-    RefusedError,
     SettingsError,
 )
 from leads_pipeline.orchestration.resources import InventoryService, LeadsService
 from leads_pipeline.settings import Settings
-from leads_pipeline.simulator import Config
-from leads_pipeline.simulator import inventory as portals_inventory
 from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.support.sample_answers import UTC_ZONE, WINDOW
@@ -109,36 +105,6 @@ def test_a_secret_in_a_file_opens_the_service_in_both_forms(tmp_path: Path, auth
         [(window, outcome)] = list(client.fetch_windows(APPLICANT, [recent], lambda answer: answer))
     assert not isinstance(outcome, LeadsPipelineError)
     assert window == recent
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "said"),
-    [
-        (
-            {"INVENTORY_AGENCY_REF": "another agency"},
-            RefusedError,
-            r"answered 403 Forbidden.*check INVENTORY_AGENCY_REF",
-        ),
-        ({"INVENTORY_CLIENT_SECRET": "wrong"}, CredentialsError, r"\(401, invalid_client\)"),
-    ],
-)
-def test_a_wrong_agency_is_told_from_wrong_credentials_by_the_simulator(
-    tmp_path: Path, changes: dict[str, str], error: type[LeadsPipelineError], said: str
-) -> None:
-    with running() as portal, pytest.raises(error, match=f"(?s){said}"):
-        inventory(tmp_path, **(portal.environment() | changes)).connect().search("")
-
-
-def test_a_simulator_that_repeats_its_cursor_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cursor = portals_inventory._cursor  # noqa: SLF001 - a portal that goes wrong
-    with running(Config(branches=12)) as portal:
-        client = inventory(tmp_path, **portal.environment()).connect()
-        assert len({item.item_id for item in client.search("")}) > 250
-        assert client.stats.requests == 2
-        monkeypatch.setattr(portals_inventory, "_cursor", lambda search, _offset: cursor(search, 0))
-        with pytest.raises(InvalidAnswerError, match="fetched before") as caught:
-            client.search("")
-    assert caught.value.reason == "repeating cursor"
 
 
 def test_the_inventory_is_searched_with_its_own_token(tmp_path: Path) -> None:

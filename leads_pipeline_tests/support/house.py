@@ -28,7 +28,7 @@ from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_p
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.person import Person
 from leads_pipeline.domain.window import Scope, Window
-from leads_pipeline.orchestration.publication import Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publish_folder import Wanted, bring_up_to_date
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before

@@ -13,7 +13,7 @@ import pytest
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.window import Scope, Window
-from leads_pipeline.orchestration.publication import Outcome, Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.reading import LeadsFile

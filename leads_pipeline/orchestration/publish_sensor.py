@@ -1,7 +1,7 @@
-"""Asks for publications, and remembers how they went.
+"""The sensor that asks for publications, and the notes that it decides by.
 
-Belongs here: when leads.duckdb is published, and what a night does to Dagster's runs. Doesn't: publishing (transform/),
-sweeping and retention (privacy/).
+Belongs here: when leads.duckdb is published, and which of these runs Dagster forgets. Doesn't: publishing
+(publish_folder.py), how long to wait (storage/publications.py).
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -134,18 +135,11 @@ def delete_old_runs(instance: DagsterInstance, now: datetime) -> int:
 
     A publication each minute adds 0.9 GB a day to Dagster's database. Partitions need runs of pulls, which stay.
     """
-
-    def ids(kept_for: timedelta, tags: dict[str, str]) -> set[str]:
-        before = now - kept_for
-        return {
-            *instance.get_run_ids(
-                RunsFilter(job_name=PUBLISH_JOB, statuses=_FINISHED, tags=tags, created_before=before)
-            )
-        }
-
-    nights = {NIGHTLY_TAG: "true"}
-    old = ids(RUNS_KEPT_FOR, {}) - ids(RUNS_KEPT_FOR, nights) | ids(NIGHTS_KEPT_FOR, nights)
-    for run_id in old:
+    finished = partial(RunsFilter, job_name=PUBLISH_JOB, statuses=_FINISHED)
+    old = instance.get_run_ids(finished(created_before=now - RUNS_KEPT_FOR))
+    nights = instance.get_run_ids(finished(tags={NIGHTLY_TAG: "true"}, created_after=now - NIGHTS_KEPT_FOR))
+    to_delete = {*old}.difference(nights)
+    for run_id in to_delete:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
         instance.delete_run(run_id)
-    return len(old)
+    return len(to_delete)

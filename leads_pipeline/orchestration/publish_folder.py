@@ -1,7 +1,7 @@
-"""One publication of a data folder: the suppression list first, then leads.duckdb, then the tables that are made of it.
+"""Publishes a data folder: applies the suppression list, then updates leads.duckdb, then writes data/tables.
 
-Belongs here: what leads.duckdb is made from, and what follows it. Doesn't: how it is made (transform/), when
-(publishing.py), how far the folder follows the list (privacy/sweeping.py).
+Belongs here: what leads.duckdb is made from, and what follows it. Doesn't: how the file is updated
+(transform/publish.py), when (publish_sensor.py), how the list is applied to raw files (privacy/sweeping.py).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -59,15 +59,16 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a publication did. `publication` is None if leads.duckdb was up to date.
-
-    `tables_trouble` says why the tables beside it couldn't be written. The next publication writes them.
-    """
+    """What a publication did. `publication` is None if leads.duckdb was up to date."""
 
     publication: Publication | None
     swept: Swept
     size_bytes: int
-    tables_trouble: str | None = None
+
+    @property
+    def tables_trouble(self) -> str | None:
+        """Why data/tables couldn't be written. The next publication writes it."""
+        return self.swept.failed.get(TABLES)
 
 
 def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome:
@@ -77,7 +78,11 @@ def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome
     """
     with in_line(data) as swept, data.state.publishing():
         rewriting = data.state.rewriting_wanted()
-        of_all_days = _published_on(data, wanted.zone) != today(wanted.zone, now)
+        published_on = None
+        with suppress(FileNotFoundError):
+            published_on = datetime.fromtimestamp((data.folder / WAREHOUSE_FILE).stat().st_mtime, UTC)
+        # The first publication of a local day looks at all windows.
+        of_all_days = published_on is None or today(wanted.zone, published_on) != today(wanted.zone, now)
         publication = publish(
             data.folder,
             RawWindows(data.store, data.gate, lambda: now),
@@ -88,14 +93,12 @@ def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome
         if rewriting is not None:
             data.state.rewritten(rewriting)
         versions = Versions(data.folder)
-        trouble = None
         try:
             write_typed(data, versions, wanted.tables)
             _delete_former(data)
         except LeadsPipelineError as error:
-            trouble = str(error)
-            swept.failed[TABLES] = trouble  # they may hold somebody who is erased
-        return Outcome(publication, swept, versions.path.stat().st_size, trouble)
+            swept.failed[TABLES] = str(error)  # they may hold somebody who is erased
+        return Outcome(publication, swept, versions.path.stat().st_size)
 
 
 def write_typed(data: DataFolder, versions: Versions, tables: str) -> None:
@@ -131,13 +134,6 @@ def _delete_former(data: DataFolder) -> None:
                 shutil.rmtree(data.folder / name)
     if data.bucket is not None:
         delete_tables(data.bucket, "delta/")
-
-
-def _published_on(data: DataFolder, zone: ZoneInfo) -> date | None:
-    """The local day of the last publication. The first one of a day looks at all windows."""
-    with suppress(FileNotFoundError):
-        return today(zone, datetime.fromtimestamp((data.folder / WAREHOUSE_FILE).stat().st_mtime, UTC))
-    return None
 
 
 def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, *, of_all_days: bool) -> Content:
@@ -180,8 +176,7 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
     to_day = today(wanted.zone, now)
     first_day = wanted.first_day if of_all_days else max(wanted.first_day, to_day - timedelta(days=RECENT_DAYS))
     shown = [*days(first_day, to_day)]
-    windows = [Window.of(day, scope, wanted.zone) for day in shown for scope in wanted.scopes]
-    configured = {(window.day, window.scope.key) for window in windows}
+    windows = dict.fromkeys(Window.of(day, scope, wanted.zone) for day in shown for scope in wanted.scopes)
     rows: list[WindowRow] = []
     others: list[WindowRow] = []
     for kind in LEAD_KINDS:
@@ -189,13 +184,13 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
             folders = list_folders(data.store, f"{RAW}/{kind.table}/", now)
         else:
             folders = list_days(data.store, kind, shown, now)
-        besides = [
+        landed = [
             Window.of(place.day, Scope.parse(place.scope), wanted.zone)
             for place in map(Place.parse, folders)
-            if place and place.scope != PUSH_SCOPE and (place.day, place.scope) not in configured
+            if place and place.scope != PUSH_SCOPE
         ]
         rows += window_rows(data.store, kind, windows, folders, now)
-        others += window_rows(data.store, kind, besides, folders, now)
+        others += window_rows(data.store, kind, [one for one in landed if one not in windows], folders, now)
     return marts.Inputs(
         data.folder,
         wanted.zone,
@@ -209,11 +204,13 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
 
 
 def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str], own: OwnFiles) -> str:
-    windows = [(row.kind, row.window, row.state, row.leads, row.looked_at, row.failure) for row in inputs.windows]
-    others = [(row.kind, row.window, row.state, row.leads, row.looked_at) for row in inputs.other_windows]
+    windows = [
+        [(row.kind, row.window, row.state, row.leads, row.looked_at, row.failure) for row in rows]
+        for rows in (inputs.windows, inputs.other_windows)
+    ]
     answers = [digest_of(path) for path in answer_files(inputs.marts_dir, inputs.folder)]
     looks = sorted((one.file, one.look) for one in own.files)
-    parts = (inputs.today, windows, others, answers, inventory, looks, own.trouble)
+    parts = (inputs.today, windows, answers, inventory, looks, own.trouble)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

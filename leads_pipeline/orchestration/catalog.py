@@ -1,0 +1,156 @@
+"""What Dagster's catalog says of each asset: columns, lineage, owners, tags, freshness, and links to code.
+
+Belongs here: metadata of definitions. Doesn't: what a run records (raw_leads.py, warehouse.py), columns of tables
+(transform/tables.py, sql/).
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from dagster import (
+    AssetsDefinition,
+    AssetSpec,
+    CodeReferencesMetadataValue,
+    FreshnessPolicy,
+    LocalFileCodeReference,
+    TableColumn,
+    TableColumnDep,
+    TableColumnLineage,
+    TableSchema,
+    map_asset_specs,
+    with_source_code_references,
+)
+
+import leads_pipeline
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.settings import Settings
+from leads_pipeline.transform.duck import SQL_FOLDER
+from leads_pipeline.transform.feed import FEED
+from leads_pipeline.transform.marts import EVERY_LEAD, Mart, marts, other_tables
+from leads_pipeline.transform.own_marts import own_files
+from leads_pipeline.transform.tables import Table, lead_tables
+
+# Whatever has one of these columns holds leads, or knows who asked.
+_PERSONAL = frozenset({"lead_id", "person"})
+
+# The group of marts and files of one's own. What they hold isn't known, so they count as personal.
+_OWN = "own"
+
+# An installed package has no code to link to.
+_IS_CHECKOUT = Path(leads_pipeline.__file__).parents[1].joinpath("pyproject.toml").exists()
+
+_RAW_LEADS = [f"raw_{kind.table}" for kind in LEAD_KINDS]
+
+
+def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings) -> Sequence[Any]:
+    """Add owners, tags, freshness and links to code to each asset."""
+    # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh.
+    fresh = FreshnessPolicy.cron("0 6 * * *", timedelta(hours=6), settings.zone.key) if settings.base_url else None
+
+    def add(spec: AssetSpec) -> AssetSpec:
+        columns = {column.name for column in getattr(spec.metadata.get("dagster/column_schema"), "columns", ())}
+        is_searched = spec.key.to_user_string() != "raw_inventory" or not settings.no_inventory
+        is_personal = spec.group_name == _OWN or not columns.isdisjoint(_PERSONAL)
+        return spec.replace_attributes(
+            owners=settings.owners,
+            tags={"layer": spec.group_name or "", **({"pii": ""} if is_personal else {})},
+            freshness_policy=fresh if is_searched else None,
+        )
+
+    found = map_asset_specs(add, assets)
+    return with_source_code_references(found) if _IS_CHECKOUT else found
+
+
+def table_spec(table: Table) -> AssetSpec:
+    """Describe a table of leads.duckdb that is no mart."""
+    of_leads = [one.name for one in lead_tables()]
+    deps = {"inventory": ["raw_inventory"], "drift": of_leads, FEED.name: of_leads}.get(table.name)
+    own = [f"raw_{kind.table}" for kind in LEAD_KINDS if table.name in kind.tables]
+    deps = deps or own or _RAW_LEADS
+    return AssetSpec(
+        table.name,
+        deps=deps,
+        description=f"{table.description}. A table of leads.duckdb.",
+        group_name="warehouse",
+        kinds={"duckdb"},
+        metadata=_metadata(
+            table.name,
+            [(column.name, column.type, column.description) for column in table.columns],
+            dict.fromkeys(deps, ("payload",)) if own or table.name == "inventory" else {},
+        ),
+    )
+
+
+def mart_spec(mart: Mart) -> AssetSpec:
+    """Describe a mart."""
+    known = {table.name: [column.name for column in table.columns] for table in (*lead_tables(), *other_tables())}
+    known |= {other.name: [*other.columns] for other in marts() if other is not mart}
+    words = {*re.findall(r"\w+", mart.statement)}
+    read = words & known.keys()
+    if EVERY_LEAD in words:
+        read |= {kind.table for kind in LEAD_KINDS}
+    return AssetSpec(
+        mart.name,
+        deps=sorted(read) or _RAW_LEADS,  # one that reads no table reads what is known of the windows
+        description=f"{mart.description}\n\nA {'table' if mart.is_by_day else 'view'} of leads.duckdb.",
+        group_name="marts",
+        kinds={"duckdb", "sql"},
+        metadata={
+            **_metadata(mart.name, _columns_of(mart), {name: known[name] for name in sorted(read)}),
+            **_code_reference(SQL_FOLDER / f"{mart.name}.sql"),
+        },
+    )
+
+
+def own_specs(folder: Path | None) -> list[AssetSpec]:
+    """Describe each file of LEADS_MARTS_DIR. The publication makes the table, and records each time that it did.
+
+    Nobody can run one by itself. So files may come and go while a code location is loaded.
+    """
+    files = {one.name: one for one in own_files(folder).files if one.name}
+    known = {*(table.name for table in (*lead_tables(), *other_tables())), *(mart.name for mart in marts()), *files}
+    return [
+        AssetSpec(
+            name,
+            deps=[] if one.problem else sorted(one.reads & known - {name}),  # it may read itself in a circle
+            description=f"{one.mart.description if one.mart else 'A file as it is'}\n\nMade from {one.file}.",
+            group_name=_OWN,
+            kinds={"duckdb"},
+            metadata={**_metadata(name, _columns_of(one.mart) if one.mart else [], {}), **_code_reference(one.file)},
+        )
+        for name, one in files.items()
+    ]
+
+
+def _columns_of(mart: Mart) -> list[tuple[str, str, str]]:
+    return [(name, mart.types[name], description) for name, description in mart.columns.items()]
+
+
+def _metadata(
+    table: str, columns: Iterable[tuple[str, str, str]], sources: Mapping[str, Iterable[str]]
+) -> dict[str, Any]:
+    """The table's name, its columns, and by their names the columns of the sources that they come from.
+
+    A lead's columns come from its `payload`.
+    """
+    schema = TableSchema([TableColumn(name, type_.upper(), description) for name, type_, description in columns])
+    lineage = {
+        name: [
+            TableColumnDep(source, of) for source, names in sources.items() for of in names if of in (name, "payload")
+        ]
+        for name, _, _ in columns
+    }
+    return {
+        "dagster/table_name": f"leads.main.{table}",  # as SQL names it once leads.duckdb is attached
+        "dagster/column_schema": schema,
+        "dagster/column_lineage": TableColumnLineage(lineage),
+    }
+
+
+def _code_reference(file: Path) -> dict[str, Any]:
+    """Return the metadata that links an asset to a file besides its function."""
+    references = CodeReferencesMetadataValue(code_references=[LocalFileCodeReference(file_path=str(file))])
+    return {"dagster/code_references": references} if _IS_CHECKOUT else {}

@@ -1,0 +1,175 @@
+"""The assets of leads.duckdb, which one run publishes together, and the report that is made of them.
+
+Belongs here: what a run publishes, checks and records. Doesn't: the publication (publish_folder.py), when it runs
+(publish_sensor.py), what the catalog says of each table (catalog.py), the page (transform/report/).
+"""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dagster import (
+    AssetCheckResult,
+    AssetExecutionContext,
+    AssetMaterialization,
+    AssetsDefinition,
+    Failure,
+    MaterializeResult,
+    MetadataValue,
+    ResourceParam,
+    asset,
+    multi_asset,
+)
+
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.orchestration.catalog import mart_spec, table_spec
+from leads_pipeline.orchestration.checks import published_check_specs, published_checks
+from leads_pipeline.orchestration.failing import failure
+from leads_pipeline.orchestration.partitions import Partitions
+from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG, delete_old_runs, noted_publication
+from leads_pipeline.portal.http import server_time
+from leads_pipeline.privacy.nightly import Night, keep_clean
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.branches import Branches, read_branches
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.transform.duck import quoted
+from leads_pipeline.transform.marts import marts, other_tables
+from leads_pipeline.transform.reading import LeadsFile, Reader
+from leads_pipeline.transform.tables import lead_tables
+
+
+def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
+    """One asset per table and mart, from one publication."""
+    specs = [*map(table_spec, (*lead_tables(), *other_tables())), *map(mart_spec, marts())]
+    names = [spec.key.to_user_string() for spec in specs]
+
+    @multi_asset(name="warehouse", specs=specs, check_specs=published_check_specs())
+    def warehouse(
+        context: AssetExecutionContext, data: ResourceParam[DataFolder]
+    ) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
+        now, file, began = datetime.now(UTC), LeadsFile(data), time.monotonic()
+        is_nightly = NIGHTLY_TAG in context.run.tags
+        try:
+            night = keep_clean(data, settings, now, server_time) if is_nightly else Night()
+            branches = known_branches(settings.branches_file, file)
+            wanted = Wanted(
+                settings.scopes, partitions.first_day, settings.zone, branches, settings.tables, settings.marts_dir
+            )
+            context.log.info("Publishing leads.duckdb%s.", " with the work of the night" if is_nightly else "")
+            data.share()
+            with noted_publication(data, settings.zone, settings.marts_dir, is_nightly=is_nightly):
+                outcome = bring_up_to_date(data, wanted, now)
+                for what, why in outcome.swept.failed.items():
+                    context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
+                did = _metadata(outcome)
+                context.log.info(
+                    "Published leads.duckdb (%s): %s windows and %s leads changed, %.1f MB, in %.1f s.",
+                    *(did["way"], did["windows_changed"], did["leads_changed"]),
+                    *(outcome.size_bytes / 1e6, time.monotonic() - began),
+                )
+                with file.reading() as db:
+                    counts = _row_counts(db)
+                    for name in names:
+                        changes = outcome.publication.rows.get(name, {}) if outcome.publication else {}
+                        yield MaterializeResult(
+                            asset_key=name,
+                            metadata={
+                                **did,
+                                **counts.get(name, {}),
+                                **{f"rows_{change}": number for change, number in changes.items()},
+                            },
+                        )
+                    for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
+                        yield AssetMaterialization(name, metadata=counts[name])
+                    yield from published_checks(db)
+                if outcome.tables_trouble:
+                    raise Failure(
+                        "leads.duckdb is published, and the tables in data/tables are as before. "
+                        f"{outcome.tables_trouble}",
+                        allow_retries=False,
+                    )
+        except LeadsPipelineError as error:
+            raise failure("leads.duckdb could not be published", error, "publication") from None
+        if is_nightly:
+            delete_old_runs(context.instance, now)
+            _tell_of(night, context)
+
+    return warehouse
+
+
+def report_asset() -> AssetsDefinition:
+    """`leads_report`: reports/leads.html."""
+
+    @asset(
+        deps=[*(mart.name for mart in marts()), "drift"],
+        group_name="reports",
+        kinds={"html"},
+        description="One page of figures from the marts, for any browser: data/reports/leads.html. No personal data.",
+    )
+    def leads_report(data: ResourceParam[DataFolder]) -> MaterializeResult[None]:
+        # Importing jinja2 takes a tenth of a second, which every run of any asset would pay.
+        from leads_pipeline.transform.report.page import write_report
+
+        try:
+            with LeadsFile(data).reading() as db:
+                report = write_report(db, data.folder)
+        except LeadsPipelineError as error:
+            raise failure("The report could not be written", error, "report") from None
+        return MaterializeResult(
+            metadata={
+                "last_day": report.last_day.isoformat() if report.last_day else "none yet",
+                "file_bytes": report.size_bytes,
+                "path": MetadataValue.path(report.path),
+            }
+        )
+
+    return leads_report
+
+
+def known_branches(path: Path | None, file: LeadsFile) -> Branches:
+    """What the branches are called. If the file can't be read, which is a finding, the published names stay."""
+    try:
+        return read_branches(path)
+    except SettingsError:
+        try:
+            (_, _, _, *columns), rows = file.query("from branches where name <> scope")
+        except LeadsPipelineError:  # nothing is published yet, or by a version that knew no names
+            return Branches()
+        names = {scope: name for scope, _, name, *_ in rows}
+        return Branches(names, tuple(columns), {scope: tuple(more) for scope, _, _, *more in rows})
+
+
+def _metadata(outcome: Outcome) -> dict[str, str | int]:
+    publication = outcome.publication
+    return {
+        "way": publication.way if publication else "unchanged",
+        "windows_changed": publication.windows if publication else 0,
+        "leads_changed": publication.leads if publication else 0,
+        "file_bytes": outcome.size_bytes,
+    }
+
+
+def _row_counts(db: Reader) -> dict[str, dict[str, int]]:
+    """Count the rows of each table, as metadata. To count those of a view takes seconds."""
+    _, tables = db.query("select table_name from duckdb_tables() where schema_name = 'main'")
+    counts = "select count(*) from "
+    return {name: {"dagster/row_count": db.query(counts + quoted(name))[1][0][0]} for (name,) in tables}
+
+
+def _tell_of(night: Night, context: AssetExecutionContext) -> None:
+    """Say what the night did. Raises Failure if something is left to do, although leads.duckdb is published."""
+    context.log.info("The night's work: %s", ", ".join(f"{name} {count}" for name, count in night.counts.items()))
+    if night.came_back:
+        context.log.warning(
+            "Leads of people who were erased were in the data folder again, and were taken out. Was a backup restored? "
+            "Then look into quarantine/, where the list can't look."
+        )
+    if night.troubles:
+        raise Failure(
+            f"leads.duckdb is published. {len(night.troubles)} things of the night couldn't be done, and the next "
+            f"night tries again. {night.troubles[0]}",
+            metadata={**night.counts, "troubles": night.troubles},
+            allow_retries=False,
+        )
