@@ -57,10 +57,8 @@ def landed_mark(data: DataFolder, now: datetime, marts_dir: Path | None = None) 
 
 def _landed(data: DataFolder, now: datetime) -> str:
     if data.bucket is None:
-        try:
-            return str((data.state.path / "landed").stat().st_mtime_ns)
-        except FileNotFoundError:
-            return ""
+        landed_at = data.state.landed_at()
+        return landed_at.isoformat() if landed_at else ""
     # Another machine may land, too.
     listed = hashlib.sha256()
     for kind in LEAD_KINDS:
