@@ -19,7 +19,6 @@ from typing import Final
 import filelock
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.settings import THIS_MACHINE
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
 from leads_pipeline.storage.store import Store
 
@@ -260,6 +259,8 @@ class State:
         """
         remembered = self._remember("origin", origin)
         if remembered != origin:
+            from leads_pipeline.settings import THIS_MACHINE  # its import takes as long as all others here together
+
             whose, do = f"leads from {remembered}", ""
             if remembered == THIS_MACHINE:
                 whose = "the demo's leads"

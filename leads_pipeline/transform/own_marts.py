@@ -1,56 +1,40 @@
 """Marts and files of the agency's own: what lies in LEADS_MARTS_DIR becomes tables of leads.duckdb.
 
-Belongs here: which file makes which table, and the limits of a statement that somebody else wrote. Doesn't: the marts
+Belongs here: which file makes which table, and the draft. Doesn't: the limits of a statement (own_table.py), the marts
 of sql/ (marts.py), answers (answers.py).
-
-Each statement runs in a DuckDB of its own, which opens no files, and to which leads.duckdb is attached read-only. It
-isn't enough that it is a SELECT: in DuckDB 2.0, `with gone as (delete from t returning *) select * from gone` is one.
 """
 
-# ruff: noqa: S608 - names are quoted, and a statement of somebody else runs within the limits above
+# ruff: noqa: S608 - only quoted names are in the statements
 
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from threading import Timer
 from typing import Final
 
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import reading, replace_file
+from leads_pipeline.storage.durable import reading
 from leads_pipeline.transform.answers import ANSWER_FILES
-from leads_pipeline.transform.duck import MEMORY_LIMIT, connection, literal, quoted
+from leads_pipeline.transform.duck import connection, literal, quoted
 from leads_pipeline.transform.marts import Mart, marts, other_tables, read_mart
+from leads_pipeline.transform.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Maker, Task, making, told
 from leads_pipeline.transform.tables import columns_of, comment, fill, lead_tables
-
-# Limits of each table, beside MEMORY_LIMIT: its time, and what it may spill to the disk.
-SECONDS_MAX: Final = 60
-_SPILL_MAX: Final = "1GB"
-
-# DuckDB keeps to the limits between its steps. One function that makes a huge value may get the process killed. So the
-# file that is being made is named here, in the data folder.
-_BEGUN: Final = ".state/own_tables_begun"
-
-_TOO_MUCH: Final = f"It needs more than {MEMORY_LIMIT} of memory and {_SPILL_MAX} of disk."
-_KILLED: Final = "The process was killed while it made this table. It may need too much memory."
 
 _SUFFIXES: Final = (".csv", ".parquet", ".sql")
 _HEADER: Final = re.compile(r"(-- [^\n]+\n){2,}\n")
 
+_NO_FILE: Final = "It isn't a file, or it is a link to a file that can't be read."
+
 # Assets in Dagster that are no table.
 _ASSETS: Final = (*(f"raw_{kind.table}" for kind in LEAD_KINDS), "raw_inventory", "leads_report")
-
-# How many lines of a CSV are named.
-_NAMED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +69,11 @@ def own_files(folder: Path | None) -> OwnFiles:
     found, refused = dict[str, OwnFile](), list[OwnFile]()
     try:
         for file, look in _files(folder):
-            if file.name in ANSWER_FILES:
+            if file.name in ANSWER_FILES and look:
                 continue
             name = file.stem.lower()
             if problem := _problem_of_name(name, found):
-                refused.append(OwnFile(file, look, None, problem=problem))
+                refused.append(OwnFile(file, look, None, problem=problem if look else _NO_FILE))
             else:
                 found[name] = _read(OwnFile(file, look, name))
     except StorageError as error:
@@ -137,7 +121,7 @@ def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
 
 def _read(one: OwnFile) -> OwnFile:
     if not one.look:
-        return replace(one, problem="It isn't a file, or it is a link to a file that can't be read.")
+        return replace(one, problem=_NO_FILE)
     if one.file.suffix.lower() != ".sql":
         return one
     try:
@@ -154,7 +138,7 @@ def _read(one: OwnFile) -> OwnFile:
         statements = duckdb.extract_statements(mart.statement)
         reads = _tables_in(mart.statement)
     except duckdb.Error as error:
-        return replace(one, mart=mart, problem=_told(error))
+        return replace(one, mart=mart, problem=told(error))
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         return replace(one, mart=mart, problem="It isn't exactly one SELECT. A PIVOT has to name its values: `in (…)`.")
     return replace(one, mart=replace(mart, name=str(one.name)), reads=reads)
@@ -214,28 +198,21 @@ def make_own_tables(
 ) -> dict[str, str]:
     """Make the tables in the draft, a closed file, after everything else. Return what is wrong, by file.
 
-    A table that can't be made stays as `keep_own_tables` left it. One that went beyond a limit, or
-    had the process killed, is tried again only if its file changes, and once a day: each try delays the publication.
-    Raises StorageError.
+    A table that can't be made stays as `keep_own_tables` left it. One that went beyond a limit is tried again only if
+    its file changes, and once a day: each try delays the publication. Raises StorageError.
     """
     with connection(folder, draft) as db:
         rows = db.execute("select name, tried, problem from pipeline.own_tables").fetchall()
-    waiting = {
-        f"{name} {tried}": problem
-        for name, tried, problem in rows
-        if problem in (_too_long(seconds), _TOO_MUCH) and not is_rewritten
-    }
-    killed = _killed(folder, today)
+    beyond = () if is_rewritten else (STOPPED, TOO_MUCH)
+    waiting = {(name, tried): problem for name, tried, problem in rows if problem in beyond}
     notes: list[tuple[object, ...]] = [("LEADS_MARTS_DIR", None, False, None, own.trouble)] if own.trouble else []
-    for one in own.files:
-        tried, is_made = f"{one.look} {today}", False
-        attempt = f"{one.name} {tried}"
-        problem = one.problem or (_KILLED if attempt in killed else waiting.get(attempt))
-        if problem is None:
-            make = partial(_make, one.mart, seconds) if one.mart else partial(_load, one, seconds)
-            with _begun(folder, killed, attempt):
-                is_made, problem = make(folder, draft)
-        notes.append((one.file.name, one.name, is_made, tried, problem))
+    with making(folder, draft, seconds) as make:
+        for one in own.files:
+            tried, is_made = f"{one.look} {today}", False
+            problem = one.problem or waiting.get((one.name, tried))
+            if problem is None:
+                is_made, problem = _make(one, make, folder, draft)
+            notes.append((one.file.name, one.name, is_made, tried, problem))
     with connection(folder, draft) as db:
         db.execute(
             "update pipeline.own_tables set is_made = false" if own.trouble else "delete from pipeline.own_tables"
@@ -244,114 +221,22 @@ def make_own_tables(
     return {str(file): str(problem) for file, *_, problem in notes if problem}
 
 
-def _killed(folder: Path, today: date) -> list[str]:
-    """Return the attempts of today that no process came back from."""
-    file = folder / _BEGUN
-    with reading(file):
-        attempts = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return [attempt for attempt in attempts if attempt.endswith(f" {today}")]
-
-
-@contextmanager
-def _begun(folder: Path, killed: Sequence[str], attempt: str) -> Iterator[None]:
-    """Have the attempt on the disk within this block. If the process is killed, it stays there."""
-    replace_file(folder / _BEGUN, "\n".join([*killed, attempt]).encode())
+def _make(one: OwnFile, make: Maker, folder: Path, draft: Path) -> Made:
+    """Make the table in the draft. Return whether it is made, and what is wrong."""
+    file, name = draft.with_name("draft-own.duckdb"), str(one.name)
+    statement, columns = (one.mart.statement, [*one.mart.columns]) if one.mart else (None, [])
     try:
-        yield
+        is_made, problem = make(Task(name, str(file), str(one.file), statement, columns))
+        if is_made:
+            with connection(folder, draft) as db:
+                db.execute(f"attach {literal(str(file))} as made (read_only)")
+                db.execute(f"create or replace table {quoted(name)} as from made.main.{quoted(name)}")
+                text = f"From {one.file.name} in LEADS_MARTS_DIR, as it is"
+                description, texts = text, dict.fromkeys(columns_of(db, name), text)
+                if one.mart:
+                    description, texts = one.mart.description, {**one.mart.columns}
+                comment(db, quoted(name), description, texts)
+        return is_made, problem
     finally:
-        replace_file(folder / _BEGUN, "\n".join(killed).encode())
-
-
-def _make(mart: Mart, seconds: float, folder: Path, draft: Path) -> tuple[bool, str | None]:
-    """Make the table of a mart. Return whether it is made, and what is wrong."""
-    made, name = draft.with_name("draft-own.duckdb"), quoted(mart.name)
-    try:
-        if problem := _select(mart, seconds, folder, draft, made):
-            return False, problem
-        with connection(folder, draft) as db:
-            db.execute(f"attach {literal(str(made))} as made (read_only)")
-            db.execute(f"create or replace table {name} as from made.main.{name}")
-            comment(db, name, mart.description, mart.columns)
-        return True, None
-    finally:
-        made.unlink(missing_ok=True)
-
-
-def _select(mart: Mart, seconds: float, folder: Path, draft: Path, made: Path) -> str | None:
-    """Write the rows to a file of their own. Return what is wrong."""
-    with connection(folder) as db:
-        db.execute(f"attach {literal(str(made))} as made (storage_version 'v1.0.0')")
-        db.execute(f"attach {literal(str(draft))} as leads (read_only)")
-        db.execute("use leads")
-        try:
-            with _limited(db, seconds):
-                db.execute("set enable_external_access = false")
-                db.execute("set lock_configuration = true")
-                db.execute(f"create table made.main.{quoted(mart.name)} as {mart.statement}")
-        except duckdb.InterruptException:
-            return _too_long(seconds)
-        except duckdb.Error as error:
-            return _told(error)
-        columns = columns_of(db, mart.name, database="made")
-    if columns == list(mart.columns):
-        return None
-    return f"It selects the columns {', '.join(columns)}. Its header has {', '.join(mart.columns)}."
-
-
-@contextmanager
-def _limited(db: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
-    """Have DuckDB raise InterruptException or OutOfMemoryException in this block if it goes beyond the limits."""
-    db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
-    timer = Timer(seconds, db.interrupt)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _load(one: OwnFile, seconds: float, folder: Path, draft: Path) -> tuple[bool, str | None]:
-    """Make the table of a CSV or Parquet file. Return whether it is made, and what is wrong."""
-    name, is_csv = str(one.name), one.file.suffix.lower() == ".csv"
-    # All rows decide on a column's type, so that no row is left out because of its type.
-    reader = "read_csv($path, header = true, sample_size = -1, store_rejects = true)"
-    with connection(folder, draft) as db:
-        try:
-            rows = f"from {reader if is_csv else 'read_parquet($path)'}"
-            with _limited(db, seconds):
-                db.execute(f"create or replace table {quoted(name)} as {rows}", {"path": str(one.file)})
-        except duckdb.InterruptException:
-            return False, _too_long(seconds)
-        except duckdb.OutOfMemoryException as error:
-            return False, _told(error)
-        except duckdb.Error:
-            return False, "It can't be read as a CSV file." if is_csv else "It can't be read as a Parquet file."
-        text = f"From {one.file.name} in LEADS_MARTS_DIR, as it is"
-        comment(db, quoted(name), text, dict.fromkeys(columns_of(db, name), text))
-        lines = db.execute("select distinct line from reject_errors order by line").fetchall() if is_csv else []
-    if not lines:
-        return True, None
-    more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
-    return True, (
-        "Lines are left out that have more or fewer columns than the header, or aren't in UTF-8: "
-        f"{', '.join(str(line) for (line,) in lines[:_NAMED])}{more}."
-    )
-
-
-def _too_long(seconds: float) -> str:
-    return f"It took longer than {seconds:g} seconds and was stopped."
-
-
-def _told(error: duckdb.Error) -> str:
-    """Say what is wrong with a statement, without what may quote a lead."""
-    if isinstance(error, duckdb.OutOfMemoryException):
-        return _TOO_MUCH
-    if isinstance(error, duckdb.PermissionException):
-        return "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become tables."
-    # These are about the statement alone, and found before anything is read.
-    if isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)):
-        return str(error).splitlines()[0]
-    return (
-        f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out here. Run the "
-        "statement on leads.duckdb to read it."
-    )
+        for left in draft.parent.glob(f"{file.name}*"):  # a killed process may have left a log
+            left.unlink()

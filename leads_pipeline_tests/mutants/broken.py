@@ -892,24 +892,27 @@ def _(db, mart, folder, *, is_rewritten):
 
 
 @mutant(
-    "an own mart opens files and has all the time",
-    "leads_pipeline.transform.own_marts:_select",
+    "an own mart opens files",
+    "leads_pipeline.transform.own_table:_make",
     promise=OWN,
     tests=OWN_MARTS,
 )
-def _(mart, seconds, folder, draft, made):
+def _(folder, leads, task):
+    if task.statement is None:
+        return unbroken(folder, leads, task)
     with connection(folder) as db:
-        db.execute(f"attach '{made}' as made (storage_version 'v1.0.0')")
-        db.execute(f"attach '{draft}' as leads (read_only)")
+        db.execute(f"attach '{task.made}' as made (storage_version 'v1.0.0')")
+        db.execute(f"attach '{leads}' as leads (read_only)")
         db.execute("use leads")
         try:
-            db.execute(f'create table made.main."{mart.name}" as {mart.statement}')
+            db.execute(f'create table made.main."{task.name}" as {task.statement}')
         except duckdb.Error as error:
-            return str(error)
+            return False, str(error)
+    return True, None
 
 
-@mutant("an own mart's error quotes a lead", "leads_pipeline.transform.own_marts:_told", promise=OWN, tests=OWN_MARTS)
-def _(error):
+@mutant("an own mart's error quotes a lead", "leads_pipeline.transform.own_table:told", promise=OWN, tests=OWN_MARTS)
+def _(error, *, is_file=False):
     return str(error)
 
 
