@@ -12,8 +12,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import settings
 
-from leads_pipeline_tests.promises.month import libfaketime
-from leads_pipeline_tests.support.house import House, Quick, Real
+from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.migrations import read_migrations_once
 
 # The seed of the tests that choose at random. It is set here, so that all workers of pytest-xdist have the same.
@@ -102,19 +101,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Quick:
+def house(tmp_path: Path) -> House:
     """A data folder that the tests work on in this process."""
-    return Quick(tmp_path / "house" / "data")
-
-
-@pytest.fixture(params=["quick", pytest.param("real", marks=pytest.mark.slow)])
-def any_house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
-    """The same test twice: in this process, and by commands."""
-    folder = tmp_path / "house" / "data"
-    if request.param == "quick":
-        yield Quick(folder)
-    elif libfaketime() is None:
-        pytest.skip("libfaketime is not installed: apt install faketime")
-    else:
-        with Real.opened(folder) as house:
-            yield house
+    return House(tmp_path / "house" / "data")

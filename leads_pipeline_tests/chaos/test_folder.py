@@ -4,16 +4,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
-import duckdb
 import pytest
 
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.transform.versions import Versions
 from leads_pipeline_tests.support.house import House
 
 
@@ -75,30 +69,3 @@ def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_
     assert {lead["message"] for lead in house.leads("applicant").values()} == {"second"}
     assert len(house.leads("applicant")) == 12
     assert not list(house.folder.rglob("*.wal"))
-
-
-def test_a_query_meets_no_error_while_versions_replace_each_other(tmp_path: Path) -> None:
-    data, versions, stop = DataFolder.at(tmp_path), Versions(tmp_path), Event()
-    source = tmp_path / "source.duckdb"
-    with duckdb.connect(source) as db:
-        db.execute("create table branches as select 'branch-101' as scope")
-
-    def replace() -> None:
-        with versions.drafting():
-            shutil.copy(source, versions.draft("next"))
-            versions.swap_in(versions.draft("next"), is_alone=True)
-
-    def go_on() -> None:
-        while not stop.is_set():
-            replace()
-
-    replace()
-    with ThreadPoolExecutor(1) as pool:
-        writer = pool.submit(go_on)
-        try:
-            for _ in range(100):
-                assert LeadsFile(data).query("from branches")[1] == [("branch-101",)]
-        finally:
-            stop.set()
-        writer.result()
-    assert versions.next_number() > 2

@@ -27,7 +27,7 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.storage.raw import RESTRICTED, list_places
 from leads_pipeline.storage.suppression import Action
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, left_by_list, listed
 from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
@@ -43,7 +43,7 @@ BESIDE = Config(branches=2, leads_per_day=12)
 
 def erase(folder: Path) -> None:
     """As the command does it, which deletes what quarantine/ shows of her."""
-    house = Quick(folder / "data")
+    house = House(folder / "data")
     listed(house.data.gate.entries)
     house.publish()
     for path in find(house.data, Person.of([EMAIL])).quarantined:
@@ -52,7 +52,7 @@ def erase(folder: Path) -> None:
 
 def restrict_and_lift(folder: Path) -> None:
     """Set her leads aside and land them again."""
-    house = Quick(folder / "data")
+    house = House(folder / "data")
     entry = listed(house.data.gate.entries, Action.RESTRICT, until=None)
     house.publish()
     listed(house.data.gate.entries, Action.LIFT, emails=(), of=entry.number)
@@ -61,7 +61,7 @@ def restrict_and_lift(folder: Path) -> None:
 
 def retain(folder: Path) -> None:
     """As each night does it."""
-    house = Quick(folder / "data")
+    house = House(folder / "data")
     house.later(days=40)
     house.retain(35)
 
@@ -70,7 +70,7 @@ def retain(folder: Path) -> None:
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two branches with both people, published, a delivery of each that waits, a file that was set aside."""
     folder = tmp_path_factory.mktemp("full")
-    house = Quick(folder / "data")
+    house = House(folder / "data")
     house.land("applicant", [JANE, JOHN])
     house.land("applicant", [JANE | {"contact": JOHN["contact"]}, JOHN], scope="branch-102")
     house.publish()
@@ -96,14 +96,14 @@ def points(full: Path, tmp_path: Path, work: Callable[[Path], None], fault: Faul
 
 @pytest.mark.parametrize("fault", list(Fault))
 def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(tmp_path: Path, full: Path, fault: Fault) -> None:
-    johns = {text for id_, text in Quick(full / "data").raw("applicant") if id_ == "john"}
+    johns = {text for id_, text in House(full / "data").raw("applicant") if id_ == "john"}
     assert EMAIL in everything_in(full)
     for at in points(full, tmp_path, erase, fault):
         folder = tmp_path / str(at)
         shutil.copytree(full, folder, symlinks=True)
         outcome = run(erase, folder, folder=folder, fault=fault, at=at)
         where = f"{fault} at {at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
-        house = Quick(folder / "data")
+        house = House(folder / "data")
         raw = house.raw("applicant")
         assert johns <= {text for _, text in raw}, where
         if "jane" not in house.leads("applicant").keys() & dict(raw).keys():
@@ -117,14 +117,14 @@ def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(tmp_path: Path, f
 
 
 def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(tmp_path: Path, full: Path) -> None:
-    before = Quick(full / "data")
+    before = House(full / "data")
     raw, published = sorted({*before.raw("applicant")}), before.leads("applicant").keys()
     for at in points(full, tmp_path, restrict_and_lift, Fault.KILL):
         folder = tmp_path / str(at)
         shutil.copytree(full, folder, symlinks=True)
         outcome = run(restrict_and_lift, folder, folder=folder, fault=Fault.KILL, at=at)
         where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
-        house = Quick(folder / "data")
+        house = House(folder / "data")
         for entry in house.data.gate.entries.read().active:
             listed(house.data.gate.entries, Action.LIFT, emails=(), of=entry.number)
         house.publish()
@@ -142,7 +142,7 @@ def test_a_day_whose_retention_is_killed_is_made_anonymous_by_the_next(tmp_path:
         where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
         retain(folder)
         retain(folder)  # which cuts what the first took in
-        house = Quick(folder / "data")
+        house = House(folder / "data")
         assert {row["contact_email"].partition("@")[2] for row in house.leads("applicant").values()} == {
             "removed.invalid"
         }, where
@@ -218,7 +218,7 @@ def test_an_erasure_beside_a_backfill_and_publications_leaves_nothing_and_takes_
         for folder in (here.data.folder, tmp_path / "home"):
             found = everything_in(folder)
             assert [text for text in (email, *hers) if text.lower() in found] == []
-        house = Quick(here.data.folder)
+        house = House(here.data.folder)
         raw = {id_ for kind in LEAD_KINDS for id_, _ in house.raw(kind.name)}
         published = [id_ for kind in LEAD_KINDS for id_ in house.leads(kind.name)]
         assert raw == leads.keys() - hers

@@ -122,10 +122,3 @@ def test_if_serve_itself_is_killed_nothing_is_left_running(me: Newcomer) -> None
         process.kill()
         process.wait()
         wait_for(lambda: not any(map(is_alive, family)), 60)
-
-
-def test_a_second_daemon_on_the_folder_is_refused(me: Newcomer) -> None:
-    with serving(me):
-        refused = me.run("leads-pipeline", "serve", "--port", str(free_port()))
-    assert refused.returncode == 2
-    assert "Another daemon runs on" in refused.stderr

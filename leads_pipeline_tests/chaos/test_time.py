@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline_tests.support.house import DAY, LONDON, House, Quick
+from leads_pipeline_tests.support.house import DAY, LONDON, House
 
 SECOND = timedelta(seconds=1)
 ONE_DAY = timedelta(days=1)
@@ -115,7 +115,7 @@ def test_an_unknown_moment_at_midnight_is_one_lead_on_either_of_the_two_days(hou
 
 def test_a_clock_that_was_a_year_ahead_for_an_hour_leaves_no_trace(tmp_path: Path) -> None:
     """A pull, a failure and a publication happen in that hour. Afterwards all is as if the clock had been right."""
-    right, wrong = Quick(tmp_path / "right"), Quick(tmp_path / "wrong")
+    right, wrong = House(tmp_path / "right"), House(tmp_path / "wrong")
     for house in (right, wrong):
         house.land("applicant", [{"id": "known", "message": "first"}])
         house.publish()

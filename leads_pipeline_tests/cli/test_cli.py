@@ -44,6 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
         yield started
 
 
+@pytest.mark.slow
 def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation) -> None:
     result = run("backfill", "--from", here.day(4), "--to", here.day(2))
     assert result.exit_code == 0, result.output
@@ -85,6 +86,7 @@ def inventory_requests(here: Installation) -> int:
     return sum(count for path, count in here.simulator.counters().requests.items() if "/inventory" in path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_asked", [False, True], ids=["by the option", "on a terminal"])
 def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
     here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_asked: bool
@@ -328,6 +330,7 @@ def test_coverage_counts_the_states_and_names_what_is_not_landed(
     assert told["days_not_published"] == [str(here.day(number)) for number in (4, 3, 2, 1)]
 
 
+@pytest.mark.slow
 def test_coverage_exits_with_0_when_all_is_landed_and_published(here: Installation) -> None:
     here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
     assert run("coverage", "--days", 2).exit_code == 1

@@ -11,14 +11,14 @@ from click.testing import Result
 from leads_pipeline_tests.delivery.test_delivery import lead
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import DAY, Quick
+from leads_pipeline_tests.support.house import DAY, House
 
 Applied = dict[str, dict[str, Any]]
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
-    house = Quick(tmp_path / "data")
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    house = House(tmp_path / "data")
     house.land("applicant", [lead(1), lead(2)])
     monkeypatch.chdir(tmp_path)
     for name, value in {"LEADS_DATA_DIR": str(house.folder), "LEADS_DELIVERY_FROM": str(DAY)}.items():
@@ -27,7 +27,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
 
 
 @pytest.fixture
-def applied(house: Quick, monkeypatch: pytest.MonkeyPatch) -> Iterator[Applied]:  # noqa: ARG001 - it sets variables
+def applied(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Applied]:  # noqa: ARG001 - it sets variables
     with crm.running() as (address, found):
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)
         monkeypatch.setenv("LEADS_DELIVERY_SECRET", crm.SECRET)

@@ -13,7 +13,7 @@ import pytest
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.storage.raw import Place
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.newcomer import free_port
 
 LOOKING = (("status",), ("status", "--json"), ("findings",), ("findings", "--json"), ("coverage",), ("metrics",))
@@ -21,11 +21,10 @@ NOW = datetime.now(UTC)
 YESTERDAY = NOW.date() - timedelta(days=1)
 
 
-@pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> House:
     """An installation with yesterday of one branch, published. `make demo` leaves no settings, either."""
-    monkeypatch.chdir(tmp_path)
-    house = Quick(tmp_path / "data")
+    house = House(tmp_path_factory.mktemp("published") / "data")
     house.scopes, house.first_day, house.now = ("branch-101",), YESTERDAY, NOW - timedelta(minutes=5)
     for kind in ("applicant", "appraisal"):
         house.land(kind, [{"id": f"{kind}-{number}"} for number in range(3)], YESTERDAY)
@@ -35,12 +34,19 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Quick:
     return house
 
 
+@pytest.fixture
+def house(published: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    """A copy of it to work in."""
+    monkeypatch.chdir(tmp_path)
+    return published.copied(tmp_path / "data")
+
+
 def files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
 
 
 @pytest.mark.parametrize("command", LOOKING, ids=" ".join)
-def test_a_folder_without_settings_can_be_looked_at_and_stays_as_it_is(house: Quick, command: tuple[str, ...]) -> None:
+def test_a_folder_without_settings_can_be_looked_at_and_stays_as_it_is(house: House, command: tuple[str, ...]) -> None:
     before = files(house.folder.parent)
     result = run(*command)
     assert result.exit_code == 0, result.output
@@ -83,7 +89,7 @@ def test_doctor_and_the_commands_that_pull_name_the_settings_that_are_missing_an
     assert required == set(missing.split(", "))
 
 
-def test_each_backup_tells_of_damaged_files_and_of_a_target_on_the_same_disk(house: Quick) -> None:
+def test_each_backup_tells_of_damaged_files_and_of_a_target_on_the_same_disk(house: House) -> None:
     target = house.folder.parent / "target"
     assert run("backup", target).exit_code == 0
     [raw] = house.folder.glob(f"raw/applicant_leads/day={YESTERDAY}/*/*.parquet")
@@ -100,7 +106,7 @@ def test_each_backup_tells_of_damaged_files_and_of_a_target_on_the_same_disk(hou
 
 
 def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folder(
-    house: Quick, monkeypatch: pytest.MonkeyPatch
+    house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (house.folder / ".state" / "time_zone").write_text("Pacific/Auckland\n")
     house.land("applicant", [{"id": "noon", "createdAt": f"{YESTERDAY}T12:00Z"}], YESTERDAY)
@@ -114,7 +120,7 @@ def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folde
     assert found == [(YESTERDAY + timedelta(days=1),)]
 
 
-def test_status_says_each_figure_once(house: Quick) -> None:
+def test_status_says_each_figure_once(house: House) -> None:
     text = run("status").stdout
     assert "leads             3 applicant, 3 appraisal\n" in text
     assert "windows           2 landed, 2 open (today), since " in text
@@ -126,7 +132,7 @@ def test_status_says_each_figure_once(house: Quick) -> None:
     assert told["size_bytes"]["leads.duckdb"] == house.file.stat().st_size
 
 
-def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: Quick) -> None:
+def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: House) -> None:
     house.data.raw.fail(
         Place(lead_kind("applicant"), YESTERDAY, "branch-102"), "refused (403)", "No such branch.", is_permanent=True
     )
@@ -145,7 +151,7 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: Quick) ->
     assert "leads_pipeline_well 0.0" in run("metrics").stdout
 
 
-def test_a_damaged_dagster_database_keeps_no_command_from_looking(house: Quick) -> None:
+def test_a_damaged_dagster_database_keeps_no_command_from_looking(house: House) -> None:
     home = house.folder / ".dagster"
     (home / "history").mkdir(parents=True)
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
@@ -154,7 +160,7 @@ def test_a_damaged_dagster_database_keeps_no_command_from_looking(house: Quick) 
         assert run(*command).exit_code == 0
 
 
-def test_a_loss_is_noted_by_its_key_and_a_wrong_key_is_refused(house: Quick) -> None:
+def test_a_loss_is_noted_by_its_key_and_a_wrong_key_is_refused(house: House) -> None:
     lost = YESTERDAY - timedelta(days=40)
     place = Place(lead_kind("applicant"), lost, "branch-101")
     house.data.raw.fail(place, "deleted", "The portal has deleted it.", is_permanent=True)
@@ -179,7 +185,7 @@ def test_metrics_are_the_figures_of_status() -> None:
 
 
 @pytest.mark.slow
-def test_metrics_are_served_as_they_are_at_each_request(house: Quick) -> None:
+def test_metrics_are_served_as_they_are_at_each_request(house: House) -> None:
     port = free_port()
     command = [sys.executable, "-c", f"from leads_pipeline.cli import main; main(['metrics', '--port', '{port}'])"]
     with subprocess.Popen(command, cwd=house.folder.parent, stdout=subprocess.PIPE, text=True) as process:
@@ -195,7 +201,7 @@ def test_metrics_are_served_as_they_are_at_each_request(house: Quick) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["status", "findings", "coverage", "metrics"])
-def test_commands_that_look_do_not_import_dagster(house: Quick, command: str) -> None:
+def test_commands_that_look_do_not_import_dagster(house: House, command: str) -> None:
     program = f"import sys; from leads_pipeline.cli import main; main(['{command}'])"
     told = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", program], cwd=house.folder.parent, capture_output=True, text=True

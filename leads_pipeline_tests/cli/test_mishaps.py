@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -24,26 +25,35 @@ LEAD = b'{"applicants": [{"id": "of both days"}], "appraisals": []}'
 Install = Callable[..., Path]
 
 
+def installed(patch: pytest.MonkeyPatch, folder: Path, address: str, **others: str) -> Path:
+    """Work in `folder` with a portal's address, and with other variables by name. Give the data folder."""
+    given = {name: value for name, value in variables(address, "data").items() if name.startswith("LEADS_")}
+    for name, value in {**given, "LEADS_BRANCH_IDS": "101", **others}.items():
+        patch.setenv(name, value)
+    patch.chdir(folder)
+    return folder / "data"
+
+
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Set up an installation in an empty folder, with a portal's address and with other variables by name."""
+    """Set up an installation in the test's own folder, which is empty."""
+    return partial(installed, monkeypatch, tmp_path)
 
-    def installed(address: str, **others: str) -> Path:
-        given = {name: value for name, value in variables(address, "data").items() if name.startswith("LEADS_")}
-        for name, value in {**given, "LEADS_BRANCH_IDS": "101", **others}.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.chdir(tmp_path)
-        return tmp_path / "data"
 
-    return installed
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with yesterday's lead of one branch, published."""
+    with pytest.MonkeyPatch.context() as patch, portal(lambda *_: (200, LEAD)) as address:
+        data = installed(patch, tmp_path_factory.mktemp("filled"), address, LEADS_START_DATE=YESTERDAY)
+        assert run(*OF_YESTERDAY).exit_code == 0
+    return data
 
 
 @pytest.fixture
-def healthy(install: Install) -> Path:
-    """A data folder with yesterday's lead of one branch, published."""
-    with portal(lambda *_: (200, LEAD)) as address:
-        data = install(address, LEADS_START_DATE=YESTERDAY)
-        assert run(*OF_YESTERDAY).exit_code == 0
+def healthy(filled: Path, install: Install) -> Path:
+    """A copy of it, as `cp -a` makes it."""
+    data = install(NOBODY, LEADS_START_DATE=YESTERDAY)
+    subprocess.run(["cp", "-a", filled, data], check=True)
     return data
 
 
@@ -54,9 +64,8 @@ def finding(check: str) -> str:
     )
 
 
-def test_a_copied_folder_verifies(healthy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    subprocess.run(["cp", "-a", healthy, healthy.with_name("copy")], check=True)
-    monkeypatch.setenv("LEADS_DATA_DIR", "copy")
+@pytest.mark.usefixtures("healthy")
+def test_a_copied_folder_verifies() -> None:
     result = run("verify")
     assert result.exit_code == 0, result.output
 

@@ -21,7 +21,7 @@ from leads_pipeline.delivery.sending import Endpoint, Sent, deliver
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
-from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 
@@ -34,15 +34,20 @@ class Agency:
     """A house with its endpoint."""
 
     def __init__(self, folder: Path) -> None:
-        self.house = Quick(folder)
+        self.house = House(folder)
         self.crm = Crm()
         self.variables = {**VARIABLES, "LEADS_TIMEZONE": "Europe/London", "LEADS_DELIVERY_FROM": str(DAY)}
 
     def deliver(self, **options: Any) -> Sent:
+        """Deliver to the made-up CRM, at the house's moment."""
+        return self.send(clock=lambda: self.house.now, transport=self.crm, **options)
+
+    def send(self, **options: Any) -> Sent:
+        """Deliver to the address of the variables."""
         settings = Settings.from_variables(self.variables)
         endpoint = Endpoint.of(settings)
         assert endpoint
-        return deliver(settings, self.house.data, endpoint, clock=lambda: self.house.now, transport=self.crm, **options)
+        return deliver(settings, self.house.data, endpoint, **options)
 
     def counts(self) -> dict[VersionState, int]:
         with looked_at(self.house.folder) as ledger:
@@ -311,11 +316,8 @@ def test_the_ledger_holds_nothing_that_a_lead_says_and_is_in_the_backup(agency: 
 
 def test_only_one_process_delivers(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
-    settings = Settings.from_variables(agency.variables)
-    endpoint = Endpoint.of(settings)
-    assert endpoint
     with agency.house.data.state.lock("delivery"), pytest.raises(StorageError, match="Another process"):
-        deliver(settings, agency.house.data, endpoint, patience_seconds=0, transport=agency.crm)
+        agency.send(patience_seconds=0, transport=agency.crm)
 
 
 def test_what_the_endpoint_says_of_a_lead_is_in_no_message(agency: Agency, caplog: pytest.LogCaptureFixture) -> None:
@@ -393,18 +395,15 @@ def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_
     environment = os.environ | {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port)}
     agency.variables["LEADS_DELIVERY_URL"] = address
     agency.house.land("applicant", [lead(1), lead(2)])
-    settings = Settings.from_variables(agency.variables)
-    endpoint = Endpoint.of(settings)
-    assert endpoint
     with subprocess.Popen(
         [sys.executable, str(script)], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
     ) as crm:
-        while deliver(settings, agency.house.data, endpoint, is_all=True).left:  # it has not started yet
+        while agency.send(is_all=True).left:  # it has not started yet
             assert crm.poll() is None
         assert httpx.post(address, content=b"{}", headers={"webhook-id": "msg_1"}).status_code == 401
         with opened(agency.house.folder) as ledger:
             ledger.replay(DAY, DAY, 0)
-        assert deliver(settings, agency.house.data, endpoint).delivered == 2
+        assert agency.send().delivered == 2
         crm.terminate()
     with closing(sqlite3.connect(tmp_path / "crm.sqlite")) as db:
         assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]
@@ -426,9 +425,6 @@ def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(
         port = free.getsockname()[1]
     agency.variables["LEADS_DELIVERY_URL"] = f"http://127.0.0.1:{port}/"
     agency.house.land("applicant", [lead(1)])
-    settings = Settings.from_variables(agency.variables)
-    endpoint = Endpoint.of(settings)
-    assert endpoint
     script = Path(__file__).parents[2] / "examples" / "crm_forwarder.py"
     with serving(Api) as api:
         environment = os.environ | {
@@ -439,7 +435,7 @@ def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(
         }
         with subprocess.Popen([sys.executable, str(script)], env=environment, stderr=subprocess.DEVNULL) as forwarder:
             troubles = []
-            while (sent := deliver(settings, agency.house.data, endpoint, is_all=True)).left:
+            while (sent := agency.send(is_all=True)).left:
                 assert forwarder.poll() is None
                 troubles.append(sent.trouble)
             forwarder.terminate()
@@ -567,12 +563,9 @@ def test_an_endpoint_that_drips_its_answer_holds_a_pass_no_longer_than_one_that_
     with serving(Dripping) as address:
         agency.variables["LEADS_DELIVERY_URL"] = address
         agency.house.land("applicant", [lead(1)])
-        settings = Settings.from_variables(agency.variables)
-        endpoint = Endpoint.of(settings)
-        assert endpoint
         timer = threading.Timer(5, is_over.set)
         timer.start()
-        sent = deliver(settings, agency.house.data, endpoint, timeout_seconds=0.5)
+        sent = agency.send(timeout_seconds=0.5)
         timer.cancel()
         assert (sent.failed, is_over.is_set()) == (1, False)
         is_over.set()
@@ -582,10 +575,7 @@ def test_an_endpoint_where_nobody_listens_is_told_by_the_system_s_words(agency: 
     with socket.create_server(("127.0.0.1", 0)) as free:
         agency.variables["LEADS_DELIVERY_URL"] = f"http://localhost:{free.getsockname()[1]}/"
     agency.house.land("applicant", [lead(1)])
-    settings = Settings.from_variables(agency.variables)
-    endpoint = Endpoint.of(settings)
-    assert endpoint
-    assert "[Errno 111]" in str(deliver(settings, agency.house.data, endpoint).trouble)
+    assert "[Errno 111]" in str(agency.send().trouble)
 
 
 def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agency: Agency) -> None:

@@ -37,7 +37,7 @@ from leads_pipeline_tests.docs.pages import (
     text_of,
 )
 from leads_pipeline_tests.support import findings_page, reference_pages
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import House
 
 
 def relative(path: Path) -> str:
@@ -48,7 +48,7 @@ def relative(path: Path) -> str:
 
 
 def test_the_rows_of_a_published_file_are_as_the_json_schema_says(tmp_path: Path) -> None:
-    house = Quick(tmp_path / "data")
+    house = House(tmp_path / "data")
     for kind in LEAD_KINDS:
         house.land(kind.name, [{"id": "a", "createdAt": "2026-11-19T10:00Z", "new": 1, "viewingTimes": [{}]}])
     house.publish()

@@ -141,6 +141,7 @@ def test_what_a_window_says_is_what_was_fetched(here: Installation) -> None:
     assert materializations(here, "raw_applicant_leads")[key]["new"] == 0
 
 
+@pytest.mark.slow
 def test_no_personal_data_reaches_dagster(here: Installation) -> None:
     here.simulator.set_faults(here.rules([here.key(2, 102)], Then(status=500)))
     here.pull(here.keys([2, 3]), LEAD_KINDS)
@@ -316,6 +317,7 @@ def test_a_day_that_is_over_says_why_its_inventory_is_not_pulled(here: Installat
 # --- the report -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_checks_of_a_publication_look_at_one_version_and_so_does_the_report(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +333,7 @@ def test_all_checks_of_a_publication_look_at_one_version_and_so_does_the_report(
     assert len(opened) == 2  # the tables with their checks, and the report
 
 
+@pytest.mark.slow
 def test_the_report_is_part_of_the_publications_run(here: Installation) -> None:
     result = here.execute(PUBLISH_JOB, tags={})
     made = [key.to_user_string() for event in result.get_asset_materialization_events() if (key := event.asset_key)]

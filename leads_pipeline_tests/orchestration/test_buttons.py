@@ -222,6 +222,7 @@ def page(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
         yield Page(daemon, here)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [
@@ -274,6 +275,7 @@ def test_each_job_is_green(page: Page) -> None:
             page.materialize(assets, name)
 
 
+@pytest.mark.slow
 def test_each_schedule_and_sensor_is_green(page: Page) -> None:
     [repository] = page.ask(AUTOMATION)["nodes"]
     for schedule in repository["schedules"]:
@@ -291,6 +293,7 @@ def test_each_schedule_and_sensor_is_green(page: Page) -> None:
 RAW = "raw_applicant_leads"
 
 
+@pytest.mark.slow
 def test_a_backfill_shows_the_windows_of_a_refused_branch_red_and_the_next_one_heals_them(page: Page) -> None:
     page.here.simulator.set_faults([Rule(Then(status=403), When(scope="branch-102"))])
     backfill_id = page.launch_backfill([RAW])["backfillId"]
@@ -303,6 +306,7 @@ def test_a_backfill_shows_the_windows_of_a_refused_branch_red_and_the_next_one_h
     assert page.here.shown() == dict.fromkeys(page.here.keys([0, 1, 2]), "MATERIALIZED")
 
 
+@pytest.mark.slow
 def test_a_backfill_that_is_cancelled_keeps_what_landed_and_can_be_started_again(page: Page) -> None:
     backfill_id = page.launch_backfill([RAW])["backfillId"]
     page.daemon.begin_backfill()

@@ -12,10 +12,10 @@ from leads_pipeline.orchestration.warehouse import known_branches
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import House
 
 
-def test_each_check_has_a_result_that_names_its_problems(house: Quick) -> None:
+def test_each_check_has_a_result_that_names_its_problems(house: House) -> None:
     house.land("applicant", [{"id": str(n), "mood": n} for n in range(3)])
     house.publish()
 
@@ -31,7 +31,7 @@ def test_each_check_has_a_result_that_names_its_problems(house: Quick) -> None:
     assert {spec.name for spec in published_check_specs() if spec.blocking} == {"lead_ids_are_unique"}
 
 
-def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: Quick) -> None:
+def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: House) -> None:
     house.publish()
 
     class Broken:
@@ -49,7 +49,7 @@ def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: Quick) ->
     assert broken.keys() <= {"every_branch_is_fresh"}
 
 
-def test_a_slip_in_the_file_of_names_leaves_the_names_as_they_were(house: Quick) -> None:
+def test_a_slip_in_the_file_of_names_leaves_the_names_as_they_were(house: House) -> None:
     house.names = "id,name,region\n101,York,North\n102,Leeds,\n"
     house.publish()
     file, store = house.folder.parent / "branches.csv", LeadsFile(house.data)

@@ -127,6 +127,7 @@ def test_a_run_says_how_many_windows_it_is_for_and_who_asked(here: Pipeline) -> 
     assert (run.tags["leads_pipeline/windows"], run.tags["leads_pipeline/reason"]) == ("18", "retry")
 
 
+@pytest.mark.slow
 def test_each_step_logs_what_it_begins_with_and_how_it_ends(tmp_path: Path) -> None:
     with installation(tmp_path) as here:
         here.pull(here.keys([2]))

@@ -191,6 +191,7 @@ def test_a_failed_window_is_asked_for_after_its_wait_and_turns_green(here: Pipel
     assert here.key(3) in here.asked_for()["applicant"]  # two days ago at the start
 
 
+@pytest.mark.slow
 def test_with_dagsters_state_in_postgres_a_failed_window_is_asked_for_and_turns_green_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,6 +208,7 @@ def test_with_dagsters_state_in_postgres_a_failed_window_is_asked_for_and_turns_
             here.instance.event_log_storage.dispose()
 
 
+@pytest.mark.slow
 def test_a_corrected_secret_has_refused_windows_asked_for_at_the_first_tick(here: Pipeline) -> None:
     here.start(LEADS_CLIENT_SECRET="wrong")
     assert not here.run(here.tick()).success

@@ -10,7 +10,7 @@ import pytest
 from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.privacy.requests import carry_out
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, lead, left_by_list, listed
 
 BEFORE = "2026-11-19T10:00:00Z"
@@ -20,7 +20,7 @@ QUIET = {"requests_not_shown_done": 0, "windows_rewritten": 0}
 
 
 @pytest.fixture
-def full(house: Quick) -> Quick:
+def full(house: House) -> House:
     for day in (DAY, NEXT_DAY):
         for scope in house.scopes:
             house.land("applicant", [JANE, JOHN], day, scope)
@@ -28,15 +28,15 @@ def full(house: Quick) -> Quick:
     return house
 
 
-def settings_of(house: Quick, **more: str) -> Settings:
+def settings_of(house: House, **more: str) -> Settings:
     return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), **more})
 
 
-def night(house: Quick, variables: Mapping[str, str] | None = None, portal_time: datetime | None = None) -> Night:
+def night(house: House, variables: Mapping[str, str] | None = None, portal_time: datetime | None = None) -> Night:
     return keep_clean(house.data, settings_of(house, **(variables or {})), house.now, lambda _: portal_time)
 
 
-def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(full: Quick) -> None:
+def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(full: House) -> None:
     assert night(full).counts == {"requests_not_shown_done": 0}
     listed(full.data.gate.entries)
     assert night(full).counts == {"requests_not_shown_done": 1}
@@ -47,7 +47,7 @@ def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
         assert night(full).counts == QUIET
 
 
-def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: Quick, tmp_path: Path) -> None:
+def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: House, tmp_path: Path) -> None:
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
     listed(full.data.gate.entries)
     full.publish()
@@ -62,7 +62,7 @@ def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: Qu
     assert not night(full).came_back
 
 
-def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: Quick, tmp_path: Path) -> None:
+def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: House, tmp_path: Path) -> None:
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
     listed(full.data.gate.entries)
     full.publish()
@@ -71,7 +71,7 @@ def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: Quick, tmp_
     assert night(full).counts["windows_rewritten"] > 0
 
 
-def test_a_step_that_cannot_be_done_fails_loudly(full: Quick) -> None:
+def test_a_step_that_cannot_be_done_fails_loudly(full: House) -> None:
     listed(full.data.gate.entries)
 
     key = full.data.gate.entries.folder / "key"
@@ -85,7 +85,7 @@ def test_a_step_that_cannot_be_done_fails_loudly(full: Quick) -> None:
 
 
 @pytest.mark.slow
-def test_retention_runs_where_it_is_set(full: Quick) -> None:
+def test_retention_runs_where_it_is_set(full: House) -> None:
     full.now += timedelta(days=40)
     keep = {"LEADS_KEEP_PERSONAL_DAYS": "35"}
     assert "days_cut" not in night(full).counts
@@ -98,7 +98,7 @@ def test_retention_runs_where_it_is_set(full: Quick) -> None:
     assert night(full, keep).counts["days_cut"] == 1
 
 
-def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(full: Quick) -> None:
+def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(full: House) -> None:
     full.now += timedelta(days=366)
     wanted = {"LEADS_KEEP_PERSONAL_DAYS": "35", "LEADS_BASE_URL": "https://leads.example"}
     for theirs, said in (

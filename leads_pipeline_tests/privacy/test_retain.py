@@ -17,7 +17,7 @@ from leads_pipeline.domain.cutting import cut_payload
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
 KINDS = ("applicant", "appraisal")
 PLANTED = "Quenby"
@@ -49,7 +49,7 @@ def lead(lead_id: str, person: str, day: date = DAY, **more: Any) -> dict[str, A
 
 
 @pytest.fixture
-def full(house: Quick) -> Quick:
+def full(house: House) -> House:
     """Two days of two branches, with a midnight lead, a corrected one, a moved one and one that was pushed."""
     people = ["ann1", "bob2", "ann1", "phone3"]
     for kind in KINDS:
@@ -75,22 +75,22 @@ FIGURES = [
 ]
 
 
-def figures(house: Quick) -> dict[str, list[tuple[Any, ...]]]:
+def figures(house: House) -> dict[str, list[tuple[Any, ...]]]:
     return {name: house.query(f"from {name} order by all") for name in FIGURES}
 
 
-def people_in(house: Quick, kind: str) -> int:
+def people_in(house: House, kind: str) -> int:
     return len({row["person"] for row in house.leads(kind).values()})
 
 
-def texts_of(house: Quick, day: date) -> str:
+def texts_of(house: House, day: date) -> str:
     """Each row of the day's files, decoded."""
     paths = [*house.folder.glob(f"raw/*/day={day}/**/*.parquet"), *house.folder.glob(f"tables/*/lead_day={day}/*")]
     assert len(paths) >= 5
     return "".join(f"{pq.read_metadata(path).metadata} {pq.ParquetFile(path).read().to_pylist()}" for path in paths)
 
 
-def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Quick) -> None:
+def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: House) -> None:
     full.publish()
     before = figures(full)
     leads = {kind: len(full.leads(kind)) for kind in KINDS}
@@ -121,7 +121,7 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Quic
     assert not [*(full.folder / ".state" / "anonymous").iterdir()]
 
 
-def test_an_unknown_member_of_a_lead_that_raw_has_lost_goes_too(house: Quick) -> None:
+def test_an_unknown_member_of_a_lead_that_raw_has_lost_goes_too(house: House) -> None:
     house.land("applicant", [{"id": "lost", "createdAt": f"{DAY}T10:00:00Z", "nickname": PLANTED}])
     house.publish()
     shutil.rmtree(house.folder / "raw")
@@ -130,12 +130,12 @@ def test_an_unknown_member_of_a_lead_that_raw_has_lost_goes_too(house: Quick) ->
     assert house.leads("applicant")["lost"]["_extra"] is None
 
 
-def test_the_file_that_retention_leaves_is_the_one_that_is_built_anew(full: Quick, tmp_path: Path) -> None:
+def test_the_file_that_retention_leaves_is_the_one_that_is_built_anew(full: House, tmp_path: Path) -> None:
     full.retain(35)
     assert full.tables() == full.built_anew(tmp_path / "anew").tables()
 
 
-def test_a_push_or_a_backup_is_cut_at_the_next_run(house: Quick, tmp_path: Path) -> None:
+def test_a_push_or_a_backup_is_cut_at_the_next_run(house: House, tmp_path: Path) -> None:
     for scope in house.scopes:
         house.land("applicant", [lead(scope, "ann1")], scope=scope)
     house.publish()
@@ -151,7 +151,7 @@ def test_a_push_or_a_backup_is_cut_at_the_next_run(house: Quick, tmp_path: Path)
     assert list(cut_days(house.data, NEXT_DAY)) == []
 
 
-def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: Quick, tmp_path: Path) -> None:
+def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: House, tmp_path: Path) -> None:
     """And stay who they are: the same person within the day, whatever is published later."""
     shutil.rmtree(full.folder / "raw")
     full.publish()
@@ -172,7 +172,7 @@ def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: Qu
         assert house.query(sql, DAY) == lost
 
 
-def test_who_has_set_no_retention_is_told_so(house: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_has_set_no_retention_is_told_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     house.land("applicant", [{"id": "one", "createdAt": f"{DAY}T10:00:00Z"}])
     monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
     monkeypatch.setenv("LEADS_BRANCH_IDS", "101")

@@ -21,7 +21,7 @@ from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, FoundLead
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Suppressed, SuppressionList
-from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, everything_in, lead, left_by_list, listed
 
 BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
@@ -168,7 +168,7 @@ BREAKS = [
 
 @pytest.mark.parametrize("spoil", BREAKS)
 def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
-    house: Quick, spoil: Callable[[SuppressionList], None]
+    house: House, spoil: Callable[[SuppressionList], None]
 ) -> None:
     house.land("applicant", [JOHN])
     list_, before = house.data.gate.entries, house.raw("applicant")
@@ -343,11 +343,11 @@ def test_the_list_means_what_was_found_as_the_persons(
 # --- who is kept out --------------------------------------------------------------------------------------------------
 
 
-def raw_ids(house: Quick) -> set[str]:
+def raw_ids(house: House) -> set[str]:
     return {lead_id for lead_id, _ in house.raw("applicant")}
 
 
-def test_nobody_who_is_erased_lands_and_a_new_enquiry_does(house: Quick) -> None:
+def test_nobody_who_is_erased_lands_and_a_new_enquiry_does(house: House) -> None:
     listed(house.data.gate.entries)
     for _ in range(2):
         house.land("applicant", [JANE, JOHN])
@@ -359,7 +359,7 @@ def test_nobody_who_is_erased_lands_and_a_new_enquiry_does(house: Quick) -> None
     assert raw_ids(house) == house.leads("applicant").keys() == {"john", "mary", "again"}
 
 
-def test_all_versions_of_a_lead_go_wherever_one_was_met_by_its_contact(house: Quick) -> None:
+def test_all_versions_of_a_lead_go_wherever_one_was_met_by_its_contact(house: House) -> None:
     listed(house.data.gate.entries)
     other = JANE | {"contact": JOHN["contact"]}
     house.land("applicant", [other, JOHN])
@@ -372,7 +372,7 @@ def test_all_versions_of_a_lead_go_wherever_one_was_met_by_its_contact(house: Qu
     assert raw_ids(house) == {"john"}
 
 
-def holders_of(lead_id: str, house: Quick) -> list[str]:
+def holders_of(lead_id: str, house: House) -> list[str]:
     """Return which tables of leads.duckdb, and which files beside it, hold the id."""
     word = re.compile(rf"\b{lead_id}\b")
     with duckdb.connect(house.file.resolve(), read_only=True) as db:
@@ -384,7 +384,7 @@ def holders_of(lead_id: str, house: Quick) -> list[str]:
 
 @pytest.mark.parametrize("tables", ["parquet", pytest.param("delta", marks=pytest.mark.slow)])
 def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_is_left(
-    house: Quick, tables: str
+    house: House, tables: str
 ) -> None:
     """No version, no tree of files, no Delta file, no report. Other windows aren't touched."""
     if tables == "delta":
@@ -413,7 +413,7 @@ def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_i
     assert house.file.resolve() == published
 
 
-def test_a_publication_that_fails_after_raw_was_gone_through_is_made_up_for_by_the_next(house: Quick) -> None:
+def test_a_publication_that_fails_after_raw_was_gone_through_is_made_up_for_by_the_next(house: House) -> None:
     house.land("applicant", [JANE, JOHN | {"message": "Ask Jane"}])
     house.publish()
     entry = listed(house.data.gate.entries, Action.RESTRICT, until=None)
@@ -431,7 +431,7 @@ def test_a_publication_that_fails_after_raw_was_gone_through_is_made_up_for_by_t
     assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {"jane": None, "john": ""}
 
 
-def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person(house: Quick) -> None:
+def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
     house.publish()
     listed(house.data.gate.entries)
@@ -447,7 +447,7 @@ def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person
     assert EMAIL not in everything_in(house.folder)
 
 
-def test_leads_that_raw_has_lost_are_erased_and_cleared_in_the_published_file(house: Quick) -> None:
+def test_leads_that_raw_has_lost_are_erased_and_cleared_in_the_published_file(house: House) -> None:
     house.land("applicant", [JANE, JOHN, lead("mary", email="m@people.example", message=EMAIL, createdAt=BEFORE)])
     house.publish()
     shutil.rmtree(house.folder / "raw")
@@ -458,7 +458,7 @@ def test_leads_that_raw_has_lost_are_erased_and_cleared_in_the_published_file(ho
     assert EMAIL not in everything_in(house.folder)
 
 
-def test_a_published_file_that_was_put_back_is_brought_in_line(house: Quick) -> None:
+def test_a_published_file_that_was_put_back_is_brought_in_line(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
     house.publish()
     before = house.file.read_bytes()
@@ -470,7 +470,7 @@ def test_a_published_file_that_was_put_back_is_brought_in_line(house: Quick) -> 
     assert EMAIL not in everything_in(house.folder)
 
 
-def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(house: Quick) -> None:
+def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
     house.land("applicant", [JANE | {"message": "again"}, JOHN])
     house.push("applicant", JANE | {"id": "pushed"})
@@ -490,7 +490,7 @@ def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(hou
     assert not [*aside.rglob("*.parquet")]
 
 
-def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(house: Quick) -> None:
+def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
     listed(house.data.gate.entries, Action.RESTRICT, until=None)
     house.publish()
@@ -501,7 +501,7 @@ def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(house: Q
     assert (raw_ids(house), left_by_list(house.data)) == ({"john"}, [])
 
 
-def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received(house: Quick) -> None:
+def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received(house: House) -> None:
     def text(message: str) -> str:
         return f'{{"id": "mary",  "message" : {message}, "createdAt":"{BEFORE}", "x": 1.0, "n": "\\u0041"}}'
 
@@ -515,7 +515,7 @@ def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received
         house.land("applicant", [text('"Ask Jane"'), JOHN])
 
 
-def test_a_cleared_lead_that_is_anonymous_stays_as_retention_made_it(house: Quick, tmp_path: Path) -> None:
+def test_a_cleared_lead_that_is_anonymous_stays_as_retention_made_it(house: House, tmp_path: Path) -> None:
     """It is the same person, however often the file is written anew."""
     leads = [lead(str(number), email=EMAIL, message="Ask Mary", createdAt=BEFORE) for number in range(2)]
     house.land("applicant", leads)
@@ -528,15 +528,7 @@ def test_a_cleared_lead_that_is_anonymous_stays_as_retention_made_it(house: Quic
     assert house.tables() == house.built_anew(tmp_path / "anew").tables()
 
 
-def test_an_erasure_gives_the_file_that_would_be_built_anew(house: Quick, tmp_path: Path) -> None:
-    for day in (DAY, NEXT_DAY):
-        house.land("applicant", [JANE | {"id": f"jane {day}"}, JOHN | {"id": f"john {day}"}], day)
-    house.publish()
-    house.erase(email=EMAIL)
-    assert house.tables() == house.built_anew(tmp_path / "anew").tables()
-
-
-def test_an_objection_means_who_the_file_built_anew_means(house: Quick, tmp_path: Path) -> None:
+def test_an_objection_means_who_the_file_built_anew_means(house: House, tmp_path: Path) -> None:
     """The portal corrects the contact twice: whoever has the address between isn't the person."""
     house.land("applicant", [JANE, JOHN])
     house.object_(email=EMAIL)

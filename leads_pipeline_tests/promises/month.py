@@ -10,8 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -99,22 +99,13 @@ def remove_shared_clock(pid: int) -> None:
 
 def command(data: Path, address: str, clock: str, arguments: Sequence[str], **more: str) -> tuple[int, str]:
     """Run `leads-pipeline` to its end at that moment. Give the exit code and everything that it printed."""
-    with running(data, address, clock, arguments, **more) as process:
-        code = process.wait(300)
-    return code, _output(data).read_text()
-
-
-@contextmanager
-def running(
-    data: Path, address: str, clock: str, arguments: Sequence[str], **more: str
-) -> "Iterator[subprocess.Popen[bytes]]":
-    """Start `leads-pipeline` in a process whose clock begins at that moment. It ends with the block."""
     library = libfaketime()
     assert library is not None
     patched = data.parent / "patched"
     patched.mkdir(exist_ok=True)
     (patched / "sitecustomize.py").write_text(_SLEEP)
-    with _output(data).open("wb") as output:
+    output = data.parent / "output.txt"
+    with output.open("wb") as file:
         process = subprocess.Popen(
             [str(Path(sys.executable).parent / "leads-pipeline"), *arguments],
             cwd=data.parent,
@@ -132,21 +123,17 @@ def running(
                 **more,
             },
             stdin=subprocess.DEVNULL,
-            stdout=output,
+            stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     try:
-        yield process
+        return process.wait(300), output.read_text()
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)
         remove_shared_clock(process.pid)
-
-
-def _output(data: Path) -> Path:
-    return data.parent / "output.txt"
 
 
 def backfill(data: Path, address: str, clock: str, arguments: Sequence[str], start: str) -> tuple[int, str]:

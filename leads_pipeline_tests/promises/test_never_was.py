@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leads_pipeline_tests.promises.month import Tables, prepare
-from leads_pipeline_tests.support.house import House, Quick
+from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
 pytestmark = needs_seccomp
@@ -358,7 +358,7 @@ class History:
 
 def house_in(folder: Path) -> House:
     prepare(folder / "data", {})
-    house = Quick(folder / "data")
+    house = House(folder / "data")
     house.scopes, house.first_day, house.now = SCOPES, DAYS[0], BEGIN
     return house
 

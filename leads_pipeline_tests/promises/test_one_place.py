@@ -19,9 +19,9 @@ SETUP = """
 import sys
 from pathlib import Path
 from leads_pipeline.cli import main
-from leads_pipeline_tests.support.house import DAY, Quick
+from leads_pipeline_tests.support.house import DAY, House
 
-house = Quick(Path("data"))
+house = House(Path("data"))
 
 def command(*arguments):
     try:

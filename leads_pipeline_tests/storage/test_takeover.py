@@ -1,13 +1,12 @@
 """What the landed version left in raw/ is landed anew, once, with nothing lost.
 
-`old_file` writes what that version wrote. OLD_FOLDER was written by dd03c9a itself.
+`old_file` writes what that version wrote. A folder that it wrote itself is opened by promises/test_old_folder.py.
 """
 
 import hashlib
 import json
-import tarfile
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.storage.landing import Raw
-from leads_pipeline.storage.raw import Place, list_folders, place_of
+from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.rows import Row, merged, microseconds, newest_payloads
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline.storage.takeover import take_over
@@ -27,7 +26,6 @@ from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, W
 
 __all__ = ["moto"]  # a fixture
 
-OLD_FOLDER = Path(__file__).parents[1] / "promises" / "recorded" / "folder-dd03c9a.tar.xz"
 PLACE = place_of(APPLICANT, WINDOW)
 NOW = LATER + timedelta(days=1)
 
@@ -207,28 +205,3 @@ def test_the_objects_of_a_bucket_are_taken_over_but_for_those_that_another_stand
     take_over(store, raw)
     assert texts(raw) == {"01": "A"}
     assert len(names(store)) == 1
-
-
-def test_a_folder_of_dd03c9a_is_taken_over_with_nothing_lost(tmp_path: Path, kept_out: KeptOut) -> None:
-    with tarfile.open(OLD_FOLDER) as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(tmp_path)  # noqa: S202 - a file of this repository
-    folder, truth = tmp_path / "data", json.loads((tmp_path / "truth.json").read_text())
-    before = {
-        (path.parts[-4], row["lead_id"], row["payload"])
-        for path in (folder / "raw").rglob("scope=*/*.parquet")
-        for row in pq.ParquetFile(path).read().to_pylist()
-    }
-    store = FolderStore(folder)
-    raw = Raw(store, kept_out)
-    take_over(store, raw)
-
-    found = set()
-    for kind in LEAD_KINDS:
-        for key in list_folders(store, f"raw/{kind.table}/", datetime.now(UTC)):
-            day, scope = (part.partition("=")[2] for part in key.split("/")[2:4])
-            rows = raw.read(Place(kind, datetime.fromisoformat(day).date(), scope)).rows
-            found |= {(kind.table, row.lead_id, row.payload) for row in rows}
-        assert set(truth["leads"][kind.name]) <= {lead_id for table, lead_id, _ in found if table == kind.table}
-    assert found == before
-    assert list(folder.rglob("scope=*/leads.parquet")) == []

@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House, Quick
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
 
 def a(text: str) -> str:
@@ -52,7 +52,7 @@ def test_a_pull_and_a_push_take_turns_by_what_came_last(house: House) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_after_any_answers_every_version_is_in_raw_and_the_last_of_each_lead_is_published(
-    house: Quick, seed: int
+    house: House, seed: int
 ) -> None:
     rng = random.Random(seed)  # noqa: S311 - the same each time
     served: set[tuple[str, str]] = set()

@@ -1,7 +1,6 @@
 """The pipeline as its tests use it: leads come in, one publication follows, and leads.duckdb says what there is.
 
-Belongs here: the only way of the tests to the rooms that a publication goes through. `Quick` calls them in this
-process. `Real` runs `leads-pipeline` against a portal over HTTP, at the moment that the test sets. When a room is
+Belongs here: the only way of the tests to the rooms that a publication goes through, in this process. When a room is
 rebuilt, this file changes and the tests don't.
 """
 
@@ -11,18 +10,14 @@ import hashlib
 import io
 import json
 import shutil
-import socket
-import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Self
 from zoneinfo import ZoneInfo
 
 import duckdb
-import httpx
 
 from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_push
 from leads_pipeline.domain.contract import lead_kind
@@ -43,7 +38,6 @@ from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline.transform.report.page import write_report
 from leads_pipeline_tests.promises import month
-from leads_pipeline_tests.promises.portal import portal
 
 DAY: Final = date(2026, 11, 19)
 NEXT_DAY: Final = date(2026, 11, 20)
@@ -55,12 +49,9 @@ NOW: Final = datetime(2026, 11, 21, 6, tzinfo=UTC)
 # A lead as what becomes JSON, or as its exact text.
 Lead = str | Mapping[str, Any]
 Row = dict[str, Any]
-Key = tuple[str, date, str]
-
-_PUSH_KEY: Final = "a-key-of-whoever-pushes"
 
 
-class House(ABC):
+class House:
     """One data folder with two branches. Each answer and each delivery takes a minute of its clock.
 
     What a test may set: `now`, the moment of the next thing that happens; `zone`, `scopes`, `first_day` and `names`
@@ -77,24 +68,35 @@ class House(ABC):
         self.names = ""
         # LEADS_MARTS_DIR
         self.marts: Path | None = None
+        # LEADS_TABLES
+        self.tables_as = "parquet"
+        self._keep_days: int | None = None
 
     # --- leads come in ----------------------------------------------------------------------------------------------
 
-    @abstractmethod
     def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
         """Pull a window. The portal answers with these leads."""
+        of, body, moment = lead_kind(kind), _answer(kind, leads), self._tick()
+        window = Window.of(day, Scope.parse(scope), self.zone)
+        self.data.raw.land(of, window, read_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run")
 
-    @abstractmethod
     def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
         """Pull a window. The portal refuses it."""
+        self._tick()
+        place = Place(lead_kind(kind), day, scope)
+        self.data.raw.fail(place, "refused", "The portal refused it.", is_permanent=True)
 
-    @abstractmethod
     def push(self, kind: str, *leads: Lead) -> None:
         """Have the portal deliver leads of its own accord. They are acknowledged."""
+        moment = self._tick()
+        placement = Placement([*map(Scope.parse, self.scopes)], self.zone)
+        for of, lead in read_push(_answer(kind, leads)):
+            self.data.raw.add(placement.of(of, lead, moment), [lead], moment)
 
-    @abstractmethod
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
         """Pull today's inventory. The portal finds these items for each place."""
+        found = {place: read_inventory_page(_body("items", items)).items for place, items in places.items()}
+        self.data.inventory.land(self.today, found, self._tick())
 
     def answers(self, rows: Iterable[Sequence[str]], header: Sequence[str] = ("lead_id", "answered_at")) -> None:
         """Write the user's own list of when leads were answered."""
@@ -119,9 +121,21 @@ class House(ABC):
 
     # --- what an analyst finds --------------------------------------------------------------------------------------
 
-    @abstractmethod
     def publish(self) -> None:
         """Bring leads.duckdb up to date with all that came in."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        names = self.folder.parent / "branches.csv"
+        names.write_text(self.names, encoding="utf-8")
+        wanted = Wanted(
+            [*map(Scope.parse, self.scopes)],
+            self.first_day,
+            self.zone,
+            read_branches(names if self.names else None),
+            self.tables_as,
+            self.marts,
+        )
+        outcome = bring_up_to_date(self.data, wanted, self.now)
+        assert (outcome.swept.failed, outcome.tables_trouble) == ({}, None)
 
     @property
     def file(self) -> Path:
@@ -147,9 +161,9 @@ class House(ABC):
         assert len(found) == len(rows)
         return found
 
-    @abstractmethod
     def report(self) -> str:
         """The page of figures for people, of what is published."""
+        return write_report(LeadsFile(self.data), self.folder).path.read_text(encoding="utf-8")
 
     def tables(self) -> month.Tables:
         """All published tables with their rows in order, without the moments of the run."""
@@ -176,99 +190,53 @@ class House(ABC):
 
     # --- people, and what outlives the disk -------------------------------------------------------------------------
 
-    @abstractmethod
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
         """Find a person by `email`, `phone`, `name`, `lead` or `postcode`: `theirs` or `look`, kind and id of leads."""
+        found = find(self.data, _person(person))
+        return sorted(("theirs" if lead.is_theirs else "look", lead.kind, lead.lead_id) for lead in found.leads)
 
-    @abstractmethod
     def erase(self, **person: str | Sequence[str]) -> None:
         """Erase a person, given as in `find`, and publish."""
+        self._request(Action.ERASE, person)
 
-    @abstractmethod
     def object_(self, **person: str | Sequence[str]) -> None:
         """Note that a person objects to marketing, and publish."""
+        self._request(Action.OBJECT, person)
 
-    @abstractmethod
     def restrict(self, **person: str | Sequence[str]) -> None:
         """Set the leads of a person aside, and publish."""
+        self._request(Action.RESTRICT, person)
 
-    @abstractmethod
     def retain(self, days: int) -> None:
         """Delete the personal fields of leads that are older than so many days, and publish."""
+        self._keep_days = days
+        for cut in cut_days(self.data, due_before(self.now, self.zone, days)):
+            assert cut.error is None, cut.error
+        self.publish()
 
-    @abstractmethod
     def back_up(self, target: Path) -> None:
         """Back up to a folder."""
+        back_up(self.data, target, 14, self._tick())
 
     def restore(self, source: Path, folder: Path) -> Self:
         """Restore the newest backup into another folder, and publish: the house on it, with the same settings."""
         house = copy.copy(self)
         house.folder = folder
-        house._restore(source)  # noqa: SLF001 - a copy of this house
+        restore(source, house.data, house.now)
+        house.publish()
+        end_restore(house.data)
         return house
-
-    @abstractmethod
-    def _restore(self, source: Path) -> None:
-        """Restore into this folder, and publish."""
-
-
-class Quick(House):
-    """The rooms, called in this process."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._keep_days: int | None = None
-        # LEADS_TABLES
-        self.tables_as = "parquet"
 
     @property
     def data(self) -> DataFolder:
         """The data folder, whose clock is the house's."""
         return DataFolder.at(self.folder, clock=lambda: self.now, keeps_personal_days=self._keep_days is not None)
 
-    def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
-        of, body, moment = lead_kind(kind), _answer(kind, leads), self._tick()
-        window = Window.of(day, Scope.parse(scope), self.zone)
-        self.data.raw.land(of, window, read_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run")
-
-    def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
-        self._tick()
-        place = Place(lead_kind(kind), day, scope)
-        self.data.raw.fail(place, "refused", "The portal refused it.", is_permanent=True)
-
-    def push(self, kind: str, *leads: Lead) -> None:
-        moment = self._tick()
-        placement = Placement([*map(Scope.parse, self.scopes)], self.zone)
-        for of, lead in read_push(_answer(kind, leads)):
-            self.data.raw.add(placement.of(of, lead, moment), [lead], moment)
-
-    def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
-        found = {place: read_inventory_page(_body("items", items)).items for place, items in places.items()}
-        self.data.inventory.land(self.today, found, self._tick())
-
-    def publish(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        names = self.folder.parent / "branches.csv"
-        names.write_text(self.names, encoding="utf-8")
-        wanted = Wanted(
-            [*map(Scope.parse, self.scopes)],
-            self.first_day,
-            self.zone,
-            read_branches(names if self.names else None),
-            self.tables_as,
-            self.marts,
-        )
-        outcome = bring_up_to_date(self.data, wanted, self.now)
-        assert (outcome.swept.failed, outcome.tables_trouble) == ({}, None)
-
     def failing_checks(self) -> dict[str, str]:
         """What the checks say of what is published, by table and name of each that fails."""
         with LeadsFile(self.data).reading() as db:
             found = {f"{check.table}: {check.name}": "\n".join(problems(db, check)) for check in checks()}
         return {check: said for check, said in found.items() if said}
-
-    def report(self) -> str:
-        return write_report(LeadsFile(self.data), self.folder).path.read_text(encoding="utf-8")
 
     def copied(self, folder: Path) -> Self:
         """A house on a copy of the data folder."""
@@ -285,19 +253,6 @@ class Quick(House):
         house.publish()
         return house
 
-    def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
-        found = find(self.data, _person(person))
-        return sorted(("theirs" if lead.is_theirs else "look", lead.kind, lead.lead_id) for lead in found.leads)
-
-    def erase(self, **person: str | Sequence[str]) -> None:
-        self._request(Action.ERASE, person)
-
-    def object_(self, **person: str | Sequence[str]) -> None:
-        self._request(Action.OBJECT, person)
-
-    def restrict(self, **person: str | Sequence[str]) -> None:
-        self._request(Action.RESTRICT, person)
-
     def _request(self, action: Action, given: Mapping[str, str | Sequence[str]]) -> None:
         person, moment = _person(given), self._tick()
         found: Found = find(self.data, person)
@@ -311,137 +266,9 @@ class Quick(House):
         requests.add_correction(self.data, request, email, None, moment)
         self.publish()
 
-    def retain(self, days: int) -> None:
-        self._keep_days = days
-        for cut in cut_days(self.data, due_before(self.now, self.zone, days)):
-            assert cut.error is None, cut.error
-        self.publish()
 
-    def back_up(self, target: Path) -> None:
-        back_up(self.data, target, 14, self._tick())
-
-    def _restore(self, source: Path) -> None:
-        restore(source, self.data, self.now)
-        self.publish()
-        end_restore(self.data)
-
-
-class Real(House):
-    """Commands, each in a process of its own, whose clock is set. The portal is there while the block runs."""
-
-    def __init__(self, folder: Path, address: str, portal_has: dict[Key, tuple[int, bytes]]) -> None:
-        super().__init__(folder)
-        self._address = address
-        self._portal_has = portal_has
-        self._has_pushes = False
-
-    @classmethod
-    @contextmanager
-    def opened(cls, folder: Path) -> Iterator[Self]:
-        """A house with a portal of its own."""
-        portal_has: dict[Key, tuple[int, bytes]] = {}
-
-        def answers(path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
-            if "address" in parameters:
-                return portal_has["inventory", date.min, parameters["address"]]
-            kind = path.strip("/").removesuffix("-leads")
-            start = datetime.fromisoformat(parameters["from-time"])
-            scope = next(f"{name.removesuffix('-id')}-{id_}" for name, id_ in parameters.items() if "-id" in name)
-            return portal_has.get((kind, start.astimezone(house.zone).date(), scope), (200, _answer(kind, [])))
-
-        with portal(answers) as address:
-            house = cls(folder, address, portal_has)
-            yield house
-
-    def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
-        self._portal_has[kind, day, scope] = (200, _answer(kind, leads))
-        self._pull(kind, day, scope)
-
-    def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
-        refusal = {"errors": [{"code": "invalid_time", "message": "no", "links": []}]}
-        self._portal_has[kind, day, scope] = (400, json.dumps(refusal).encode())
-        self._pull(kind, day, scope, exit_code=1)
-
-    def _pull(self, kind: str, day: date, scope: str, exit_code: int = 0) -> None:
-        of = f"--from {day} --to {day} --kind {kind} --scope {scope}".split()
-        self._run("backfill", *of, exit_code=exit_code)
-
-    def push(self, kind: str, *leads: Lead) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        headers = {"Authorization": f"Bearer {_PUSH_KEY}", "Content-Type": "application/json"}
-        body = _answer(kind, leads)
-        self._has_pushes = True
-        arguments = ["receive", "--port", str(port)]
-        with month.running(self.folder, self._address, self._clock(), arguments, **self._variables()) as process:
-            while process.poll() is None:
-                with suppress(httpx.ConnectError):  # it has not started yet
-                    httpx.post(f"http://127.0.0.1:{port}/leads", content=body, headers=headers).raise_for_status()
-                    return
-                time.sleep(0.1)
-        raise AssertionError("The receiver ended.")
-
-    def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
-        for place, items in places.items():
-            self._portal_has["inventory", date.min, place] = (200, _body("items", items))
-        of = f"--from {self.today} --to {self.today} --kind inventory".split()
-        self._run("backfill", *of, INVENTORY_ADDRESSES=";".join(places))
-
-    def publish(self) -> None:
-        """Take in what was pushed, if something was. Each command publishes what it has changed."""
-        if self._has_pushes:
-            self.land_inventory({"Nowhere": []})
-            self._has_pushes = False
-
-    def report(self) -> str:
-        return (self.folder / "reports" / "leads.html").read_text(encoding="utf-8")
-
-    def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
-        said = self._run("privacy", "find", "--json", *_options(person))
-        found = json.loads(said[said.index("{") :])
-        groups = {"theirs": found["theirs"], "look": found["to_look_at"]}
-        return sorted((group, lead["kind"], lead["lead_id"]) for group, leads in groups.items() for lead in leads)
-
-    def erase(self, **person: str | Sequence[str]) -> None:
-        self._run("privacy", "erase", "--yes", *_options(person))
-
-    def object_(self, **person: str | Sequence[str]) -> None:
-        self._run("privacy", "object", *_options(person))
-
-    def restrict(self, **person: str | Sequence[str]) -> None:
-        self._run("privacy", "restrict", *_options(person))
-
-    def retain(self, days: int) -> None:
-        self._run("privacy", "retain", LEADS_KEEP_PERSONAL_DAYS=str(days))
-
-    def back_up(self, target: Path) -> None:
-        self._run("backup", str(target))
-
-    def _restore(self, source: Path) -> None:
-        self._run("restore", str(source))
-
-    def _run(self, *arguments: str, exit_code: int = 0, **variables: str) -> str:
-        code, said = month.command(
-            self.folder, self._address, self._clock(), arguments, **(self._variables() | variables)
-        )
-        assert code == exit_code, said
-        return said
-
-    def _clock(self) -> str:
-        return f"{self._tick():%Y-%m-%d %H:%M:%S}"
-
-    def _variables(self) -> dict[str, str]:
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        names = self.folder.parent / "branches.csv"
-        names.write_text(self.names, encoding="utf-8")
-        return {
-            "LEADS_SCOPES": ",".join(self.scopes),
-            "LEADS_START_DATE": str(self.first_day),
-            "LEADS_TIMEZONE": self.zone.key,
-            "LEADS_RECEIVE_KEY": _PUSH_KEY,
-            **({"LEADS_BRANCHES_FILE": str(names)} if self.names else {}),
-            **({"LEADS_MARTS_DIR": str(self.marts)} if self.marts else {}),
-        }
+# Its name in other files.
+Quick = House
 
 
 def _answer(kind: str, leads: Iterable[Lead]) -> bytes:
@@ -453,14 +280,6 @@ def _body(key: str, elements: Iterable[Lead]) -> bytes:
     return f'{{"{key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
 
 
-def _given(person: Mapping[str, str | Sequence[str]]) -> dict[str, list[str]]:
-    return {name: [given] if isinstance(given, str) else [*given] for name, given in person.items()}
-
-
 def _person(given: Mapping[str, str | Sequence[str]]) -> Person:
-    values = _given(given)
+    values = {name: [one] if isinstance(one, str) else [*one] for name, one in given.items()}
     return Person.of(*(values.get(name, ()) for name in ("email", "phone", "lead", "name", "postcode")))
-
-
-def _options(person: Mapping[str, str | Sequence[str]]) -> list[str]:
-    return [part for name, values in _given(person).items() for value in values for part in (f"--{name}", value)]

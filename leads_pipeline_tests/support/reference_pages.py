@@ -27,7 +27,7 @@ from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.promises.surface import FULL, each_command, exit_codes
 from leads_pipeline_tests.support.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import House
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
 MADE: Final = "<!-- Made by leads_pipeline_tests.support.reference_pages. Change the code, then run it. -->\n\n"
@@ -70,7 +70,7 @@ QUERIES: Final = {
 def pages() -> dict[Path, str]:
     """Give the text of each page, by its path."""
     with tempfile.TemporaryDirectory() as folder:
-        house = Quick(Path(folder) / "data")
+        house = House(Path(folder) / "data")
         house.land("applicant", [])
         house.publish()
         tables = read_tables(house.file)

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.transform.checks import checks
-from leads_pipeline_tests.support.house import House, Quick
+from leads_pipeline_tests.support.house import House
 
 TODAY = date(2026, 11, 21)
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -41,9 +41,9 @@ def land(house: House, ago: int, **changes: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory) -> Quick:
+def usual(tmp_path_factory: pytest.TempPathFactory) -> House:
     """Nine weeks of two branches and both kinds, up to the day before yesterday."""
-    house = Quick(tmp_path_factory.mktemp("usual") / "data")
+    house = House(tmp_path_factory.mktemp("usual") / "data")
     house.first_day = TODAY - timedelta(days=63)
     for ago in range(63, 1, -1):
         land(house, ago)
@@ -53,31 +53,31 @@ def usual(tmp_path_factory: pytest.TempPathFactory) -> Quick:
 
 
 @pytest.fixture
-def house(usual: Quick, tmp_path: Path) -> Quick:
+def house(usual: House, tmp_path: Path) -> House:
     """The usual days, to go on from."""
     return usual.copied(tmp_path / "data")
 
 
-def failing(house: Quick) -> dict[str, str]:
+def failing(house: House) -> dict[str, str]:
     house.now = max(NOW, house.now)
     house.publish()
     return house.failing_checks()
 
 
-def test_usual_days_pass_also_with_a_field_that_is_always_empty(house: Quick) -> None:
+def test_usual_days_pass_also_with_a_field_that_is_always_empty(house: House) -> None:
     land(house, 1)
 
     assert failing(house) == {}
 
 
 def test_an_empty_folder_passes_all_but_freshness(tmp_path: Path) -> None:
-    empty = Quick(tmp_path / "data")
+    empty = House(tmp_path / "data")
     empty.first_day = TODAY - timedelta(days=63)
 
     assert list(failing(empty)) == ["mart_coverage: every_branch_is_fresh"]
 
 
-def test_a_field_that_is_suddenly_empty_fails_whatever_odd_dates_there_are(house: Quick) -> None:
+def test_a_field_that_is_suddenly_empty_fails_whatever_odd_dates_there_are(house: House) -> None:
     for ago in (3, 2, 1):
         land(house, ago, contact={"phoneNumber": "07700 900123"})
     house.land("appraisal", [{"id": "odd", "createdAt": "2027-11-18T10:00:00Z"}], YESTERDAY)
@@ -88,7 +88,7 @@ def test_a_field_that_is_suddenly_empty_fails_whatever_odd_dates_there_are(house
     assert all("contact_email: empty in 4" in said for said in found.values())
 
 
-def test_a_branch_that_suddenly_has_none_or_many_times_its_leads_fails(house: Quick) -> None:
+def test_a_branch_that_suddenly_has_none_or_many_times_its_leads_fails(house: House) -> None:
     house.now = NOW
     for scope, count in (("branch-101", 45), ("branch-102", 0)):
         house.land("applicant", [{"id": str(n)} for n in range(count)], YESTERDAY, scope)
@@ -108,7 +108,7 @@ def test_a_branch_that_suddenly_has_none_or_many_times_its_leads_fails(house: Qu
 
 def test_a_volume_is_compared_with_the_same_weekday_alone(tmp_path: Path) -> None:
     """A branch that has forty leads a day and none on Fridays; the newest day is one."""
-    house = Quick(tmp_path / "data")
+    house = House(tmp_path / "data")
     house.first_day = TODAY - timedelta(days=63)
     for ago in range(63, 0, -1):
         day = TODAY - timedelta(days=ago)
@@ -124,7 +124,7 @@ def test_a_volume_is_compared_with_the_same_weekday_alone(tmp_path: Path) -> Non
     }
 
 
-def harmed(house: Quick, *statements: str) -> dict[str, str]:
+def harmed(house: House, *statements: str) -> dict[str, str]:
     """What the checks say of a file to which this was done."""
     assert failing(house) == {}
     file = house.file.resolve()
@@ -135,7 +135,7 @@ def harmed(house: Quick, *statements: str) -> dict[str, str]:
     return house.failing_checks()
 
 
-def test_a_lead_that_is_there_twice_is_an_error(house: Quick) -> None:
+def test_a_lead_that_is_there_twice_is_an_error(house: House) -> None:
     land(house, 1)
     found = harmed(house, "insert into appraisal_leads from appraisal_leads limit 1")
 
@@ -147,7 +147,7 @@ def test_a_lead_that_is_there_twice_is_an_error(house: Quick) -> None:
     }
 
 
-def test_a_mart_that_could_not_be_made_is_named(house: Quick) -> None:
+def test_a_mart_that_could_not_be_made_is_named(house: House) -> None:
     land(house, 1)
 
     assert harmed(house, "insert into pipeline.mart_problems values ('mart_people', 'Why.')") == {
@@ -155,7 +155,7 @@ def test_a_mart_that_could_not_be_made_is_named(house: Quick) -> None:
     }
 
 
-def test_changes_at_the_portal_are_named_once_three_people_sent_them(house: Quick) -> None:
+def test_changes_at_the_portal_are_named_once_three_people_sent_them(house: House) -> None:
     land(house, 1)
     more = [{"id": str(n), "contact": {"email": f"{n}@x.example", "phoneNumber": "1"}, "mood": n} for n in range(3)]
     house.land("applicant", more, TODAY)
@@ -163,14 +163,14 @@ def test_changes_at_the_portal_are_named_once_three_people_sent_them(house: Quic
     assert failing(house)["drift: contract_knows_what_comes"] == "applicant: new field mood, 3 leads since 2026-11-21"
 
 
-def test_answers_that_do_not_count_are_counted_by_what_is_wrong(house: Quick) -> None:
+def test_answers_that_do_not_count_are_counted_by_what_is_wrong(house: House) -> None:
     land(house, 1)
     house.answers([("nobody", "2026-11-20T10:00Z"), ("", "2026-11-20T10:00Z"), ("somebody", "2026-11-20T10:00Z")])
 
     assert failing(house) == {"answers: answers_count": "2 rows: no such lead\n1 rows: no lead id"}
 
 
-def test_a_branch_whose_newest_day_is_older_than_two_days_fails(house: Quick) -> None:
+def test_a_branch_whose_newest_day_is_older_than_two_days_fails(house: House) -> None:
     assert failing(house) == {}
 
     house.later(days=1)

@@ -6,11 +6,11 @@ import pytest
 
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.transform.duck import connection, telling_errors, write_anew
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import House
 
 
 def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) -> None:
-    house, decoy = Quick(tmp_path / "da[t]a * 'of' ünï=x"), Quick(tmp_path / "data z 'of' ünï=x")
+    house, decoy = House(tmp_path / "da[t]a * 'of' ünï=x"), House(tmp_path / "data z 'of' ünï=x")
     decoy.land_inventory({"Leeds": [{"id": "of another folder"}]})
 
     house.land("applicant", [{"id": "of this one"}])

@@ -14,7 +14,7 @@ from click.testing import Result
 
 from leads_pipeline.transform.export import CELL_UNITS, write_export
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import Quick
+from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
 
 ZONE = "Europe/Berlin"
@@ -37,7 +37,7 @@ ODD = ['"quoted", and;\nmore', "Grüße aus Köln 😀", "a\0b", "cut\r\nin two"
 
 
 @pytest.fixture
-def office(house: Quick, monkeypatch: pytest.MonkeyPatch) -> Quick:
+def office(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
     """A published folder with a lead for each text."""
     monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
     monkeypatch.setenv("LEADS_PRIVACY_DIR", str(house.folder / "privacy"))
@@ -65,7 +65,7 @@ def export(table: str, folder: Path, *options: str, exit_code: int = 0) -> Resul
     return result
 
 
-def messages(house: Quick) -> dict[str, str]:
+def messages(house: House) -> dict[str, str]:
     return {id_: row["message"] for id_, row in house.leads("applicant").items()}
 
 
@@ -83,7 +83,7 @@ def rows_of(file: Path) -> Iterator[dict[str, Any]]:
         yield from (dict(zip(header, row, strict=True)) for row in rows)
 
 
-def test_no_text_of_a_csv_is_a_formula_and_all_texts_survive(office: Quick, folder: Path) -> None:
+def test_no_text_of_a_csv_is_a_formula_and_all_texts_survive(office: House, folder: Path) -> None:
     export("applicant_leads", folder, "csv")
     file = folder / "applicant_leads.csv"
     assert file.read_bytes().startswith(b"\xef\xbb\xbf")  # or Excel shows GrÃ¼ÃŸe
@@ -97,7 +97,7 @@ def test_no_text_of_a_csv_is_a_formula_and_all_texts_survive(office: Quick, fold
     assert {id_: row["message"] for id_, row in by_python.items()} == by_duckdb == expected
 
 
-def test_headers_of_ones_own_tables_are_no_formulas_and_days_without_end_are_told(office: Quick, folder: Path) -> None:
+def test_headers_of_ones_own_tables_are_no_formulas_and_days_without_end_are_told(office: House, folder: Path) -> None:
     office.marts = folder.with_name("marts")
     office.marts.mkdir()
     own = office.marts / "own.csv"
@@ -126,7 +126,7 @@ def test_a_spreadsheets_csv_has_local_moments_and_the_zone(folder: Path) -> None
     assert (row["lead_day"], row["listing_details_pricing_price"]) == ("2026-11-19", "1250.50")
 
 
-def test_programs_get_all_names_and_values_as_they_are(office: Quick, folder: Path) -> None:
+def test_programs_get_all_names_and_values_as_they_are(office: House, folder: Path) -> None:
     export("applicant_leads", folder, "parquet")
     with duckdb.connect() as db:
         db.execute("set TimeZone = 'UTC'")
@@ -141,7 +141,7 @@ def test_programs_get_all_names_and_values_as_they_are(office: Quick, folder: Pa
     assert {id_: row["message"] for id_, row in rows.items()} == messages(office)
 
 
-def test_a_workbook_has_typed_cells_and_no_formula(office: Quick, folder: Path) -> None:
+def test_a_workbook_has_typed_cells_and_no_formula(office: House, folder: Path) -> None:
     export("applicant_leads", folder, "xlsx")
     rows = list(rows_of(folder / "applicant_leads.xlsx"))
     assert len(rows) == len(FORMULAS) + len(ODD)
@@ -156,7 +156,7 @@ def test_a_workbook_has_typed_cells_and_no_formula(office: Quick, folder: Path) 
     assert {row["lead_id"]: row["message"].replace("_x000D_", "\r").replace("\r\n", "\n") for row in rows} == expected
 
 
-def test_a_workbook_says_what_excel_cannot_hold(office: Quick, folder: Path) -> None:
+def test_a_workbook_says_what_excel_cannot_hold(office: House, folder: Path) -> None:
     """Texts are cut, with a mark and a count. Further rows go to further sheets. Old days and long numbers are text."""
     long = lead(
         "long", message="😀" * CELL_UNITS, createdAt="1850-06-01T10:00:00Z", listingDetails={"bedrooms": 10**16}
@@ -179,7 +179,7 @@ def test_a_workbook_says_what_excel_cannot_hold(office: Quick, folder: Path) -> 
     assert f"{len(rows)} rows." in told.stdout
 
 
-def test_all_writes_a_file_for_each_table_and_mart_also_for_empty_ones(office: Quick, folder: Path) -> None:
+def test_all_writes_a_file_for_each_table_and_mart_also_for_empty_ones(office: House, folder: Path) -> None:
     tables = {
         name for (name,) in office.query("select table_name from information_schema.tables where table_schema = 'main'")
     }
@@ -193,7 +193,7 @@ def test_all_writes_a_file_for_each_table_and_mart_also_for_empty_ones(office: Q
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_second_export_replaces_the_files(office: Quick, folder: Path) -> None:
+def test_a_second_export_replaces_the_files(office: House, folder: Path) -> None:
     export("applicant_leads", folder, "csv")
     office.land("applicant", [lead("new", createdAt="2026-11-20T10:00:00Z")], office.next_day)
     office.publish()
@@ -215,7 +215,7 @@ def test_a_full_disk_is_named_and_leaves_the_files_as_they_were(small_disk: Path
     assert {path: path.read_bytes() for path in small_disk.iterdir()} == before
 
 
-def test_wrong_questions_are_answered_with_what_to_do(house: Quick, office: Quick, folder: Path) -> None:
+def test_wrong_questions_are_answered_with_what_to_do(house: House, office: House, folder: Path) -> None:
     assert "all`: answers, applicant_leads" in export("applicants", folder, "csv", exit_code=2).stderr
     assert "Name a folder outside of" in export("all", house.folder / "out", "csv", exit_code=2).stderr
     assert "--raw is for csv" in export("all", folder, "xlsx", "--raw", exit_code=2).stderr
@@ -225,7 +225,7 @@ def test_wrong_questions_are_answered_with_what_to_do(house: Quick, office: Quic
 
 
 @pytest.mark.slow
-def test_who_is_to_be_erased_is_swept_before_an_export(office: Quick, folder: Path) -> None:
+def test_who_is_to_be_erased_is_swept_before_an_export(office: House, folder: Path) -> None:
     office.land("applicant", [lead("jane", email=EMAIL, createdAt="2026-11-19T10:00:00Z")])
     office.publish()
     listed(office.data.gate.entries, emails=[EMAIL], leads=[("applicant", "jane")])
@@ -236,7 +236,7 @@ def test_who_is_to_be_erased_is_swept_before_an_export(office: Quick, folder: Pa
     assert [table for table, text in texts.items() if "jane" in text] == ["lead_feed"]
 
 
-def test_a_killed_export_leaves_no_half_file_and_the_next_one_takes_its_draft_away(office: Quick, folder: Path) -> None:
+def test_a_killed_export_leaves_no_half_file_and_the_next_one_takes_its_draft_away(office: House, folder: Path) -> None:
     draft = folder / ".leads-export.tmp" / "applicant_leads.csv"
     draft.parent.mkdir(parents=True)
     draft.write_text("half of Jane's", encoding="utf-8")

@@ -9,13 +9,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, Quick, Row
+from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Row
 
 # What says how a version came isn't a change.
 HOW_IT_CAME = {"fetched_at", "sequence", "source", "window_day", "day"}
 
 
-def leads_of(house: Quick) -> dict[tuple[str, str], Any]:
+def leads_of(house: House) -> dict[tuple[str, str], Any]:
     """What the tables say of each lead with its lists, by kind and id."""
     found: dict[tuple[str, str], Any] = {}
     for kind in LEAD_KINDS:
@@ -39,7 +39,7 @@ class Follower:
         self.copy: dict[tuple[str, str], Any] = {}
         self.begun = 0
 
-    def follow(self, house: Quick) -> list[tuple[str, str, str]]:
+    def follow(self, house: House) -> list[tuple[str, str, str]]:
         """Apply the changes. Each is one: nothing is added twice, and a changed lead differs."""
         [(lowest,)] = house.query("select min(number) from lead_feed")
         if lowest is not None and lowest > self.number:
@@ -61,20 +61,20 @@ class Follower:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Quick:
-    house = Quick(tmp_path / "data")
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path / "data")
     house.tables_as = "none"
     return house
 
 
-def feed(house: Quick) -> list[tuple[str, str]]:
+def feed(house: House) -> list[tuple[str, str]]:
     return house.query("select lead_id, change from lead_feed order by number")
 
 
 # --- what a change is -------------------------------------------------------------------------------------------------
 
 
-def test_a_lead_is_added_once_and_changed_when_its_fields_or_lists_differ(house: Quick) -> None:
+def test_a_lead_is_added_once_and_changed_when_its_fields_or_lists_differ(house: House) -> None:
     for lead in (
         {"id": "a", "message": "first", "viewingTimes": [{}]},
         {"id": "a", "message": "second", "viewingTimes": [{}]},
@@ -87,7 +87,7 @@ def test_a_lead_is_added_once_and_changed_when_its_fields_or_lists_differ(house:
     assert feed(house) == [("a", "added"), ("b", "added"), *[("a", "changed")] * 3]
 
 
-def test_the_same_text_again_is_no_change(house: Quick) -> None:
+def test_the_same_text_again_is_no_change(house: House) -> None:
     midnight = {"id": "midnight", "createdAt": "2026-11-20T00:00:00Z", "portalBranchId": "101"}
     house.land("applicant", [midnight])
     house.publish()
@@ -102,7 +102,7 @@ def test_the_same_text_again_is_no_change(house: Quick) -> None:
     assert feed(house) == [("midnight", "added"), ("other", "added")]
 
 
-def test_a_lead_that_goes_to_another_branch_is_changed(house: Quick) -> None:
+def test_a_lead_that_goes_to_another_branch_is_changed(house: House) -> None:
     house.land("applicant", [{"id": "a"}])
     house.publish()
     house.land("applicant", [])
@@ -113,7 +113,7 @@ def test_a_lead_that_goes_to_another_branch_is_changed(house: Quick) -> None:
     assert house.query("select scope from applicant_leads") == [("branch-102",)]
 
 
-def test_an_id_under_two_kinds_is_two_leads(house: Quick) -> None:
+def test_an_id_under_two_kinds_is_two_leads(house: House) -> None:
     house.land("applicant", [{"id": "a"}])
     house.land("appraisal", [{"id": "a"}])
     house.publish()
@@ -128,7 +128,7 @@ def test_an_id_under_two_kinds_is_two_leads(house: Quick) -> None:
 # --- leads that go ----------------------------------------------------------------------------------------------------
 
 
-def test_an_erased_lead_is_removed_and_the_feed_has_only_its_id(house: Quick) -> None:
+def test_an_erased_lead_is_removed_and_the_feed_has_only_its_id(house: House) -> None:
     house.land("applicant", [{"id": "a", "contact": {"email": "jane@people.example"}}, {"id": "b"}])
     house.publish()
     house.erase(email="jane@people.example")
@@ -137,7 +137,7 @@ def test_an_erased_lead_is_removed_and_the_feed_has_only_its_id(house: Quick) ->
     assert [*house.rows("from lead_feed limit 1")[0]] == ["number", "kind", "lead_id", "change", "at"]
 
 
-def test_a_lead_that_a_new_file_leaves_out_is_removed_though_its_day_is_another_now(house: Quick) -> None:
+def test_a_lead_that_a_new_file_leaves_out_is_removed_though_its_day_is_another_now(house: House) -> None:
     house.land("applicant", [{"id": "a", "createdAt": "2026-11-19T20:00Z"}])
     house.land("applicant", [{"id": "b"}], NEXT_DAY)
     house.publish()
@@ -147,7 +147,7 @@ def test_a_lead_that_a_new_file_leaves_out_is_removed_though_its_day_is_another_
     assert feed(house) == [("a", "added"), ("b", "added"), ("a", "removed")]
 
 
-def test_a_lead_that_raw_has_lost_is_removed_when_it_is_erased(house: Quick) -> None:
+def test_a_lead_that_raw_has_lost_is_removed_when_it_is_erased(house: House) -> None:
     house.land("applicant", [{"id": "a"}])
     house.publish()
     shutil.rmtree(house.folder / "raw")
@@ -159,7 +159,7 @@ def test_a_lead_that_raw_has_lost_is_removed_when_it_is_erased(house: Quick) -> 
     assert feed(house)[2:] == [("a", "removed")]
 
 
-def test_an_anonymous_lead_is_removed_and_what_is_pushed_into_its_day_is_not_added(house: Quick) -> None:
+def test_an_anonymous_lead_is_removed_and_what_is_pushed_into_its_day_is_not_added(house: House) -> None:
     of_old = {"id": "old", "createdAt": "2026-11-19T10:00Z", "contact": {"email": "jane@people.example"}}
     house.land("applicant", [of_old, {"id": "of nobody"}])
     house.land("applicant", [{"id": "later"}], NEXT_DAY)
@@ -178,7 +178,7 @@ def test_an_anonymous_lead_is_removed_and_what_is_pushed_into_its_day_is_not_add
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def test_numbers_go_on_though_the_clock_is_set_back(house: Quick) -> None:
+def test_numbers_go_on_though_the_clock_is_set_back(house: House) -> None:
     follower = Follower()
     for number in range(4):
         house.land("applicant", [{"id": str(number)}], scope=f"branch-{number}")
@@ -188,7 +188,7 @@ def test_numbers_go_on_though_the_clock_is_set_back(house: Quick) -> None:
 
 
 @pytest.mark.parametrize("change", ["zone", "names", "broken writer"])
-def test_a_file_that_is_built_anew_goes_on_with_the_feed(house: Quick, change: str) -> None:
+def test_a_file_that_is_built_anew_goes_on_with_the_feed(house: House, change: str) -> None:
     house.land("applicant", [{"id": "a", "createdAt": "2026-11-19T10:00Z"}, {"id": "b"}])
     house.publish()
     before = house.query("from lead_feed order by number")
@@ -209,7 +209,7 @@ def test_a_file_that_is_built_anew_goes_on_with_the_feed(house: Quick, change: s
 
 @pytest.mark.parametrize("loss", ["lost", "damaged", "restored"])
 def test_a_feed_whose_file_was_lost_begins_anew_above_all_numbers_that_were_read(
-    house: Quick, tmp_path: Path, loss: str
+    house: House, tmp_path: Path, loss: str
 ) -> None:
     follower = Follower()
     house.land("applicant", [{"id": "a"}, {"id": "gone"}])
@@ -250,7 +250,7 @@ def any_lead(rng: random.Random) -> Row:
     }
 
 
-def something_happens(rng: random.Random, house: Quick, step: int) -> None:
+def something_happens(rng: random.Random, house: House, step: int) -> None:
     """Leads come, go to another branch, day or kind, and come back; a person is erased; the file is built anew."""
     for _ in range(rng.randrange(3)):
         kind, leads = rng.choice(LEAD_KINDS).name, [any_lead(rng) for _ in range(rng.randrange(4))]
@@ -271,7 +271,7 @@ def something_happens(rng: random.Random, house: Quick, step: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_over_50_publications_a_follower_misses_nothing_and_sees_nothing_twice(house: Quick, seed: int) -> None:
+def test_over_50_publications_a_follower_misses_nothing_and_sees_nothing_twice(house: House, seed: int) -> None:
     rng, follower, seldom = random.Random(seed), Follower(), Follower(is_seldom=True)  # noqa: S311 - the same each time
     for step in range(50):
         something_happens(rng, house, step)

@@ -21,7 +21,7 @@ from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.support.drifting import KINDS
-from leads_pipeline_tests.support.house import LONDON, House, Quick
+from leads_pipeline_tests.support.house import LONDON, House
 from leads_pipeline_tests.support.portal_leads import Lead, groups, people
 
 NOW = datetime(2026, 11, 3, 12, tzinfo=UTC)
@@ -154,7 +154,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
 
 def published_days(folder: Path) -> Published:
     """Ten days of three branches with odd leads, answers and an inventory."""
-    house = Quick(folder)
+    house = House(folder)
     book = LeadBook(7, 12)
     branches = Organisation(7, 3).branches
     house.scopes = tuple(f"branch-{branch.id}" for branch in branches)

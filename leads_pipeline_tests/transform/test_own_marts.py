@@ -65,32 +65,30 @@ def tables(house: House) -> set[str]:
 # --- what becomes a table ---------------------------------------------------------------------------------------------
 
 
-def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(any_house: House) -> None:
-    any_house.marts = any_house.folder.parent / "marts"
-    any_house.marts.mkdir(parents=True)
-    write(any_house, negotiators_csv="scope,negotiator,phone\nbranch-101,Ann,07700900123\n")
-    pq.write_table(pa.table({"scope": ["branch-101"], "target": [5]}), any_house.marts / "targets.parquet")
+def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(house: House) -> None:
+    house.marts = house.folder.parent / "marts"
+    house.marts.mkdir(parents=True)
+    write(house, negotiators_csv="scope,negotiator,phone\nbranch-101,Ann,07700900123\n")
+    pq.write_table(pa.table({"scope": ["branch-101"], "target": [5]}), house.marts / "targets.parquet")
     write(
-        any_house,
+        house,
         a_sql="-- One row per negotiator\n-- negotiator varchar: Who\n-- leads bigint: Leads\n-- target: Target\n"
         "-- at: Branch\n\nselect negotiator, leads, target, branch_of(scope) as at from leads_by_scope "
         "join negotiators using (scope) join targets using (scope); -- done",
         leads_by_scope_sql="-- One row per scope\n-- by lead_day\n-- scope: Scope\n-- leads: Leads\n"
         "\nselect scope, sum(leads) as leads from mart_leads_daily group by scope",
     )
-    any_house.land("applicant", [JANE, JOHN])
-    any_house.publish()
+    house.land("applicant", [JANE, JOHN])
+    house.publish()
 
-    assert any_house.query("from a") == [("Ann", 2, 5, "branch-101")]
-    assert any_house.query("from negotiators") == [("branch-101", "Ann", "07700900123")]
+    assert house.query("from a") == [("Ann", 2, 5, "branch-101")]
+    assert house.query("from negotiators") == [("branch-101", "Ann", "07700900123")]
     kind = "select table_type from information_schema.tables where table_name in ('a', 'negotiators')"
-    assert any_house.query(kind) == [("BASE TABLE",)] * 2
+    assert house.query(kind) == [("BASE TABLE",)] * 2
     comments = "select comment from duckdb_columns() where table_name = 'a' or table_name = 'targets'"
-    assert {text for (text,) in any_house.query(comments)} >= {"Who", "Target"}
-    assert any_house.query(f"select count(*) from ({comments}) where comment is null") == [(0,)]
-    assert any_house.query("select comment from duckdb_tables() where table_name = 'a'") == [
-        ("One row per negotiator",)
-    ]
+    assert {text for (text,) in house.query(comments)} >= {"Who", "Target"}
+    assert house.query(f"select count(*) from ({comments}) where comment is null") == [(0,)]
+    assert house.query("select comment from duckdb_tables() where table_name = 'a'") == [("One row per negotiator",)]
 
 
 def test_a_change_in_the_folder_alone_is_published_and_the_rest_of_the_file_stays(house: Quick) -> None:

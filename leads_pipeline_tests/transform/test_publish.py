@@ -28,7 +28,7 @@ from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
 from leads_pipeline.transform.tables import lead_tables
-from leads_pipeline_tests.support.house import NOW, Quick
+from leads_pipeline_tests.support.house import NOW, House
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
 
 Row = dict[str, Any]
@@ -384,7 +384,7 @@ def test_without_its_link_the_newest_version_is_the_file(folder: Folder) -> None
 
 def test_the_file_of_an_earlier_release_is_taken_over(tmp_path: Path) -> None:
     """Raw has lost one of its leads, and has a newer version of another."""
-    house = Quick(tmp_path / "data")
+    house = House(tmp_path / "data")
     lead = {
         "id": "lost",
         "createdAt": "2026-11-19T10:00Z",
@@ -528,7 +528,7 @@ def test_any_history_of_publications_gives_what_one_new_file_gives(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("pool", "seen"), [(NullPool, [1, 2, 3]), (QueuePool, [1, 1, 3])])
-def test_a_pool_that_keeps_connections_keeps_their_version(house: Quick, pool: type[Pool], seen: list[int]) -> None:
+def test_a_pool_that_keeps_connections_keeps_their_version(house: House, pool: type[Pool], seen: list[int]) -> None:
     """The guide says so of SQLAlchemy. A connection beside an open one has the new version either way."""
     engine = create_engine(f"duckdb:///{house.file}?access_mode=read_only", poolclass=pool)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.transform.report.charts import round_above
-from leads_pipeline_tests.support.house import DAY, House, Quick
+from leads_pipeline_tests.support.house import DAY, House
 from leads_pipeline_tests.support.portal_leads import Lead, people
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -17,9 +17,9 @@ NAMES = {"branch-101": "York & Sons", "branch-102": "Leeds, Headingley"}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
-def named(folder: Path, *scopes: str) -> Quick:
+def named(folder: Path, *scopes: str) -> House:
     """A house with these branches, of which two have names."""
-    house = Quick(folder / "data")
+    house = House(folder / "data")
     house.scopes = scopes
     house.names = "id,name\n" + "".join(f'{scope.partition("-")[2]},"{name}"\n' for scope, name in NAMES.items())
     return house
@@ -35,7 +35,7 @@ def report_at(house: House, now: datetime) -> str:
 
 
 @pytest.fixture(scope="module")
-def day(tmp_path_factory: pytest.TempPathFactory) -> Quick:
+def day(tmp_path_factory: pytest.TempPathFactory) -> House:
     house = named(tmp_path_factory.mktemp("report"), "branch-101")
     contact = {"firstName": "Annabel", "email": "annabel@example.org", "phoneNumber": "07700 900123"}
     lead = {
@@ -57,7 +57,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Quick:
 
 
 @pytest.fixture(scope="module")
-def page(day: Quick) -> str:
+def page(day: House) -> str:
     return report_at(day, NOW)
 
 
@@ -126,7 +126,7 @@ def section(page: str, heading: str) -> list[list[str]]:
     return [texts("t[hd]", row) for row in re.findall(r"(?s)<tr>(.*?)</tr>", markup)]
 
 
-def test_listings_are_those_of_the_week(page: str, day: Quick, tmp_path: Path) -> None:
+def test_listings_are_those_of_the_week(page: str, day: House, tmp_path: Path) -> None:
     assert section(page, "Listings most asked about")[1:] == [
         [f"listing, {HOSTILE} {NAMES['branch-101']}, {HOSTILE}", "250,000", "3", "3"]
     ]
@@ -146,7 +146,7 @@ def test_no_leads_at_all_give_a_page_that_says_so(tmp_path: Path) -> None:
     assert "No day has landed yet." in page
 
 
-def test_a_week_that_ended_long_ago_is_called_so(page: str, day: Quick, tmp_path: Path) -> None:
+def test_a_week_that_ended_long_ago_is_called_so(page: str, day: House, tmp_path: Path) -> None:
     late = report_at(day.copied(tmp_path / "data"), NOW + timedelta(days=40))
 
     assert "Nothing newer than" not in page
