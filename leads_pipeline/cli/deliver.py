@@ -19,7 +19,7 @@ _LEFT = (VersionState.WAITING, VersionState.HELD, VersionState.DEAD)
 
 
 @click.group(invoke_without_command=True)
-@click.option("--now", "is_all", is_flag=True, help="Send all that waits, also what failed a moment ago.")
+@click.option("--now", "is_all", is_flag=True, help="Send all waiting leads, also those that failed a moment ago.")
 @click.pass_context
 def deliver(context: click.Context, is_all: bool) -> None:
     """Send new leads to LEADS_DELIVERY_URL. The service does so every five seconds.
@@ -47,7 +47,7 @@ def deliver(context: click.Context, is_all: bool) -> None:
 @deliver.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show what was delivered, what waits, and why."""
+    """Show how many leads were delivered, which ones wait, and why."""
     _, data = existing()
     with looked_at(data.folder) as ledger:
         if as_json:
@@ -67,7 +67,7 @@ def status(as_json: bool) -> None:
 
 @deliver.command()
 def retry() -> None:
-    """Send again what is held or was given up, and try for three more days."""
+    """Send leads that are held or were given up, and try for three more days."""
     _, data = existing()
     with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
         count = ledger.retry(datetime.now(UTC).timestamp())

@@ -31,7 +31,7 @@ class Figures:
 
     `leads` counts those in leads.duckdb by kind. It is empty if nothing was published, None if the file can't be read.
     `windows` counts those that the portal still has, by state.
-    `deliveries` counts versions of leads by what became of them, and is empty if nothing was ever delivered.
+    `deliveries` counts versions of leads by state, and is empty if nothing was ever delivered.
     `next_deletion_at` is when the portal begins to delete the first window that has not landed.
     """
 
@@ -143,7 +143,7 @@ class _Gauges(Collector):
         levels = Counter(finding.level for finding in figures.findings)
         yield _gauge("findings", "open findings by level", {level.value: levels[level] for level in Level}, "level")
         yield _gauge("windows", "windows by state, of those that the portal still has", figures.windows, "state")
-        yield _gauge("deliveries", "versions of leads, by what became of them", figures.deliveries, "state")
+        yield _gauge("deliveries", "versions of leads, by state of delivery", figures.deliveries, "state")
         yield _gauge("leads", "leads in leads.duckdb", figures.leads or {}, "kind")
         for name, what in _MOMENTS.items():
             moment: datetime | None = getattr(figures, f"{name}_at")

@@ -166,10 +166,11 @@ def files_damaged(known: Known) -> Iterator[Found]:
     """Raw files are damaged or missing.
 
     Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
-    published stay in leads.duckdb. If a window older than 60 days is missing, only
-    `leads-pipeline verify` and `backup` say so.
-    Do: check the disk. If the portal still has the window, pull it again: the finding has the command, and says until
-    when. Otherwise put the file back from a backup: `docs/guides/back-up-and-restore.md` says how.
+    published stay in leads.duckdb. If a window older than 60 days is missing, only `leads-pipeline verify` and `backup`
+    say so.
+    Do: check the disk. If the portal still has the window, the service pulls it again. The finding has the command to
+    do so now, and says until when. Otherwise put the file back from a backup: `docs/guides/back-up-and-restore.md` says
+    how.
     Over: when each damaged file was replaced, or you deleted from `quarantine/` the files that can't be replaced.
     """
     windows = {(row.kind, row.day, row.scope): row for row in known.windows}

@@ -1,7 +1,7 @@
 -- One row per row of answers.csv or answers.parquet: which of your own answers count, what is wrong with the others?
 -- number bigint: Row of the file, 1 is the first below its header; NULL if the whole file is at fault
 -- lead_id varchar: The lead that was answered
--- answered_at timestamptz: When, UTC; NULL if the file says none
+-- answered_at timestamptz: Moment of the answer, UTC; NULL if the file has none
 -- problem varchar: Why the row doesn't count: no lead id, no moment, no such lead, before the lead, or what is wrong with the file; NULL if it counts
 
 select

@@ -2,7 +2,7 @@
 -- by lead_day
 -- lead_day date: Local day on which the leads were submitted
 -- scope varchar: Scope whose window held them, e.g. branch-101
--- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope where that names none
+-- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- leads bigint: Leads submitted in it; those whose moment the portal doesn't know don't count
 -- minutes_p50 double: Half of them were received within so many minutes, by the nightly pull unless the portal pushes; a lead that the portal has changed since counts up to its newest version
 -- minutes_p95 double: 95 of 100 were received within so many minutes

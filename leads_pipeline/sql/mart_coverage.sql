@@ -1,4 +1,4 @@
--- One row per kind, day and scope of the configured windows, and per landed window of other scopes: what is there, what isn't?
+-- One row per kind, day and scope of the configured windows, and per landed window of other scopes: which have landed, and which are missing?
 -- kind varchar: applicant or appraisal
 -- day date: Day of the window in the pipeline's time zone
 -- scope varchar: Scope of the window, e.g. branch-101

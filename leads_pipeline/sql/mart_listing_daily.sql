@@ -3,7 +3,7 @@
 -- lead_day date: Local day on which the leads were submitted
 -- scope varchar: Scope whose window held them, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
--- listing_id varchar: Id of the listing; mart_listing_demand says what it is. Leads that name none don't count
+-- listing_id varchar: Id of the listing; mart_listing_demand describes it. Leads without a listing don't count
 -- leads bigint: Leads about it
 -- viewings bigint: Leads that ask for a viewing
 

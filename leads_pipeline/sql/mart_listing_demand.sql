@@ -1,7 +1,7 @@
 -- One row per scope and listing that people asked about: which listings, and which price bands, are in demand?
 -- scope varchar: Scope whose window held the leads, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
--- listing_id varchar: Id of the listing; leads that name none don't count. mart_listing_daily has its leads by day
+-- listing_id varchar: Id of the listing; leads without a listing don't count. mart_listing_daily has its leads by day
 -- market varchar: sales or lettings, as the newest lead has it
 -- address varchar: House number or name, street, town or city, and postcode, in one line; NULL if none is given
 -- url varchar: Address of the listing's page; NULL if none is given

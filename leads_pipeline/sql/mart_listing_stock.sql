@@ -1,4 +1,4 @@
--- One row per item of the inventory: which of what is on offer do people ask about, and which does nobody?
+-- One row per item of the inventory: which ones do people ask about, and which does nobody?
 -- item_id varchar: Id of the item, as in the table inventory
 -- address varchar: Flat, house number or name, street, town and postcode, in one line; NULL if none is given
 -- is_available boolean: Whether the newest day's search found it, so that it is still on offer

@@ -18,7 +18,7 @@ from leads_pipeline.transform.tables import Table, columns_of, is_of
 
 FEED: Final = Table(
     "lead_feed",
-    "One row per lead that a publication added, changed or removed; what a row says never changes",
+    "One row per lead that a publication added, changed or removed; a row never changes",
     (
         Column(
             "number",

@@ -45,7 +45,7 @@ _CHILD_COLUMNS: Final = (
     Column("position", "integer", "Place in the lead's list, from 0"),
 )
 DRIFT_COLUMNS: Final = (
-    Column("_problems", "varchar[]", "Fields whose value fits no column, and what else is odd; raw has the exact text"),
+    Column("_problems", "varchar[]", "Fields whose value fits no column, and other oddities; raw has the exact text"),
     Column("_extra", "json", "Fields that the contract doesn't know, nested and written as received"),
 )
 _PERSON: Final = Column(

@@ -176,7 +176,7 @@ def _metrics() -> str:
         + markdown_table(("metric", "label", "key of `status --json`", "meaning"), rows)
         + "\n`leads-pipeline status --json` prints the same figures, with moments in UTC. Each entry of `findings` has "
         "`key`, `level`, `message`, `since`, `what_to_do`, `link` and `may_pass`.\n\n"
-        "Things that never happened have no value, and are null in JSON. If the figures can't be had, "
+        "Things that never happened have no value, and are null in JSON. If the figures can't be read, "
         "`leads_pipeline_well` is there alone, and is 0.\n"
     )
 
