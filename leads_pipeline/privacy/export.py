@@ -68,14 +68,13 @@ class Contact:
     @classmethod
     def of(cls, lead: FoundLead) -> "Contact":
         """Of all versions, each once."""
-        names: dict[str, None] = {}
-        others: dict[str, None] = {}
-        for row in lead.rows:
-            texts = [(role_of(path), plain(text)) for path, text in texts_of(row.payload) if not path.endswith(".")]
-            if name := " ".join(text for role, text in texts if role.endswith("name") and text.strip()):
-                names[name] = None
-            others |= dict.fromkeys(text for role, text in texts if role == "contact" and re.search("[@0-9]", text))
-        return cls(list(names), list(others))
+        texts = [
+            [(role_of(path), plain(text)) for path, text in texts_of(row.payload) if not path.endswith(".")]
+            for row in lead.rows
+        ]
+        names = [" ".join(text for role, text in one if role.endswith("name") and text.strip()) for one in texts]
+        others = [text for one in texts for role, text in one if role == "contact" and re.search("[@0-9]", text)]
+        return cls([name for name in dict.fromkeys(names) if name], [*dict.fromkeys(others)])
 
     def masked(self) -> "Contact":
         """Enough of it to recognise a person whom you know, and to tell Jane from John."""

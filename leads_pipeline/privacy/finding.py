@@ -64,11 +64,6 @@ class Row(NamedTuple):
         """Which lead it is of."""
         return self.place.kind.name, self.lead_id
 
-    @property
-    def is_received(self) -> bool:
-        """Whether the payload is the text that was received."""
-        return self.place.root != WAREHOUSE_FILE
-
 
 @dataclass(frozen=True, slots=True)
 class FoundLead:
@@ -87,7 +82,7 @@ class FoundLead:
     @property
     def is_lost(self) -> bool:
         """Whether leads.duckdb alone has its newest version, as that raw file is lost."""
-        return not all(row.is_received for row in self.rows)
+        return any(row.place.root == WAREHOUSE_FILE for row in self.rows)
 
     @property
     def places(self) -> dict[str, int]:

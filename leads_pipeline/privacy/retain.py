@@ -51,7 +51,6 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
             if place.day < before:
                 places.setdefault(place.day, {}).setdefault(place.kind, []).append(place)
         named = {kind: _named_leads(data, kind, before) for kind in LEAD_KINDS}
-        is_wanted = is_dry
         for day in sorted({*places, *(day for days in named.values() for day in days)}):
             failed = False
             for kind in LEAD_KINDS:
@@ -60,13 +59,13 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
                     windows = [place for place in of_day if not data.raw.read(place).is_anonymous]
                     if not windows and not leads:
                         continue
-                    if not is_wanted:
+                    if not is_dry:
                         data.state.note_retention(before)
                         data.state.want_rewriting()
-                        is_wanted = True
-                    for place in () if is_dry else windows:
                         data.state.make_key_of_day(day)
-                        data.raw.rewrite(place, is_anonymous=True)  # the gate cuts the day's rows
+                        for place in windows:
+                            data.raw.rewrite(place, is_anonymous=True)  # the gate cuts the day's rows
+                        data.state.want_rewriting()  # a publication may have read the day before that
                     yield CutDay(kind, day, leads)
                 except LeadsPipelineError as error:
                     failed = True
