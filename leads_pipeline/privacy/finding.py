@@ -222,8 +222,7 @@ class _Look:
             yield from filter(is_wanted, self._of_tables(kind, in_raw[kind]))
 
     def _of_window(self, place: Place) -> Iterator[Row]:
-        contents = self._data.raw.read(place)
-        for file, opened in zip(contents.folder.files, contents.opened, strict=True):
+        for file, opened in self._data.raw.read(place).opened.items():
             self._count()
             for row in opened.rows:
                 yield Row(place, file.key, row.lead_id, row.payload, moment_of(row.number), row.source)

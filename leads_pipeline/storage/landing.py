@@ -83,8 +83,13 @@ class Look:
 class Contents:
     """A window's files and what is in them."""
 
-    folder: Folder = field(default_factory=Folder)
-    opened: list[Opened] = field(default_factory=list)
+    opened: dict[RawFile, Opened] = field(default_factory=dict)
+    has_failed: bool = False
+
+    @property
+    def folder(self) -> Folder:
+        """The files' names."""
+        return Folder([*self.opened], self.has_failed)
 
     @property
     def rows(self) -> list[Row]:
@@ -94,10 +99,10 @@ class Contents:
         older file.
         """
         newest = self.folder.newest
-        held = self.opened[self.folder.files.index(newest)].rows if newest and len(self.opened) > 1 else []
+        held = self.opened[newest].rows if newest and len(self.opened) > 1 else []
         return [
             row
-            for file, opened in zip(self.folder.files, self.opened, strict=True)
+            for file, opened in self.opened.items()
             for row in (opened.rows if file == newest else without_returned(opened.rows, held, opened.footer.gone))
         ]
 
@@ -105,12 +110,12 @@ class Contents:
     def footer(self) -> Footer:
         """The footer of the file of the newest look."""
         newest = self.folder.newest
-        return self.opened[self.folder.files.index(newest)].footer if newest else Footer()
+        return self.opened[newest].footer if newest else Footer()
 
     @property
     def is_anonymous(self) -> bool:
         """Whether nobody is named in any file."""
-        return all(opened.footer.is_anonymous for opened in self.opened)
+        return all(opened.footer.is_anonymous for opened in self.opened.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +179,7 @@ class Raw:
         """
         while True:
             folder = self._folder(place)
-            contents = Contents(Folder(has_failed=folder.has_failed))
+            contents = Contents(has_failed=folder.has_failed)
             for file in folder.files:
                 content = self._store.get(file.key)
                 if content is None:
@@ -182,10 +187,9 @@ class Raw:
                 opened = _opened(content, file)
                 if opened is None:
                     self.set_aside(place, file.key)
-                    contents.folder.has_failed = True
-                    continue
-                contents.folder.files.append(file)
-                contents.opened.append(opened)
+                    contents.has_failed = True
+                else:
+                    contents.opened[file] = opened
             else:
                 return contents
 
@@ -238,7 +242,7 @@ class Raw:
         rows = before.rows
         received = received_rows(leads, received_at, rows, self._clock(), source)
         admitted = self._suppressed.admit(place.kind, place.day, place.scope, [*rows, *received])
-        if len(before.folder.files) > MOST_FILES or not set(rows) <= set(admitted):
+        if len(before.opened) > MOST_FILES or not set(rows) <= set(admitted):
             return self._merge(place, before, rows, received, None, number)
         now = merged(admitted)
         known = set(rows)
@@ -305,7 +309,7 @@ class Raw:
         at = max(newest.look if newest else 0, look.at if look else 0)
         state = most_whole(before.folder.state, look.state if look else "rows")
         made = self._create(place, rows, footer, at, state) if rows or at else ""
-        self._store.delete([file.key for file in before.folder.files if file.key != made])
+        self._store.delete([file.key for file in before.opened if file.key != made])
 
     def _create(self, place: Place, rows: Sequence[Row], footer: Footer, at: int, state: State) -> str:
         ids = {row.lead_id for row in rows}
@@ -381,7 +385,7 @@ class Raw:
         )
 
     def _forget_failure(self, place: Place, before: Contents) -> None:
-        if before.folder.has_failed:
+        if before.has_failed:
             self._store.delete([place.key + FAILED])
 
     def _folder(self, place: Place) -> Folder:

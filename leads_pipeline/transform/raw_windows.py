@@ -57,9 +57,9 @@ class RawWindows:
             kind = lead_kind(name)
             contents = self._raw.read(Place(kind, day, scope))
             rows = merged(contents.rows)
-            if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened):
+            if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened.values()):
                 rows = self._suppressed.admit(kind, day, scope, rows)
-            is_anonymous = any(opened.footer.is_anonymous for opened in contents.opened)
+            is_anonymous = any(opened.footer.is_anonymous for opened in contents.opened.values())
             yield Batch(kind, day, scope, table_of(rows), files_hash(contents.folder), is_anonymous)
 
 

@@ -120,14 +120,14 @@ def test_writers_that_are_killed_beside_erasures_lose_and_double_nothing(address
     contents = raw.read(PLACE)
     assert contents.opened
     out = ERASED[: kept_out.number]
-    for opened in contents.opened:
+    for opened in contents.opened.values():
         assert {row.lead_id for row in opened.rows}.isdisjoint(out[: opened.footer.list_number])
 
     told = [version for output in outputs for version in acknowledged(output.read_text())]
     assert len(told) > KILLS
     now = datetime.now(UTC)
     raw.land(APPLICANT, WINDOW, [], now, "", "")
-    (opened,) = raw.read(PLACE).opened
+    (opened,) = raw.read(PLACE).opened.values()
     rows = opened.rows
     found = Counter((row.lead_id, row.payload) for row in rows)
     assert {version for version in told if version[0] not in out} <= found.keys()

@@ -178,7 +178,7 @@ def _(self, place, number):
     tests=RAW,
 )
 def _(self):
-    return self.opened[-1].rows if self.opened else []
+    return [*self.opened.values()][-1].rows if self.opened else []
 
 
 @mutant("versions merge by text alone", "leads_pipeline.storage.rows:merged", promise=ONCE, tests=RAW)

@@ -146,7 +146,7 @@ class Gate:
         Files of an older list don't count: a sweep that hasn't seen the newest entry may be about to delete them.
         """
         number = self.number
-        opened = (one for one in self.restricted.read(place).opened if one.footer.list_number >= number)
+        opened = (one for one in self.restricted.read(place).opened.values() if one.footer.list_number >= number)
         known = [row for one in opened for row in one.rows]
         if merged([*known, *rows]) != merged(known):
             self.restricted.merge(place, rows)
