@@ -111,26 +111,17 @@ def resources(
 
 
 def _jobs() -> list[UnresolvedAssetJobDefinition]:
+    jobs = {
+        PULL_JOB: (
+            AssetSelection.assets(*(f"raw_{kind.table}" for kind in LEAD_KINDS)),
+            "Pull both kinds of leads: days x scopes.",
+        ),
+        INVENTORY_JOB: (AssetSelection.assets("raw_inventory"), "Pull today's inventory."),
+        PUBLISH_JOB: (
+            AssetSelection.groups("warehouse", "marts", "reports"),
+            "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself.",
+        ),
+    }
     # What is due is asked for again (domain/due.py). Dagster would retry for ever what is refused.
     tags = {"dagster/max_retries": "0"}
-    leads = [f"raw_{kind.table}" for kind in LEAD_KINDS]
-    return [
-        define_asset_job(
-            PULL_JOB,
-            AssetSelection.assets(*leads),
-            description="Pull both kinds of leads: days x scopes.",
-            tags=tags,
-        ),
-        define_asset_job(
-            INVENTORY_JOB,
-            AssetSelection.assets("raw_inventory"),
-            description="Pull today's inventory.",
-            tags=tags,
-        ),
-        define_asset_job(
-            PUBLISH_JOB,
-            AssetSelection.groups("warehouse", "marts", "reports"),
-            description="Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself.",
-            tags=tags,
-        ),
-    ]
+    return [define_asset_job(name, assets, description=text, tags=tags) for name, (assets, text) in jobs.items()]

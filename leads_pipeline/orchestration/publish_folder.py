@@ -132,8 +132,6 @@ def _delete_former(data: DataFolder) -> None:
         with storing(data.folder / name):
             if (data.folder / name).exists():
                 shutil.rmtree(data.folder / name)
-    if data.bucket is not None:
-        delete_tables(data.bucket, "delta/")
 
 
 def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, *, of_all_days: bool) -> Content:
@@ -244,24 +242,14 @@ def _note_who_objects(db: duckdb.DuckDBPyConnection, objecting: Meant, *, is_who
 def _refuse(suppressed: Suppressed, before: date | None, db: duckdb.DuckDBPyConnection) -> None:
     """Apply list and retention to leads that raw has no longer."""
     for kind in LEAD_KINDS:
-        leads = quoted(kind.table)
-        ids = _ids_of(db, suppressed.out, kind, leads)
-        _touch(db, kind, ids)
-        for table in kind.tables:
-            db.execute(f"delete from {quoted(table)} where lead_id in (select unnest($ids::varchar[]))", {"ids": ids})
-        ids = _ids_of(db, suppressed.cleared, kind, leads)
-        _touch(db, kind, ids)
+        leads, is_listed = quoted(kind.table), "lead_id in (select unnest($ids::varchar[]))"
+        out, cleared = (_ids_of(db, meant, kind, leads) for meant in (suppressed.out, suppressed.cleared))
         db.execute(
-            f"update {leads} set message = '' where message <> '' and lead_id in (select unnest($ids::varchar[]))",
-            {"ids": ids},
+            f"insert into touched select '{kind.name}', lead_id, lead_day from {leads} where {is_listed}",
+            {"ids": out + cleared},
         )
+        for table in kind.tables:
+            db.execute(f"delete from {quoted(table)} where {is_listed}", {"ids": out})
+        db.execute(f"update {leads} set message = '' where message <> '' and {is_listed}", {"ids": cleared})
     if before is not None:
         anonymise_lost(db, before)
-
-
-def _touch(db: duckdb.DuckDBPyConnection, kind: LeadKind, ids: Sequence[str]) -> None:
-    db.execute(
-        f"insert into touched select '{kind.name}', lead_id, lead_day from {quoted(kind.table)} "
-        "where lead_id in (select unnest($ids::varchar[]))",
-        {"ids": ids},
-    )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagster import AssetKey, DagsterEvent, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
+from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.orchestration.dagster_compat import DagsterExecutionInterruptedError, make_new_run_id
@@ -90,7 +90,7 @@ def run_job(
     run_config: Mapping[str, Any] | None = None,
     listen: Callable[[EventLogEntry], None] | None = None,
 ) -> str | None:
-    """Run a job to its end. Return the message of the first failed step, None if all went well."""
+    """Run a job to its end. Return None if all went well, else an asset's own words or the first error's."""
     run_id = make_new_run_id()
     if listen is not None:
         instance.add_event_listener(run_id, listen)
@@ -106,11 +106,17 @@ def run_job(
         )
     if result.success:
         return None
-    failed = [event for event in result.all_events if event.is_step_failure]
-    if any(_is_interruption(event) for event in failed):
+    failures = [event.step_failure_data for event in result.all_events if event.is_step_failure]
+    errors = [failure.error for failure in failures if failure.error is not None]
+    if any(error.cls_name == DagsterExecutionInterruptedError.__name__ for error in errors):
         raise KeyboardInterrupt
-    messages = (message for event in failed if (message := _message(event)))
-    return next(messages, f"Run {run_id} of {name} failed. The Dagster UI shows why.")
+    for failure in failures:
+        # Dagster's own error only says which asset failed.
+        if failure.user_failure_data is not None and failure.user_failure_data.description:
+            return failure.user_failure_data.description
+    for error in errors:
+        return (error.cause or error).message.strip()
+    return f"Run {run_id} of {name} failed. The Dagster UI shows why."
 
 
 @contextmanager
@@ -123,17 +129,3 @@ def _keeping_output() -> Iterator[None]:
         for number, copy in kept.items():
             os.dup2(copy, number)
             os.close(copy)
-
-
-def _is_interruption(event: DagsterEvent) -> bool:
-    error = event.step_failure_data.error
-    return error is not None and error.cls_name == DagsterExecutionInterruptedError.__name__
-
-
-def _message(event: DagsterEvent) -> str | None:
-    """Return the asset's own words, else those of the error in it. Dagster's own error only says which asset failed."""
-    data = event.step_failure_data
-    if data.user_failure_data is not None and data.user_failure_data.description:
-        return data.user_failure_data.description
-    error = data.error.cause or data.error if data.error is not None else None
-    return error.message.strip() if error is not None else None

@@ -851,7 +851,7 @@ def _(self, but):
     promise=ERASED,
     tests=REQUESTS,
 )
-def _(suppressed, wanted, now, db):
+def _(suppressed, before, db):
     return None
 
 
