@@ -8,6 +8,7 @@ import logging
 import warnings
 from collections.abc import Mapping
 from datetime import date
+from typing import Final
 
 from dagster import (
     AssetsDefinition,
@@ -23,7 +24,6 @@ from dagster import (
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.alerting import alert_sensor
 from leads_pipeline.orchestration.catalog import own_specs, with_conventions
-from leads_pipeline.orchestration.dagster_compat import UnresolvedAssetJobDefinition
 from leads_pipeline.orchestration.delivering import deliver_sensor
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
@@ -38,9 +38,23 @@ from leads_pipeline.storage.durable import forgo_core_dumps
 
 logger = logging.getLogger(__name__)
 
-
 # Dagster's code server and each run load this module.
 forgo_core_dumps()
+
+_JOBS: Final = {
+    PULL_JOB: (
+        AssetSelection.assets(*(f"raw_{kind.table}" for kind in LEAD_KINDS)),
+        "Pull both kinds of leads: days x scopes.",
+    ),
+    INVENTORY_JOB: (AssetSelection.assets("raw_inventory"), "Pull today's inventory."),
+    PUBLISH_JOB: (
+        AssetSelection.groups("warehouse", "marts", "reports"),
+        "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself.",
+    ),
+}
+
+# What is due is asked for again (domain/due.py). Dagster would retry for ever what is refused.
+_TAGS: Final = {"dagster/max_retries": "0"}
 
 
 def build_definitions(environment: Mapping[str, str]) -> Definitions:
@@ -80,12 +94,8 @@ def _build(settings: Settings) -> Definitions:
     ]
     return Definitions(
         assets=with_conventions(assets, settings),
-        resources={
-            "data": data,
-            "leads": leads,
-            "inventory": inventory,
-        },
-        jobs=_jobs(),
+        resources={"data": data, "leads": leads, "inventory": inventory},
+        jobs=[define_asset_job(name, assets, description=text, tags=_TAGS) for name, (assets, text) in _JOBS.items()],
         schedules=[*asking.schedules(), inventory_schedule(settings)],
         sensors=[
             asking.sensor(),
@@ -108,20 +118,3 @@ def resources(
     """
     data = DataFolderResource.of(settings, first_day)
     return data, LeadsService.of(settings, data), InventoryService.of(settings, data)
-
-
-def _jobs() -> list[UnresolvedAssetJobDefinition]:
-    jobs = {
-        PULL_JOB: (
-            AssetSelection.assets(*(f"raw_{kind.table}" for kind in LEAD_KINDS)),
-            "Pull both kinds of leads: days x scopes.",
-        ),
-        INVENTORY_JOB: (AssetSelection.assets("raw_inventory"), "Pull today's inventory."),
-        PUBLISH_JOB: (
-            AssetSelection.groups("warehouse", "marts", "reports"),
-            "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself.",
-        ),
-    }
-    # What is due is asked for again (domain/due.py). Dagster would retry for ever what is refused.
-    tags = {"dagster/max_retries": "0"}
-    return [define_asset_job(name, assets, description=text, tags=tags) for name, (assets, text) in jobs.items()]

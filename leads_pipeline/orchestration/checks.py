@@ -19,13 +19,13 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import Reader
 
-_FINDERS: Final = {
-    "windows": [finder for name, finder in FINDERS.items() if name.startswith("windows-")],
-    "files": [FINDERS["files-damaged"], FINDERS["spool"]],
-}
-_DESCRIPTIONS: Final = {
-    "windows": "No window is refused, failing, late or lost",
-    "files": "No file is damaged or missing",
+# The checks on raw leads: what each says when it passes, and the findings that fail it.
+_RAW: Final = {
+    "windows": (
+        "No window is refused, failing, late or lost",
+        [finder for name, finder in FINDERS.items() if name.startswith("windows-")],
+    ),
+    "files": ("No file is damaged or missing", [FINDERS["files-damaged"], FINDERS["spool"]]),
 }
 
 # How many lines a check's description has.
@@ -34,7 +34,7 @@ NAMED: Final = 20
 
 def raw_check_specs(asset: str) -> list[AssetCheckSpec]:
     """Return the checks on the raw leads of a kind."""
-    return [AssetCheckSpec(check, asset=asset, description=text) for check, text in _DESCRIPTIONS.items()]
+    return [AssetCheckSpec(check, asset=asset, description=text) for check, (text, _) in _RAW.items()]
 
 
 def raw_checks(
@@ -42,7 +42,7 @@ def raw_checks(
 ) -> Iterator[AssetCheckResult]:
     """Yield their results. Hints leave a check green. They come before the run's failure, because they say why."""
     known = Known(settings, data, now, (kind,))
-    for check, finders in _FINDERS.items():
+    for check, (_, finders) in _RAW.items():
         found = [one for one in find(known, finders) if one.level is not Level.HINT]
         is_error = any(one.level is Level.ERROR for one in found)
         yield _result(asset, check, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error)

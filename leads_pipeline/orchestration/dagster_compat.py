@@ -5,9 +5,6 @@ from dagster import AssetExecutionContext, DagsterInstance
 # dagster.yaml makes objects by these: their signatures name the types.
 from dagster._config.config_schema import UserConfigSchema
 
-# What define_asset_job, which is public, returns.
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-
 # A step that ctrl-C ends fails with this error. The command line has to end as an interrupted program does.
 from dagster._core.errors import DagsterExecutionInterruptedError
 
@@ -38,7 +35,6 @@ __all__ = [
     "DagsterExecutionInterruptedError",
     "SqlEventLogStorage",
     "SqliteEventLogStorage",
-    "UnresolvedAssetJobDefinition",
     "UserConfigSchema",
     "daemon_id",
     "make_new_run_id",
