@@ -23,9 +23,10 @@ from dotenv import dotenv_values
 
 from leads_pipeline.simulator.leads import KINDS, LeadBook
 from leads_pipeline.simulator.organisation import Organisation
-from leads_pipeline_tests.promises.machine import KEY, PROGRAM, Clock, Machine, free_port
+from leads_pipeline_tests.promises.machine import KEY, PROGRAM, Clock, Machine
 from leads_pipeline_tests.promises.month import libfaketime, remove_shared_clock
 from leads_pipeline_tests.support.crm import SECRET
+from leads_pipeline_tests.support.serving import free_port
 
 DAY = date(2025, 11, 18)
 MIDNIGHT = datetime(2025, 11, 18, tzinfo=UTC)

@@ -8,8 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline_tests.support.newcomer import Newcomer, free_port, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import Newcomer, newcomer, wait_for
 from leads_pipeline_tests.support.postgres import Postgres, running_postgres
+from leads_pipeline_tests.support.serving import free_port
 
 pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make lint installs it)")
 

@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline_tests.support.newcomer import Newcomer, free_port, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import Newcomer, newcomer, wait_for
+from leads_pipeline_tests.support.serving import free_port
 
 KINDS = ("applicant", "appraisal")
 

@@ -32,7 +32,8 @@ from leads_pipeline.storage.service_lock import alone
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
-from leads_pipeline_tests.support.newcomer import free_port, wait_for
+from leads_pipeline_tests.support.newcomer import wait_for
+from leads_pipeline_tests.support.serving import free_port
 
 
 @pytest.fixture

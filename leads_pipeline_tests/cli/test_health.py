@@ -14,7 +14,7 @@ from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.storage.raw import Place
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.newcomer import free_port
+from leads_pipeline_tests.support.serving import free_port
 
 LOOKING = (("status",), ("status", "--json"), ("findings",), ("findings", "--json"), ("coverage",), ("metrics",))
 NOW = datetime.now(UTC)
@@ -105,6 +105,7 @@ def test_each_backup_tells_of_damaged_files_and_of_a_target_on_the_same_disk(hou
         assert "`leads-pipeline verify` says what to do." in result.stderr
 
 
+@pytest.mark.slow
 def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folder(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +152,7 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: House) ->
     assert "leads_pipeline_well 0.0" in run("metrics").stdout
 
 
+@pytest.mark.slow
 def test_a_damaged_dagster_database_keeps_no_command_from_looking(house: House) -> None:
     home = house.folder / ".dagster"
     (home / "history").mkdir(parents=True)
@@ -160,6 +162,7 @@ def test_a_damaged_dagster_database_keeps_no_command_from_looking(house: House) 
         assert run(*command).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_loss_is_noted_by_its_key_and_a_wrong_key_is_refused(house: House) -> None:
     lost = YESTERDAY - timedelta(days=40)
     place = Place(lead_kind("applicant"), lost, "branch-101")

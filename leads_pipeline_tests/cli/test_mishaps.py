@@ -70,6 +70,7 @@ def test_a_copied_folder_verifies() -> None:
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.slow
 def test_a_process_that_keeps_the_file_open_sees_the_new_version_on_a_second_connection(healthy: Path) -> None:
     with (
         duckdb.connect(healthy / "leads.duckdb", read_only=True) as older,
@@ -95,6 +96,7 @@ def test_a_first_day_that_nobody_set_is_not_blamed_on_the_settings(install: Inst
     assert "LEADS_START_DATE sets" not in run("backfill", "--from", TODAY - timedelta(days=90), "--to", TODAY).output
 
 
+@pytest.mark.slow
 def test_the_first_day_of_a_new_installation_can_be_had_whole(install: Install) -> None:
     with portal(lambda *_: (200, LEAD)) as address:
         install(address)

@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from leads_pipeline_tests.support.gpg import running_gpg
-from leads_pipeline_tests.support.newcomer import ROOT, Newcomer, copy_checkout, free_port, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import ROOT, Newcomer, copy_checkout, newcomer, wait_for
+from leads_pipeline_tests.support.serving import free_port
 
 KINDS = ("applicant", "appraisal")
 PASSPHRASE = 'a "passphrase" of #4 words'

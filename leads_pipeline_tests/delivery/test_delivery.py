@@ -22,7 +22,7 @@ from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
-from leads_pipeline_tests.support.serving import QuietHandler, serving
+from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
 
 
 def lead(number: int, message: str = "first", **contact: str) -> dict[str, Any]:
@@ -388,8 +388,7 @@ def test_an_authorization_is_sent(agency: Agency) -> None:
 
 
 def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}/"
     script = Path(__file__).parents[2] / "examples" / "crm_receiver.py"
     environment = os.environ | {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port)}
@@ -421,8 +420,7 @@ def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(
             self.send_response(status)
             self.end_headers()
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     agency.variables["LEADS_DELIVERY_URL"] = f"http://127.0.0.1:{port}/"
     agency.house.land("applicant", [lead(1)])
     script = Path(__file__).parents[2] / "examples" / "crm_forwarder.py"

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -21,8 +20,9 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline_tests.docs.pages import TUTORIALS, blocks, text_of
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.docs.test_blocks import CLONE, comparable, landed_leads, printed
-from leads_pipeline_tests.support.newcomer import copy_checkout, free_port, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import copy_checkout, newcomer, wait_for
 from leads_pipeline_tests.support.portal_leads import groups, people
+from leads_pipeline_tests.support.serving import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -87,8 +87,7 @@ def test_the_demo_changes_nothing_the_second_time(tmp_path: Path) -> None:
 
 
 def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [str(BIN / "leads-pipeline"), "dev", "--port", str(port)]
     process = subprocess.Popen(command, cwd=tmp_path, env=bare(tmp_path), stdout=subprocess.DEVNULL)
     try:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from leads_pipeline_tests.mutants import broken  # noqa: F401 - it declares them
-from leads_pipeline_tests.mutants.patching import MUTANTS, ROOT, VARIABLE, check
+from leads_pipeline_tests.mutants.patching import MUTANTS, ROOT, TESTS, VARIABLE, check
 
 CAUGHT, ALIVE = 1, 0  # pytest's exit codes: tests failed, all passed
 
@@ -29,7 +29,16 @@ def main() -> int:
             filter(None, (str(ROOT / "leads_pipeline_tests/mutants/site"), os.environ.get("PYTHONPATH")))
         )
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *(given.tests or one.tests)],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-x",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                *(given.tests or [str(TESTS / test) for test in one.tests]),
+            ],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path, VARIABLE: one.name},
             capture_output=True,

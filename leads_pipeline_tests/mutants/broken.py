@@ -38,54 +38,53 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.transform.feed import begin_feed
     from leads_pipeline.transform.versions import number_of
 
-TESTS = "leads_pipeline_tests"
-DURABLE = (f"{TESTS}/storage/test_durable.py",)
-STORE = (f"{TESTS}/storage/test_store.py",)
-RAW = (f"{TESTS}/storage/test_raw.py",)
-WINDOWS = (f"{TESTS}/storage/test_windows.py",)
-GATE = (f"{TESTS}/privacy/test_gate.py",)
-STATE = (f"{TESTS}/storage/test_state.py",)
-CACHE = (f"{TESTS}/storage/test_cache.py",)
-INVENTORY = (f"{TESTS}/storage/test_inventory.py",)
-DUE = (f"{TESTS}/domain/test_due.py",)
-PACE = (f"{TESTS}/portal/test_pace.py",)
-WINDOW = (f"{TESTS}/domain/test_window.py",)
-AUTH = (f"{TESTS}/portal/test_tokens.py",)
-CLIENT = (f"{TESTS}/portal/test_client.py",)
-CREDENTIALS = (f"{TESTS}/portal/test_credentials.py",)
-RECEIVER = (f"{TESTS}/portal/test_receiver.py",)
-ALERTS = (f"{TESTS}/observe/test_alerts.py",)
-FINDINGS = (f"{TESTS}/observe/test_findings.py",)
-CHANNELS = (f"{TESTS}/observe/test_channels.py",)
-PERSON = (f"{TESTS}/domain/test_person.py",)
-READER = (f"{TESTS}/transform/test_reader.py",)
-LOAD = (f"{TESTS}/transform/test_load.py",)
-PUBLISH = (f"{TESTS}/transform/test_publish.py",)
-DAMAGE = (f"{TESTS}/storage/test_damage.py",)
-VERIFICATION = (f"{TESTS}/observe/test_verification.py",)
-QUESTIONS = (f"{TESTS}/observe/test_questions.py",)
-REQUESTS = (f"{TESTS}/privacy/test_requests.py",)
-FEED = (f"{TESTS}/transform/test_feed.py",)
-MARTS = (f"{TESTS}/transform/test_marts.py",)
-MART_FILES = (f"{TESTS}/transform/test_mart_files.py",)
-OWN_MARTS = (f"{TESTS}/transform/test_own_marts.py",)
-TYPED_FILES = (f"{TESTS}/transform/test_typed.py",)
-DRIFT = (f"{TESTS}/transform/test_drift.py",)
-CHECKS = (f"{TESTS}/transform/test_checks.py",)
-REPORT = (f"{TESTS}/transform/test_report.py",)
-DELTA = (f"{TESTS}/transform/test_delta.py",)
-BACKUP = (f"{TESTS}/storage/test_backup.py",)
-SHARE = (f"{TESTS}/privacy/test_share.py",)
-EXPORT = (f"{TESTS}/transform/test_export.py",)
-SETTINGS = (f"{TESTS}/test_settings.py",)
-RESOURCES = (f"{TESTS}/orchestration/test_resources.py",)
-LIST = (f"{TESTS}/privacy/test_suppression.py",)
-NIGHT = (f"{TESTS}/privacy/test_privacy_sweep.py",)
-PULLING = (f"{TESTS}/orchestration/test_pulling.py",)
-PUBLISHING = (f"{TESTS}/orchestration/test_publish_changes.py",)
-CATALOG = (f"{TESTS}/orchestration/test_conventions.py",)
-EVENT_LOG = (f"{TESTS}/orchestration/test_kept_event_log.py",)
-DELIVERY = (f"{TESTS}/delivery/test_delivery.py",)
+DURABLE = "storage/test_durable.py"
+STORE = "storage/test_store.py"
+RAW = "storage/test_raw.py"
+WINDOWS = "storage/test_windows.py"
+GATE = "privacy/test_gate.py"
+STATE = "storage/test_state.py"
+CACHE = "storage/test_cache.py"
+INVENTORY = "storage/test_inventory.py"
+DUE = "domain/test_due.py"
+PACE = "portal/test_pace.py"
+WINDOW = "domain/test_window.py"
+AUTH = "portal/test_tokens.py"
+CLIENT = "portal/test_client.py"
+CREDENTIALS = "portal/test_credentials.py"
+RECEIVER = "portal/test_receiver.py"
+ALERTS = "observe/test_alerts.py"
+FINDINGS = "observe/test_findings.py"
+CHANNELS = "observe/test_channels.py"
+PERSON = "domain/test_person.py"
+READER = "transform/test_reader.py"
+LOAD = "transform/test_load.py"
+PUBLISH = "transform/test_publish.py"
+DAMAGE = "storage/test_damage.py"
+VERIFICATION = "observe/test_verification.py"
+QUESTIONS = "observe/test_questions.py"
+REQUESTS = "privacy/test_requests.py"
+FEED = "transform/test_feed.py"
+MARTS = "transform/test_marts.py"
+MART_FILES = "transform/test_mart_files.py"
+OWN_MARTS = "transform/test_own_marts.py"
+TYPED_FILES = "transform/test_typed.py"
+DRIFT = "transform/test_drift.py"
+CHECKS = "transform/test_checks.py"
+REPORT = "transform/test_report.py"
+DELTA = "transform/test_delta.py"
+BACKUP = "storage/test_backup.py"
+SHARE = "privacy/test_share.py"
+EXPORT = "transform/test_export.py"
+SETTINGS = "test_settings.py"
+RESOURCES = "orchestration/test_resources.py"
+LIST = "privacy/test_suppression.py"
+NIGHT = "privacy/test_privacy_sweep.py"
+PULLING = "orchestration/test_pulling.py"
+PUBLISHING = "orchestration/test_publish_changes.py"
+CATALOG = "orchestration/test_conventions.py"
+EVENT_LOG = "orchestration/test_kept_event_log.py"
+DELIVERY = "delivery/test_delivery.py"
 
 ON_DISK = "materialized means on the disk"
 PRIVATE = "other users of the machine read no lead and no token"
@@ -112,18 +111,18 @@ RESTORED = "a backup brings everything back"
 # --- durable bytes ----------------------------------------------------------------------------------------------------
 
 
-@mutant("nothing is synced", "leads_pipeline.storage.durable:sync", promise=ON_DISK, tests=DURABLE)
+@mutant("nothing is synced", "storage.durable:sync", ON_DISK, DURABLE)
 def _(path):
     return None
 
 
-@mutant("the folder isn't synced", "leads_pipeline.storage.durable:replace_file", promise=ON_DISK, tests=DURABLE)
+@mutant("the folder isn't synced", "storage.durable:replace_file", ON_DISK, DURABLE)
 def _(path, content):
     with storing(path), drafted(path, content) as draft:
         draft.replace(path)
 
 
-@mutant("files are open to others", "leads_pipeline.storage.durable:write_new", promise=PRIVATE, tests=DURABLE)
+@mutant("files are open to others", "storage.durable:write_new", PRIVATE, DURABLE)
 def _(draft, content):
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
         file.write(content)
@@ -132,23 +131,18 @@ def _(draft, content):
 # --- windows and days -------------------------------------------------------------------------------------------------
 
 
-@mutant("each day has 24 hours", "leads_pipeline.domain.window:day_interval", promise=DAYS, tests=WINDOW)
+@mutant("each day has 24 hours", "domain.window:day_interval", DAYS, WINDOW)
 def _(day, zone):
     start = datetime.combine(day, time.min, tzinfo=zone).astimezone(UTC)
     return start, start + timedelta(days=1)
 
 
-@mutant(
-    "a window counts as deleted too early",
-    "leads_pipeline.domain.window:Window.is_deleted",
-    promise=ASKED,
-    tests=WINDOW,
-)
+@mutant("a window counts as deleted too early", "domain.window:Window.is_deleted", ASKED, WINDOW)
 def _(self, now):
     return self.start <= now - RETENTION
 
 
-@mutant("a day under way counts as over", "leads_pipeline.domain.window:Window.is_closed", promise=ASKED, tests=WINDOW)
+@mutant("a day under way counts as over", "domain.window:Window.is_closed", ASKED, WINDOW)
 def _(self, now):
     return self.start <= now
 
@@ -156,130 +150,84 @@ def _(self, now):
 # --- raw windows and what is due -------------------------------------------------------------------------------------
 
 
-@mutant("a damaged raw file counts as whole", "leads_pipeline.storage.landing:_opened", promise=ON_DISK, tests=RAW)
+@mutant("a damaged raw file counts as whole", "storage.landing:_opened", ON_DISK, RAW)
 def _(content, file):
     return Opened(content)
 
 
-@mutant(
-    "a list that grows during a landing isn't seen",
-    "leads_pipeline.storage.landing:Raw._follow_list",
-    promise=ERASED,
-    tests=RAW,
-)
+@mutant("a list that grows during a landing isn't seen", "storage.landing:Raw._follow_list", ERASED, RAW)
 def _(self, place, number):
     return None
 
 
-@mutant(
-    "only the newest file of a window is read",
-    "leads_pipeline.storage.landing:Contents.rows",
-    promise=ON_DISK,
-    tests=RAW,
-)
+@mutant("only the newest file of a window is read", "storage.landing:Contents.rows", ON_DISK, RAW)
 def _(self):
     return [*self.opened.values()][-1].rows if self.opened else []
 
 
-@mutant("versions merge by text alone", "leads_pipeline.storage.rows:merged", promise=ONCE, tests=RAW)
+@mutant("versions merge by text alone", "storage.rows:merged", ONCE, RAW)
 def _(rows):
     return sorted({(row.lead_id, row.payload): row for row in sorted(rows, reverse=True)}.values())
 
 
-@mutant(
-    "a lead that comes back counts from when it first came",
-    "leads_pipeline.storage.landing:without_returned",
-    promise=ONCE,
-    tests=RAW,
-)
+@mutant("a lead that comes back counts from when it first came", "storage.landing:without_returned", ONCE, RAW)
 def _(rows, received, gone):
     return rows
 
 
-@mutant(
-    "rows of restricted leads are dropped",
-    "leads_pipeline.storage.suppression.gate:Gate._set_aside",
-    promise=ONCE,
-    tests=GATE,
-)
+@mutant("rows of restricted leads are dropped", "storage.suppression.gate:Gate._set_aside", ONCE, GATE)
 def _(self, place, rows):
     return None
 
 
-@mutant(
-    "a lead that is refused by its contact isn't learned",
-    "leads_pipeline.storage.suppression.gate:Gate._learn",
-    promise=ERASED,
-    tests=LIST,
-)
+@mutant("a lead that is refused by its contact isn't learned", "storage.suppression.gate:Gate._learn", ERASED, LIST)
 def _(self, meant, leads):
     return False
 
 
 @mutant(
     "who is restricted again while a restriction is lifted loses rows",
-    "leads_pipeline.storage.suppression.gate:Gate._without",
-    promise=ONCE,
-    tests=GATE,
+    "storage.suppression.gate:Gate._without",
+    ONCE,
+    GATE,
 )
 def _(self, place, lead_ids, rows):
     return [row for row in rows if row.lead_id not in lead_ids]
 
 
-@mutant(
-    "a push into an anonymous day keeps its person",
-    "leads_pipeline.storage.state:State.key_of_day",
-    promise=ERASED,
-    tests=STATE,
-)
+@mutant("a push into an anonymous day keeps its person", "storage.state:State.key_of_day", ERASED, STATE)
 def _(self, day):
     return None
 
 
-@mutant(
-    "each machine has its own key of people", "leads_pipeline.storage.state:State._first", promise=ONCE, tests=STATE
-)
+@mutant("each machine has its own key of people", "storage.state:State._first", ONCE, STATE)
 def _(self, name, value):
     return value
 
 
-@mutant(
-    "a deleted object stays in the cache", "leads_pipeline.storage.cache:CachedStore.list", promise=ERASED, tests=CACHE
-)
+@mutant("a deleted object stays in the cache", "storage.cache:CachedStore.list", ERASED, CACHE)
 def _(self, prefix):
     return self._store.list(prefix)
 
 
-@mutant(
-    "a damaged inventory file counts as whole",
-    "leads_pipeline.storage.inventory:_read",
-    promise=ON_DISK,
-    tests=INVENTORY,
-)
+@mutant("a damaged inventory file counts as whole", "storage.inventory:_read", ON_DISK, INVENTORY)
 def _(content, file):
     table = pq.read_table(pa.BufferReader(content), use_threads=False)
     return list(map(FoundItem, *(table[name].to_pylist() for name in FoundItem._fields)))
 
 
-@mutant(
-    "of two creators both are first",
-    "leads_pipeline.storage.store:FolderStore.create_once",
-    promise=ERASED,
-    tests=STORE,
-)
+@mutant("of two creators both are first", "storage.store:FolderStore.create_once", ERASED, STORE)
 def _(self, key, content):
     self.create(key, content)
     return True
 
 
-@mutant(
-    "a window without leads counts as landed", "leads_pipeline.storage.windows:_state", promise=ASKED, tests=WINDOWS
-)
+@mutant("a window without leads counts as landed", "storage.windows:_state", ASKED, WINDOWS)
 def _(folder, leads, *, has_failed, is_over):
     return WindowState.LANDED
 
 
-@mutant("a look is made once", "leads_pipeline.domain.due:due", promise=ASKED, tests=DUE)
+@mutant("a look is made once", "domain.due:due", ASKED, DUE)
 def _(known, started_at, now):
     return [window for window, looked_at, _ in known if looked_at is None]
 
@@ -287,59 +235,45 @@ def _(known, started_at, now):
 # --- retries ----------------------------------------------------------------------------------------------------------
 
 
-@mutant("Retry-After by date isn't read", "leads_pipeline.portal.pace:parse_retry_after", promise=POLITE, tests=PACE)
+@mutant("Retry-After by date isn't read", "portal.pace:parse_retry_after", POLITE, PACE)
 def _(value, now):
     return float(value) if value is not None and value.strip().isdigit() else None
 
 
-@mutant(
-    "a run waits as long as it is told",
-    "leads_pipeline.portal.pace:RetryPolicy.is_beyond_patience",
-    promise=POLITE,
-    tests=PACE,
-)
+@mutant("a run waits as long as it is told", "portal.pace:RetryPolicy.is_beyond_patience", POLITE, PACE)
 def _(self, retry_after_seconds):
     return False
 
 
-@mutant("answers of an older pace count", "leads_pipeline.portal.pace:Pace.succeeded", promise=POLITE, tests=PACE)
+@mutant("answers of an older pace count", "portal.pace:Pace.succeeded", POLITE, PACE)
 def _(self, pace):
     self._complaints_in_a_row = 0
     self.interval_seconds *= self.RECOVERY_FACTOR
 
 
-@mutant(
-    "a complaint doesn't slow the run", "leads_pipeline.portal.pace:Pace.asked_for_patience", promise=POLITE, tests=PACE
-)
+@mutant("a complaint doesn't slow the run", "portal.pace:Pace.asked_for_patience", POLITE, PACE)
 def _(self, pace, now, retry_after_seconds):
     self._number += 1
 
 
-@mutant("a 403 is temporary", "leads_pipeline.portal.verdicts:verdict_on", promise=ASKED, tests=CLIENT)
+@mutant("a 403 is temporary", "portal.verdicts:verdict_on", ASKED, CLIENT)
 def _(asked, response, body, advice, now):
     if response.status_code == HTTPStatus.FORBIDDEN:
         return ServerError("no")
     return unbroken(asked, response, body, advice, now)
 
 
-@mutant(
-    "an error repeats what the portal wrote", "leads_pipeline.portal.verdicts:_code_in", promise=SECRET, tests=CLIENT
-)
+@mutant("an error repeats what the portal wrote", "portal.verdicts:_code_in", SECRET, CLIENT)
 def _(body):
     return f" ({body.decode(errors='replace')})"
 
 
-@mutant(
-    "a run goes on however much fails",
-    "leads_pipeline.portal.requests:Requests._give_up_on",
-    promise=POLITE,
-    tests=CLIENT,
-)
+@mutant("a run goes on however much fails", "portal.requests:Requests._give_up_on", POLITE, CLIENT)
 def _(self, spec, error):
     return None
 
 
-@mutant("a cut gzip body counts as whole", "leads_pipeline.portal.http:read_body", promise=ASKED, tests=CLIENT)
+@mutant("a cut gzip body counts as whole", "portal.http:read_body", ASKED, CLIENT)
 def _(response, max_bytes, until):
     try:
         return unbroken(response, max_bytes, until)
@@ -347,17 +281,12 @@ def _(response, max_bytes, until):
         return b'{"applicants": []}'
 
 
-@mutant(
-    "an answer that speaks of more leads is whole",
-    "leads_pipeline.domain.answer:_speaks_of_more",
-    promise=ASKED,
-    tests=CLIENT,
-)
+@mutant("an answer that speaks of more leads is whole", "domain.answer:_speaks_of_more", ASKED, CLIENT)
 def _(name, value, came, depth):
     return False
 
 
-@mutant("an hour is left out", "leads_pipeline.portal.leads:_hours", promise=ASKED, tests=CLIENT)
+@mutant("an hour is left out", "portal.leads:_hours", ASKED, CLIENT)
 def _(window):
     return unbroken(window)[1:]
 
@@ -365,27 +294,27 @@ def _(window):
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-@mutant("plain http goes anywhere", "leads_pipeline.settings:is_loopback", promise=SECRET, tests=SETTINGS)
+@mutant("plain http goes anywhere", "settings:is_loopback", SECRET, SETTINGS)
 def _(host):
     return True
 
 
-@mutant("a secret is taken from two places", "leads_pipeline.settings:only_one", promise=SET, tests=SETTINGS)
+@mutant("a secret is taken from two places", "settings:only_one", SET, SETTINGS)
 def _(given, *names):
     return None
 
 
-@mutant("a misspelled name is no matter", "leads_pipeline.settings:unknown", promise=SET, tests=SETTINGS)
+@mutant("a misspelled name is no matter", "settings:unknown", SET, SETTINGS)
 def _(names):
     return []
 
 
-@mutant("a pasted character is sent", "leads_pipeline.portal.credentials:client_secret", promise=SET, tests=RESOURCES)
+@mutant("a pasted character is sent", "portal.credentials:client_secret", SET, RESOURCES)
 def _(source):
     return source.read()
 
 
-@mutant("a path counts from any folder", "leads_pipeline.settings:path_of", promise=SET, tests=SETTINGS)
+@mutant("a path counts from any folder", "settings:path_of", SET, SETTINGS)
 def _(value):
     return Path(value.strip())
 
@@ -393,54 +322,40 @@ def _(value):
 # --- tokens and secrets -----------------------------------------------------------------------------------------------
 
 
-@mutant(
-    "a token is used to its last second", "leads_pipeline.portal.tokens:Token.is_usable", promise=TOKENS, tests=AUTH
-)
+@mutant("a token is used to its last second", "portal.tokens:Token.is_usable", TOKENS, AUTH)
 def _(self, now):
     return now < self.fetched_at + self.lifetime_seconds
 
 
-@mutant("tokens aren't kept", "leads_pipeline.portal.tokens:_read", promise=TOKENS, tests=AUTH)
+@mutant("tokens aren't kept", "portal.tokens:_read", TOKENS, AUTH)
 def _(path):
     return None
 
 
-@mutant(
-    "a refused token isn't renewed",
-    "leads_pipeline.portal.tokens:Tokens.is_worth_renewing",
-    promise=TOKENS,
-    tests=AUTH,
-)
+@mutant("a refused token isn't renewed", "portal.tokens:Tokens.is_worth_renewing", TOKENS, AUTH)
 def _(self, token):
     return False
 
 
-@mutant("a secret follows redirects", "leads_pipeline.portal.http:make_client", promise=SECRET, tests=AUTH)
+@mutant("a secret follows redirects", "portal.http:make_client", SECRET, AUTH)
 def _(**options):
     client = unbroken(**options)
     client.follow_redirects, client.event_hooks = True, {}
     return client
 
 
-@mutant(
-    "Basic isn't form-encoded", "leads_pipeline.portal.tokens:ClientCredentials.headers", promise=TOKENS, tests=AUTH
-)
+@mutant("Basic isn't form-encoded", "portal.tokens:ClientCredentials.headers", TOKENS, AUTH)
 def _(self, secret):
     pair = base64.b64encode(f"{self.client_id}:{secret}".encode()).decode()
     return {**unbroken(self, secret), **({"Authorization": f"Basic {pair}"} if self.method is AuthMethod.BASIC else {})}
 
 
-@mutant(
-    "a secret shows itself",
-    "leads_pipeline.portal.credentials:StaticSecret.__repr__",
-    promise=SECRET,
-    tests=CREDENTIALS,
-)
+@mutant("a secret shows itself", "portal.credentials:StaticSecret.__repr__", SECRET, CREDENTIALS)
 def _(self):
     return f"StaticSecret({self.value!r})"
 
 
-@mutant("an error quotes the secret", "leads_pipeline.portal.credentials:_checked", promise=SECRET, tests=CREDENTIALS)
+@mutant("an error quotes the secret", "portal.credentials:_checked", SECRET, CREDENTIALS)
 def _(value, named):
     try:
         return unbroken(value, named)
@@ -451,12 +366,12 @@ def _(value, named):
 # --- pushes -----------------------------------------------------------------------------------------------------------
 
 
-@mutant("any key is right", "leads_pipeline.portal.receiver:_digest", promise=PUSHED, tests=RECEIVER)
+@mutant("any key is right", "portal.receiver:_digest", PUSHED, RECEIVER)
 def _(key):
     return b""
 
 
-@mutant("X-API-Key isn't read", "leads_pipeline.portal.receiver:_given_keys", promise=PUSHED, tests=RECEIVER)
+@mutant("X-API-Key isn't read", "portal.receiver:_given_keys", PUSHED, RECEIVER)
 def _(request):
     given = request.headers.get("authorization", "").encode()
     return [given, given.removeprefix(b"Bearer ")]
@@ -465,39 +380,37 @@ def _(request):
 # --- alerts -----------------------------------------------------------------------------------------------------------
 
 
-@mutant("what was told is forgotten", "leads_pipeline.observe.alerts:Alerts._save", promise=TOLD, tests=ALERTS)
+@mutant("what was told is forgotten", "observe.alerts:Alerts._save", TOLD, ALERTS)
 def _(self, told):
     return None
 
 
-@mutant("a short outage is told", "leads_pipeline.observe.alerts:Alerts.tell", promise=TOLD, tests=ALERTS)
+@mutant("a short outage is told", "observe.alerts:Alerts.tell", TOLD, ALERTS)
 def _(self, findings, failed, now):
     return unbroken(self, [replace(one, may_pass=False) for one in findings], failed, now)
 
 
-@mutant("an unsent message counts as told", "leads_pipeline.observe.alerts:_entry", promise=TOLD, tests=ALERTS)
+@mutant("an unsent message counts as told", "observe.alerts:_entry", TOLD, ALERTS)
 def _(one, *, is_told=False):
     return unbroken(one, is_told=True)
 
 
-@mutant("a warning never becomes an error", "leads_pipeline.observe.alerts:_is_news", promise=TOLD, tests=ALERTS)
+@mutant("a warning never becomes an error", "observe.alerts:_is_news", TOLD, ALERTS)
 def _(one, memory):
     return one.key not in memory.open or not memory.open[one.key].is_told
 
 
-@mutant("a finder that fails ends what it found", "leads_pipeline.observe.alerts:due", promise=TOLD, tests=ALERTS)
+@mutant("a finder that fails ends what it found", "observe.alerts:due", TOLD, ALERTS)
 def _(memory, shown, kept, now):
     return unbroken(memory, shown, (), now)
 
 
-@mutant("an open error isn't told again each day", "leads_pipeline.observe.alerts:due", promise=TOLD, tests=ALERTS)
+@mutant("an open error isn't told again each day", "observe.alerts:due", TOLD, ALERTS)
 def _(memory, shown, kept, now):
     return unbroken(memory.model_copy(update={"told_at": now}), shown, kept, now)
 
 
-@mutant(
-    "one channel's odd error silences the others", "leads_pipeline.observe.channels:attempt", promise=TOLD, tests=ALERTS
-)
+@mutant("one channel's odd error silences the others", "observe.channels:attempt", TOLD, ALERTS)
 def _(name, send):
     try:
         return True, send()
@@ -505,44 +418,42 @@ def _(name, send):
         return False, str(error)
 
 
-@mutant("a broken channel is forgotten", "leads_pipeline.observe.told:Told.note_attempt", promise=TOLD, tests=ALERTS)
+@mutant("a broken channel is forgotten", "observe.told:Told.note_attempt", TOLD, ALERTS)
 def _(self, channel, trouble, now):
     return None
 
 
-@mutant("the heartbeat never fails", "leads_pipeline.observe.alerts:Alerts._beat", promise=TOLD, tests=ALERTS)
+@mutant("the heartbeat never fails", "observe.alerts:Alerts._beat", TOLD, ALERTS)
 def _(self, heartbeat, told, now, *, is_well):
     return unbroken(self, heartbeat, told, now, is_well=True)
 
 
-@mutant("a channel's address is logged", "leads_pipeline.portal.http:unlogged", promise=SECRET, tests=CHANNELS)
+@mutant("a channel's address is logged", "portal.http:unlogged", SECRET, CHANNELS)
 def _():
     yield
 
 
-@mutant("a mail goes out unencrypted", "leads_pipeline.observe.channels:_connected", promise=SECRET, tests=CHANNELS)
+@mutant("a mail goes out unencrypted", "observe.channels:_connected", SECRET, CHANNELS)
 def _(name, address):
     return unbroken(name, address._replace(query="tls=none"))
 
 
-@mutant("a refused recipient isn't told", "leads_pipeline.observe.channels:Email.send", promise=TOLD, tests=CHANNELS)
+@mutant("a refused recipient isn't told", "observe.channels:Email.send", TOLD, CHANNELS)
 def _(self, digest):
     unbroken(self, digest)
 
 
-@mutant("no loss is told", "leads_pipeline.observe.window_findings:windows_lost", promise=TOLD, tests=FINDINGS)
+@mutant("no loss is told", "observe.window_findings:windows_lost", TOLD, FINDINGS)
 def _(known):
     return iter(())
 
 
-@mutant(
-    "what was acknowledged comes back", "leads_pipeline.storage.state:State.acknowledged", promise=TOLD, tests=FINDINGS
-)
+@mutant("what was acknowledged comes back", "storage.state:State.acknowledged", TOLD, FINDINGS)
 def _(self):
     return set()
 
 
-@mutant("a first start alarms", "leads_pipeline.observe.known:Known.is_expected", promise=TOLD, tests=FINDINGS)
+@mutant("a first start alarms", "observe.known:Known.is_expected", TOLD, FINDINGS)
 def _(self, row):
     return True
 
@@ -550,56 +461,42 @@ def _(self, row):
 # --- people -----------------------------------------------------------------------------------------------------------
 
 
-@mutant(
-    "an address in other letters is another", "leads_pipeline.domain.person:email_keys", promise=ERASED, tests=PERSON
-)
+@mutant("an address in other letters is another", "domain.person:email_keys", ERASED, PERSON)
 def _(text):
     return frozenset([text.strip()]) if "@" in text else frozenset()
 
 
-@mutant(
-    "who is to be erased may be shared",
-    "leads_pipeline.transform.reading:check_follows_list",
-    promise=ERASED,
-    tests=SHARE,
-)
+@mutant("who is to be erased may be shared", "transform.reading:check_follows_list", ERASED, SHARE)
 def _(db, data):
     return None
 
 
 @mutant(
     "a lead that moves to another branch loses its correction",
-    "leads_pipeline.storage.suppression.gate:Gate._with_corrections",
-    promise="a person's requests do what they say",
-    tests=REQUESTS,
+    "storage.suppression.gate:Gate._with_corrections",
+    "a person's requests do what they say",
+    REQUESTS,
 )
 def _(self, kind, day, rows):
     return rows
 
 
-@mutant(
-    "an erasure is done although leads are left",
-    "leads_pipeline.privacy.finding:left_of",
-    promise="a receipt is true",
-    tests=REQUESTS,
-)
+@mutant("an erasure is done although leads are left", "privacy.finding:left_of", "a receipt is true", REQUESTS)
 def _(data, erasures):
     return {}
 
 
 @mutant(
     "a lost version is looked for only if raw has no version of the lead",
-    "leads_pipeline.privacy.finding:_newest_number",
-    promise=ERASED,
-    tests=REQUESTS,
+    "privacy.finding:_newest_number",
+    ERASED,
+    REQUESTS,
 )
 def _(row):
     return 2**62
 
 
-@mutant(
-    "a sweep is noted before it is published", "leads_pipeline.privacy.sweeping:in_line", promise=ERASED, tests=LIST
-)
+@mutant("a sweep is noted before it is published", "privacy.sweeping:in_line", ERASED, LIST)
 def _(data):
     swept = sweep(data)
     data.state.note_swept(swept.number)
@@ -608,9 +505,9 @@ def _(data):
 
 @mutant(
     "a list that was put back from a backup is the list",
-    "leads_pipeline.storage.suppression.files:SuppressionList._guarded",
-    promise=ERASED,
-    tests=LIST,
+    "storage.suppression.files:SuppressionList._guarded",
+    ERASED,
+    LIST,
 )
 def _(self):
     return 0, ""
@@ -619,284 +516,227 @@ def _(self):
 # --- reading and loading leads ----------------------------------------------------------------------------------------
 
 
-@mutant("what looks like a number is one", "leads_pipeline.transform.reader:_decimal", promise=TYPED, tests=READER)
+@mutant("what looks like a number is one", "transform.reader:_decimal", TYPED, READER)
 def _(text):
     return Decimal(text)
 
 
-@mutant("what looks like a moment is one", "leads_pipeline.transform.reader:_moment", promise=TYPED, tests=READER)
+@mutant("what looks like a moment is one", "transform.reader:_moment", TYPED, READER)
 def _(text):
     return datetime.fromisoformat(text)
 
 
-@mutant("pennies are rounded", "leads_pipeline.transform.reader:_amount", promise=TYPED, tests=READER)
+@mutant("pennies are rounded", "transform.reader:_amount", TYPED, READER)
 def _(value):
     return round(Decimal(value), 2)
 
 
-@mutant("unknown members are dropped", "leads_pipeline.transform.reader:_Object.read", promise=TYPED, tests=READER)
+@mutant("unknown members are dropped", "transform.reader:_Object.read", TYPED, READER)
 def _(self, raw, path, problems):
     value, _ = unbroken(self, raw, path, problems)
     return value, None
 
 
-@mutant("nobody says what is no JSON", "leads_pipeline.transform.reader:_json_of", promise=TYPED, tests=READER)
+@mutant("nobody says what is no JSON", "transform.reader:_json_of", TYPED, READER)
 def _(payload):
     text, _ = unbroken(payload)
     return text, None
 
 
-@mutant("a correction is forgotten", "leads_pipeline.transform.reader:_corrected", promise=ERASED, tests=LOAD)
+@mutant("a correction is forgotten", "transform.reader:_corrected", ERASED, LOAD)
 def _(raw, patch):
     return raw
 
 
-@mutant(
-    "new corrections wait for a rewriting", "leads_pipeline.transform.flatten:_statements", promise=ERASED, tests=LOAD
-)
+@mutant("new corrections wait for a rewriting", "transform.flatten:_statements", ERASED, LOAD)
 def _(kind, zone):
     for statement in unbroken(kind, zone):
         yield statement.replace("received.corrections is null)", "true)")
 
 
-@mutant("retention believes a wrong clock", "leads_pipeline.privacy.nightly:_cut", promise=ERASED, tests=NIGHT)
+@mutant("retention believes a wrong clock", "privacy.nightly:_cut", ERASED, NIGHT)
 def _(data, settings, now, night, portal_time):
     return unbroken(data, settings, now, night, lambda _: now)
 
 
-@mutant("the oldest version counts", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD)
+@mutant("the oldest version counts", "transform.flatten:_statements", ONCE, LOAD)
 def _(kind, zone):
     for statement in unbroken(kind, zone):
         yield statement.replace("order by number desc", "order by number")
 
 
-@mutant(
-    "an older version replaces a newer one", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD
-)
+@mutant("an older version replaces a newer one", "transform.flatten:_statements", ONCE, LOAD)
 def _(kind, zone):
     for statement in unbroken(kind, zone):
         yield statement.replace(">= (received.number", "= (received.number")
 
 
-@mutant("lists of replaced leads stay", "leads_pipeline.transform.flatten:_statements", promise=ONCE, tests=LOAD)
+@mutant("lists of replaced leads stay", "transform.flatten:_statements", ONCE, LOAD)
 def _(kind, zone):
     for number, statement in enumerate(unbroken(kind, zone)):
         if number != 5:  # the first list
             yield statement
 
 
-@mutant("a lead's day is that of UTC", "leads_pipeline.transform.flatten:_statements", promise=FIGURES, tests=LOAD)
+@mutant("a lead's day is that of UTC", "transform.flatten:_statements", FIGURES, LOAD)
 def _(kind, zone):
     for statement in unbroken(kind, zone):
         yield statement.replace(f"timezone('{zone.key}'", "timezone('UTC'")
 
 
-@mutant(
-    "corrected leads keep their old text",
-    "leads_pipeline.transform.publish:_lower_numbers",
-    promise=ERASED,
-    tests=PUBLISH,
-)
+@mutant("corrected leads keep their old text", "transform.publish:_lower_numbers", ERASED, PUBLISH)
 def _(db, windows):
     return None
 
 
-@mutant("lowered numbers stay lowered", "leads_pipeline.transform.publish:_raise_numbers", promise=ONCE, tests=PUBLISH)
+@mutant("lowered numbers stay lowered", "transform.publish:_raise_numbers", ONCE, PUBLISH)
 def _(db):
     return None
 
 
-@mutant("a rewriting keeps old blocks", "leads_pipeline.transform.duck:write_anew", promise=ERASED, tests=PUBLISH)
+@mutant("a rewriting keeps old blocks", "transform.duck:write_anew", ERASED, PUBLISH)
 def _(data, file, anew):
     file.rename(anew)
 
 
-@mutant(
-    "a file of other marts is updated", "leads_pipeline.transform.publish:_fingerprint", promise=FIGURES, tests=PUBLISH
-)
+@mutant("a file of other marts is updated", "transform.publish:_fingerprint", FIGURES, PUBLISH)
 def _(content):
     return ""
 
 
-@mutant("nobody counts what is published", "leads_pipeline.transform.publish:_check", promise=ONCE, tests=PUBLISH)
+@mutant("nobody counts what is published", "transform.publish:_check", ONCE, PUBLISH)
 def _(db):
     return None
 
 
-@mutant("leads go with their raw files", "leads_pipeline.transform.publish:_take_over", promise=ONCE, tests=PUBLISH)
+@mutant("leads go with their raw files", "transform.publish:_take_over", ONCE, PUBLISH)
 def _(db, zone):
     return 0
 
 
-@mutant(
-    "nobody asks who else has the file open",
-    "leads_pipeline.transform.reading:is_open_for_writing",
-    promise=ONCE,
-    tests=PUBLISH,
-)
+@mutant("nobody asks who else has the file open", "transform.reading:is_open_for_writing", ONCE, PUBLISH)
 def _(file):
     return False
 
 
-@mutant("any file can be read", "leads_pipeline.transform.reading:is_readable", promise=ONCE, tests=PUBLISH)
+@mutant("any file can be read", "transform.reading:is_readable", ONCE, PUBLISH)
 def _(data, name, file, tables=None):
     return True
 
 
-@mutant("any bytes are whole", "leads_pipeline.transform.versions:Versions.has_its_hash", promise=ONCE, tests=PUBLISH)
+@mutant("any bytes are whole", "transform.versions:Versions.has_its_hash", ONCE, PUBLISH)
 def _(self):
     return True
 
 
 @mutant(
     "a file that is there is as it was published",
-    "leads_pipeline.transform.versions:Versions.is_as_published",
-    promise=ONCE,
-    tests=(*PUBLISH, *PUBLISHING),
+    "transform.versions:Versions.is_as_published",
+    ONCE,
+    PUBLISH,
+    PUBLISHING,
 )
 def _(self):
     return self.path.exists()
 
 
-@mutant("a lost feed counts from one", "leads_pipeline.transform.feed:_append", promise=FOLLOWED, tests=FEED)
+@mutant("a lost feed counts from one", "transform.feed:_append", FOLLOWED, FEED)
 def _(db, changes, at):
     [(highest,)] = db.execute("select coalesce(max(number), 0) from lead_feed").fetchall()
     db.execute(f"insert into lead_feed select {highest} + row_number() over (), *, $at from ({changes})", {"at": at})
     return highest
 
 
-@mutant("the feed trusts the clock", "leads_pipeline.transform.feed:_append", promise=FOLLOWED, tests=FEED)
+@mutant("the feed trusts the clock", "transform.feed:_append", FOLLOWED, FEED)
 def _(db, changes, at):
     after = int(at.timestamp() * 1e6)
     db.execute(f"insert into lead_feed select {after} + row_number() over (), *, $at from ({changes})", {"at": at})
     return after
 
 
-@mutant("anonymous leads stay in the feed", "leads_pipeline.transform.feed:_is_named", promise=ERASED, tests=FEED)
+@mutant("anonymous leads stay in the feed", "transform.feed:_is_named", ERASED, FEED)
 def _(named_from):
     return "true"
 
 
-@mutant("the feed looks at no list", "leads_pipeline.transform.feed:_compare", promise=FOLLOWED, tests=FEED)
+@mutant("the feed looks at no list", "transform.feed:_compare", FOLLOWED, FEED)
 def _(db, kind, table, was_there, is_there):
     if table == kind.table:
         unbroken(db, kind, table, was_there, is_there)
 
 
-@mutant(
-    "each publication begins the feed anew", "leads_pipeline.transform.publish:_follow", promise=FOLLOWED, tests=FEED
-)
+@mutant("each publication begins the feed anew", "transform.publish:_follow", FOLLOWED, FEED)
 def _(db, content, feed_from, *, of_all):
     return begin_feed(db, content.at, content.named_from)
 
 
-@mutant("a new file leaves out who is gone", "leads_pipeline.transform.publish:_follow", promise=FOLLOWED, tests=FEED)
+@mutant("a new file leaves out who is gone", "transform.publish:_follow", FOLLOWED, FEED)
 def _(db, content, feed_from, *, of_all):
     return unbroken(db, content, feed_from, of_all=False)
 
 
-@mutant(
-    "typed tables are counted and not read",
-    "leads_pipeline.transform.typed:count_rows",
-    promise=TOLD,
-    tests=VERIFICATION,
-)
+@mutant("typed tables are counted and not read", "transform.typed:count_rows", TOLD, VERIFICATION)
 def _(table):
     return sum(pq.read_metadata(file).num_rows for file in table.glob("*/data.parquet"))
 
 
-@mutant(
-    "verify reads raw files and counts nothing",
-    "leads_pipeline.observe.verification:_count",
-    promise=TOLD,
-    tests=VERIFICATION,
-)
+@mutant("verify reads raw files and counts nothing", "observe.verification:_count", TOLD, VERIFICATION)
 def _(db, data, kind, raw):
     return unbroken(db, data, kind, set())
 
 
-@mutant("doctor shows no finding", "leads_pipeline.observe.questions:seen", promise=TOLD, tests=QUESTIONS)
+@mutant("doctor shows no finding", "observe.questions:seen", TOLD, QUESTIONS)
 def _(finding):
     return Seen("findings", Light.GREEN, "No error or warning is open.")
 
 
-@mutant("a damaged raw file counts as read", "leads_pipeline.transform.publish:_noting", promise=ONCE, tests=DAMAGE)
+@mutant("a damaged raw file counts as read", "transform.publish:_noting", ONCE, DAMAGE)
 def _(batches, hashes):
     return batches
 
 
-@mutant(
-    "a lost version's number is given again",
-    "leads_pipeline.transform.versions:Versions.next_number",
-    promise=ONCE,
-    tests=TYPED_FILES,
-)
+@mutant("a lost version's number is given again", "transform.versions:Versions.next_number", ONCE, TYPED_FILES)
 def _(self):
     return max(map(number_of, self._files()), default=0) + 1
 
 
-@mutant(
-    "an older version stays beside a rewritten one",
-    "leads_pipeline.transform.versions:Versions.remove_older",
-    promise=ERASED,
-    tests=PUBLISH,
-)
+@mutant("an older version stays beside a rewritten one", "transform.versions:Versions.remove_older", ERASED, PUBLISH)
 def _(self, but):
     return unbroken(self, 1)
 
 
-@mutant(
-    "who is erased stays if raw has lost their leads",
-    "leads_pipeline.orchestration.publish_folder:_refuse",
-    promise=ERASED,
-    tests=REQUESTS,
-)
+@mutant("who is erased stays if raw has lost their leads", "orchestration.publish_folder:_refuse", ERASED, REQUESTS)
 def _(suppressed, before, db):
     return None
 
 
 @mutant(
     "who objects is noted for the leads of that moment",
-    "leads_pipeline.orchestration.publish_folder:_note_who_objects",
-    promise=ERASED,
-    tests=REQUESTS,
+    "orchestration.publish_folder:_note_who_objects",
+    ERASED,
+    REQUESTS,
 )
 def _(db, objecting, *, is_whole):
     if is_whole:
         unbroken(db, objecting, is_whole=is_whole)
 
 
-@mutant(
-    "tables of an earlier release stay",
-    "leads_pipeline.orchestration.publish_folder:_delete_former",
-    promise=ERASED,
-    tests=PUBLISHING,
-)
+@mutant("tables of an earlier release stay", "orchestration.publish_folder:_delete_former", ERASED, PUBLISHING)
 def _(data):
     return None
 
 
-@mutant("no day's marts are made anew", "leads_pipeline.transform.tables:is_of", promise=FIGURES, tests=MART_FILES)
+@mutant("no day's marts are made anew", "transform.tables:is_of", FIGURES, MART_FILES)
 def _(days):
     return "false"
 
 
-@mutant(
-    "an erased person stays in a mart that fails",
-    "leads_pipeline.transform.marts:_keep_last_good",
-    promise=ERASED,
-    tests=MART_FILES,
-)
+@mutant("an erased person stays in a mart that fails", "transform.marts:_keep_last_good", ERASED, MART_FILES)
 def _(db, mart, folder, *, is_rewritten):
     return None
 
 
-@mutant(
-    "an own mart opens files",
-    "leads_pipeline.transform.own_table:_make",
-    promise=OWN,
-    tests=OWN_MARTS,
-)
+@mutant("an own mart opens files", "transform.own_table:_make", OWN, OWN_MARTS)
 def _(folder, leads, task):
     if task.statement is None:
         return unbroken(folder, leads, task)
@@ -911,87 +751,65 @@ def _(folder, leads, task):
     return True, None
 
 
-@mutant("an own mart's error quotes a lead", "leads_pipeline.transform.own_table:told", promise=OWN, tests=OWN_MARTS)
+@mutant("an own mart's error quotes a lead", "transform.own_table:told", OWN, OWN_MARTS)
 def _(error, *, is_file=False):
     return str(error)
 
 
-@mutant(
-    "an own file takes the place of one of our tables",
-    "leads_pipeline.transform.own_marts:_problem_of_name",
-    promise=OWN,
-    tests=OWN_MARTS,
-)
+@mutant("an own file takes the place of one of our tables", "transform.own_marts:_problem_of_name", OWN, OWN_MARTS)
 def _(name, others):
     return None
 
 
-@mutant(
-    "a changed own mart waits for leads", "leads_pipeline.transform.own_marts:look_of", promise=FRESH, tests=PUBLISHING
-)
+@mutant("a changed own mart waits for leads", "transform.own_marts:look_of", FRESH, PUBLISHING)
 def _(folder):
     return ""
 
 
-@mutant(
-    "an erased person stays in an own mart that fails",
-    "leads_pipeline.transform.own_marts:keep_own_tables",
-    promise=ERASED,
-    tests=OWN_MARTS,
-)
+@mutant("an erased person stays in an own mart that fails", "transform.own_marts:keep_own_tables", ERASED, OWN_MARTS)
 def _(db, own, *, is_rewritten):
     unbroken(db, own, is_rewritten=False)
 
 
-@mutant(
-    "old days keep showing a new value as unknown",
-    "leads_pipeline.transform.marts:_make_words",
-    promise=FIGURES,
-    tests=MART_FILES,
-)
+@mutant("old days keep showing a new value as unknown", "transform.marts:_make_words", FIGURES, MART_FILES)
 def _(db):
     is_first = not db.execute("from pipeline.words").fetchall()
     return unbroken(db) and is_first
 
 
-@mutant("drift names what one lead has", "leads_pipeline.transform.drift:drift_statement", promise=ERASED, tests=DRIFT)
+@mutant("drift names what one lead has", "transform.drift:drift_statement", ERASED, DRIFT)
 def _(first_day):
     return unbroken(first_day).replace("count(distinct sender)", "count(*)")
 
 
-@mutant("drift has no memory", "leads_pipeline.transform.drift:drift_statement", promise=FIGURES, tests=DRIFT)
+@mutant("drift has no memory", "transform.drift:drift_statement", FIGURES, DRIFT)
 def _(first_day):
     return unbroken(first_day).replace(first_day.isoformat(), "2026-11-20")
 
 
-@mutant("touched days are left out", "leads_pipeline.transform.typed:_write_days", promise=ONCE, tests=TYPED_FILES)
+@mutant("touched days are left out", "transform.typed:_write_days", ONCE, TYPED_FILES)
 def _(db, table, folder, days):
     return None
 
 
-@mutant("untouched days are left out", "leads_pipeline.transform.typed:_link_days", promise=ONCE, tests=TYPED_FILES)
+@mutant("untouched days are left out", "transform.typed:_link_days", ONCE, TYPED_FILES)
 def _(before, table, days):
     return None
 
 
-@mutant("each tree stays", "leads_pipeline.transform.typed:number_of", promise=ERASED, tests=TYPED_FILES)
+@mutant("each tree stays", "transform.typed:number_of", ERASED, TYPED_FILES)
 def _(path):
     if path.name.startswith("tables-") and not [*path.parent.glob(f"leads-{unbroken(path)}-*.duckdb")]:
         return max(unbroken(version) for version in path.parent.glob("leads-*.duckdb"))
     return unbroken(path)
 
 
-@mutant("old Delta files stay", "leads_pipeline.transform.delta:delete_tables", promise=ERASED, tests=DELTA)
+@mutant("old Delta files stay", "transform.delta:delete_tables", ERASED, DELTA)
 def _(store, prefix="tables/"):
     store.delete([key for key in store.list(prefix) if "/_delta_log/" in key])
 
 
-@mutant(
-    "a Delta table keeps rows from before a kill",
-    "leads_pipeline.transform.delta:_written_for",
-    promise=ONCE,
-    tests=DELTA,
-)
+@mutant("a Delta table keeps rows from before a kill", "transform.delta:_written_for", ONCE, DELTA)
 def _(table):
     import pathlib
 
@@ -1002,99 +820,66 @@ def _(table):
 # --- orchestration ----------------------------------------------------------------------------------------------------
 
 
-@mutant("a second run is asked for", "leads_pipeline.orchestration.pulling:is_under_way", promise=POLITE, tests=PULLING)
+@mutant("a second run is asked for", "orchestration.pulling:is_under_way", POLITE, PULLING)
 def _(instance, job):
     return False
 
 
-@mutant("a start changes nothing", "leads_pipeline.orchestration.pulling:note_start", promise=ASKED, tests=PULLING)
+@mutant("a start changes nothing", "orchestration.pulling:note_start", ASKED, PULLING)
 def _(state, daemon, now):
     return None
 
 
-@mutant(
-    "the day under way is never listed",
-    "leads_pipeline.orchestration.pulling:known_windows",
-    promise=ASKED,
-    tests=PULLING,
-)
+@mutant("the day under way is never listed", "orchestration.pulling:known_windows", ASKED, PULLING)
 def _(store, kind, scopes, zone, first_day, now):
     return [row for row in unbroken(store, kind, scopes, zone, first_day, now) if row.window.is_closed(now)]
 
 
-@mutant(
-    "failed windows aren't red",
-    "leads_pipeline.orchestration.dagster_compat:show_as_planned",
-    promise=SHOWN,
-    tests=PULLING,
-)
+@mutant("failed windows aren't red", "orchestration.dagster_compat:show_as_planned", SHOWN, PULLING)
 def _(context, key):
     return None
 
 
-@mutant("each look is shown", "leads_pipeline.orchestration.raw_leads:_Pull._is_news", promise=SHOWN, tests=PULLING)
+@mutant("each look is shown", "orchestration.raw_leads:_Pull._is_news", SHOWN, PULLING)
 def _(self, answer, landed):
     return True
 
 
-@mutant(
-    "what a killed run has landed stays unseen",
-    "leads_pipeline.orchestration.raw_leads:_Pull._not_shown",
-    promise=SHOWN,
-    tests=PULLING,
-)
+@mutant("what a killed run has landed stays unseen", "orchestration.raw_leads:_Pull._not_shown", SHOWN, PULLING)
 def _(self, partitions):
     return set()
 
 
-@mutant("a failure isn't noted", "leads_pipeline.orchestration.raw_leads:_Pull._failed", promise=POLITE, tests=PULLING)
+@mutant("a failure isn't noted", "orchestration.raw_leads:_Pull._failed", POLITE, PULLING)
 def _(self, window, error):
     self._data.raw.fail = lambda *_, **__: None
     yield from unbroken(self, window, error)
 
 
-@mutant(
-    "assets stay as they are made",
-    "leads_pipeline.orchestration.catalog:with_conventions",
-    promise=SHOWN,
-    tests=CATALOG,
-)
+@mutant("assets stay as they are made", "orchestration.catalog:with_conventions", SHOWN, CATALOG)
 def _(assets, settings):
     return list(assets)
 
 
-@mutant(
-    "a publication follows the other at once",
-    "leads_pipeline.storage.publications:Publications.next_at",
-    promise=FRESH,
-    tests=PUBLISHING,
-)
+@mutant("a publication follows the other at once", "storage.publications:Publications.next_at", FRESH, PUBLISHING)
 def _(self, *, is_urgent=False):
     return None
 
 
-@mutant(
-    "no night is published",
-    "leads_pipeline.storage.publications:Publications.is_night_due",
-    promise=FRESH,
-    tests=PUBLISHING,
-)
+@mutant("no night is published", "storage.publications:Publications.is_night_due", FRESH, PUBLISHING)
 def _(self, zone, now):
     return False
 
 
 @mutant(
-    "what lands during a publication is forgotten",
-    "leads_pipeline.orchestration.publish_sensor:noted_publication",
-    promise=FRESH,
-    tests=PUBLISHING,
+    "what lands during a publication is forgotten", "orchestration.publish_sensor:noted_publication", FRESH, PUBLISHING
 )
 def _(data, zone, *, is_nightly, clock):
     yield
     yield from [None for _ in unbroken(data, zone, is_nightly=is_nightly, clock=clock)][1:]
 
 
-@mutant("each event connects", "leads_pipeline.orchestration.event_log:_engine", promise=SHOWN, tests=EVENT_LOG)
+@mutant("each event connects", "orchestration.event_log:_engine", SHOWN, EVENT_LOG)
 def _(address):
     return sqlalchemy.create_engine(address, poolclass=sqlalchemy.NullPool)
 
@@ -1106,101 +891,84 @@ sql_mutant(
     "sql/mart_leads_daily.sql",
     "count(distinct person) as people",
     "count(person) as people",
-    promise=FIGURES,
-    tests=MARTS,
+    FIGURES,
+    MARTS,
 )
 sql_mutant(
     "who objected is called",
     "sql/mart_hidden_valuations.sql",
     "and person not in (select person from pipeline.objected)",
     "",
-    promise=ERASED,
-    tests=MART_FILES,
+    ERASED,
+    MART_FILES,
 )
 sql_mutant(
     "the two kinds are mixed up",
     "sql/mart_people.sql",
     "count(*) filter (kind = 'applicant') as applicant_leads",
     "count(*) filter (kind = 'appraisal') as applicant_leads",
-    promise=FIGURES,
-    tests=MARTS,
+    FIGURES,
+    MARTS,
 )
 sql_mutant(
     "an odd day is compared with itself",
     "sql/checks/volumes_are_as_usual.sql",
     "between newest - 56 and newest - 7",
     "between newest - 56 and newest",
-    promise=TOLD,
-    tests=CHECKS,
+    TOLD,
+    CHECKS,
 )
 sql_mutant(
     "today counts in the report's week",
     "sql/report/branches.sql",
     "from mart_people_daily, days\n    where lead_day between full_day - 13 and full_day",
     "from mart_people_daily, days\n    where lead_day >= full_day - 13",
-    promise=FIGURES,
-    tests=REPORT,
+    FIGURES,
+    REPORT,
 )
 sql_mutant(
     "a Sunday is compared with Mondays",
     "sql/checks/volumes_are_as_usual.sql",
     " and isodow(day) = isodow(newest)",
     "",
-    promise=TOLD,
-    tests=CHECKS,
+    TOLD,
+    CHECKS,
 )
 sql_mutant(
     "bands of prices have no end",
     "sql/mart_listing_demand.sql",
     "least(floor(banded / band_width)::bigint * band_width, last_band)",
     "floor(banded / band_width)::bigint * band_width",
-    promise=FIGURES,
-    tests=MARTS,
+    FIGURES,
+    MARTS,
 )
 
 
 # --- backups ----------------------------------------------------------------------------------------------------------
 
 
-@mutant(
-    "a damaged file is copied into a backup",
-    "leads_pipeline.storage.backup:hash_in",
-    promise=RESTORED,
-    tests=BACKUP,
-)
+@mutant("a damaged file is copied into a backup", "storage.backup:hash_in", RESTORED, BACKUP)
 def _(key):
     return ""
 
 
-@mutant(
-    "a name that vanished isn't looked for again",
-    "leads_pipeline.storage.backup:_Draft._add_all",
-    promise=RESTORED,
-    tests=BACKUP,
-)
+@mutant("a name that vanished isn't looked for again", "storage.backup:_Draft._add_all", RESTORED, BACKUP)
 def _(self, keys, list_again):
     for key in keys:
         self._add(key)
 
 
-@mutant(
-    "the suppression list of a backup wins",
-    "leads_pipeline.storage.restore:_keep_longer_list",
-    promise=ERASED,
-    tests=BACKUP,
-)
+@mutant("the suppression list of a backup wins", "storage.restore:_keep_longer_list", ERASED, BACKUP)
 def _(data, under_way):
     shutil.copytree(under_way / "privacy", data.gate.entries.folder, dirs_exist_ok=True)
 
 
-@mutant(
-    "a damaged file of a backup is restored", "leads_pipeline.storage.restore:hash_in", promise=RESTORED, tests=BACKUP
-)
+@mutant("a damaged file of a backup is restored", "storage.restore:hash_in", RESTORED, BACKUP)
 def _(key):
     return ""
 
 
-@mutant("the oldest backups stay", "leads_pipeline.storage.backup:snapshots", promise=RESTORED, tests=BACKUP)
+@mutant("the oldest backups stay", "storage.backup:snapshots", RESTORED, BACKUP)
 def _(target, now):
     return list(reversed(unbroken(target, now)))
 
@@ -1208,53 +976,38 @@ def _(target, now):
 # --- delivery ---------------------------------------------------------------------------------------------------------
 
 
-@mutant("a redirect counts as delivered", "leads_pipeline.delivery.sending:_outcome", promise=DELIVERED, tests=DELIVERY)
+@mutant("a redirect counts as delivered", "delivery.sending:_outcome", DELIVERED, DELIVERY)
 def _(version, answer, now):
     if answer.status_code < 400:
         answer.status_code = 200
     return unbroken(version, answer, now)
 
 
-@mutant(
-    "a delivered version stays waiting",
-    "leads_pipeline.delivery.ledger:Ledger.delivered",
-    promise=DELIVERED,
-    tests=DELIVERY,
-)
+@mutant("a delivered version stays waiting", "delivery.ledger:Ledger.delivered", DELIVERED, DELIVERY)
 def _(self, version, host, now):
     return None
 
 
-@mutant("an emptied contact is delivered", "leads_pipeline.delivery.due:_contact", promise=DELIVERED, tests=DELIVERY)
+@mutant("an emptied contact is delivered", "delivery.due:_contact", DELIVERED, DELIVERY)
 def _(kind, row, version):
     return 0
 
 
-@mutant(
-    "a text that comes back counts as delivered",
-    "leads_pipeline.delivery.message:webhook_id",
-    promise=DELIVERED,
-    tests=DELIVERY,
-)
+@mutant("a text that comes back counts as delivered", "delivery.message:webhook_id", DELIVERED, DELIVERY)
 def _(version):
     return unbroken(version._replace(version=version.version.partition("-")[0]))
 
 
-@mutant(
-    "an endpoint that is away is asked all the time",
-    "leads_pipeline.delivery.sending:_is_paused",
-    promise=POLITE,
-    tests=DELIVERY,
-)
+@mutant("an endpoint that is away is asked all the time", "delivery.sending:_is_paused", POLITE, DELIVERY)
 def _(ledger, now):
     return False
 
 
 @mutant(
     "a lead's message runs as a formula in a CSV",
-    "leads_pipeline.transform.export:_harmless",
-    promise="no text that somebody wrote runs in a spreadsheet",
-    tests=EXPORT,
+    "transform.export:_harmless",
+    "no text that somebody wrote runs in a spreadsheet",
+    EXPORT,
 )
 def _(text):
     return text
@@ -1262,9 +1015,9 @@ def _(text):
 
 @mutant(
     "a receipt forgets the exports",
-    "leads_pipeline.storage.state:State.exports",
-    promise="the receipt names each place that an erasure doesn't reach",
-    tests=REQUESTS,
+    "storage.state:State.exports",
+    "the receipt names each place that an erasure doesn't reach",
+    REQUESTS,
 )
 def _(self):
     return []
@@ -1272,9 +1025,9 @@ def _(self):
 
 @mutant(
     "a long text is too long for Excel",
-    "leads_pipeline.transform.export:_cell",
-    promise="Excel opens an exported workbook without repairing it",
-    tests=EXPORT,
+    "transform.export:_cell",
+    "Excel opens an exported workbook without repairing it",
+    EXPORT,
 )
 def _(value):
     return value

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).parents[2]
+TESTS: Final = Path(__file__).parents[1]
+ROOT: Final = TESTS.parent
 # Names the mutant of a process. It doesn't begin with LEADS_, because the tests remove such variables.
 VARIABLE: Final = "MUTANT"
 
@@ -25,7 +26,7 @@ MUTANTS: Final[dict[str, "Mutant"]] = {}
 
 @dataclass(frozen=True)
 class Mutant:
-    """A broken promise, and the tests that have to catch it. `promise` names it in the words of the design."""
+    """A broken promise in the words of the design, and the files of tests in this package that have to catch it."""
 
     name: str
     promise: str
@@ -38,20 +39,20 @@ class Mutant:
     new: str = ""
 
 
-def mutant(name: str, target: str, *, promise: str, tests: Sequence[str]) -> Callable[[Callable[..., Any]], None]:
-    """Declare the decorated function as the broken body of `target`, as `leads_pipeline.storage.durable:sync`.
+def mutant(name: str, target: str, promise: str, *tests: str) -> Callable[[Callable[..., Any]], None]:
+    """Declare the decorated function as the broken body of `target`, as `storage.durable:sync`.
 
     The body sees the names of the target's module, and the unbroken function as `unbroken`.
     """
 
     def declare(body: Callable[..., Any]) -> None:
         module, _, function = target.partition(":")
-        _add(Mutant(name, promise, tests, module=module, function=function, body=body))
+        _add(Mutant(name, promise, tests, module=f"leads_pipeline.{module}", function=function, body=body))
 
     return declare
 
 
-def sql_mutant(name: str, file: str, old: str, new: str, *, promise: str, tests: Sequence[str]) -> None:
+def sql_mutant(name: str, file: str, old: str, new: str, promise: str, *tests: str) -> None:
     """Declare that `old`, which stands once in a SQL file of the product, reads `new`."""
     _add(Mutant(name, promise, tests, file=f"leads_pipeline/{file}", old=old, new=new))
 
@@ -69,7 +70,7 @@ def unbroken(*_: Any, **__: Any) -> Any:
 def check(one: Mutant) -> None:
     """Raise an AssertionError if the function, the file, the text or a test is gone."""
     for test in one.tests:
-        assert (ROOT / test.partition("::")[0]).exists(), f"{one.name}: {test} is gone"
+        assert (TESTS / test).exists(), f"{one.name}: {test} is gone"
     if one.file:
         count = (ROOT / one.file).read_text(encoding="utf-8").count(one.old)
         assert count == 1, f"{one.name}: the text stands {count} times in {one.file}"

@@ -27,7 +27,7 @@ from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.observe.told import Told
 from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.newcomer import free_port
+from leads_pipeline_tests.support.serving import free_port
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FULL = Finding("disk", Level.ERROR, "The disk gets full.", NOON, "Make <room> & soon. £", "findings.md#disk")

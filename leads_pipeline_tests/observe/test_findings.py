@@ -1,10 +1,13 @@
 """What is wrong is found, said once with what to do, and ends when its cause does, or when a person takes note."""
 
+import atexit
 import os
 import shutil
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from itertools import product
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -56,6 +59,22 @@ def land_all(house: Quick, *days: date) -> None:
                 house.land(kind, [{"id": f"{kind}-{day}-{branch}"}], day, branch)
 
 
+@cache
+def _published() -> Quick:
+    folder = mkdtemp(prefix="leads-pipeline-findings-")
+    atexit.register(shutil.rmtree, folder)
+    house = Quick(Path(folder) / "data")
+    land_all(house)
+    house.publish()
+    return house
+
+
+def publish_all(house: Quick) -> None:
+    """Land both days and publish them."""
+    shutil.copytree(_published().folder, house.folder, symlinks=True)
+    house.now = _published().now
+
+
 def remove(house: Quick, day: date = NEXT_DAY) -> None:
     """Remove the raw file of a window, as somebody might by hand."""
     shutil.rmtree(house.folder / Place(lead_kind("applicant"), day, "branch-101").key)
@@ -86,8 +105,7 @@ def test_a_fresh_healthy_installation_has_nothing_above_hints(house: Quick) -> N
 
 
 def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a_portal(house: Quick) -> None:
-    land_all(house)
-    house.publish()
+    publish_all(house)
     levels = {one.key: one.level for one in find(known(house))}
     assert levels["backup"] == levels["alert-channels"] == Level.HINT
     real = found(house, LEADS_BASE_URL=PORTAL)
@@ -97,8 +115,7 @@ def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a
 
 
 def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: Quick) -> None:
-    land_all(house)
-    house.publish()
+    publish_all(house)
     told, began_at = Told(), house.now - timedelta(hours=2)
     told.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", began_at)
     told.write(house.data.state.path)
@@ -112,8 +129,7 @@ def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: Quick) ->
 
 
 def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(house: Quick) -> None:
-    land_all(house)
-    house.publish()
+    publish_all(house)
     (house.folder / Place(lead_kind("applicant"), NEXT_DAY, "branch-101").key).rename(house.folder / "away")
     fail(house, reason="refused (403)", is_permanent=True)
     [(key, finding)] = [one for one in found(house).items() if one[0].startswith("windows-")]
@@ -208,6 +224,7 @@ def test_what_the_portal_deletes_within_three_days_is_an_error(house: Quick) -> 
     assert "already deleting" in found(house)["windows-deleted-soon"].message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("days_later", [31, 75])
 def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: Quick, days_later: int) -> None:
     land_all(house, DAY)
@@ -239,16 +256,14 @@ def test_days_before_the_first_landed_one_are_not_lost(house: Quick) -> None:
 
 
 def test_a_publication_that_fails_is_an_error_that_may_pass(house: Quick) -> None:
-    land_all(house)
-    house.publish()
+    publish_all(house)
     Publications(began_at=house.now, published_at=house.now, failures=2).write(house.data.state.path)
     finding = found(house)["leads-duckdb"]
     assert (finding.may_pass, finding.message.partition(" in")[0]) == (True, "Publishing leads.duckdb failed 2 times")
 
 
 def test_leads_that_are_not_published_within_an_hour_are_an_error(house: Quick) -> None:
-    land_all(house)
-    house.publish()
+    publish_all(house)
     Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
     landed_at = (house.now + timedelta(minutes=1)).timestamp()
     os.utime(house.data.state.path / "landed", (landed_at, landed_at))
@@ -270,10 +285,10 @@ def test_a_service_that_published_nothing_for_a_night_is_an_error(house: Quick) 
     assert "Nothing was published since" in found(house)["leads-duckdb"].message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
 def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_again(house: Quick, harm: str) -> None:
-    land_all(house)
-    house.publish()
+    publish_all(house)
     assert "leads-duckdb" not in found(house)
     if harm == "missing":
         house.file.unlink()
@@ -289,10 +304,10 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
     assert "leads-duckdb" not in found(house)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
 def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_last_day(house: Quick, harm: str) -> None:
-    land_all(house)
-    house.publish()
+    publish_all(house)
     place = Place(lead_kind("applicant"), NEXT_DAY, "branch-101")
     if harm == "missing":
         remove(house)
@@ -334,6 +349,7 @@ def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: Quick
     assert "1 rows: " in finding.message
 
 
+@pytest.mark.slow
 def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Quick) -> None:
     house.land("applicant", [{"id": str(number), "petFriendly": True, "shoeSize": 9} for number in range(3)])
     house.publish()
@@ -345,6 +361,7 @@ def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Qui
     assert {key for key in found(house) if key.startswith("drift")} == {"drift/applicant/newest"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("emptied", "level"), [(1, Level.WARNING), (2, Level.ERROR)])
 def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
     house: Quick, emptied: int, level: Level
@@ -442,6 +459,7 @@ def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: Q
     assert "branch-names" not in found(house, LEADS_BRANCHES_FILE=str(names))
 
 
+@pytest.mark.slow
 def test_a_folder_behind_the_suppression_list_is_an_error(house: Quick) -> None:
     land_all(house)
     house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])

@@ -52,6 +52,7 @@ def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> N
     assert here.shown() == green(wanted)
 
 
+@pytest.mark.slow
 def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> None:
     wanted = here.keys([2, 3, 4], [101, 102]) | {here.key(7, 103)}
     with here.daemon() as daemon:

@@ -137,6 +137,7 @@ def test_find_takes_a_list_and_a_postcode_and_names_a_wrong_line_without_repeati
     assert EMAIL not in said
 
 
+@pytest.mark.slow
 def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_newest_contact(
     desk: House, tmp_path: Path
 ) -> None:
@@ -225,6 +226,7 @@ def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(desk: 
     assert stat.S_IMODE((tmp_path / "answer").stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("desk")
 def test_nobody_found_is_said_so(tmp_path: Path) -> None:
     nobody = "No lead of this person was found"
@@ -238,6 +240,7 @@ def test_nobody_found_is_said_so(tmp_path: Path) -> None:
 # --- erase --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
     before = {id_: text for id_, text in desk.raw("applicant") if id_ in ("john", "mary")}
 
@@ -589,6 +592,7 @@ def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forge
     assert_ledger_forgot_jane(desk)
 
 
+@pytest.mark.slow
 def test_applying_an_interrupted_erasure_says_when_leads_were_delivered_and_forgets_them(desk: House) -> None:
     deliver_all(desk)
     desk.erase(email=EMAIL)  # without a receipt

@@ -90,6 +90,7 @@ def texts_of(house: House, day: date) -> str:
     return "".join(f"{pq.read_metadata(path).metadata} {pq.ParquetFile(path).read().to_pylist()}" for path in paths)
 
 
+@pytest.mark.slow
 def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: House) -> None:
     full.publish()
     before = figures(full)
@@ -130,11 +131,13 @@ def test_an_unknown_member_of_a_lead_that_raw_has_lost_goes_too(house: House) ->
     assert house.leads("applicant")["lost"]["_extra"] is None
 
 
+@pytest.mark.slow
 def test_the_file_that_retention_leaves_is_the_one_that_is_built_anew(full: House, tmp_path: Path) -> None:
     full.retain(35)
     assert full.tables() == full.built_anew(tmp_path / "anew").tables()
 
 
+@pytest.mark.slow
 def test_a_push_or_a_backup_is_cut_at_the_next_run(house: House, tmp_path: Path) -> None:
     for scope in house.scopes:
         house.land("applicant", [lead(scope, "ann1")], scope=scope)
@@ -151,6 +154,7 @@ def test_a_push_or_a_backup_is_cut_at_the_next_run(house: House, tmp_path: Path)
     assert list(cut_days(house.data, NEXT_DAY)) == []
 
 
+@pytest.mark.slow
 def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: House, tmp_path: Path) -> None:
     """And stay who they are: the same person within the day, whatever is published later."""
     shutil.rmtree(full.folder / "raw")

@@ -458,6 +458,7 @@ def test_leads_that_raw_has_lost_are_erased_and_cleared_in_the_published_file(ho
     assert EMAIL not in everything_in(house.folder)
 
 
+@pytest.mark.slow
 def test_a_published_file_that_was_put_back_is_brought_in_line(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
     house.publish()
@@ -470,6 +471,7 @@ def test_a_published_file_that_was_put_back_is_brought_in_line(house: House) -> 
     assert EMAIL not in everything_in(house.folder)
 
 
+@pytest.mark.slow
 def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
     house.land("applicant", [JANE | {"message": "again"}, JOHN])
@@ -515,6 +517,7 @@ def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received
         house.land("applicant", [text('"Ask Jane"'), JOHN])
 
 
+@pytest.mark.slow
 def test_a_cleared_lead_that_is_anonymous_stays_as_retention_made_it(house: House, tmp_path: Path) -> None:
     """It is the same person, however often the file is written anew."""
     leads = [lead(str(number), email=EMAIL, message="Ask Mary", createdAt=BEFORE) for number in range(2)]
@@ -528,6 +531,7 @@ def test_a_cleared_lead_that_is_anonymous_stays_as_retention_made_it(house: Hous
     assert house.tables() == house.built_anew(tmp_path / "anew").tables()
 
 
+@pytest.mark.slow
 def test_an_objection_means_who_the_file_built_anew_means(house: House, tmp_path: Path) -> None:
     """The portal corrects the contact twice: whoever has the address between isn't the person."""
     house.land("applicant", [JANE, JOHN])

@@ -21,6 +21,7 @@ from typing import Final
 
 from leads_pipeline_tests.promises.month import libfaketime, remove_shared_clock
 from leads_pipeline_tests.promises.portal import variables
+from leads_pipeline_tests.support.serving import free_port
 
 KEY: Final = "0123456789abcdef-key"
 PROGRAM: Final = str(Path(sys.executable).parent / "leads-pipeline")
@@ -255,12 +256,6 @@ class Machine:
                 shutil.rmtree(path)
             elif path.name != "dagster.yaml":
                 path.unlink()
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def _wait(process: "subprocess.Popen[str]") -> None:

@@ -8,7 +8,6 @@ erased is gone, and a backup brings everything back. `FAULTS=200` tries so many 
 import errno
 import os
 import shutil
-import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ import pytest
 
 from leads_pipeline_tests.promises import faults
 from leads_pipeline_tests.promises.agency import BRANCHES, DAY, Agency, agency, lead, versions
+from leads_pipeline_tests.support.serving import free_port
 from leads_pipeline_tests.support.system_calls import NEVER, Fault, Outcome, needs_seccomp, run
 
 pytestmark = [needs_seccomp, pytest.mark.slow]
@@ -64,8 +64,7 @@ class House:
 
     def receive(self, leads: Any, fault: Fault = Fault.EIO, at: int = NEVER) -> Outcome:
         """Run the receiver, to which the leads are pushed; as above."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         environment = {**self.agency.environment(), "LEADS_RECEIVE_KEY": KEY}
         return self._watched(fault, at, faults.receive, environment, port, leads)
 

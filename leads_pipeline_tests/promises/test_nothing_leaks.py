@@ -31,8 +31,7 @@ from aiosmtpd.smtp import AuthResult
 
 from leads_pipeline_tests.promises.agency import DAY, PROGRAM
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
-from leads_pipeline_tests.support.newcomer import free_port
-from leads_pipeline_tests.support.serving import QuietHandler, serving
+from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 # Letters and digits, so that no encoding of URLs, JSON or forms hides them from the search.

@@ -16,9 +16,9 @@ import pytest
 from aiosmtpd.controller import Controller
 
 from leads_pipeline_tests.promises.ledger import KINDS, Lead, Portal, Version, served
-from leads_pipeline_tests.promises.machine import KEY, Clock, Machine, free_port
+from leads_pipeline_tests.promises.machine import KEY, Clock, Machine
 from leads_pipeline_tests.promises.month import libfaketime
-from leads_pipeline_tests.support.serving import QuietHandler, serving
+from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
 
 pytestmark = [
     pytest.mark.slow,

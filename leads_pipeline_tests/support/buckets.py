@@ -13,7 +13,8 @@ from typing import Final
 
 import httpx
 
-from leads_pipeline_tests.support.newcomer import free_port, wait_for
+from leads_pipeline_tests.support.newcomer import wait_for
+from leads_pipeline_tests.support.serving import free_port
 
 KEYS: Final = {
     "AWS_ACCESS_KEY_ID": "tests",

@@ -7,7 +7,6 @@ is the tests'.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -162,12 +161,6 @@ def wait_for(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> Non
     while not what():
         assert time.monotonic() < deadline, f"Not within {seconds} s."
         time.sleep(0.2)
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def copy_checkout(folder: Path, names: Sequence[str] = ("leads_pipeline", "pyproject.toml", "workspace.yaml")) -> None:

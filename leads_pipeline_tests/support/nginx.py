@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from leads_pipeline_tests.support.serving import free_port
+
 _AROUND = """
 daemon off;
 master_process off;
@@ -37,8 +39,7 @@ def running_nginx(folder: Path, inside: Callable[[int], str]) -> Iterator[int]:
     if program is None:
         pytest.skip("nginx is not installed: apt install nginx-light")
     folder.mkdir()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     config = folder / "nginx.conf"
     config.write_text(_AROUND.format(folder=folder, inside=inside(port)))
     process = subprocess.Popen([program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(config)])

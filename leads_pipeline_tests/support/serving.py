@@ -1,5 +1,6 @@
 """A handler of requests behind a socket of this machine."""
 
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -43,3 +44,9 @@ def serving(handler: type[QuietHandler]) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])

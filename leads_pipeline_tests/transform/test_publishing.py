@@ -85,17 +85,6 @@ def test_a_lead_that_goes_elsewhere_and_comes_back_unchanged_is_where_it_is_now(
         assert house.query("select window_day, scope from applicant_leads") == [place]
 
 
-@pytest.mark.xfail(strict=True, reason="not promised: its window answers the same, so its number there stays lower")
-def test_a_lead_that_was_away_between_two_looks_at_its_window_is_where_it_is_now(house: House) -> None:
-    house.land("applicant", [lead_of("101")])
-    house.land("applicant", [lead_of("102")], scope="branch-102")
-    house.land("applicant", [lead_of("101")])
-    house.land("applicant", [], scope="branch-102")
-    house.publish()
-
-    assert house.query("select scope from applicant_leads") == [("branch-101",)]
-
-
 def test_a_push_of_an_old_text_waits_for_a_whole_answer_to_count_again(house: House) -> None:
     """The portal may repeat a push long after the lead has gone elsewhere."""
     for window in ("101", "102"):
