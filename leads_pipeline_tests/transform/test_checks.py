@@ -64,7 +64,6 @@ def failing(house: House) -> dict[str, str]:
     return house.failing_checks()
 
 
-@pytest.mark.slow
 def test_usual_days_pass_also_with_a_field_that_is_always_empty(house: House) -> None:
     land(house, 1)
 
