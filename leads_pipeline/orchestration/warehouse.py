@@ -6,6 +6,7 @@ Belongs here: what a run publishes, checks and records. Doesn't: the publication
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.duck import quoted
+from leads_pipeline.transform.duck import literal, quoted
 from leads_pipeline.transform.marts import marts, other_tables
 from leads_pipeline.transform.reading import LeadsFile, Reader
 from leads_pipeline.transform.tables import lead_tables
@@ -59,6 +60,9 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
             )
             context.log.info("Publishing leads.duckdb%s.", " with the work of the night" if is_nightly else "")
             data.share()
+            before = dict[str, int]()
+            with suppress(LeadsPipelineError):  # nothing is published yet, or it is damaged
+                before = _row_counts(file)
             with noted_publication(data, settings.zone, settings.marts_dir, is_nightly=is_nightly):
                 outcome = bring_up_to_date(data, wanted, now)
                 for what, why in outcome.swept.failed.items():
@@ -70,19 +74,22 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                     *(outcome.size_bytes / 1e6, time.monotonic() - began),
                 )
                 with file.reading() as db:
-                    counts = _row_counts(db)
+                    rows = {
+                        name: {"dagster/row_count": count, "rows_before": before.get(name, 0)}
+                        for name, count in _row_counts(db).items()
+                    }
                     for name in names:
                         changes = outcome.publication.rows.get(name, {}) if outcome.publication else {}
                         yield MaterializeResult(
                             asset_key=name,
                             metadata={
                                 **did,
-                                **counts.get(name, {}),
+                                **rows.get(name, {}),
                                 **{f"rows_{change}": number for change, number in changes.items()},
                             },
                         )
                     for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
-                        yield AssetMaterialization(name, metadata=counts[name])
+                        yield AssetMaterialization(name, metadata=rows[name])
                     yield from published_checks(db)
                 if outcome.tables_trouble:
                     raise Failure(
@@ -151,11 +158,11 @@ def _metadata(outcome: Outcome) -> dict[str, str | int]:
     }
 
 
-def _row_counts(db: Reader) -> dict[str, dict[str, int]]:
-    """Count the rows of each table, as metadata. To count those of a view takes seconds."""
+def _row_counts(db: Reader) -> dict[str, int]:
+    """Count the rows of each table. To count those of a view takes seconds."""
     _, tables = db.query("select table_name from duckdb_tables() where schema_name = 'main'")
-    counts = "select count(*) from "
-    return {name: {"dagster/row_count": db.query(counts + quoted(name))[1][0][0]} for (name,) in tables}
+    counts = [f"select {literal(name)}, count(*) from {quoted(name)}" for (name,) in tables]  # noqa: S608 - quoted
+    return dict(db.query(" union all ".join(counts))[1])
 
 
 def _tell_of(night: Night, context: AssetExecutionContext) -> None:

@@ -177,6 +177,7 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
         [said] = materializations(here, name := asset.to_user_string()).values()
         _, [(rows,)] = file.query(f"from {name} select count(*)")
         assert said.get("dagster/row_count") == (rows if name in tables else None)
+        assert said.get("rows_before") == (0 if name in tables else None)
         assert said["file_bytes"] == file.path.stat().st_size
         assert (said["way"], said["windows_changed"]) == ("new file", 12)
         if name == "applicant_leads":
@@ -193,6 +194,7 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
     here.execute(PUBLISH_JOB, tags={})
     [said] = materializations(here, "applicant_leads").values()
     assert (said["way"], said["leads_changed"]) == ("unchanged", 0)
+    assert said["rows_before"] == said["dagster/row_count"] > 0
 
 
 @pytest.mark.slow
@@ -206,8 +208,12 @@ def test_a_run_records_each_own_table_that_it_made_also_of_files_that_came_after
     (folder / "wrong.sql").write_text("select 1")
     assert published(here).success
 
-    rows = {name: materializations(here, name) for name in ("names", "later", "wrong")}
-    assert rows == {"names": {None: {"dagster/row_count": 2}}, "later": {None: {"dagster/row_count": 1}}, "wrong": {}}
+    rows = {name: [*materializations(here, name).values()] for name in ("names", "later", "wrong")}
+    assert rows == {
+        "names": [{"dagster/row_count": 2, "rows_before": 0}],
+        "later": [{"dagster/row_count": 1, "rows_before": 0}],
+        "wrong": [],
+    }
 
 
 @pytest.mark.slow
