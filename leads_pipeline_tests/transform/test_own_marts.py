@@ -65,9 +65,8 @@ def tables(house: House) -> set[str]:
 # --- what becomes a table ---------------------------------------------------------------------------------------------
 
 
-def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(house: House) -> None:
-    house.marts = house.folder.parent / "marts"
-    house.marts.mkdir(parents=True)
+def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(house: Quick) -> None:
+    assert house.marts
     write(house, negotiators_csv="scope,negotiator,phone\nbranch-101,Ann,07700900123\n")
     pq.write_table(pa.table({"scope": ["branch-101"], "target": [5]}), house.marts / "targets.parquet")
     write(
@@ -78,7 +77,6 @@ def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each
         leads_by_scope_sql="-- One row per scope\n-- by lead_day\n-- scope: Scope\n-- leads: Leads\n"
         "\nselect scope, sum(leads) as leads from mart_leads_daily group by scope",
     )
-    house.land("applicant", [JANE, JOHN])
     house.publish()
 
     assert house.query("from a") == [("Ann", 2, 5, "branch-101")]
