@@ -65,7 +65,7 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
                         data.state.make_key_of_day(day)
                         for place in windows:
                             data.raw.rewrite(place, is_anonymous=True)  # the gate cuts the day's rows
-                        data.state.want_rewriting()  # a publication may have read the day before that
+                        data.state.want_rewriting()  # a publication may have read windows before they were cut
                     yield CutDay(kind, day, leads)
                 except LeadsPipelineError as error:
                     failed = True

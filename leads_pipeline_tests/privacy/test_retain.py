@@ -119,7 +119,15 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Hous
         # Whoever asked on both days is two people now.
         assert people_in(full, kind) == people[kind] + 3
     assert list(cut_days(full.data, NEXT_DAY)) == []
-    assert not [*(full.folder / ".state" / "anonymous").iterdir()]
+
+
+def test_publications_beside_retention_leave_the_file_that_is_built_anew(full: House, tmp_path: Path) -> None:
+    full.now -= timedelta(days=1)
+    full.retain(35)  # nothing is due yet
+    full.now += timedelta(days=1)
+    for _ in cut_days(full.data, due_before(full.now, full.zone, 35)):
+        full.publish()
+    assert full.tables() == full.built_anew(tmp_path / "anew").tables()
 
 
 def test_an_unknown_member_of_a_lead_that_raw_has_lost_goes_too(house: House) -> None:
