@@ -153,7 +153,8 @@ class _Pull:
         days = f", {self._windows[0].day} to {self._windows[-1].day}" if self._windows else ""
         log.info("Pulling %s windows of %s leads%s.", len(self._windows), kind, days)
         landed_before = [row for row in self._rows.values() if _is_landed(row)]
-        of_killed_runs = [row for row in landed_before if row.window in self._to_be_shown - {*self._windows}]
+        not_asked_for = self._to_be_shown.difference(self._windows)
+        of_killed_runs = [row for row in landed_before if row.window in not_asked_for]
         for record in chain(map(self._landed_before, of_killed_runs), self._pulled(leads)):
             yield record
             is_silent = False
