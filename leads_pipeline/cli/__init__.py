@@ -75,9 +75,8 @@ def main(context: click.Context) -> None:
 
     forgo_core_dumps()
     context.obj = _read_env_file(Path.cwd() / ".env")
-    if context.invoked_subcommand != "doctor":  # which says so itself
-        for hint in unknown(variables()):
-            click.secho(hint, fg="yellow", err=True)
+    for hint in unknown(variables()):
+        click.secho(hint, fg="yellow", err=True)
     # Dagster then plans a run's partitions in one transaction.
     variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 

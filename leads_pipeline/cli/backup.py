@@ -24,13 +24,12 @@ def backup(target: Path, keep: int) -> None:
     Exit code 1 if a file of the data folder is damaged or missing, 2 if there is no new backup.
     """
     # Loaded here, so that --help is quick.
-    from leads_pipeline.cli.installation import existing, opened
+    from leads_pipeline.cli.installation import filled
     from leads_pipeline.observe.finding import counted, some
     from leads_pipeline.observe.known import Known
     from leads_pipeline.storage.backup import back_up
 
-    settings, _ = existing()
-    data = opened(settings)
+    settings, data = filled()
     with err.status("Copying files that have changed"):
         done = back_up(data, target, keep, datetime.now(UTC))
     click.echo(
@@ -61,13 +60,14 @@ def restore(source: Path) -> None:
 
     Exit code 1 if a file was left out or publishing failed, 2 if nothing was restored or a setting is wrong.
     """
-    # Loaded here, as they load Dagster.
-    from leads_pipeline.cli.session import Session, show_troubles
-    from leads_pipeline.observe.finding import some
+    # Loaded here, so that --help is quick.
+    from leads_pipeline.cli.installation import publish
+    from leads_pipeline.observe.finding import counted, some
     from leads_pipeline.settings import Settings, variables
     from leads_pipeline.storage.data_folder import DataFolder
     from leads_pipeline.storage.restore import end_restore
     from leads_pipeline.storage.restore import restore as put_back
+    from leads_pipeline.transform.reading import LeadsFile
 
     settings = Settings.from_variables(variables())
     data = DataFolder.of(settings)
@@ -79,12 +79,13 @@ def restore(source: Path) -> None:
             f"Damaged files of the backup were left out: {some(done.damaged)}. Their leads come from leads.duckdb.",
             err=True,
         )
-    with Session.opened() as session:
-        troubles = session.refresh()
-    show_troubles(troubles)
-    if troubles:
-        click.echo("Restored, but not published. Run the same command again.", err=True)
+    with err.status("Publishing leads.duckdb"):
+        trouble = publish()
+    if trouble:
+        click.echo(f"Restored, but not published: {trouble} Run the same command again.", err=True)
     else:
         end_restore(data)
+        file = LeadsFile(data)
+        click.echo(f"Published: {file.path}. It holds {counted(sum(file.lead_counts().values()), 'lead')}.")
         click.echo("Next, pull the leads that came since: leads-pipeline backfill --last 30d")
-    sys.exit(1 if done.damaged or troubles else 0)
+    sys.exit(1 if done.damaged or trouble else 0)

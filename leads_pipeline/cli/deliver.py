@@ -70,8 +70,7 @@ def retry() -> None:
     """Send leads that are held or were given up, and try for three more days."""
     _, data = existing()
     with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
-        count = ledger.retry(datetime.now(UTC).timestamp())
-    click.echo(f"{counted(count, 'version')} of leads wait again. The service sends them, or `leads-pipeline deliver`.")
+        _show_waiting(ledger.retry(datetime.now(UTC).timestamp()))
 
 
 @deliver.command()
@@ -81,7 +80,10 @@ def replay(first: datetime, last: datetime) -> None:
     """Send the newest version of each delivered lead of these days again. Its webhook-id is the same as before."""
     _, data = existing()
     with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
-        count = ledger.replay(first.date(), last.date(), datetime.now(UTC).timestamp())
+        _show_waiting(ledger.replay(first.date(), last.date(), datetime.now(UTC).timestamp()))
+
+
+def _show_waiting(count: int) -> None:
     click.echo(f"{counted(count, 'version')} of leads wait again. The service sends them, or `leads-pipeline deliver`.")
 
 

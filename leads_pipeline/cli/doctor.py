@@ -13,15 +13,7 @@ from leads_pipeline.cli.installation import known
 from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.questions import (
-    Light,
-    Seen,
-    ask_folder,
-    ask_inventory,
-    ask_leads,
-    ask_settings,
-    ask_variables,
-)
+from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_inventory, ask_leads, ask_settings
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
 
@@ -57,24 +49,18 @@ def verify(as_json: bool) -> None:
 
 
 def _answers() -> Iterator[Seen]:
-    # Loaded here, because verify needs no Dagster.
-    from dagster import build_resources
+    from leads_pipeline.orchestration.resources import InventoryService, LeadsService  # verify needs no Dagster
 
-    from leads_pipeline.orchestration.resources import InventoryService, LeadsService
-
-    yield from ask_variables(variables(), Path.cwd() / ".env")
     try:
         settings = Settings.from_variables(variables())
         data = DataFolder.of(settings)
     except SettingsError as error:
         yield Seen(_SETTINGS, Light.RED, f"{error} Nothing else was checked.")
         return
-    yield from ask_settings(settings)
-    # Dagster reads the secrets' variables, as it does in a run. The folder stays as it is, unlike in a run.
-    services = {"leads": LeadsService.of(settings, data), "inventory": InventoryService.of(settings, data)}
-    with build_resources(services) as made:
-        yield from ask_leads(settings, made.leads.secret, made.leads.tokens)
-        yield from ask_inventory(settings, made.inventory.tokens)
+    yield from ask_settings(settings, Path.cwd() / ".env")
+    leads, inventory = LeadsService.of(settings, data), InventoryService.of(settings, data)
+    yield from ask_leads(settings, leads.secret, leads.tokens)
+    yield ask_inventory(settings, inventory.tokens)
     yield from ask_folder(Known(settings, data, datetime.now(UTC)))
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from leads_pipeline.cli.installation import existing, opened
+from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import err
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.finding import counted
@@ -34,14 +34,9 @@ def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
     """
     if is_raw and format_ != "csv":
         raise QuestionError("--raw is for csv. Leave it out, or say --format csv.")
-    settings, _ = existing()
-    data = opened(settings)
-    if data.is_behind:
-        from leads_pipeline.cli.session import Session  # Dagster takes a second
-
-        with Session.opened() as session:
-            if trouble := session.publish():
-                raise StorageError(trouble)
+    settings, data = filled()
+    if data.is_behind and (trouble := publish()):
+        raise StorageError(trouble)
     with err.status("Writing"):
         written = write_export(data, table, folder, format_, settings.zone.key, is_raw=is_raw)
     for one in written:

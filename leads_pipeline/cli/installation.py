@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import click
 
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import THIS_MACHINE, Settings, origin, variables
 from leads_pipeline.storage.data_folder import DataFolder, check_portal, move_demo
@@ -76,3 +76,20 @@ def opened(settings: Settings) -> DataFolder:
     data.take_over()
     take_over_deliveries(data.bucket or data.store, data.raw, Placement(settings.scopes, settings.zone))
     return data
+
+
+def filled() -> tuple[Settings, DataFolder]:
+    """Return the settings and the data folder, ready to work in. Raises SettingsError as `existing` does."""
+    settings, _ = existing()
+    return settings, opened(settings)
+
+
+def publish() -> str | None:
+    """Publish what has landed, without leads of people who were erased. Return the reason if that fails."""
+    from leads_pipeline.cli.session import Session  # Dagster takes a second
+
+    try:
+        with Session.opened() as session:
+            return session.publish()
+    except LeadsPipelineError as error:
+        return str(error)

@@ -3,9 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -13,7 +11,7 @@ from typing import Any, Final, NoReturn
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.installation import existing, opened
+from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import LISTED, err, json_option, out
 from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found
 from leads_pipeline.domain.person import email_keys, phone_keys
@@ -25,7 +23,6 @@ from leads_pipeline.privacy.export import write_export
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
-from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Entry
 
@@ -64,12 +61,12 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
 
     Exit code 1 if a file couldn't be read, so that something may be missing.
     """
-    with _desk() as desk:
-        if show and not sys.stdout.isatty():
-            raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
-        person = person_of(**given)
-        found = search(desk.data, person, is_shared=shared)
-        held = requests.in_force(desk.data.gate.entries.read(), person, found)
+    _, data = filled()
+    if show and not sys.stdout.isatty():
+        raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
+    person = person_of(**given)
+    found = search(data, person, is_shared=shared)
+    held = requests.in_force(data.gate.entries.read(), person, found)
     if as_json:
         click.echo(json.dumps(found_as_json(found, held, show=show), indent=2))
     else:
@@ -99,11 +96,11 @@ def export(folder: Path, shared: bool, **given: Any) -> None:
 
     Exit code 1 if nothing was found, or a file couldn't be read, so that something may be missing.
     """
-    with _desk() as desk:
-        found = search(desk.data, person_of(**given), is_shared=shared)
-        show_found(found)
-        portal, now = desk.data.state.claimed_by(), datetime.now(UTC)
-        paths = write_export(folder, found.theirs, portal, desk.settings, now) if found.theirs else []
+    settings, data = filled()
+    found = search(data, person_of(**given), is_shared=shared)
+    show_found(found)
+    portal, now = data.state.claimed_by(), datetime.now(UTC)
+    paths = write_export(folder, found.theirs, portal, settings, now) if found.theirs else []
     for path in paths:
         out.print(f"Wrote {path}.")
     sys.exit(0 if paths and not found.unread else 1)
@@ -117,14 +114,12 @@ def share(file: Path) -> None:
     It holds one row a lead without ids, names and contacts, and the marts without single people. Its table `about`
     says what it is, and that it isn't anonymous. docs/guides/answer-a-person.md says more.
     """
-    with _desk() as desk:
-        is_behind = desk.data.is_behind
-        if trouble := Known(desk.settings, desk.data, datetime.now(UTC)).leads_duckdb_trouble:
-            raise StorageError(f"{trouble} Run `leads-pipeline backfill --last 1d`: it makes a new one.")
-    with _desk(publishes=is_behind) as desk:
-        if is_behind:
-            _carry_out(desk)
-        rows = write_share(desk.data, file.absolute(), datetime.now(UTC))
+    settings, data = filled()
+    if trouble := Known(settings, data, datetime.now(UTC)).leads_duckdb_trouble:
+        raise StorageError(f"{trouble} Run `leads-pipeline backfill --last 1d`: it makes a new one.")
+    if data.is_behind:
+        _carry_out(data)
+    rows = write_share(data, file.absolute(), datetime.now(UTC))
     tables = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
     out.print(
         f"Wrote {file}: {tables}.\n"
@@ -142,20 +137,18 @@ def retain(dry_run: bool) -> None:
 
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """
-    with _desk(publishes=not dry_run) as desk:
-        keep_days = desk.settings.keep_personal_days
-        if keep_days is None:
-            raise QuestionError(
-                "LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more."
-            )
-        before = due_before(datetime.now(UTC), desk.settings.zone, keep_days)
-        days = list(cut_days(desk.data, before, is_dry=dry_run))
-        leads = f"{counted(sum(day.leads for day in days), 'lead')} from before {before}"
-        troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
-        if dry_run:
-            _end(f"{leads} would be made anonymous.", troubles)
-        if desk.data.state.rewriting_wanted() and (trouble := desk.publish()):
-            troubles.append(trouble)
+    settings, data = filled()
+    keep_days, now = settings.keep_personal_days, datetime.now(UTC)
+    if keep_days is None:
+        raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more.")
+    before = due_before(now, Known(settings, data, now).zone, keep_days)
+    days = list(cut_days(data, before, is_dry=dry_run))
+    leads = f"{counted(sum(day.leads for day in days), 'lead')} from before {before}"
+    troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
+    if dry_run:
+        _end(f"{leads} would be made anonymous.", troubles)
+    if data.state.rewriting_wanted() and (trouble := publish()):
+        troubles.append(trouble)
     out.print(f"Made anonymous: {leads}.")
     _exit(troubles)
 
@@ -170,8 +163,8 @@ def log(as_json: bool) -> None:
 
     Exit code 1 if a request isn't carried out yet.
     """
-    with _desk() as desk:
-        suppressed = desk.data.gate.entries.read()
+    _, data = filled()
+    suppressed = data.gate.entries.read()
     still, rows = requests.open_entries(suppressed), requests.log(suppressed)
     if as_json:
         click.echo(json.dumps({"entries": rows}, indent=2))
@@ -214,28 +207,27 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
 
     Exit code 1 if something of the person is left, or you answer no.
     """
-    with _desk(publishes=not dry_run) as desk:
-        request = _asked(desk, Action.ERASE, **asked)
-        found = request.found
-        others = [lead for lead in found.to_look_at if lead.lead_id in cleared]
-        if missing := set(cleared) - {lead.lead_id for lead in others}:
-            raise QuestionError(
-                f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
-            )
-        leads = counted(len(found.theirs), "lead")
-        messages = f", and {counted(len(others), 'message')} of others emptied" if others else ""
-        if dry_run:
-            _end(f"{leads} would be erased{messages}.", found.unread)
-        if not yes and not click.confirm(f"Erase {leads} for good{messages}?", err=True):
-            out.print("Nothing was erased.")
-            sys.exit(1)
-        entry = requests.add(desk.data, request, datetime.now(UTC), others)
-        stay = f"\nLeads to look at, which stay: {len(found.to_look_at) - len(others)}." if found.to_look_at else ""
-        if quarantine == "delete":
-            desk.data.quarantine.delete(found.quarantined)
-            stay += f"\nDeleted from quarantine/: {counted(len(found.quarantined), 'file')}."
-        kept = "Kept: keyed hashes on the suppression list, so that the leads don't come back."
-        _hand_out(desk, request, entry, f"{leads} erased, with all versions{messages}.{stay}\n{kept}")
+    data, request = _asked(Action.ERASE, **asked)
+    found = request.found
+    others = [lead for lead in found.to_look_at if lead.lead_id in cleared]
+    if missing := set(cleared) - {lead.lead_id for lead in others}:
+        raise QuestionError(
+            f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
+        )
+    leads = counted(len(found.theirs), "lead")
+    messages = f", and {counted(len(others), 'message')} of others emptied" if others else ""
+    if dry_run:
+        _end(f"{leads} would be erased{messages}.", found.unread)
+    if not yes and not click.confirm(f"Erase {leads} for good{messages}?", err=True):
+        out.print("Nothing was erased.")
+        sys.exit(1)
+    entry = requests.add(data, request, datetime.now(UTC), others)
+    stay = f"\nLeads to look at, which stay: {len(found.to_look_at) - len(others)}." if found.to_look_at else ""
+    if quarantine == "delete":
+        data.quarantine.delete(found.quarantined)
+        stay += f"\nDeleted from quarantine/: {counted(len(found.quarantined), 'file')}."
+    kept = "Kept: keyed hashes on the suppression list, so that the leads don't come back."
+    _hand_out(data, request, entry, f"{leads} erased, with all versions{messages}.{stay}\n{kept}")
 
 
 @privacy.command("object", short_help="Keep a person out of direct marketing.")
@@ -266,15 +258,13 @@ def restrict(dry_run: bool, **asked: Any) -> None:
 
 def _hold(action: Action, what: str, dry_run: bool, **asked: Any) -> None:
     """Put an objection or a restriction on the list. It holds until somebody ends it."""
-    with _desk(publishes=not dry_run) as desk:
-        request = _asked(desk, action, **asked)
-        leads = counted(len(request.found.in_raw if action is Action.RESTRICT else request.found.theirs), "lead")
-        if dry_run:
-            _end(f"{leads} would be {what}.", request.found.unread)
-        entry = requests.add(desk.data, request, datetime.now(UTC))
-        holds = f"This holds for later leads too, until `leads-pipeline privacy lift {entry.number}`."
-        lost = _lost(request) if action is Action.RESTRICT else []
-        _hand_out(desk, request, entry, f"{leads} {what}.\n{holds}", lost)
+    data, request = _asked(action, **asked)
+    leads = counted(len(request.found.in_raw if action is Action.RESTRICT else request.found.theirs), "lead")
+    if dry_run:
+        _end(f"{leads} would be {what}.", request.found.unread)
+    entry = requests.add(data, request, datetime.now(UTC))
+    holds = f"This holds for later leads too, until `leads-pipeline privacy lift {entry.number}`."
+    _hand_out(data, request, entry, f"{leads} {what}.\n{holds}", _lost(request) if action is Action.RESTRICT else [])
 
 
 def _checked(keys: Callable[[str], frozenset[str]]) -> Callable[..., str | None]:
@@ -298,15 +288,14 @@ def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked
 
     Exit code 1 if it couldn't be published.
     """
-    with _desk(publishes=not dry_run) as desk:
-        if not (new_email or new_phone):
-            raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
-        request = _asked(desk, Action.CORRECT, **asked)
-        leads = counted(len(request.found.in_raw), "lead")
-        if dry_run:
-            _end(f"{leads} would be corrected.", request.found.unread)
-        entry = requests.add_correction(desk.data, request, new_email, new_phone, datetime.now(UTC))
-        _hand_out(desk, request, entry, f"{leads} corrected.", _lost(request))
+    if not (new_email or new_phone):
+        raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
+    data, request = _asked(Action.CORRECT, **asked)
+    leads = counted(len(request.found.in_raw), "lead")
+    if dry_run:
+        _end(f"{leads} would be corrected.", request.found.unread)
+    entry = requests.add_correction(data, request, new_email, new_phone, datetime.now(UTC))
+    _hand_out(data, request, entry, f"{leads} corrected.", _lost(request))
 
 
 @privacy.command(short_help="End an objection or a restriction.")
@@ -319,15 +308,14 @@ def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: 
 
     Exit code 1 if it couldn't be published.
     """
-    with _desk(publishes=not dry_run) as desk:
-        day = _received_on(case, received)
-        entries = requests.liftable(desk.data.gate.entries.read(), numbers)
-        named = ", ".join(f"{NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}" for entry in entries)
-        if dry_run:
-            _end(f"Would end: {named}.")
-        for entry in entries:
-            requests.add_lift(desk.data, entry, case=case, received=day, now=datetime.now(UTC))
-        left = _carry_out(desk)
+    day, (_, data) = _received_on(case, received), filled()
+    entries = requests.liftable(data.gate.entries.read(), numbers)
+    named = ", ".join(f"{NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}" for entry in entries)
+    if dry_run:
+        _end(f"Would end: {named}.")
+    for entry in entries:
+        requests.add_lift(data, entry, case=case, received=day, now=datetime.now(UTC))
+    left = _carry_out(data)
     out.print(f"Ended: {named}.")
     _exit(left.get(0, []))
 
@@ -347,14 +335,13 @@ def apply(copy: Path | None) -> None:
 
     Exit code 1 if a file couldn't be gone through, or a file in quarantine/ may hold an erased person.
     """
-    with _desk(publishes=True) as desk:
-        if copy is not None:
-            said = receipt.put_list_back(desk.data, copy, datetime.now(UTC))
-            out.print(escape(said))
-        desk.data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
-        left = _carry_out(desk)
-        for line in receipt.forget_deliveries(desk.data):
-            out.print(escape(line))
+    _, data = filled()
+    if copy is not None:
+        out.print(escape(receipt.put_list_back(data, copy, datetime.now(UTC))))
+    data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
+    left = _carry_out(data)
+    for line in receipt.forget_deliveries(data):
+        out.print(escape(line))
     if not left:
         out.print("Done. No erased or restricted person is in the data folder.")
     _exit([f"{f'Erasure {number}: ' if number else ''}{text}" for number, texts in left.items() for text in texts])
@@ -363,34 +350,15 @@ def apply(copy: Path | None) -> None:
 # --- what the commands share -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Desk:
-    """What a command works on. `publish` sweeps and publishes, and returns what went wrong."""
-
-    data: DataFolder
-    settings: Settings
-    publish: Callable[[], str | None]
-
-
-@contextmanager
-def _desk(*, publishes: bool = False) -> Iterator[_Desk]:
-    """Open the folder. It must have leads: in a mistyped one no person would be found."""
-    settings, _ = existing()
-    if publishes:
-        from leads_pipeline.cli.session import Session  # Dagster takes a second
-
-        with Session.opened() as session:
-            yield _Desk(session.data, session.settings, session.publish)
-    else:
-        yield _Desk(opened(settings), settings, lambda: None)
-
-
-def _asked(desk: _Desk, action: Action, *, case: str, received: datetime | None, shared: bool, **given: Any) -> Request:
-    """A request, from the options. The leads of the person are shown."""
-    day, person = _received_on(case, received), person_of(**given)
-    found = search(desk.data, person, is_shared=shared)
+def _asked(
+    action: Action, *, case: str, received: datetime | None, shared: bool, **given: Any
+) -> tuple[DataFolder, Request]:
+    """The data folder, and a request from the options. The leads of the person are shown."""
+    day, (_, data) = _received_on(case, received), filled()
+    person = person_of(**given)
+    found = search(data, person, is_shared=shared)
     show_found(found)
-    return Request(action, person, found, day, case)
+    return data, Request(action, person, found, day, case)
 
 
 def _received_on(case: str, received: datetime | None) -> date:
@@ -404,11 +372,11 @@ def _received_on(case: str, received: datetime | None) -> date:
     return day
 
 
-def _carry_out(desk: _Desk, out_of_reach: dict[int, list[str]] | None = None) -> dict[int, list[str]]:
+def _carry_out(data: DataFolder, out_of_reach: dict[int, list[str]] | None = None) -> dict[int, list[str]]:
     """Sweep the folder and publish. Return what is left of each request."""
     try:
         with err.status("Sweeping the data folder and publishing"):
-            return requests.carry_out(desk.data, desk.publish, datetime.now(UTC), out_of_reach or {})
+            return requests.carry_out(data, publish, datetime.now(UTC), out_of_reach or {})
     except KeyboardInterrupt:
         err.print(
             "Requests on the list may not be carried out yet. The next publication does it, or `leads-pipeline privacy "
@@ -417,15 +385,17 @@ def _carry_out(desk: _Desk, out_of_reach: dict[int, list[str]] | None = None) ->
         raise
 
 
-def _hand_out(desk: _Desk, request: Request, entry: Entry, done: str, out_of_reach: Sequence[str] = ()) -> NoReturn:
+def _hand_out(
+    data: DataFolder, request: Request, entry: Entry, done: str, out_of_reach: Sequence[str] = ()
+) -> NoReturn:
     """Carry the request out, and print its receipt."""
     if not request.found.theirs:
         done = f"No lead of this person was found. Check the spelling. What was given is on the list.\n{done}"
-    left = _carry_out(desk, {entry.number: [*out_of_reach]} if out_of_reach else {})
+    left = _carry_out(data, {entry.number: [*out_of_reach]} if out_of_reach else {})
     troubles = [*left.get(0, ()), *left.get(entry.number, ())]
     if 0 in left:
         done = "The request is on the list, and isn't carried out yet."
-    text, path = receipt.write_receipt(desk.data, entry, done, request.found.theirs, is_complete=not troubles)
+    text, path = receipt.write_receipt(data, entry, done, request.found.theirs, is_complete=not troubles)
     out.print(escape(f"\n{text}"), soft_wrap=False)
     out.print(escape(f"This receipt: {path}"))
     _exit(troubles)

@@ -7,7 +7,6 @@ container's engine.
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -103,7 +102,7 @@ class _Service:
         levels = ("--log-level", log_level)
         code = ("api", "grpc", "-m", _MODULE, "--location-name", _MODULE, "--socket", str(address))
         self._start(_CODE, "dagster", *code, *levels)
-        if (ended := self._wait(lambda: _answers(address))) or self._stop.is_set():
+        if (ended := self._wait(address.is_socket)) or self._stop.is_set():
             return ended
         pages = ("-w", str(workspace), "-h", host, "-p", str(port), "--dagster-log-level", log_level)
         self._start("Dagster UI", "dagster_webserver", *pages)
@@ -157,13 +156,6 @@ class _Service:
             for process in ending:
                 _signal(process, signal.SIGKILL)
                 process.wait()
-
-
-def _answers(address: Path) -> bool:
-    with suppress(OSError), socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(address))
-        return True
-    return False
 
 
 def _end_with_parent() -> None:

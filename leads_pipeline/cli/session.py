@@ -4,7 +4,7 @@ Belongs here: what the commands that start runs share. Doesn't: the runs (orches
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -99,37 +99,25 @@ class Session:
         landed += ["the inventory"] if inventory and not no_inventory else []
         click.echo(f"Pulled: {', '.join(landed) or 'nothing'}.")
         if not_published is None:
-            self._show_published(before)
+            count = self._leads()
+            new = f", {max(0, count - before):,} of them new" if before else ""
+            click.echo(f"Published: {LeadsFile(self.data).path}. It holds {counted(count, 'lead')}{new}.")
         if report.failed:
             self._show_failed(report.failed)
         troubles = [trouble for trouble in (report.error, no_inventory, not_published) if trouble]
-        show_troubles(troubles)
+        for trouble in troubles:
+            click.echo(f"{click.style('failed:', fg='red', bold=True)} {trouble}", err=True)
         return report.succeeded and not troubles
 
     def publish(self) -> str | None:
         """Publish what has landed. Return the reason if that fails."""
         return run_job(self.definitions, self.instance, PUBLISH_JOB)
 
-    def refresh(self) -> list[str]:
-        """Publish, and say where. Return the reasons if that fails."""
-        before = self._leads()
-        with err.status("Publishing leads.duckdb"):
-            trouble = self.publish()
-        if trouble:
-            return [trouble]
-        self._show_published(before)
-        return []
-
     def _leads(self) -> int:
         """Count the published leads. 0 if the file is missing or can't be read: a publication makes a new one."""
         with suppress(LeadsPipelineError):
             return sum(LeadsFile(self.data).lead_counts().values())
         return 0
-
-    def _show_published(self, before: int) -> None:
-        count = self._leads()
-        new = f", {max(0, count - before):,} of them new" if before else ""
-        click.echo(f"Published: {LeadsFile(self.data).path}. It holds {counted(count, 'lead')}{new}.")
 
     def _show_failed(self, failed: Mapping[tuple[str, str], tuple[str, str]]) -> None:
         """Print the failed windows by cause, and the command that pulls them again."""
@@ -146,12 +134,6 @@ class Session:
             show_windows(f"{counted(len(rows), 'window')} failed: {reason}", messages[reason], rows, facts.branches)
         service = "The service retries temporary errors. " if facts.is_served else ""
         click.echo(f"\n{service}Pull them again with: {pull_command(facts, list(chain(*causes.values())))}")
-
-
-def show_troubles(troubles: Iterable[str]) -> None:
-    """Print what went wrong, each with its reason."""
-    for trouble in troubles:
-        click.echo(f"{click.style('failed:', fg='red', bold=True)} {trouble}", err=True)
 
 
 def dagster_instance(home: Path) -> DagsterInstance:

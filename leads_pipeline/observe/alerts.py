@@ -7,14 +7,15 @@ Belongs here: these rules. Doesn't: finding problems (findings.py), words (diges
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.observe.channels import Channel, Heartbeat, attempt
-from leads_pipeline.observe.digest import Digest, Over
+from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.findings import Finding, Level
-from leads_pipeline.observe.told import Entry, Memory, Told
+from leads_pipeline.observe.told import Memory, Told
 
 # A finding that often ends by itself is sent only after so long. A machine that was off for days then pulls first.
 PATIENCE: Final = timedelta(hours=1)
@@ -49,44 +50,26 @@ class Alerts:
         open_ = [replace(one, since=min(one.since or told.noticed[one.key], now)) for one in found.values()]
         waiting = {one.key for one in open_ if one.may_pass and now - told.noticed[one.key] < PATIENCE}
         told.forget_other_channels({one.name for one in (*self._channels, self._heartbeat) if one})
-        results = {channel.name: self._tell(channel, told, open_, waiting, kept, now) for channel in self._channels}
+        results = dict[str, bool]()
+        for channel in self._channels:
+            memory = told.channels.setdefault(channel.name, Memory())
+            counts = [one for one in open_ if one.key in memory.open or one.key not in waiting]
+            shown = [one for one in counts if one.key != f"alert-channels/{channel.name}"]
+            if digest := due(memory, shown, kept, now):
+                is_sent, trouble = attempt(channel.name, partial(channel.send, digest))
+                told.note_attempt(channel.name, trouble, now)
+                if is_sent:
+                    still_kept = {key: one for key, one in memory.open.items() if key in kept}
+                    memory.open = still_kept | {one.key: one for one in shown}
+                    memory.told_at = now
+                results[channel.name] = is_sent
+                self._save(told)
         if self._heartbeat and (told.beat_at is None or now - told.beat_at >= BEAT_EVERY):
             late = [one for one in open_ if one.level is Level.ERROR and one.key.startswith(_LATE)]
             is_well = all(one.key in waiting for one in late)
             results[self._heartbeat.name] = self._beat(self._heartbeat, told, now, is_well=is_well)
         self._save(told)
-        return {name: is_sent for name, is_sent in results.items() if is_sent is not None}
-
-    def _tell(
-        self,
-        channel: Channel,
-        told: Told,
-        open_: Sequence[Finding],
-        waiting: Collection[str],
-        kept: Collection[str],
-        now: datetime,
-    ) -> bool | None:
-        """Send the channel's digest. Return whether that worked, None if nothing is due."""
-        memory = told.channels.setdefault(channel.name, Memory())
-        shown = [
-            one
-            for one in open_
-            if (one.key in memory.open or one.key not in waiting) and one.key != f"alert-channels/{channel.name}"
-        ]
-        digest = due(memory, shown, kept, now)
-        if digest is None:
-            return None
-        # Noted before it is sent, and kept if that fails: somebody may have got it, so the end is sent too.
-        memory.open |= {one.key: _entry(one) for one in digest.new if one.key not in memory.open}
-        self._save(told)
-        is_sent, trouble = attempt(channel.name, lambda: channel.send(digest))
-        told.note_attempt(channel.name, trouble, now)
-        if is_sent:
-            still_kept = {key: entry for key, entry in memory.open.items() if key in kept}
-            memory.open = still_kept | {one.key: _entry(one, is_told=True) for one in shown}
-            memory.told_at = now
-        self._save(told)
-        return is_sent
+        return results
 
     def _beat(self, heartbeat: Heartbeat, told: Told, now: datetime, *, is_well: bool) -> bool:
         is_called, trouble = attempt(heartbeat.name, lambda: heartbeat.beat(is_well=is_well))
@@ -109,22 +92,16 @@ def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: da
     `shown` are the open findings that count. `kept` are keys that may be open or not, because their finders failed.
     """
     new = [one for one in shown if _is_news(one, memory)]
-    keys = {one.key for one in shown}
-    over = {key: entry for key, entry in memory.open.items() if key not in keys and key not in kept}
-    is_over = any(entry.is_error or not entry.is_told for entry in over.values())
+    keys = {one.key for one in shown} | {*kept}
+    over = [one for key, one in sorted(memory.open.items()) if key not in keys]
+    is_over = any(one.level is Level.ERROR for one in over)
     is_open = any(one.level is Level.ERROR for one in shown)
     is_repeated = is_open and memory.told_at and now - memory.told_at >= REPEATED_AFTER
     if not (new or is_over or is_repeated):
         return None
-    ended = [Over(key, entry.message, entry.since) for key, entry in sorted(over.items())]
-    return Digest(now, new, ended, [one for one in shown if one not in new])
+    return Digest(now, new, over, [one for one in shown if one not in new])
 
 
 def _is_news(one: Finding, memory: Memory) -> bool:
     before = memory.open.get(one.key)
-    return before is None or not before.is_told or (one.level is Level.ERROR and not before.is_error)
-
-
-def _entry(one: Finding, *, is_told: bool = False) -> Entry:
-    assert one.since is not None  # noqa: S101 - `tell` has filled it in
-    return Entry(message=one.message, is_error=one.level is Level.ERROR, since=one.since, is_told=is_told)
+    return before is None or (one.level is Level.ERROR and before.level is not Level.ERROR)

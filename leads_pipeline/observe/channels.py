@@ -190,17 +190,13 @@ def _request(method: str, name: str, url: str, body: dict[str, Any] | None = Non
 
 
 def _http_verdict(name: str, status: int) -> str:
-    if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return f"asks for patience (429). {LATER}"
-    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        return "is behind a proxy that refuses (407). Check the proxy in the environment, its user and its password."
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return f"has a fault of its own ({status}). {LATER} If it stays so, tell those who run it."
     if status // 100 == 3:
         return f"sends to another address ({status}), and no redirect is followed. Set {name} to the new address."
-    if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-        return f"doesn't exist any more, or refuses ({status}). Make a new one there, and set {name} to it."
-    return f"refuses the message ({status}). Check that {name} is for this kind of message."
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+        return "is behind a proxy that refuses (407). Check the proxy in the environment, its user and its password."
+    if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return f"can't take the message now ({status}). {LATER}"
+    return f"refuses the message ({status}). Make a new address there for this kind of message, and set {name} to it."
 
 
 # --- mail -------------------------------------------------------------------------------------------------------------

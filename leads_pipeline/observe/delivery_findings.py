@@ -26,9 +26,8 @@ _PORTAL_GIVES_UP: Final = timedelta(hours=20)
 def receiver(known: Known) -> Iterator[Found]:
     """Nobody takes the leads that the portal pushes.
 
-    Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal no longer repeats the pushes that
-    failed. These leads come with the nightly pull, later than by push. Pushes of branches that aren't configured come
-    by push alone: they are lost.
+    Meaning: `leads-pipeline receive` has not run for more than 20 hours, so the portal gave failed pushes up.
+    These leads come with the nightly pull. Those of branches that aren't configured come by push alone: they are lost.
     Do: start `leads-pipeline receive` again, on a server `systemctl restart leads-pipeline-receive`. If the portal
     pushes nothing any more, remove LEADS_RECEIVE_KEY.
     Over: when it runs.
@@ -47,11 +46,14 @@ def receiver(known: Known) -> Iterator[Found]:
 def delivery(known: Known) -> Iterator[Found]:
     """Leads don't reach your own system.
 
-    Meaning: the endpoint of LEADS_DELIVERY_URL fails or refuses, or the sensor `deliver` is off. Every lead waits and
-    is sent again, for three days.
-    Do: do what the message says about the endpoint. Switch the sensor `deliver` on in the Dagster UI. After 410, run
-    `leads-pipeline deliver retry`: nothing is sent until then. `leads-pipeline deliver --now` sends at once.
-    Over: when no lead waits for more than 15 minutes.
+    Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or the sensor `deliver` is off. Every lead is sent
+    again for three days. Then it is given up: no longer sent, until it changes. `held` counts leads whose contact the
+    portal emptied: your own system would lose it, so this version is not delivered. No lead is lost: all are in
+    `leads.duckdb`.
+    Do: correct the endpoint, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status` lists
+    the leads and says why. `leads-pipeline deliver retry` sends those that were given up or are held. After 410,
+    nothing is sent until you run it.
+    Over: when no lead waits for more than 15 minutes, and none is given up or held.
     """
     try:
         if Endpoint.of(known.settings) is None:
@@ -62,61 +64,34 @@ def delivery(known: Known) -> Iterator[Found]:
     with looked_at(known.data.folder) as ledger:
         if ledger is None:
             return
-        waiting, oldest = ledger.counts()[VersionState.WAITING], ledger.oldest_waiting()
+        counts, oldest = ledger.counts(), ledger.oldest_waiting()
         trouble, gone = ledger.fact("trouble"), ledger.fact("gone")
-    if not gone and (oldest is None or known.now - oldest < _LATE):
-        return
-    what = f"{counted(waiting, 'version')} of leads wait to be delivered."
-    why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
-    yield Found(
-        Level.ERROR,
-        f"{what} {why.replace('..', '.')}",
-        "Run `leads-pipeline deliver retry` once the endpoint is there again."
-        if gone
-        else "Correct the endpoint. `leads-pipeline deliver --now` shows what it answers.",
-        datetime.fromisoformat(gone) if gone else oldest,
-        may_pass=not gone,
-    )
-
-
-@finder("delivery-given-up")
-def delivery_given_up(known: Known) -> Iterator[Found]:
-    """Leads were given up.
-
-    Meaning: the endpoint did not take these leads for three days, so they are no longer sent. If a lead
-    changes, its new version is sent. No lead is lost: all are in `leads.duckdb`.
-    Do: see why with `leads-pipeline deliver status`. Mostly the endpoint refuses something in the lead. Once it is
-    corrected, run `leads-pipeline deliver retry`. It also sends leads that are held.
-    Over: when they are delivered.
-    """
-    if count := _count(known, VersionState.DEAD):
+    if gone or (oldest and known.now - oldest >= _LATE):
+        why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
         yield Found(
             Level.ERROR,
-            f"{counted(count, 'version')} of leads did not reach your own system within three days.",
-            "`leads-pipeline deliver status` says why. Then run `leads-pipeline deliver retry`.",
+            f"{_versions(counts[VersionState.WAITING])} wait to be delivered. {why.replace('..', '.')}",
+            "Run `leads-pipeline deliver retry` once the endpoint is there again."
+            if gone
+            else "Correct the endpoint. `leads-pipeline deliver --now` shows what it answers.",
+            datetime.fromisoformat(gone) if gone else oldest,
+            may_pass=not gone,
         )
-
-
-@finder("delivery-held")
-def delivery_held(known: Known) -> Iterator[Found]:
-    """Leads are held, because the portal emptied their contact.
-
-    Meaning: the newest version lacks an address, a number or a name that an earlier one has. Your own system would lose
-    it, so this version is not delivered. Perhaps the portal did so by mistake.
-    Do: see which leads they are with `leads-pipeline deliver status`. If the person asked the portal for it, run
-    `leads-pipeline deliver retry`.
-    Over: when they are delivered, or a newer version is.
-    """
-    if count := _count(known, VersionState.HELD):
+    if dead := counts[VersionState.DEAD]:
+        yield Found(
+            Level.ERROR,
+            f"{_versions(dead)} did not reach your own system within three days.",
+            "`leads-pipeline deliver status` says why. Then run `leads-pipeline deliver retry`.",
+            part="given-up",
+        )
+    if held := counts[VersionState.HELD]:
         yield Found(
             Level.WARNING,
-            f"{counted(count, 'version')} of leads lack a contact that an earlier version has, and are not delivered.",
+            f"{_versions(held)} lack a contact that an earlier version has, and are not delivered.",
             "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers them.",
+            part="held",
         )
 
 
-def _count(known: Known, state: VersionState) -> int:
-    if known.settings.delivery_url is None:
-        return 0
-    with looked_at(known.data.folder) as ledger:
-        return ledger.counts()[state] if ledger else 0
+def _versions(count: int) -> str:
+    return f"{counted(count, 'version')} of leads"

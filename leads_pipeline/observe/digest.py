@@ -19,24 +19,12 @@ _TITLE_CHARACTERS: Final = 150
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
-    """A finding that ended between the last look and this one."""
-
-    key: str
-    message: str
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Digest:
-    """One message for one channel. Each open finding is either in `new` or in `still_open`, and has a `since`.
-
-    A test has none at all.
-    """
+    """One message for one channel. Each open finding is either in `new` or in `still_open`. A test has none at all."""
 
     at: datetime
     new: Sequence[Finding] = ()
-    over: Sequence[Over] = ()
+    over: Sequence[Finding] = ()
     still_open: Sequence[Finding] = ()
 
     @property
@@ -74,8 +62,9 @@ class Digest:
         ]
         return "\n\n".join(parts) or "Alerts of leads_pipeline arrive here."
 
-    def _ended(self, over: Over) -> str:
-        return f"{_first_sentence(over.message)}\nIt lasted from {_moment(over.since)} to {_moment(self.at)} at most."
+    def _ended(self, over: Finding) -> str:
+        began = f"from {_moment(over.since)} " if over.since else ""
+        return f"{_first_sentence(over.message)}\nIt lasted {began}to {_moment(self.at)} at most."
 
 
 def _part(title: str, items: Iterable[str]) -> Iterator[str]:

@@ -96,8 +96,8 @@ def finder(name: str, *, stays: bool = False) -> Callable[[Look], Look]:
 def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Finding], set[str]]:
     """Return what all finders find, and the names of those that can't look.
 
-    Errors come first, then the oldest. Acknowledged findings are left out. If a finder can't look, its earlier findings
-    stay as they were. That is a finding itself, unless the reason is a leads.duckdb that is a finding already.
+    Errors come first, then the oldest. Acknowledged findings are left out. A finder that can't look is a finding
+    itself, unless the reason is a leads.duckdb that is a finding already.
     """
     found, failed = list[Finding](), dict[str, LeadsPipelineError]()
     for each in finders or FINDERS.values():
@@ -106,7 +106,10 @@ def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Fi
         except LeadsPipelineError as error:
             failed[each.name] = error
     is_told = any(one.key == LEADS_DUCKDB for one in found)
-    found += (_failed(*one) for one in failed.items() if not (is_told and isinstance(one[1], UnreadableFileError)))
+    for name, reason in failed.items():
+        if not (is_told and isinstance(reason, UnreadableFileError)):
+            what_to_do = f"Do what the message says. Until then, nobody is told of {name}."
+            found.append(_finding(FAILED, Found(Level.ERROR, str(reason), what_to_do, part=name, may_pass=True)))
     acknowledged, levels = known.data.state.acknowledged(), list(Level)
     return sorted(
         (one for one in found if one.key not in acknowledged),
@@ -122,14 +125,7 @@ def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]
 def _finding(finder: str, one: Found) -> Finding:
     part = re.sub(r"[\s()=]+", "-", one.part).strip("-")  # so that nobody has to quote it in a shell
     key = f"{finder}/{part}" if part else finder
-    link = f"{RUNBOOK}#{finder}"
-    return Finding(key, one.level, one.message, one.since, one.what_to_do, link, one.may_pass)
-
-
-def _failed(finder: str, error: LeadsPipelineError) -> Finding:
-    what_to_do = f"Do what the message says. Until then, nobody is told of {finder}."
-    link = f"{RUNBOOK}#{FAILED}"
-    return Finding(f"{FAILED}/{finder}", Level.ERROR, str(error), None, what_to_do, link, may_pass=True)
+    return Finding(key, one.level, one.message, one.since, one.what_to_do, f"{RUNBOOK}#{finder}", one.may_pass)
 
 
 def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:

@@ -48,9 +48,8 @@ __all__ = [
     "window_findings",
 ]
 
-# One is due each night. Once a year, a night comes 25 hours after the one before.
-_OLDEST_PUBLICATION: Final = timedelta(hours=27)
 _UNPUBLISHED: Final = timedelta(hours=1)
+# One is due each night. Once a year, a night comes 25 hours after the one before.
 _OLDEST_INVENTORY: Final = timedelta(hours=27)
 
 # A nightly one may fail once.
@@ -69,11 +68,10 @@ _ERROR_BYTES: Final = 100_000_000
 def leads_duckdb(known: Known) -> Iterator[Found]:
     """leads.duckdb is missing, damaged or not up to date.
 
-    Meaning: nobody can query it, or analysts see old figures. A new
-    one is made from raw files. Leads whose raw file is lost come from the version before.
-    Do: a running service makes a new file within minutes if it is gone or another program wrote to it. Otherwise
-    `leads-pipeline backfill --last 1d` publishes now, or prints why it can't. Mostly the disk is full. If the
-    service runs, the last run of `publish` in the Dagster UI says why. Check the disk if the file is damaged again.
+    Meaning: nobody can query it, or analysts see old figures. A new one is made from raw files. Leads whose raw file is
+    lost come from the version before.
+    Do: nothing for a few minutes if the service runs. Then see the last run of `publish` in the Dagster UI, or run
+    `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't. Mostly the disk is full.
     Over: when a publication succeeds.
     """
     state, now = known.publications, known.now
@@ -107,14 +105,6 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
         yield Found(
             Level.ERROR, f"Leads that landed on {landed_at:%Y-%m-%d %H:%M} UTC are not published.", publish, landed_at
         )
-    elif published_at and now - published_at > _OLDEST_PUBLICATION and known.service is not None:
-        yield Found(
-            Level.ERROR,
-            f"Nothing was published since {published_at:%Y-%m-%d %H:%M} UTC. One publication is due each night.",
-            publish,
-            published_at,
-            may_pass=True,
-        )
 
 
 @finder("checks")
@@ -139,13 +129,11 @@ def check_tables(known: Known) -> Iterator[Found]:
 def drift(known: Known) -> Iterator[Found]:
     """The portal sends something that the contract doesn't know.
 
-    Meaning: a new field, a new value of an enumerated field, or a value of another type, from at least three people. Or
-    a new member beside the list of leads: the portal may begin to answer in pages. No lead is lost by it. Raw has all
-    of it, and `_extra` shows new fields. A name that could be a person's is shown as `…`; the footers of the newest raw
-    files have it.
-    Do: nothing now. If it is beside the list, ask the portal's technical contact what it means.
-    `CONTRIBUTING.md` says which line in `domain/contract.py` makes a column of a field.
-    `leads-pipeline acknowledge KEY` hides it.
+    Meaning: a new field, a new value, or a value of another type, from at least three people. Or a new member beside
+    the list of leads: the portal may begin to answer in pages. No lead is lost by it. Raw has all of it, and `_extra`
+    shows new fields. A name that could be a person's is shown as `…`.
+    Do: nothing now. If it is beside the list, ask the portal's technical contact. `CONTRIBUTING.md` says how a field
+    gets a column. `leads-pipeline acknowledge KEY` hides it.
     Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
     """
     for kind in LEAD_KINDS:
@@ -159,12 +147,8 @@ def drift(known: Known) -> Iterator[Found]:
                 "Ask the portal's technical contact what it means. Then hide it: `leads-pipeline acknowledge drift`.",
                 part=f"{kind.name}/{name}/{type_}",
             )
-    rows = (
-        known.query("select kind, change, field, value, first_seen_day, leads from drift")[1]
-        if known.has_published
-        else []
-    )
-    for kind, change, field, value, day, leads in rows:
+    rows = "select kind, change, field, value, first_seen_day, leads from drift"
+    for kind, change, field, value, day, leads in known.rows(rows):
         what = f"{field} = {value}" if value is not None else field
         yield Found(
             Level.WARNING,
@@ -179,17 +163,17 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
     """The portal emptied contacts of leads that it had sent with them.
 
     Meaning: the newest version of a lead counts, so its name, address or number is gone from leads.duckdb. Raw keeps
-    the earlier versions. If it is more than a few leads of a day, it may be a mistake of the portal.
+    the earlier versions. More than a few leads of a day may be a mistake of the portal.
     Do: ask the portal if it meant to. `docs/guides/ask-the-data.md` has the query for earlier versions. Then hide it
     with `leads-pipeline acknowledge KEY`.
     Over: when the contacts are back, or when a person acknowledges it.
     """
-    table = "select 1 from duckdb_tables() where table_name = 'emptied_contacts'"  # earlier releases have none
-    for kind in LEAD_KINDS if known.has_published and known.query(table)[1] else ():
+    for kind in LEAD_KINDS:
         emptied = f"from pipeline.emptied_contacts where kind = {literal(kind.name)}"
-        _, days = known.query(
+        days = known.rows(
             f"select window_day, count(*), count(*) filter (where lead_id in (select lead_id {emptied})) "  # noqa: S608 - our own names
-            f"from {quoted(kind.table)} where window_day in (select window_day {emptied}) group by all order by all"
+            f"from {quoted(kind.table)} where window_day in (select window_day {emptied}) group by all order by all",
+            table="emptied_contacts",
         )
         for day, leads, without in days:
             yield Found(
@@ -225,9 +209,9 @@ def inventory(known: Known) -> Iterator[Found]:
 def spool(known: Known) -> Iterator[Found]:
     """Pushed leads of an earlier version wait in spool/.
 
-    Meaning: these leads couldn't be read when this version took over. The portal doesn't send them again.
-    Do: start the earlier version once. It lands the leads that it can read. Copy the files that stay to a safe place,
-    and ask the portal for their leads. Then delete them from `spool/`.
+    Meaning: this version couldn't read them when it took over. The portal doesn't send them again.
+    Do: start the earlier version once: it lands the leads that it can read. Keep a copy of the files that stay, and ask
+    the portal for their leads. Then delete them.
     Over: when `spool/` has no file `*.pushed`.
     """
     if waiting := [*(known.data.folder / "spool").glob("*.pushed")]:
@@ -294,8 +278,8 @@ def backup(known: Known) -> Iterator[Found]:
 def alert_channels(known: Known) -> Iterator[Found]:
     """Nobody is told of problems, or a channel doesn't work.
 
-    Meaning: without a channel, problems are seen only by people who look. Without a heartbeat, nobody notices that
-    this machine is off. A channel that doesn't work is told on the others.
+    Meaning: without a channel, only people who look see problems. Without a heartbeat, nobody notices that this machine
+    is off. A channel that doesn't work is told on the others.
     Do: set `LEADS_ALERT_EMAIL` and `LEADS_SMTP_URL`, or a webhook, and `LEADS_HEARTBEAT_URL`. Then run
     `leads-pipeline alert --test`.
     Over: when both are set, and a message or a test has got through.
@@ -330,13 +314,11 @@ def alert_channels(known: Known) -> Iterator[Found]:
 def service(known: Known) -> Iterator[Found]:
     """The service gives no sign of life, or a schedule or sensor is off.
 
-    Meaning: either the service doesn't run, its daemon hangs, or the sensor `alert` is off: then nobody is alerted, and
-    perhaps nothing is pulled or published. Or one schedule or sensor is off: then only that one does nothing. The
-    message says which.
+    Meaning: the service doesn't run, its daemon hangs, or the sensor `alert` is off: then nobody is alerted. Or the
+    schedule or sensor that the message names is off, and does nothing.
     Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the
     schedule or sensor on in the Dagster UI, under Automation.
-    Over: within five minutes. If you stop the service on purpose, by ctrl-C, SIGTERM or `systemctl stop`, there is no
-    finding, and nothing is pulled.
+    Over: within five minutes. A service that is stopped by ctrl-C, SIGTERM or `systemctl stop` is no finding.
     """
     seen_at, stopped = known.service or (known.now, [])
     if known.now - seen_at > SILENCE:

@@ -181,6 +181,15 @@ class Known:
         except StorageError as error:
             raise UnreadableFileError(str(error)) from None
 
+    def rows(
+        self, statement: str, parameters: Mapping[str, object] | None = None, *, table: str = ""
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a query (see `query`). None before the first publication, or if that had no such table."""
+        there = "select 1 from duckdb_tables() where table_name = $name"  # an earlier release has published
+        if not self.has_published or (table and not self.query(there, {"name": table})[1]):
+            return []
+        return self.query(statement, parameters)[1]
+
     @cached_property
     def leads_duckdb_trouble(self) -> str:
         """What is wrong with leads.duckdb, empty if nothing is. Before the first publication there is none."""

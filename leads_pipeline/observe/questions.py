@@ -4,12 +4,11 @@ Belongs here: live questions, a function each, and the short line if a finder fo
 the data (findings.py), reading every file (verification.py). Only the store of tokens is written to.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,7 @@ from leads_pipeline.observe.known import Known
 from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.portal.credentials import SecretSource, client_secret
 from leads_pipeline.portal.http import server_time
-from leads_pipeline.settings import OURS, THIS_MACHINE, Settings, pasted_with, unknown
+from leads_pipeline.settings import THIS_MACHINE, Settings, pasted_with
 from leads_pipeline.storage.data_folder import check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove
@@ -75,19 +74,21 @@ def ask(check: str, question: Callable[[], str]) -> Seen:
         return Seen(check, Light.RED, str(error))
 
 
-def not_tried(check: str, missing: str) -> Seen:
-    """Say that a question couldn't be asked."""
-    return Seen(check, Light.YELLOW, f"Not tried, as there is no {missing}.")
+# --- settings and services ------------------------------------------------------------------------------------------
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
-def ask_variables(variables: Iterable[str], env_file: Path) -> Iterator[Seen]:
-    """Ask whether each variable that looks like one of ours is one, and whether others can read the secrets in .env."""
+def ask_settings(settings: Settings, env_file: Path) -> Iterator[Seen]:
+    """Ask whether settings and packages are complete, and whether others can read the secrets in .env."""
+    yield ask("settings", lambda: _settings(settings))
     if env_file.is_file():
         yield ask(".env", lambda: _env_file(env_file))
-    yield ask("variables", lambda: _variables(variables))
+
+
+def _settings(settings: Settings) -> str:
+    settings.want_portal()
+    if settings.has_delta:
+        want_deltalake()
+    return f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in {settings.zone.key}."
 
 
 def _env_file(path: Path) -> str:
@@ -97,84 +98,47 @@ def _env_file(path: Path) -> str:
     return "Other users can't read it."
 
 
-def _variables(variables: Iterable[str]) -> str:
-    ours = [name for name in variables if name.startswith(OURS)]
-    if hints := unknown(ours):
-        raise SettingsError(" ".join(hints))
-    return f"{counted(len(ours), 'variable')} set. All names are known."
-
-
-def ask_settings(settings: Settings) -> Iterator[Seen]:
-    """Ask whether settings and packages are complete."""
-    yield ask("settings", lambda: _settings(settings))
-    yield ask("versions", _versions)
-    if settings.has_delta:
-        yield ask("Delta tables", want_deltalake)
-
-
-def _settings(settings: Settings) -> str:
-    settings.want_portal()
-    return f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in {settings.zone.key}."
-
-
-def _versions() -> str:
-    return f"leads_pipeline {version('leads_pipeline')}, Dagster {version('dagster')}, DuckDB {version('duckdb')}."
-
-
-# --- services ---------------------------------------------------------------------------------------------------------
-
-
 def ask_leads(
     settings: Settings,
     source: Callable[[], SecretSource],
-    tokens_of: Callable[[], Tokens],
+    tokens: Callable[[], Tokens],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Iterator[Seen]:
     """Ask the leads service: the time, a token, and for each kind of leads one small request per scope."""
-    secret = ask("secret", lambda: _secret(settings, source()))
-    yield secret
     base_url = settings.base_url
     if base_url:
         yield ask("clock", lambda: _clock(server_time(base_url), clock()))
-    tokens: list[Tokens] = []
-    if secret.light is Light.RED:
-        yield not_tried("token", "secret")
-    else:
-        yield ask("token", lambda: _token(tokens_of, tokens))
+    secret = token = ask("secret", lambda: _secret(settings, source()))
+    yield secret
+    if secret.light is not Light.RED:
+        token = ask("token", lambda: _token(tokens()))
+        yield token
     for kind in LEAD_KINDS:
         name = f"{kind.name} leads"
-        if not tokens:
-            yield not_tried(name, "token")
-        elif not base_url or not settings.scopes:
-            yield not_tried(name, "branch" if base_url else "address")
+        if token.light is Light.RED or not base_url or not settings.scopes:
+            lacking = token.check if token.light is Light.RED else "branch" if base_url else "address"
+            yield Seen(name, Light.YELLOW, f"Not tried, as there is no {lacking}.")
         else:
-            client = LeadsClient(base_url, tokens[0], max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT)
-            yield ask(name, partial(_small_requests, client, kind, settings))
+            yield ask(name, partial(_small_requests, base_url, tokens, kind, settings))
 
 
-def ask_inventory(settings: Settings, tokens_of: Callable[[], Tokens]) -> Iterator[Seen]:
-    """Ask the inventory API for a token, and for the first page of the first place."""
-    if settings.inventory_base_url is None:
-        yield Seen("inventory", Light.GREEN, "Not set up. Everything else works without it.")
-        return
-    base_url, tokens = settings.inventory_base_url, list[Tokens]()
-    yield ask("inventory token", lambda: _token(tokens_of, tokens))
+def ask_inventory(settings: Settings, tokens: Callable[[], Tokens]) -> Seen:
+    """Ask the inventory API for the first page of the first place."""
 
-    def search() -> str:
+    def search(base_url: str) -> str:
+        if settings.no_inventory:
+            raise Doubt(settings.no_inventory)
         if not settings.inventory_agency_ref:
             raise SettingsError("INVENTORY_AGENCY_REF is not set. It came by e-mail from the developer portal.")
-        client = InventoryClient(base_url, tokens[0], settings.inventory_agency_ref, policy=_ONE_ATTEMPT)
+        if not settings.inventory_addresses:
+            return f"{_token(tokens())} Places come from leads, so there is no place to try."
+        client = InventoryClient(base_url, tokens(), settings.inventory_agency_ref, policy=_ONE_ATTEMPT)
         page = client.first_page(settings.inventory_addresses[0])
         return f"The first of {len(settings.inventory_addresses)} places has {len(page.items)} items on its first page."
 
-    if not tokens:
-        yield not_tried("inventory", "token")
-    elif settings.no_inventory:
-        yield Seen("inventory", Light.YELLOW, settings.no_inventory)
-    elif settings.inventory_addresses:
-        yield ask("inventory", search)
-    else:
-        yield Seen("inventory", Light.GREEN, "Places come from leads, so there is no place to try.")
+    if settings.inventory_base_url is None:
+        return Seen("inventory", Light.GREEN, "Not set up. Everything else works without it.")
+    return ask("inventory", partial(search, settings.inventory_base_url))
 
 
 def _secret(settings: Settings, source: SecretSource) -> str:
@@ -202,17 +166,14 @@ def _clock(theirs: datetime | None, ours: datetime) -> str:
     raise Doubt(what)
 
 
-def _token(tokens_of: Callable[[], Tokens], got: list[Tokens]) -> str:
-    tokens = tokens_of()
+def _token(tokens: Tokens) -> str:
     minutes = tokens.get().lifetime_seconds / 60
-    got.append(tokens)
-    return (
-        f"{'A new one' if tokens.source == 'endpoint' else 'The stored one'} is valid. Tokens last {minutes:.0f} min."
-    )
+    return f"{'A new' if tokens.source == 'endpoint' else 'The stored'} token is valid. Tokens last {minutes:.0f} min."
 
 
-def _small_requests(client: LeadsClient, kind: LeadKind, settings: Settings) -> str:
+def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind, settings: Settings) -> str:
     """Ask for one minute of every scope. Raises the first error of a reason, with the scopes that it befell."""
+    client = LeadsClient(base_url, tokens(), max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT)
     end = datetime.now(UTC).replace(microsecond=0) - _WINDOW_AGE
     windows = [Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end) for scope in settings.scopes]
     slowest = 0.0
@@ -242,14 +203,12 @@ def ask_folder(known: Known) -> Iterator[Seen]:
     writable = ask("data folder", lambda: _writable(folder))
     yield writable
     if writable.light is Light.RED:
-        yield not_tried("data", "data folder")
         return
     if bucket is not None:
         yield ask("object store", lambda: _store(known, bucket))
     yield ask("source", lambda: _source(known))
     if folder.exists():
         yield ask("file rights", lambda: _modes(folder))
-        yield ask("file system", lambda: _one_file_system(known))
     findings = find(known)
     yield from map(seen, findings)
     if all(finding.level is Level.HINT for finding in findings):
@@ -295,15 +254,3 @@ def _modes(folder: Path) -> str:
         named = some(sorted(path.name for path in open_ones))
         raise Doubt(f"Other users of this machine can read leads, in {named}. Run `chmod o= {folder}`.")
     return "Other users can't read tokens and leads."
-
-
-def _one_file_system(known: Known) -> str:
-    folder = known.data.folder
-    device = folder.stat().st_dev
-    others = sorted(path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device)
-    if others:
-        raise StorageError(
-            f"{', '.join(others)} in {folder}: on another file system. Files are put in place by renaming, and that "
-            "works within one file system only. Mount the data folder as a whole."
-        )
-    return f"The data folder is on one file system, with {known.free_bytes / 1e9:.1f} GB free."

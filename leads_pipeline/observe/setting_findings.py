@@ -15,9 +15,8 @@ from leads_pipeline.storage.branches import read_branches
 def time_zone(known: Known) -> Iterator[Found]:
     """The time zone was changed, or never set.
 
-    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours than the days
-    to come: leads at their edges are in the neighbouring day. No lead is lost. Without the setting, days begin at 00:00
-    UTC: in summer, that is 01:00 in Britain.
+    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours: leads at
+    their edges are in the neighbouring day. No lead is lost. Without the setting, days begin at 00:00 UTC.
     Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder. Then the portal's last 28
     days are pulled again with the new hours.
     Over: when the setting and the folder agree.
@@ -65,18 +64,17 @@ def branch_names(known: Known) -> Iterator[Found]:
 def own_marts(known: Known) -> Iterator[Found]:
     """A mart or a file of your own can't be made into a table.
 
-    Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows; after an
+    Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows. After an
     erasure it is removed, as it may hold an erased person. All other tables are as usual.
-    Do: mend the file that the message names. The next publication tries it again, as soon as it would publish new
-    leads. A file that took too long or too much memory is tried again when it changes, and each day.
+    Do: mend the file that the message names. The next publication tries it again. A file that took too long or too much
+    memory is tried again when it changes, and each day.
     Over: when a publication makes the table.
     """
-    there = "select 1 from duckdb_tables() where table_name = 'own_tables'"  # earlier releases have none
     rows = (
         "select file, problem, not is_made and name in (select table_name from duckdb_tables()) "
         "from pipeline.own_tables where problem is not null order by file"
     )
-    for file, problem, is_kept in known.query(rows)[1] if known.has_published and known.query(there)[1] else ():
+    for file, problem, is_kept in known.rows(rows, table="own_tables"):
         yield Found(
             Level.WARNING,
             f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",

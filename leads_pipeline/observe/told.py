@@ -10,24 +10,16 @@ from typing import Final, Self
 
 from pydantic import BaseModel
 
+from leads_pipeline.observe.finding import Finding
 from leads_pipeline.storage.durable import replace_file
 
 _NAME: Final = "alerts.json"
 
 
-class Entry(BaseModel):
-    """A finding as a channel knows it. If not `is_told`, it was about to be told, and may have arrived or not."""
-
-    message: str
-    is_error: bool
-    since: datetime
-    is_told: bool
-
-
 class Memory(BaseModel):
-    """What one channel knows: open findings by key, and when it got its last message."""
+    """What one channel was told: open findings by key, and when it got its last message."""
 
-    open: dict[str, Entry] = {}
+    open: dict[str, Finding] = {}
     told_at: datetime | None = None
 
 

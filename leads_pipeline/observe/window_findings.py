@@ -16,8 +16,6 @@ from leads_pipeline.observe.known import RECENT_DAYS, Known
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.duck import statement
 
-_NOT_LANDED: Final = (WindowState.FAILED, WindowState.MISSING)
-_DAYS_BEFORE_DELETION: Final = 3
 _OVERDUE: Final = timedelta(days=1)
 
 
@@ -25,11 +23,10 @@ _OVERDUE: Final = timedelta(days=1)
 def windows_refused(known: Known) -> Iterator[Found]:
     """The portal refuses windows.
 
-    Meaning: the portal refuses the request, for example with 401 or 403. A branch id is wrong, the client may
-    not read the branch, or the credentials are refused. No lead is lost before the portal deletes it after 30 days.
-    Do: correct the setting that the message names, or ask the portal for access. If the secret was replaced,
-    `docs/guides/get-a-secret.md` says how to set the new one. In any case restart the service then: it asks again
-    within five minutes. Without a restart it asks once a day.
+    Meaning: the portal answers 401 or 403, for example. A branch id is wrong, the client may not read the branch, or
+    the credentials are refused. No lead is lost before the portal deletes it after 30 days.
+    Do: correct the setting that the message names, or ask the portal for access. `docs/guides/get-a-secret.md` says how
+    to set a new secret. Then restart the service: it asks again within five minutes, without a restart once a day.
     Over: when the windows land, or the branch is no longer configured.
     """
     by_reason: defaultdict[str, list[WindowRow]] = defaultdict(list)
@@ -52,8 +49,8 @@ def windows_failing(known: Known) -> Iterator[Found]:
 
     Meaning: the portal, or the network on the way to it, doesn't answer as it should. The service asks again after 10
     minutes, then less often, down to twice a day. No lead is lost before the portal deletes it after 30 days.
-    Do: nothing for a day. After that, ask the portal. If you know that the portal works again, pull the windows now
-    with the command that `leads-pipeline coverage` prints: the service may wait for hours.
+    Do: nothing for a day. Then ask the portal. Once it works again, `leads-pipeline coverage` prints the command that
+    pulls the windows now.
     Over: when the windows land.
     """
     if rows := _failed(known, "temporary"):
@@ -73,59 +70,37 @@ def windows_failing(known: Known) -> Iterator[Found]:
 def windows_missing(known: Known) -> Iterator[Found]:
     """Windows were not pulled, or not looked at again.
 
-    Meaning: an error if a window should have been pulled more than a day ago, and nobody tried. A warning if windows
-    were pulled and should have been looked at again: late leads would be missed. A hint at a first start, or with a new
-    branch: the service pulls these windows within minutes.
-    Do: after a pause of the machine, wait: the service pulls them within minutes. Else see that the service runs,
-    and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand.
+    Meaning: an error if nobody tried to pull a window for more than a day. A warning if windows that landed should have
+    been looked at again: late leads would be missed. A hint at a first start, after a pause of the machine, or with a
+    new branch: the service pulls these windows within minutes.
+    Do: see that the service runs, and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand.
     Over: when the windows land.
     """
     if known.is_pulling:
         return
-    dues = [(due_at(row.window, row.looked_at, None, known.now, known.now), row) for row in known.windows]
-    due = [(at, row) for at, row in dues if at and at <= known.now and not _is_told_elsewhere(known, row)]
-    missing = [row for _, row in due if row.state is WindowState.MISSING and known.is_expected(row)]
-    others = [row for _, row in due if row.state is WindowState.MISSING and not known.is_expected(row)]
-    late = [(at, row) for at, row in due if at <= known.now - _OVERDUE and known.is_expected(row)]
-    looks = [row for _, row in late if row.looked_at]
-    see = "See that `retry_failed_partitions` is on in the Dagster UI." if late else _BY_ITSELF
-    since = min((at for at, _ in late), default=None)
-    if missing:
-        count = len(late) - len(looks)
-        all_or_some = "" if count == len(missing) else f", {count} of them"
-        late_ones = f"{all_or_some} for more than a day" if count else ""
-        yield Found(
-            Level.ERROR if count else Level.HINT,
-            f"{_are(known, missing)} missing{late_ones}. {deletion(known, missing)}",
-            _pull(known, [*missing, *looks], see),
-            since,
-            may_pass=True,
-        )
-    elif looks:
-        message = f"Not looked at again, so that late leads would be missed: {_windows(known, looks)}."
-        yield Found(Level.WARNING, message, _pull(known, looks, see), since, may_pass=True)
+    late, looks = list[tuple[datetime, WindowRow]](), list[tuple[datetime, WindowRow]]()
+    others = list[WindowRow]()
+    for row in known.windows:
+        at = due_at(row.window, row.looked_at, None, known.now, known.now)
+        if at is None or at > known.now or row.failure or (row.kind, row.day, row.scope) in known.damaged_windows:
+            continue  # a failure and damage are findings of their own
+        if at <= known.now - _OVERDUE and known.is_expected(row):
+            (looks if row.looked_at else late).append((at, row))
+        elif row.state is WindowState.MISSING:
+            others.append(row)
+    see = "See that `retry_failed_partitions` is on in the Dagster UI."
+    if late:
+        rows = [row for _, row in late]
+        message = f"{_are(known, rows)} missing for more than a day. {deletion(known, rows)}"
+        yield Found(Level.ERROR, message, _pull(known, rows, see), min(at for at, _ in late), may_pass=True)
+    if looks:
+        rows = [row for _, row in looks]
+        message = f"Not looked at again, so that late leads would be missed: {_windows(known, rows)}."
+        since = min(at for at, _ in looks)
+        yield Found(Level.WARNING, message, _pull(known, rows, see), since, part="looks", may_pass=True)
     if others:
-        message = f"{_are(known, others)} missing, and were never asked for. {deletion(known, others)}"
+        message = f"{_are(known, others)} not pulled yet. {deletion(known, others)}"
         yield Found(Level.HINT, message, _pull(known, others, _BY_ITSELF), part="first")
-
-
-@finder("windows-deleted-soon")
-def windows_deleted_soon(known: Known) -> Iterator[Found]:
-    """The portal soon deletes windows that have not landed.
-
-    Meaning: the portal deletes leads after 30 days. Windows that have not landed are within three days of it.
-    Do: pull them now. If that fails, the message of the failure says why. Ask the portal to send the leads in another
-    way.
-    Over: when the windows land. If the portal deletes them first, they become `windows-lost`.
-    """
-    rows = [row for row in known.windows if _is_deleted_soon(known, row)]
-    if rows:
-        yield Found(
-            Level.ERROR,
-            f"{_are(known, rows)} about to be lost. {deletion(known, rows)}",
-            f"Run `{pull_command(known, rows)}`.",
-            min(row.window.start for row in rows) + RETENTION - timedelta(days=_DAYS_BEFORE_DELETION),
-        )
 
 
 @finder("windows-lost", stays=True)
@@ -142,11 +117,9 @@ def windows_lost(known: Known) -> Iterator[Found]:
         if row.window.is_deleted(known.now) and known.is_expected(row)
         if row.state not in (WindowState.LANDED, WindowState.EMPTY) and not _is_damage(row)
     ]
-    if known.has_published:
-        first_day = known.today - timedelta(days=RECENT_DAYS)
-        kinds = {one.name for one in known.kinds}
-        rows = known.query(statement("findings/windows_lost"), {"day": first_day})[1]
-        lost += [(kind, day, scope) for kind, day, scope in rows if kind in kinds]
+    kinds, first_day = {one.name for one in known.kinds}, known.today - timedelta(days=RECENT_DAYS)
+    rows = known.rows(statement("findings/windows_lost"), {"day": first_day})
+    lost += [(kind, day, scope) for kind, day, scope in rows if kind in kinds]
     by_day: defaultdict[date, list[str]] = defaultdict(list)
     for kind, day, scope in lost:
         if (kind, day, scope) not in known.damaged_windows:  # their leads stay published
@@ -166,11 +139,10 @@ def files_damaged(known: Known) -> Iterator[Found]:
     """Raw files are damaged or missing.
 
     Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
-    published stay in leads.duckdb. If a window older than 60 days is missing, only `leads-pipeline verify` and `backup`
-    say so.
-    Do: check the disk. If the portal still has the window, the service pulls it again. The finding has the command to
-    do so now, and says until when. Otherwise put the file back from a backup: `docs/guides/back-up-and-restore.md` says
-    how.
+    published stay in leads.duckdb. Only `leads-pipeline verify` and `backup` notice that a window older than 60 days is
+    missing.
+    Do: check the disk. While the portal has the window, pull it again with the command of the finding. Otherwise put
+    the file back from a backup: `docs/guides/back-up-and-restore.md` says how.
     Over: when each damaged file was replaced, or you deleted from `quarantine/` the files that can't be replaced.
     """
     windows = {(row.kind, row.day, row.scope): row for row in known.windows}
@@ -221,21 +193,6 @@ def _failed(known: Known, verdict: str) -> list[WindowRow]:
         for row in known.windows
         if row.state is WindowState.FAILED and row.failure and row.failure.verdict == verdict and not _is_damage(row)
     ]
-
-
-def _is_told_elsewhere(known: Known, row: WindowRow) -> bool:
-    """Whether another finding is about the window, or about others that fail like it."""
-    is_damaged = (row.kind, row.day, row.scope) in known.damaged_windows
-    return is_damaged or row.failure is not None or _is_deleted_soon(known, row)
-
-
-def _is_deleted_soon(known: Known, row: WindowRow) -> bool:
-    """Whether it has not landed, and is deleted in three days. A pull may be about to land one that is missing."""
-    if row.state not in _NOT_LANDED or row.days_left > _DAYS_BEFORE_DELETION or _is_damage(row):
-        return False
-    is_pulled = known.is_pulling and row.state is WindowState.MISSING
-    is_damaged = (row.kind, row.day, row.scope) in known.damaged_windows
-    return known.is_expected(row) and not is_pulled and not is_damaged
 
 
 def _pull(known: Known, rows: Sequence[WindowRow], if_served: str) -> str:

@@ -45,7 +45,7 @@ _LEFT_OUT: Final = {
     *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".restoring", "README.md", "lost+found", DEMO),
 }
 _STATE_LEFT_OUT: Final = tuple(
-    f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "deliveries.sqlite-journal")
+    f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "deliveries.sqlite-journal")
 )
 
 # Deliveries go on while a backup is made, so SQLite copies their ledger. Its journal belongs to a moment.

@@ -391,14 +391,14 @@ def _(self, findings, failed, now):
     return unbroken(self, [replace(one, may_pass=False) for one in findings], failed, now)
 
 
-@mutant("an unsent message counts as told", "observe.alerts:_entry", TOLD, ALERTS)
-def _(one, *, is_told=False):
-    return unbroken(one, is_told=True)
+@mutant("an unsent message counts as told", "observe.channels:attempt", TOLD, ALERTS)
+def _(name, send):
+    return True, unbroken(name, send)[1]
 
 
 @mutant("a warning never becomes an error", "observe.alerts:_is_news", TOLD, ALERTS)
 def _(one, memory):
-    return one.key not in memory.open or not memory.open[one.key].is_told
+    return one.key not in memory.open
 
 
 @mutant("a finder that fails ends what it found", "observe.alerts:due", TOLD, ALERTS)

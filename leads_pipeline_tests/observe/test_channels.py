@@ -7,6 +7,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from email import message_from_bytes
 from email.policy import default
@@ -22,7 +23,7 @@ from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
 from leads_pipeline.observe.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
-from leads_pipeline.observe.digest import Digest, Over
+from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.observe.told import Told
 from leads_pipeline.portal.credentials import StaticSecret
@@ -32,7 +33,7 @@ from leads_pipeline_tests.support.serving import free_port
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FULL = Finding("disk", Level.ERROR, "The disk gets full.", NOON, "Make <room> & soon. £", "findings.md#disk")
 NO_SETTINGS = Settings.from_variables({})
-DIGEST = Digest(NOON, [FULL], [Over("backup", "No backup.", NOON)])
+DIGEST = Digest(NOON, [FULL], [replace(FULL, key="backup", message="No backup.")])
 TOKEN = "T0KEN"
 
 
@@ -93,22 +94,21 @@ def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
     [(method, path, body)] = web.requests
     assert (method, path) == ("POST", f"/hook?key={TOKEN}"), "a blank around an address isn't part of it"
     noon = "2026-11-22T12:00:00+00:00"
+    disk = {
+        "key": "disk",
+        "level": "error",
+        "message": "The disk gets full.",
+        "what_to_do": "Make <room> & soon. £",
+        "since": noon,
+        "link": "findings.md#disk",
+        "may_pass": False,
+    }
     assert json.loads(body) == {
         "title": "[leads_pipeline] New problem: The disk gets full.",
         "message": DIGEST.text,
         "at": noon,
-        "new": [
-            {
-                "key": "disk",
-                "level": "error",
-                "message": "The disk gets full.",
-                "what_to_do": "Make <room> & soon. £",
-                "since": noon,
-                "link": "findings.md#disk",
-                "may_pass": False,
-            }
-        ],
-        "over": [{"key": "backup", "message": "No backup.", "since": noon}],
+        "new": [disk],
+        "over": [disk | {"key": "backup", "message": "No backup."}],
         "still_open": [],
     }
 
@@ -142,10 +142,10 @@ def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink, path:
     [
         (302, "no redirect is followed. Set LEADS_ALERT_WEBHOOK to the new address"),
         (400, "refuses the message"),
-        (404, "Make a new one there"),
+        (404, "Make a new address there"),
         (407, "behind a proxy that refuses"),
-        (429, "asks for patience"),
-        (500, "has a fault of its own"),
+        (429, "can't take the message now"),
+        (500, "can't take the message now"),
     ],
 )
 def test_each_answer_that_is_no_success_says_whose_turn_it_is(web: WebSink, status: int, words: str) -> None:

@@ -52,7 +52,7 @@ def test_leads_that_were_given_up_and_held_are_told(agency: Agency) -> None:
         agency.house.later(hours=12)
     agency.house.land("applicant", [lead(1), lead(2, phoneNumber=" ")])
     agency.deliver()
-    assert told(agency).keys() == {"delivery-given-up", "delivery-held"}
+    assert told(agency).keys() == {"delivery/given-up", "delivery/held"}
 
 
 def test_half_a_setting_is_told(agency: Agency) -> None:

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from leads_pipeline.cli import main
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.questions import Seen, ask_folder, ask_leads, ask_variables
+from leads_pipeline.observe.questions import Seen, ask_folder, ask_leads, ask_settings
 from leads_pipeline.settings import OURS, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
@@ -29,7 +29,6 @@ from leads_pipeline_tests.support.small_portal import SmallPortal, served
 pytestmark = pytest.mark.filterwarnings(r"ignore:InitResourceContext\.dagster_run:DeprecationWarning")
 
 UNUSED = "http://127.0.0.1:9"  # the discard port: nothing listens there
-MEMORY = Path("/dev/shm")  # noqa: S108 - a file system of its own on every Linux
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +88,8 @@ def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hin
     lines = result.stdout.splitlines()
     assert [line for line in lines if not line.startswith(("green ", "hint "))] == []
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
-        *("variables", "settings", "versions", "secret", "clock", "token", "applicant leads", "appraisal leads"),
-        *("inventory token", "inventory", "data folder", "source", "file rights", "file system"),
+        *("settings", "clock", "secret", "token", "applicant leads", "appraisal leads"),
+        *("inventory", "data folder", "source", "file rights"),
         *("windows-missing/first", "backup", "findings"),
     ]
 
@@ -106,8 +105,8 @@ def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
 
 
 NO_TOKEN = {"token": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
-NO_SECRET = {"settings": "red", **NO_TOKEN, "secret": "red", "token": "yellow"}
-NO_INVENTORY = {"inventory token": "red", "inventory": "yellow"}
+NO_SECRET = {"settings": "red", "secret": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
+NO_INVENTORY = {"inventory": "red"}
 RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
 
 
@@ -120,14 +119,13 @@ RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
             "settings",
             "Settings are missing: LEADS_CLIENT_ID.",
         ),
-        ({"LEADS_CLIENT_SECRET": ""}, NO_SECRET, "token", "Not tried, as there is no secret."),
+        ({"LEADS_CLIENT_SECRET": ""}, NO_SECRET, "applicant leads", "Not tried, as there is no secret."),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "applicant leads", "Not tried, as there is no token."),
         ({"LEADS_AUTH_URL": UNUSED}, NO_TOKEN, "token", "found no connection"),
         ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", **NO_TOKEN}, "clock", "refused"),
-        ({"LEADS_BRANCH_ID": "1"}, {"variables": "red"}, "variables", "did you mean LEADS_BRANCH_IDS?"),
         ({"LEADS_BRANCH_IDS": "101,999,998"}, RED_LEADS, "appraisal leads", "2 of 3 scopes (branch-998, branch-999)."),
-        ({"INVENTORY_CLIENT_SECRET": "wrong"}, NO_INVENTORY, "inventory", "Not tried, as there is no token."),
+        ({"INVENTORY_CLIENT_SECRET": "wrong"}, NO_INVENTORY, "inventory", "ask the portal's technical contact"),
         ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),
         ({"INVENTORY_ADDRESSES": ""}, {"inventory": "yellow"}, "inventory", "says what to search for"),
         ({"INVENTORY_BASE_URL": ""}, {}, "inventory", "Not set up"),
@@ -241,7 +239,7 @@ def test_a_clock_that_is_off_is_found(variables: dict[str, str], seconds: int, l
 def test_a_folder_that_cannot_be_made_is_red_and_the_data_is_not_looked_at(variables: dict[str, str]) -> None:
     seen = found(variables, LEADS_DATA_DIR="/proc/leads")
     assert "set LEADS_DATA_DIR" in seen.messages["data folder"]
-    assert seen.messages["data"] == "Not tried, as there is no data folder."
+    assert [*seen.lights][-1] == "data folder"
 
 
 def test_doctor_makes_no_data_folder(variables: dict[str, str], tmp_path: Path) -> None:
@@ -318,15 +316,6 @@ def look(variables: Mapping[str, str], data: DataFolder) -> list[Seen]:
     return list(ask_folder(Known(Settings.from_variables(variables), data, datetime.now(UTC))))
 
 
-@pytest.mark.skipif(not MEMORY.is_dir(), reason="no second file system at hand")
-def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path) -> None:
-    data = DataFolder.at(tmp_path / "data")
-    other = Path("/proc/self") if tmp_path.stat().st_dev == MEMORY.stat().st_dev else MEMORY
-    (data.folder / "reports").symlink_to(other)
-    [disk] = [one for one in look(variables, data) if one.check == "file system"]
-    assert (disk.light, "reports in" in disk.message) == ("red", True)
-
-
 class LateStore(FolderStore):
     """A store whose clock is two minutes behind."""
 
@@ -354,5 +343,6 @@ def test_an_env_file_that_others_can_read_is_found() -> None:
         for folder_mode, file_mode in [(0o755, 0o644), (0o755, 0o640), (0o700, 0o644), (0o755, 0o600)]:
             path.parent.chmod(folder_mode)
             path.chmod(file_mode)
-            seen += [(one.light, f"chmod 600 {path}" in one.message) for one in ask_variables((), path)][:1]
+            [_, one] = ask_settings(Settings.from_variables({}), path)
+            seen.append((one.light, f"chmod 600 {path}" in one.message))
     assert seen == [("yellow", True), *[("green", False)] * 3]

@@ -121,13 +121,13 @@ def test_leads_that_only_the_published_file_has_come_back(data: DataFolder, targ
 
 
 def test_what_can_be_made_again_or_is_the_machines_own_is_left_out(data: DataFolder, target: Path) -> None:
-    for name in (".dagster/history/runs.db", ".state/tokens/token", ".state/swept", "README.md"):
+    for name in (".dagster/history/runs.db", ".state/tokens/token", ".state/swept", ".state/service", "README.md"):
         (data.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (data.folder / name).write_text("1")
     done = backed_up(data, target)
     names = {path.relative_to(target / done.name).as_posix() for path in (target / done.name).rglob("*")}
     assert {path.name for path in (target / done.name).iterdir()} == {".state", ".versions", "raw"}
-    assert not names & {".state/tokens", ".state/locks", ".state/swept", ".state/duckdb"}
+    assert not names & {".state/tokens", ".state/locks", ".state/swept", ".state/service", ".state/duckdb"}
     assert len([name for name in names if name.startswith(".versions/")]) == 1
 
 
