@@ -22,6 +22,7 @@ from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place
+from leads_pipeline.transform.duck import WAREHOUSE_FILE
 
 PUSHES = int(os.environ.get("BENCH_PUSHES", "1200"))
 # The figures are those of a day, whatever part of it is tried.
@@ -68,6 +69,8 @@ def _day(folder: Path) -> str:
         if waiting and (next_at is None or next_at <= now):
             with noted_publication(data, ZONE, is_nightly=False, clock=lambda at=now: at):  # type: ignore[misc]
                 bring_up_to_date(data, WANTED, now)
+            # The first publication of a day, by the file's time, reads all days.
+            os.utime(data.folder / WAREHOUSE_FILE, (now.timestamp(),) * 2)
             waits += [(now - pushed) / timedelta(minutes=1) for pushed in waiting]
             waiting, publications = [], publications + 1
     written, cpu = ((after - earlier) * 24 / HOURS for earlier, after in zip(before, used(), strict=True))

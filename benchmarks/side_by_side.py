@@ -121,7 +121,7 @@ def run(contender: Contender, asked: portal.RunningPortal, workload: Workload, f
         **{
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("LEADS_", "INVENTORY_", "DAGSTER"))
+            if not name.startswith(("LEADS_", "INVENTORY_", "DAGSTER", "PYTHONDONTWRITEBYTECODE"))
         },
         **asked.environment(workload),
         "LEADS_DATA_DIR": str(folder),

@@ -62,7 +62,7 @@ select
     max(day) as last_seen_day,
     count(*) as leads
 from ({changes})
-where regexp_full_match(field || coalesce(value, ''), '{_FORM}')
+where sender is not null and regexp_full_match(field || coalesce(value, ''), '{_FORM}')
 group by all
 having count(distinct sender) >= {PEOPLE_MIN}
 order by all
@@ -70,12 +70,12 @@ order by all
 
 
 def _changes(kind: LeadKind, first_day: date) -> Iterator[str]:
-    # Retention has put made-up people into the leads of old days. They don't count.
+    # Retention has put made-up people into the leads of old days. They are no senders, and don't count.
     leads = f"""(
-        select *, window_day as day, coalesce(person::varchar, lead_id) as sender
+        select *, window_day as day,
+            if(contact_email like '%@removed.invalid', null, coalesce(person::varchar, lead_id)) as sender
         from {quoted(kind.table)}
         where window_day >= {literal(first_day.isoformat())}
-            and coalesce(contact_email, '') not like '%@removed.invalid'
     )"""
     yield from _changes_of(kind, leads, "", kind.fields, {child.path for child in kind.children})
     for child in kind.children:
@@ -111,7 +111,7 @@ where member not in ({declared})
 """
     yield f"""
 select {literal(kind.name)}, 'changed type', {literal(prefix)} || problem, null, day, sender
-from (select day, sender, unnest(_problems) as problem from {rows})
+from (select day, sender, unnest(_problems) as problem from {rows} where len(_problems) > 0)
 """
     for field in fields:
         if members := ENUMERATIONS.get(field.path):
