@@ -30,7 +30,7 @@ def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
 
     Each file is replaced as a whole, after all are written.
 
-    Exit code 2 if there is no such table, nothing is published yet, a folder has a file's name, or the disk is full.
+    Exit code 2 if there is no such table, nothing is published yet, or the disk is full.
     """
     if is_raw and format_ != "csv":
         raise QuestionError("--raw is for csv. Leave it out, or say --format csv.")

@@ -10,22 +10,20 @@ import codecs
 import math
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from io import BytesIO
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple
 
 import duckdb
-from pyarrow import csv
 from xlsxwriter import Workbook
 from xlsxwriter.exceptions import FileCreateError
 
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, make_folder, publish_file, storing
+from leads_pipeline.storage.durable import make_folder, publish_file, storing
 from leads_pipeline.transform.duck import literal, quoted, telling_errors
 from leads_pipeline.transform.reading import attached_version, check_follows_list
 
@@ -35,10 +33,11 @@ FORMATS: Final = ("csv", "parquet", "xlsx")
 # For programs: as DuckDB writes it, with the values, types and headers of leads.duckdb.
 _AS_IT_IS: Final = {"parquet": "format parquet, compression zstd", "csv": "format csv"}
 
+# Excel takes a moment with microseconds for text.
+_FOR_PEOPLE: Final = "format csv, force_quote *, timestampformat '%Y-%m-%d %H:%M:%S'"
+
 # For the owner, and for the group that the folder belongs to, as the published files.
 _FILE_MODE: Final = 0o640
-
-_ROWS_AT_ONCE: Final = 10_000
 
 # Excel's limits: rows of a sheet below its header, UTF-16 units of a cell, digits of a number, the first year.
 SHEET_ROWS: Final = 1_048_575
@@ -83,8 +82,7 @@ def write_export(
 
     `is_raw` is about CSV: it is for programs then. Otherwise moments are in `zone`, and texts are made harmless.
 
-    Raises QuestionError if there is no such table, the folder is in the data folder, or another folder has the name of
-    a file. Raises StorageError if nothing
+    Raises QuestionError if there is no such table, or the folder is in the data folder. Raises StorageError if nothing
     is published yet, or the disk can't take it.
     """
     folder = folder.absolute()
@@ -94,42 +92,27 @@ def write_export(
         )
     with data.state.lock("export"), attached_version(data) as db:
         db.execute("use published")  # whose macros the views use
-        names = _named(db, table)
-        for name in names:
-            if (target := folder / f"{name}.{format_}").is_dir():
-                raise QuestionError(f"{target} is a folder, where a file has to go. Move it away, then run again.")
+        found = "select table_name from information_schema.tables where table_catalog = 'published'"
+        names = [name for (name,) in db.execute(f"{found} and table_schema = 'main' order by all").fetchall()]
+        if table not in (ALL, *names):
+            raise QuestionError(f"There is no such table. Take one of these, or `{ALL}`: {', '.join(names)}.")
         data.state.note_export(folder)  # before the list is looked at: so the receipt of a later entry names the folder
         check_follows_list(db, data)
-        with storing(folder), _drafts(folder) as drafts, telling_errors(folder):
-            files = {name: drafts / f"{name}.{format_}" for name in names}
-            written = [
-                _write(db, name, file, zone, is_raw=is_raw, sheet_rows=sheet_rows) for name, file in files.items()
-            ]
-            for one in written:
-                one.file.chmod(_FILE_MODE)
-                publish_file(one.file, folder / one.file.name)
+        drafts = folder / ".leads-export.tmp"
+        shutil.rmtree(drafts, ignore_errors=True)  # a killed export's, as this one holds the lock
+        try:
+            with storing(folder), telling_errors(folder):
+                make_folder(drafts)
+                written = [
+                    _write(db, name, drafts / f"{name}.{format_}", zone, is_raw=is_raw, sheet_rows=sheet_rows)
+                    for name in (names if table == ALL else [table])
+                ]
+                for one in written:
+                    one.file.chmod(_FILE_MODE)
+                    publish_file(one.file, folder / one.file.name)
+        finally:
+            shutil.rmtree(drafts, ignore_errors=True)
     return [replace(one, file=folder / one.file.name) for one in written]
-
-
-def _named(db: duckdb.DuckDBPyConnection, table: str) -> list[str]:
-    sql = "select table_name from information_schema.tables where table_catalog = 'published' and table_schema = 'main'"
-    names = [name for (name,) in db.execute(f"{sql} order by all").fetchall()]
-    if table not in (ALL, *names):
-        raise QuestionError(f"There is no such table. Take one of these, or `{ALL}`: {', '.join(names)}.")
-    return names if table == ALL else [table]
-
-
-@contextmanager
-def _drafts(folder: Path) -> Iterator[Path]:
-    """Make a private folder there for files that aren't whole yet. It is gone afterwards. Raises OSError."""
-    drafts = folder / ".leads-export.tmp"
-    make_folder(folder)
-    shutil.rmtree(drafts, ignore_errors=True)  # a killed export's, as this one holds the lock
-    drafts.mkdir(PRIVATE_FOLDER_MODE)
-    try:
-        yield drafts
-    finally:
-        shutil.rmtree(drafts, ignore_errors=True)
 
 
 def _write(
@@ -140,38 +123,33 @@ def _write(
         [(count,)] = db.execute(f"copy {table} to {literal(str(file))} ({_AS_IT_IS[format_]})").fetchall()
         return Exported(file, count)
     described = db.execute(f"describe {table}").fetchall()
-    columns = [_Column.of(column, type_, zone, for_csv=format_ == "csv") for column, type_, *_ in described]
+    columns = [_column(column, type_, zone, is_csv=format_ == "csv") for column, type_, *_ in described]
     rows = f"select {', '.join(column.sql for column in columns)} from {table}"  # noqa: S608 - our own names
     if format_ == "csv":
-        return _write_csv(db.sql(rows), file)
+        return _write_csv(db, rows, file)
     return _write_xlsx(db.execute(rows), columns, file, sheet_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of a spreadsheet: its header, the SQL that gives its values, and Excel's format for them."""
+class _Column(NamedTuple):
+    """A column of a spreadsheet: its header, the SQL of its values, and Excel's format for them."""
 
     header: str
     sql: str
     format: str
 
-    @classmethod
-    def of(cls, name: str, type_: str, zone: str, *, for_csv: bool) -> Self:
-        header, value = name, quoted(name)
-        is_text = not type_.removeprefix("U").startswith((*_TYPES, *_DATES)) or type_.endswith("]")
-        if is_text or name.rpartition("_")[2] in _IDS:
-            value, type_ = f"{value}::varchar", "VARCHAR"
-            value = _harmless(value) if for_csv else f"regexp_replace({value}, {literal(_NOT_IN_XML)}, '', 'g')"
-        if type_ == "TIMESTAMP WITH TIME ZONE":
-            header, value = f"{name} ({zone})", f"timezone({literal(zone)}, {value})"
-        if for_csv and type_.startswith("TIMESTAMP"):  # Excel takes a moment with microseconds for text
-            value = f"strftime({value}, '%Y-%m-%d %H:%M:%S')"
-        if for_csv and type_ == "DATE":  # Arrow has no infinite days
-            value = f"{value}::varchar"
-        if for_csv:  # a file of the agency's own names its columns
-            header = re.sub(_LEADING, r"'\g<0>", re.sub(_FORMULA, r"\1'\2", header))
-        shown = next((shown for kind, shown in _DATES.items() if type_.startswith(kind)), "General")
-        return cls(header, f"{value} as {quoted(header)}", shown)
+
+def _column(name: str, type_: str, zone: str, *, is_csv: bool) -> _Column:
+    header, value = name, quoted(name)
+    is_text = not type_.removeprefix("U").startswith((*_TYPES, *_DATES)) or type_.endswith("]")
+    if is_text or name.rpartition("_")[2] in _IDS:
+        value, type_ = f"{value}::varchar", "VARCHAR"
+        value = _harmless(value) if is_csv else f"regexp_replace({value}, {literal(_NOT_IN_XML)}, '', 'g')"
+    if type_ == "TIMESTAMP WITH TIME ZONE":
+        header, value = f"{name} ({zone})", f"timezone({literal(zone)}, {value})"
+    if is_csv:  # a file of the agency's own names its columns
+        header = re.sub(_FORMULA, r"\1'\2", header)
+    excel = next((excel for kind, excel in _DATES.items() if type_.startswith(kind)), "General")
+    return _Column(header, f"{value} as {quoted(header)}", excel)
 
 
 def _harmless(text: str) -> str:
@@ -180,31 +158,23 @@ def _harmless(text: str) -> str:
     return rf"regexp_replace({text}, {literal(_LEADING)}, '''\0')"
 
 
-def _write_csv(rows: duckdb.DuckDBPyRelation, file: Path) -> Exported:
+def _write_csv(db: duckdb.DuckDBPyConnection, rows: str, file: Path) -> Exported:
     """Write each value in quotes. Without the mark Excel doesn't take the file for UTF-8."""
-    count, reader = 0, rows.to_arrow_reader(_ROWS_AT_ONCE)
-    with file.open("wb") as out:
-        out.write(codecs.BOM_UTF8)
-        with csv.CSVWriter(out, reader.schema, write_options=csv.WriteOptions(quoting_style="all_valid")) as writer:
-            for batch in reader:
-                writer.write_batch(batch)
-                count += batch.num_rows
+    unmarked = file.with_suffix(".unmarked")
+    [(count,)] = db.execute(f"copy ({rows}) to {literal(str(unmarked))} ({_FOR_PEOPLE})").fetchall()
+    with unmarked.open("rb") as source, file.open("wb") as target:
+        target.write(codecs.BOM_UTF8)
+        shutil.copyfileobj(source, target)
     return Exported(file, count)
 
 
 def _write_xlsx(rows: duckdb.DuckDBPyConnection, columns: Sequence[_Column], file: Path, sheet_rows: int) -> Exported:
     """Write the rows to a sheet `data`, and to `data 2` and so on if there are too many for one."""
-    count = cut = sheets = 0
-    options = {
-        "constant_memory": True,
-        "tmpdir": str(file.parent),
-        "use_zip64": True,
-        "strings_to_formulas": False,
-        "strings_to_urls": False,
-    }
     out = _Buffer()
-    book = Workbook(out, options)
+    options = {"constant_memory": True, "tmpdir": str(file.parent), "use_zip64": True, "strings_to_urls": False}
+    book = Workbook(out, {**options, "strings_to_formulas": False})
     formats = {column.format: book.add_format({"num_format": column.format}) for column in columns}
+    count = cut = sheets = 0
     row = rows.fetchone()
     while row is not None or not sheets:
         sheets += 1

@@ -111,13 +111,6 @@ def test_headers_of_ones_own_tables_are_no_formulas_and_days_without_end_are_tol
 
 
 @pytest.mark.usefixtures("office")
-def test_a_folder_with_a_files_name_is_told_before_any_file_is_written(folder: Path) -> None:
-    (folder / "mart_people.csv").mkdir(parents=True)
-    assert "mart_people.csv is a folder" in export("all", folder, "csv", exit_code=2).stderr
-    assert [path.name for path in folder.iterdir()] == ["mart_people.csv"]
-
-
-@pytest.mark.usefixtures("office")
 def test_a_spreadsheets_csv_has_local_moments_and_the_zone(folder: Path) -> None:
     export("applicant_leads", folder, "csv")
     with (folder / "applicant_leads.csv").open(encoding="utf-8-sig", newline="") as text:
