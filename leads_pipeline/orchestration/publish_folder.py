@@ -132,6 +132,8 @@ def _delete_former(data: DataFolder) -> None:
         with storing(data.folder / name):
             if (data.folder / name).exists():
                 shutil.rmtree(data.folder / name)
+    if data.bucket is not None:
+        delete_tables(data.bucket, "delta/")
 
 
 def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, *, of_all_days: bool) -> Content:

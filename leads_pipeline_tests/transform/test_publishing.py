@@ -10,7 +10,10 @@ import pytest
 
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Quick, Row
+from leads_pipeline_tests.support.staging import publish
 
 # A window's day and scope.
 Place = tuple[date, str]
@@ -319,14 +322,17 @@ def test_any_history_of_updates_gives_what_building_anew_gives(tmp_path: Path, s
             assert house.built_anew(tmp_path / f"anew-{step}").tables() == house.tables(), step
 
 
-def test_tables_of_an_earlier_release_are_deleted(house: House) -> None:
+def test_tables_of_an_earlier_release_are_deleted_in_a_bucket_too(tmp_path: Path) -> None:
+    bucket = FolderStore(tmp_path / "bucket")
+    data = DataFolder.at(tmp_path / "data", bucket=bucket)
+    bucket.create("delta/applicant_leads/_delta_log/0.json", b"{}")
     for name in ("staged", "delta"):
-        (house.folder / name / "applicant_leads").mkdir(parents=True)
-    house.land("applicant", [{"id": "a"}])
+        (data.folder / name / "applicant_leads").mkdir(parents=True)
 
-    house.publish()
+    publish(data)
 
-    assert not any((house.folder / name).exists() for name in ("staged", "delta"))
+    assert not any((data.folder / name).exists() for name in ("staged", "delta"))
+    assert not [*bucket.list("delta/")]
 
 
 def test_a_damaged_published_file_is_nothing_to_see_to_once_another_is_published(tmp_path: Path) -> None:

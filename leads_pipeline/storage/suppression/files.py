@@ -64,10 +64,11 @@ class SuppressionList:
             return NOBODY
         version = self.folder / VERSIONS / (newest or "")
         identity = (newest, _identity(version), guard, _identity(self.folder / KEY_FILE))
-        if self._read is None or self._read[0] != identity:
+        read = self._read  # another thread may bring an older list meanwhile
+        if read is None or read[0] != identity:
             guarded = self._guarded()  # before the list, which is never behind it then
-            self._read = (identity, self._opened(self._lines(), guarded))
-        return self._read[1]
+            read = self._read = (identity, self._opened(self._lines(), guarded))
+        return read[1]
 
     def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
         """Add the entry that is made of the list, for its hashes, and the next number. It is on the disk afterwards."""
