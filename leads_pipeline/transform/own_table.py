@@ -138,9 +138,9 @@ def told(error: duckdb.Error, *, is_file: bool = False) -> str:
         return "It can't be read as a CSV or Parquet file."
     if isinstance(error, duckdb.PermissionException):
         return "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become tables."
-    # These are about the statement alone, and found before anything is read.
+    # These are about the statement alone, and found before anything is read. DuckDB adds which names there are.
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)):
-        return str(error).splitlines()[0]
+        return " ".join(str(error).partition("\n\n")[0].split())
     return (
         f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out here. Run the "
         "statement on leads.duckdb to read it."

@@ -133,7 +133,7 @@ def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder
 HEADER = "has no header"
 ONE = "exactly one SELECT"
 CASES = {
-    "a column is wrong": (LEADS + "select nope as leads from applicant_leads", 'column "nope" not found'),
+    "a column is wrong": (LEADS + "select messag as leads from applicant_leads", 'Candidate bindings: "message"'),
     "a table is missing": (LEADS + "select count(*) as leads from nope", "Table with name nope does not exist"),
     "it fails on a row": (LEADS + "select sum(message::int) as leads from applicant_leads", "ConversionException"),
     "it raises a lead": (LEADS + "select error(message) as leads from applicant_leads", "InvalidInputException"),
