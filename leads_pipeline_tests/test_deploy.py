@@ -18,8 +18,6 @@ import pytest
 import yaml
 from click import Context
 from dagster._core.instance.ref import InstanceRef
-from dagster_docker import DockerRunLauncher
-from dagster_k8s import K8sRunLauncher
 
 from leads_pipeline.cli import main
 from leads_pipeline.orchestration.home import dagster_home
@@ -169,10 +167,14 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> InstanceRef:
 
 
 def test_dagster_makes_its_docker_launcher_from_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dagster_docker import DockerRunLauncher
+
     assert isinstance(loaded("docker", monkeypatch).run_launcher, DockerRunLauncher)
 
 
 def test_dagster_makes_its_kubernetes_launcher_from_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dagster_k8s import K8sRunLauncher  # its import takes seconds, which no collection should
+
     monkeypatch.setattr("dagster_k8s.launcher.load_kubernetes_config", lambda **_: None)
     assert isinstance(loaded("kubernetes", monkeypatch).run_launcher, K8sRunLauncher)
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
-from leads_pipeline_tests.support.gpg import running_gpg
 from leads_pipeline_tests.support.newcomer import ROOT, Newcomer, copy_checkout, newcomer, wait_for
 from leads_pipeline_tests.support.serving import free_port
 
@@ -57,42 +56,6 @@ def test_backfill_publishes_what_an_env_file_leads_to(me: Newcomer) -> None:
 
 
 # --- the secret's forms ---------------------------------------------------------------------------------------------
-
-
-def as_a_value(me: Newcomer) -> dict[str, str]:
-    return {"LEADS_CLIENT_SECRET": f'  "{me.credentials["LEADS_CLIENT_SECRET"]}"   # from the portal'}
-
-
-def in_a_file(me: Newcomer) -> dict[str, str]:
-    (me.folder / "the secret").write_text(me.credentials["LEADS_CLIENT_SECRET"] + "\r\n")
-    return {"LEADS_CLIENT_SECRET": "", "LEADS_CLIENT_SECRET_FILE": "'the secret'"}
-
-
-def in_a_message(me: Newcomer) -> dict[str, str]:
-    secret = me.credentials["LEADS_CLIENT_SECRET"].encode()
-    (me.folder / "keys").mkdir()
-    with running_gpg() as gpg:
-        (me.folder / "keys" / "key.asc").write_bytes(gpg.make_key("me", passphrase=PASSPHRASE))
-        (me.folder / "keys" / "key.asc").chmod(0o600)
-        (me.folder / "message.asc").write_bytes(gpg.encrypt(secret, "me"))
-    return {
-        "LEADS_CLIENT_SECRET": "",
-        "LEADS_CLIENT_SECRET_PGP_FILE": "./message.asc",
-        "LEADS_PGP_PRIVATE_KEY_FILE": "~/keys/key.asc",
-        "LEADS_PGP_PASSPHRASE": f"'{PASSPHRASE}'",
-    }
-
-
-def in_a_message_with_a_passphrase_file(me: Newcomer) -> dict[str, str]:
-    (me.folder / "keys.txt").write_text(PASSPHRASE)
-    return {**in_a_message(me), "LEADS_PGP_PASSPHRASE": "", "LEADS_PGP_PASSPHRASE_FILE": "keys.txt"}
-
-
-@pytest.mark.parametrize("form", [as_a_value, in_a_file, in_a_message, in_a_message_with_a_passphrase_file])
-@pytest.mark.slow
-def test_each_form_of_the_secret_gets_a_token(me: Newcomer, form: Callable[[Newcomer], dict[str, str]]) -> None:
-    me.fill_in(**form(me))
-    assert findings(me) == {}
 
 
 @pytest.mark.slow

@@ -146,12 +146,13 @@ def test_an_endpoint_that_is_away_is_left_alone_and_gets_all_once_it_is_back(age
     assert len(agency.crm.applied) == 40
 
 
-def test_a_retry_after_is_kept(agency: Agency) -> None:
+@pytest.mark.parametrize(("seconds", "minutes"), [("1800", 30), ("999999999", 60)])
+def test_a_retry_after_is_kept_up_to_an_hour(agency: Agency, seconds: str, minutes: int) -> None:
     agency.house.land("applicant", [lead(1)])
-    agency.crm.answer = answering(429, **{"Retry-After": "1800"})
+    agency.crm.answer = answering(429, **{"Retry-After": seconds})
     agency.deliver()
     agency.crm.answer = answering(200)
-    agency.house.later(minutes=29)
+    agency.house.later(minutes=minutes - 1)
     assert agency.deliver().delivered == 0
     agency.house.later(minutes=1)
     assert agency.deliver().delivered == 1

@@ -172,7 +172,7 @@ def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> Non
         assert "is no PGP message, or is not whole" in refusal(beginning, key)
     # The last two lines are the checksum and the end: without them the message is still whole.
     needed = len(b"\n".join(message.rstrip().split(b"\n")[:-2]))
-    for length in range(40, needed, 50):
+    for length in range(40, needed, 150):
         for end in (b"", b"\n-----END PGP MESSAGE-----\n"):
             told = refusal(message[:length] + end, key)
             assert "is not whole" in told or "was altered or cut" in told
@@ -184,7 +184,7 @@ def test_an_altered_message_never_opens(gpg: Gpg, mode: str) -> None:
     key = (MADE_BY_GPG_2_4 / "worthless_test_key.asc").read_bytes()
     raw = gpg.run("--dearmor", given=(MADE_BY_GPG_2_4 / f"{mode}_message.asc").read_bytes())
     assert pgp.decrypt(raw, key, "worthless") == b"opened"
-    for place in range(100, len(raw), 12):
+    for place in range(100, len(raw), 40):
         altered = raw[:place] + bytes([raw[place] ^ 0x20]) + raw[place + 1 :]
         assert "altered or cut on its way" in refusal(altered, key, "worthless")
 

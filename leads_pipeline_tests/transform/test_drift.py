@@ -107,6 +107,7 @@ def other_tables(house: House) -> str:
     return str({table: rows for table, (_, rows) in house.tables().items() if table not in of_leads})
 
 
+@pytest.mark.slow
 def test_a_name_is_shown_once_three_people_have_sent_it_whatever_the_days(house: House) -> None:
     def of(person: str, number: int, **more: Any) -> Row:
         return {"id": f"{person} {number}", "contact": {"email": f"{person}@example.org"}} | more

@@ -74,6 +74,7 @@ def feed(house: House) -> list[tuple[str, str]]:
 # --- what a change is -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_lead_is_added_once_and_changed_when_its_fields_or_lists_differ(house: House) -> None:
     for lead in (
         {"id": "a", "message": "first", "viewingTimes": [{}]},
@@ -147,6 +148,7 @@ def test_a_lead_that_a_new_file_leaves_out_is_removed_though_its_day_is_another_
     assert feed(house) == [("a", "added"), ("b", "added"), ("a", "removed")]
 
 
+@pytest.mark.slow
 def test_a_lead_that_raw_has_lost_is_removed_when_it_is_erased(house: House) -> None:
     house.land("applicant", [{"id": "a"}])
     house.publish()
@@ -159,6 +161,7 @@ def test_a_lead_that_raw_has_lost_is_removed_when_it_is_erased(house: House) -> 
     assert feed(house)[2:] == [("a", "removed")]
 
 
+@pytest.mark.slow
 def test_an_anonymous_lead_is_removed_and_what_is_pushed_into_its_day_is_not_added(house: House) -> None:
     of_old = {"id": "old", "createdAt": "2026-11-19T10:00Z", "contact": {"email": "jane@people.example"}}
     house.land("applicant", [of_old, {"id": "of nobody"}])
@@ -178,6 +181,7 @@ def test_an_anonymous_lead_is_removed_and_what_is_pushed_into_its_day_is_not_add
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_numbers_go_on_though_the_clock_is_set_back(house: House) -> None:
     follower = Follower()
     for number in range(4):
@@ -207,6 +211,7 @@ def test_a_file_that_is_built_anew_goes_on_with_the_feed(house: House, change: s
     assert [row[2:4] for row in rows[2:]] == [("b", "changed"), ("c", "added")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["lost", "damaged", "restored"])
 def test_a_feed_whose_file_was_lost_begins_anew_above_all_numbers_that_were_read(
     house: House, tmp_path: Path, loss: str

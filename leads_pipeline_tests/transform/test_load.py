@@ -88,6 +88,7 @@ VERSIONS = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(st.lists(st.tuples(VERSIONS, st.booleans()), max_size=8, unique_by=lambda version: version[0]))
 def test_the_newest_version_counts_in_whatever_order_and_parts_they_are_loaded(

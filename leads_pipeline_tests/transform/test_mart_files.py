@@ -175,6 +175,7 @@ def marts_of(folder: Folder) -> dict[str, list[tuple[Any, ...]]]:
     return {mart.name: sorted(folder.query(f"from {mart.name}"), key=repr) for mart in marts()}
 
 
+@pytest.mark.slow
 def test_every_way_to_publish_gives_the_same_marts_with_comments(
     folder: Folder, inputs: Inputs, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from leads_pipeline.observe.findings import FINDERS, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
 from leads_pipeline.transform.own_marts import make_own_tables, own_files
-from leads_pipeline_tests.support.house import House, Quick
+from leads_pipeline_tests.support.house import House
 
 JANE = {"id": "a", "contact": {"email": "jane@example.org", "firstName": "Jane"}, "message": "Jane Roe"}
 JOHN = {"id": "b", "contact": {"email": "john@example.org", "firstName": "John"}, "message": "1"}
@@ -29,9 +29,9 @@ COUNT = LEADS + "select count(*) as leads from applicant_leads"
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Quick:
+def house(tmp_path: Path) -> House:
     """A house with two leads, and an empty folder for marts."""
-    house = Quick(tmp_path / "data")
+    house = House(tmp_path / "data")
     house.marts = tmp_path / "marts"
     house.marts.mkdir()
     house.land("applicant", [JANE, JOHN])
@@ -50,7 +50,7 @@ def write(house: House, **files: str | None) -> None:
             file.write_text(text, encoding="utf-8")
 
 
-def told(house: Quick) -> dict[str, str]:
+def told(house: House) -> dict[str, str]:
     """The findings about the folder, by file, each with what to do."""
     variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_MARTS_DIR": str(house.marts)}
     settings = Settings.from_variables(variables)
@@ -89,7 +89,8 @@ def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each
     assert house.query("select comment from duckdb_tables() where table_name = 'a'") == [("One row per negotiator",)]
 
 
-def test_a_change_in_the_folder_alone_is_published_and_the_rest_of_the_file_stays(house: Quick) -> None:
+@pytest.mark.slow
+def test_a_change_in_the_folder_alone_is_published_and_the_rest_of_the_file_stays(house: House) -> None:
     house.publish()
     write(house, a_sql=COUNT, b_csv="x\n1\n")
     house.publish()
@@ -107,7 +108,8 @@ def test_a_change_in_the_folder_alone_is_published_and_the_rest_of_the_file_stay
     assert "a" not in tables(house)
 
 
-def test_own_tables_follow_the_leads_whichever_way_is_published(house: Quick, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_own_tables_follow_the_leads_whichever_way_is_published(house: House, tmp_path: Path) -> None:
     write(house, a_sql=COUNT)
     house.publish()
     house.land("applicant", [JANE, JOHN, {"id": "c"}])
@@ -116,7 +118,7 @@ def test_own_tables_follow_the_leads_whichever_way_is_published(house: Quick, tm
     assert house.query("from a") == house.built_anew(tmp_path / "anew").query("from a") == [(3,)]
 
 
-def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder(house: Quick) -> None:
+def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder(house: House) -> None:
     house.land("applicant", [JANE | {"createdAt": "2026-11-19T10:00Z"}])
     house.answers([["a", "2026-11-19 10:10"]])
     house.publish()
@@ -163,8 +165,9 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 def test_each_mart_that_cannot_be_made_is_one_finding_keeps_its_rows_and_hurts_nothing(
-    house: Quick, tmp_path: Path
+    house: House, tmp_path: Path
 ) -> None:
     (tmp_path / "secret.csv").write_text("a\nJane Roe\n")
     names = {case: case.replace(" ", "_") for case in CASES}
@@ -188,7 +191,7 @@ def test_each_mart_that_cannot_be_made_is_one_finding_keeps_its_rows_and_hurts_n
     assert not {file.name for file in tmp_path.rglob("*")} & {"stolen.csv", "x.duckdb"}
 
 
-def in_a_draft(house: Quick, folder: Path) -> Callable[..., dict[str, str]]:
+def in_a_draft(house: House, folder: Path) -> Callable[..., dict[str, str]]:
     """Make the tables in a copy of what is published. What is wrong with which file?"""
     marts, house.marts = house.marts, None
     house.publish()
@@ -217,14 +220,15 @@ TOO_MUCH = "It needs more than 350MB of memory and 1GB of disk."
         (LEADS + "select list(lead_id || repeat('x', 1000000)) as leads from applicant_leads, range(10000)", TOO_MUCH),
     ],
 )
-def test_a_mart_without_end_or_bounds_is_stopped(house: Quick, tmp_path: Path, mart: str, problem: str) -> None:
+def test_a_mart_without_end_or_bounds_is_stopped(house: House, tmp_path: Path, mart: str, problem: str) -> None:
     write(house, a_sql=mart, b_sql=COUNT)
 
     assert in_a_draft(house, tmp_path)(seconds=5) == {"a.sql": problem}
 
 
+@pytest.mark.slow
 def test_a_mart_that_was_stopped_is_tried_again_each_day_when_its_file_changes_and_after_an_erasure(
-    house: Quick, tmp_path: Path
+    house: House, tmp_path: Path
 ) -> None:
     much = LEADS + "select length(repeat('x', n)) as leads from steps"
     write(house, a_sql=much, steps_csv="n\n4000000000\n")
@@ -245,7 +249,7 @@ def test_a_mart_that_was_stopped_is_tried_again_each_day_when_its_file_changes_a
     assert make() == {}
 
 
-def test_a_mart_whose_process_is_killed_is_a_finding_and_the_others_are_made(house: Quick, tmp_path: Path) -> None:
+def test_a_mart_whose_process_is_killed_is_a_finding_and_the_others_are_made(house: House, tmp_path: Path) -> None:
     write(house, a_sql=ENDLESS, b_sql=COUNT)
     make = in_a_draft(house, tmp_path)
     with killing(tmp_path, lambda: children_of(*children_of(os.getpid()))):
@@ -254,7 +258,7 @@ def test_a_mart_whose_process_is_killed_is_a_finding_and_the_others_are_made(hou
 
 
 def test_if_the_process_that_makes_tables_is_killed_the_next_publication_makes_them(
-    house: Quick, tmp_path: Path
+    house: House, tmp_path: Path
 ) -> None:
     write(house, a_sql=ENDLESS, b_sql=COUNT)
     make = in_a_draft(house, tmp_path)
@@ -286,7 +290,7 @@ def children_of(*processes: int) -> list[int]:
     return [int(child) for file in files for child in file.read_text().split()]
 
 
-def test_a_name_that_is_taken_or_no_name_is_a_finding_that_names_both_files(house: Quick) -> None:
+def test_a_name_that_is_taken_or_no_name_is_a_finding_that_names_both_files(house: House) -> None:
     problems = {
         "mart_people.sql": "leads_pipeline/sql/mart_people.sql",
         "Mart_Hourly.sql": "leads_pipeline/sql/mart_hourly.sql",
@@ -310,7 +314,8 @@ def test_a_name_that_is_taken_or_no_name_is_a_finding_that_names_both_files(hous
     assert house.failing_checks() == {}
 
 
-def test_a_table_with_the_name_of_a_table_that_publishing_uses_for_itself_does_no_harm(house: Quick) -> None:
+@pytest.mark.slow
+def test_a_table_with_the_name_of_a_table_that_publishing_uses_for_itself_does_no_harm(house: House) -> None:
     names = ("touched", "hashes", "lowered", "every_lead", "leads", "made")
     write(house, **{f"{name}_csv": "x\n1\n" for name in names})
     house.publish()
@@ -321,7 +326,7 @@ def test_a_table_with_the_name_of_a_table_that_publishing_uses_for_itself_does_n
     assert [house.query(f'from main."{name}"') for name in names] == [[(1,)]] * len(names)
 
 
-def test_marts_that_read_each_other_in_a_circle_are_findings_and_the_others_are_made(house: Quick) -> None:
+def test_marts_that_read_each_other_in_a_circle_are_findings_and_the_others_are_made(house: House) -> None:
     write(house, a_sql=LEADS + "select leads from b", b_sql=LEADS + "select leads from a", c_sql=COUNT)
     house.publish()
 
@@ -331,7 +336,7 @@ def test_marts_that_read_each_other_in_a_circle_are_findings_and_the_others_are_
     assert house.query("from c") == [(2,)]
 
 
-def test_a_comment_or_a_column_with_a_marts_name_is_no_circle(house: Quick) -> None:
+def test_a_comment_or_a_column_with_a_marts_name_is_no_circle(house: House) -> None:
     write(
         house,
         a_sql=LEADS + "select leads from B -- for c",
@@ -344,7 +349,7 @@ def test_a_comment_or_a_column_with_a_marts_name_is_no_circle(house: Quick) -> N
     assert house.query("from c") == [(1,)]
 
 
-def test_rows_of_a_csv_that_cannot_be_read_are_named_by_their_lines(house: Quick) -> None:
+def test_rows_of_a_csv_that_cannot_be_read_are_named_by_their_lines(house: House) -> None:
     write(house, a_csv="scope,name\nbranch-101,Ann\nbranch-102\nbranch-103,Cy,Jane Roe\nbranch-104,Di\n")
     assert house.marts
     (house.marts / "b.parquet").write_bytes(b"none")
@@ -357,7 +362,7 @@ def test_rows_of_a_csv_that_cannot_be_read_are_named_by_their_lines(house: Quick
     assert house.query("select name from a") == [("Ann",), ("Di",)]
 
 
-def test_what_is_no_file_is_a_finding_of_its_own_and_hurts_no_other(house: Quick) -> None:
+def test_what_is_no_file_is_a_finding_of_its_own_and_hurts_no_other(house: House) -> None:
     write(house, fine_sql=COUNT)
     assert house.marts
     os.mkfifo(house.marts / "answers.csv")
@@ -374,7 +379,7 @@ def test_what_is_no_file_is_a_finding_of_its_own_and_hurts_no_other(house: Quick
     assert house.query("from fine") == [(2,)]
 
 
-def test_a_file_with_a_long_name_becomes_a_table(house: Quick) -> None:
+def test_a_file_with_a_long_name_becomes_a_table(house: House) -> None:
     name = "e" * 240
     write(house, **{f"{name}_sql": COUNT})
     house.publish()
@@ -383,7 +388,8 @@ def test_a_file_with_a_long_name_becomes_a_table(house: Quick) -> None:
     assert house.query(f"from {name}") == [(2,)]
 
 
-def test_a_file_that_is_replaced_while_it_is_read_is_read_again(house: Quick, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_a_file_that_is_replaced_while_it_is_read_is_read_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):  # the first one of a day looks at more
         house.publish()
     write(house, a_sql=COUNT)
@@ -405,7 +411,8 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_again(house: Quick, mo
     assert house.query("from a") == [(1,)]
 
 
-def test_a_folder_that_is_gone_is_one_finding_and_the_tables_stay(house: Quick) -> None:
+@pytest.mark.slow
+def test_a_folder_that_is_gone_is_one_finding_and_the_tables_stay(house: House) -> None:
     write(house, a_sql=COUNT, b_csv="x\n1\n")
     house.publish()
     assert house.marts
@@ -431,13 +438,14 @@ NAMES = "-- One row per lead\n-- name: Name\n-- message: Message\n\n"
 NAMED = NAMES + "select contact_first_name as name, message from applicant_leads"
 
 
-def test_after_an_erasure_an_own_mart_is_as_if_the_person_had_never_been(house: Quick, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_after_an_erasure_an_own_mart_is_as_if_the_person_had_never_been(house: House, tmp_path: Path) -> None:
     write(house, names_sql=NAMED, again_sql=NAMES + "select name, message from names")
     house.publish()
     assert ("Jane", "Jane Roe") in house.query("from again")
     house.erase(email="jane@example.org")
 
-    never = Quick(tmp_path / "never" / "data")
+    never = House(tmp_path / "never" / "data")
     never.marts = house.marts
     never.land("applicant", [JOHN])
     never.publish()
@@ -445,7 +453,8 @@ def test_after_an_erasure_an_own_mart_is_as_if_the_person_had_never_been(house: 
     assert house.tables()["again"] == never.tables()["again"]
 
 
-def test_after_an_erasure_an_own_mart_that_fails_is_removed(house: Quick) -> None:
+@pytest.mark.slow
+def test_after_an_erasure_an_own_mart_that_fails_is_removed(house: House) -> None:
     write(house, names_sql=NAMED, list_csv="name\nJane\n")
     house.publish()
     write(house, names_sql=NAMES + "select nope", list_csv=None)
@@ -459,7 +468,8 @@ def test_after_an_erasure_an_own_mart_that_fails_is_removed(house: Quick) -> Non
     assert [file.name for file in (house.folder / ".versions").glob("*.duckdb")] == [house.file.resolve().name]
 
 
-def test_after_an_erasure_the_tables_of_a_folder_that_is_gone_are_removed(house: Quick) -> None:
+@pytest.mark.slow
+def test_after_an_erasure_the_tables_of_a_folder_that_is_gone_are_removed(house: House) -> None:
     write(house, names_sql=NAMED)
     house.publish()
     assert house.marts

@@ -12,7 +12,7 @@ from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Quick, Row
+from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Row
 from leads_pipeline_tests.support.staging import publish
 
 # A window's day and scope.
@@ -308,7 +308,7 @@ def settings_change(rng: random.Random, house: House) -> None:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
 def test_any_history_of_updates_gives_what_building_anew_gives(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - the same each time
-    house = Quick(tmp_path / "data")
+    house = House(tmp_path / "data")
     for kind in ("applicant", "appraisal"):
         # Leads that stay as they are. Without them, most leads change and all marts are made anew.
         house.land(kind, [any_lead(rng, kind) | {"id": f"stays-{n}"} for n in range(80)])
@@ -336,7 +336,7 @@ def test_tables_of_an_earlier_release_are_deleted_in_a_bucket_too(tmp_path: Path
 
 
 def test_a_damaged_published_file_is_nothing_to_see_to_once_another_is_published(tmp_path: Path) -> None:
-    house = Quick(tmp_path / "data")
+    house = House(tmp_path / "data")
     house.land("applicant", [{"id": "a"}])
     house.publish()
     not_a_database(house.file.resolve())
