@@ -45,7 +45,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
         yield started
 
 
-@pytest.mark.slow
 def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation) -> None:
     result = run("backfill", "--from", here.day(4), "--to", here.day(2))
     assert result.exit_code == 0, result.output

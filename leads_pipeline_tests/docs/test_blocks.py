@@ -39,6 +39,8 @@ from leads_pipeline_tests.support.staging import LONDON
 
 __all__ = ["moto"]  # a fixture
 
+pytestmark = pytest.mark.slow  # the installation takes ten seconds
+
 ASK = GUIDES / "ask-the-data.md"
 
 
@@ -300,7 +302,6 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.parametrize("snippet", SNIPPETS)
-@pytest.mark.slow
 def test_every_python_snippet_prints_what_python_works_out(
     snippet: str,
     installation: Installation,
@@ -367,7 +368,6 @@ def test_the_notebook_runs_and_holds_nothing_that_it_printed(installation: Insta
     assert {comparable(row) for row in truth} <= set(printed(done.stdout))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["beside the data", "elsewhere"])
 def test_jupyter_executes_the_notebook(installation: Installation, tmp_path: Path, place: str) -> None:
     shutil.copytree(NOTEBOOK.parent, tmp_path / "examples")
@@ -406,7 +406,6 @@ def test_each_file_of_ours_that_a_command_takes_is_there(name: str) -> None:
 TRIED = ["back-up-and-restore.md", "pull-by-hand.md"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("guide", TRIED)
 def test_each_command_of_a_guide_works(guide: str, installation: Installation, tmp_path: Path) -> None:
     shutil.copytree(installation.folder / "data", tmp_path / "data", symlinks=True)
@@ -418,7 +417,6 @@ def test_each_command_of_a_guide_works(guide: str, installation: Installation, t
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.slow
 def test_each_command_of_the_guide_to_answer_a_person_works(installation: Installation, tmp_path: Path) -> None:
     shutil.copytree(installation.folder / "data", tmp_path / "data", symlinks=True)
     lead = next(lead for lead in landed_leads(tmp_path / "data") if lead.content["contact"].get("email"))

@@ -240,7 +240,6 @@ def test_nobody_found_is_said_so(tmp_path: Path) -> None:
 # --- erase --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
     before = {id_: text for id_, text in desk.raw("applicant") if id_ in ("john", "mary")}
 

@@ -90,7 +90,6 @@ def texts_of(house: House, day: date) -> str:
     return "".join(f"{pq.read_metadata(path).metadata} {pq.ParquetFile(path).read().to_pylist()}" for path in paths)
 
 
-@pytest.mark.slow
 def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: House) -> None:
     full.publish()
     before = figures(full)

@@ -139,6 +139,7 @@ def test_a_lost_window_is_given_up_as_the_readme_says(data: DataFolder) -> None:
     assert damaged_files(data) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [Action.ERASE, Action.RESTRICT])
 def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: Action) -> None:
     theirs = {"id": "theirs", "contact": {"email": EMAIL}, "createdAt": BEFORE, "viewingTimes": [{"earliest": BEFORE}]}

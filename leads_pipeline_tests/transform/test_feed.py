@@ -74,7 +74,6 @@ def feed(house: House) -> list[tuple[str, str]]:
 # --- what a change is -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_lead_is_added_once_and_changed_when_its_fields_or_lists_differ(house: House) -> None:
     for lead in (
         {"id": "a", "message": "first", "viewingTimes": [{}]},

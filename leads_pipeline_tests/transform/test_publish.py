@@ -488,6 +488,7 @@ def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:
     assert not (folder.path / "quarantine").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pool", "seen"), [(NullPool, [1, 2, 3]), (QueuePool, [1, 1, 3])])
 def test_a_pool_that_keeps_connections_keeps_their_version(house: House, pool: type[Pool], seen: list[int]) -> None:
     """The guide says so of SQLAlchemy. A connection beside an open one has the new version either way."""

@@ -65,6 +65,7 @@ def versions(house: House) -> list[tuple[Any, ...]]:
     )
 
 
+@pytest.mark.slow
 def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(house: House) -> None:
     places = [(DAY, "branch-101"), (NEXT_DAY, "branch-101"), (DAY, "branch-102"), (DAY, "branch-101")]
     for number, place in enumerate(places):
@@ -77,6 +78,7 @@ def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(h
             assert versions(house) == [("a", f"{number} {place[1]}", day, day.day % 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [(DAY, "branch-102"), (NEXT_DAY, "branch-101")])
 def test_a_lead_that_goes_elsewhere_and_comes_back_unchanged_is_where_it_is_now(house: House, other: Place) -> None:
     """Found by weeks of mishaps: WEEKS_DAYS=60 WEEKS_SEED=601."""
@@ -135,6 +137,7 @@ def test_the_inventory_holds_each_item_once_in_its_newest_state(house: House) ->
 # --- windows ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_coverage_says_of_every_window_what_is_there(house: House) -> None:
     house.scopes = tuple(f"branch-{n}" for n in (1, 2, 3, 4, 5, 6))
     after = datetime(2026, 11, 20, 6, tzinfo=UTC)
@@ -193,6 +196,7 @@ def test_an_answer_that_only_confirms_changes_when_the_window_was_looked_at(hous
 # --- names and answers --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_new_names_of_branches_show_at_the_next_publication(house: House) -> None:
     house.scopes = ("branch-101",)
     house.land("applicant", [{"id": str(n)} for n in range(20)])
@@ -215,6 +219,7 @@ def test_new_names_of_branches_show_at_the_next_publication(house: House) -> Non
     assert house.query(counted) == [("York", 21), ("branch-7", 1)]
 
 
+@pytest.mark.slow
 def test_a_changed_file_of_answers_shows_at_the_next_publication(house: House) -> None:
     house.land("applicant", [{"id": "a", "createdAt": "2026-11-19T10:00:00Z"}, {"id": "b"}])
     waits = "select lead_id, minutes from mart_answers order by all"
@@ -305,14 +310,16 @@ def settings_change(rng: random.Random, house: House) -> None:
     house.zone = rng.choice([LONDON, ZoneInfo("Asia/Tokyo")])
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
-def test_any_history_of_updates_gives_what_building_anew_gives(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(0, 2), *(pytest.param(seed, 8, marks=pytest.mark.slow) for seed in range(8))]
+)
+def test_any_history_of_updates_gives_what_building_anew_gives(tmp_path: Path, seed: int, steps: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - the same each time
     house = House(tmp_path / "data")
     for kind in ("applicant", "appraisal"):
         # Leads that stay as they are. Without them, most leads change and all marts are made anew.
         house.land(kind, [any_lead(rng, kind) | {"id": f"stays-{n}"} for n in range(80)])
-    for step in range(8):
+    for step in range(steps):
         leads_come(rng, house)
         one_moves(rng, house)
         if step < 2:
