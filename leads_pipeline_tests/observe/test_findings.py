@@ -20,7 +20,7 @@ from leads_pipeline.observe.told import Told
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place
-from leads_pipeline_tests.support.house import DAY, NEXT_DAY, Quick
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
 SIMULATOR = "http://127.0.0.1:8000"
 PORTAL = "https://portal.example"
@@ -31,11 +31,11 @@ HINTS = ("backup", "alert-channels", "retention")
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Quick:
-    return Quick(tmp_path / "data")
+def house(tmp_path: Path) -> House:
+    return House(tmp_path / "data")
 
 
-def known(house: Quick, **variables: str) -> Known:
+def known(house: House, **variables: str) -> Known:
     given = {
         "LEADS_DATA_DIR": str(house.folder),
         "LEADS_BASE_URL": SIMULATOR,
@@ -47,12 +47,12 @@ def known(house: Quick, **variables: str) -> Known:
     return Known(Settings.from_variables(given), house.data, house.now)
 
 
-def found(house: Quick, **variables: str) -> dict[str, Finding]:
+def found(house: House, **variables: str) -> dict[str, Finding]:
     """What is above a hint, by key."""
     return {one.key: one for one in find(known(house, **variables)) if one.level is not Level.HINT}
 
 
-def land_all(house: Quick, *days: date) -> None:
+def land_all(house: House, *days: date) -> None:
     for day in days or (DAY, NEXT_DAY):
         for kind in KINDS:
             for branch in BRANCHES:
@@ -60,22 +60,22 @@ def land_all(house: Quick, *days: date) -> None:
 
 
 @cache
-def _published() -> Quick:
+def _published() -> House:
     folder = mkdtemp(prefix="leads-pipeline-findings-")
     atexit.register(shutil.rmtree, folder)
-    house = Quick(Path(folder) / "data")
+    house = House(Path(folder) / "data")
     land_all(house)
     house.publish()
     return house
 
 
-def publish_all(house: Quick) -> None:
+def publish_all(house: House) -> None:
     """Land both days and publish them."""
     shutil.copytree(_published().folder, house.folder, symlinks=True)
     house.now = _published().now
 
 
-def remove(house: Quick, day: date = NEXT_DAY) -> None:
+def remove(house: House, day: date = NEXT_DAY) -> None:
     """Remove the raw file of a window, as somebody might by hand."""
     shutil.rmtree(house.folder / Place(lead_kind("applicant"), day, "branch-101").key)
 
@@ -86,7 +86,7 @@ def damage(file: Path) -> None:
     file.write_bytes(bytes(100) + content[100:])
 
 
-def fail(house: Quick, *, reason: str = "server error (503)", is_permanent: bool = False) -> None:
+def fail(house: House, *, reason: str = "server error (503)", is_permanent: bool = False) -> None:
     house.data.raw.fail(
         Place(lead_kind("applicant"), NEXT_DAY, "branch-101"), reason, f"It was a {reason}.", is_permanent=is_permanent
     )
@@ -95,7 +95,7 @@ def fail(house: Quick, *, reason: str = "server error (503)", is_permanent: bool
 # --- a healthy installation -------------------------------------------------------------------------------------------
 
 
-def test_a_fresh_healthy_installation_has_nothing_above_hints(house: Quick) -> None:
+def test_a_fresh_healthy_installation_has_nothing_above_hints(house: House) -> None:
     house.folder.mkdir()
     house.data.state.remember_time_zone("Europe/London")
     assert found(house) == {}  # before the first pull, too
@@ -104,7 +104,7 @@ def test_a_fresh_healthy_installation_has_nothing_above_hints(house: Quick) -> N
     assert found(house) == {}
 
 
-def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a_portal(house: Quick) -> None:
+def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a_portal(house: House) -> None:
     publish_all(house)
     levels = {one.key: one.level for one in find(known(house))}
     assert levels["backup"] == levels["alert-channels"] == Level.HINT
@@ -114,7 +114,7 @@ def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a
     assert "leads-pipeline backup TARGET" in real["backup"].what_to_do
 
 
-def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: Quick) -> None:
+def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: House) -> None:
     publish_all(house)
     told, began_at = Told(), house.now - timedelta(hours=2)
     told.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", began_at)
@@ -128,7 +128,7 @@ def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: Quick) ->
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(house: Quick) -> None:
+def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(house: House) -> None:
     publish_all(house)
     (house.folder / Place(lead_kind("applicant"), NEXT_DAY, "branch-101").key).rename(house.folder / "away")
     fail(house, reason="refused (403)", is_permanent=True)
@@ -143,7 +143,7 @@ def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it
     assert "windows-refused/refused-403" not in found(house)
 
 
-def test_a_temporary_error_is_one_finding_for_all_windows_and_may_pass(house: Quick) -> None:
+def test_a_temporary_error_is_one_finding_for_all_windows_and_may_pass(house: House) -> None:
     land_all(house, DAY)
     fail(house)
     house.data.raw.fail(
@@ -156,7 +156,7 @@ def test_a_temporary_error_is_one_finding_for_all_windows_and_may_pass(house: Qu
     assert "It was busy." in finding.message
 
 
-def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: Quick) -> None:
+def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: House) -> None:
     land_all(house, DAY)
     house.now = datetime(2026, 11, 22, 1, tzinfo=UTC)
     assert "windows-missing" not in found(house)
@@ -170,7 +170,7 @@ def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: Quick) -> Non
     assert finding.what_to_do == "Run `leads-pipeline backfill --from 2026-11-20 --to 2026-11-20`."
 
 
-def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: Quick) -> None:
+def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: House) -> None:
     land_all(house)
     house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
     for kind in KINDS:  # 21 and 22 November
@@ -182,7 +182,7 @@ def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: Quick) 
     assert "Not looked at again, so that late leads would be missed: 8 " in finding.message
 
 
-def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_refusal(house: Quick) -> None:
+def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_refusal(house: House) -> None:
     land_all(house)
     house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
     for day in (date(2026, 11, number) for number in (19, 20, 21, 22)):
@@ -194,7 +194,7 @@ def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_ref
     assert {key for key in found(house) if key.startswith("windows-")} == {"windows-refused/refused-403"}
 
 
-def test_the_days_before_the_first_pull_raise_no_alarm(house: Quick) -> None:
+def test_the_days_before_the_first_pull_raise_no_alarm(house: House) -> None:
     house.first_day = DAY - timedelta(days=29)
     land_all(house)
     assert found(house) == {}
@@ -202,7 +202,7 @@ def test_the_days_before_the_first_pull_raise_no_alarm(house: Quick) -> None:
     assert "2026-10-22 to 2026-11-18" in hint.message  # the portal has those
 
 
-def test_a_new_branch_is_late_with_the_last_days_alone_and_may_pass(house: Quick) -> None:
+def test_a_new_branch_is_late_with_the_last_days_alone_and_may_pass(house: House) -> None:
     house.first_day = DAY - timedelta(days=29)
     land_all(house)
     [late] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
@@ -214,7 +214,7 @@ def test_a_new_branch_is_late_with_the_last_days_alone_and_may_pass(house: Quick
 
 @pytest.mark.slow
 @pytest.mark.parametrize("days_later", [31, 75])
-def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: Quick, days_later: int) -> None:
+def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: House, days_later: int) -> None:
     land_all(house, DAY)
     fail(house)
     house.later(days=days_later)
@@ -233,7 +233,7 @@ def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: Quick, days_
     }
 
 
-def test_days_before_the_first_landed_one_are_not_lost(house: Quick) -> None:
+def test_days_before_the_first_landed_one_are_not_lost(house: House) -> None:
     house.first_day = DAY - timedelta(days=90)
     land_all(house)
     house.publish()
@@ -243,14 +243,14 @@ def test_days_before_the_first_landed_one_are_not_lost(house: Quick) -> None:
 # --- leads.duckdb and the files ---------------------------------------------------------------------------------------
 
 
-def test_a_publication_that_fails_is_an_error_that_may_pass(house: Quick) -> None:
+def test_a_publication_that_fails_is_an_error_that_may_pass(house: House) -> None:
     publish_all(house)
     Publications(began_at=house.now, published_at=house.now, failures=2).write(house.data.state.path)
     finding = found(house)["leads-duckdb"]
     assert (finding.may_pass, finding.message.partition(" in")[0]) == (True, "Publishing leads.duckdb failed 2 times")
 
 
-def test_leads_that_are_not_published_within_an_hour_are_an_error(house: Quick) -> None:
+def test_leads_that_are_not_published_within_an_hour_are_an_error(house: House) -> None:
     publish_all(house)
     Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
     landed_at = (house.now + timedelta(minutes=1)).timestamp()
@@ -263,7 +263,7 @@ def test_leads_that_are_not_published_within_an_hour_are_an_error(house: Quick) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
-def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_again(house: Quick, harm: str) -> None:
+def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_again(house: House, harm: str) -> None:
     publish_all(house)
     assert "leads-duckdb" not in found(house)
     if harm == "missing":
@@ -282,7 +282,7 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
-def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_last_day(house: Quick, harm: str) -> None:
+def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_last_day(house: House, harm: str) -> None:
     publish_all(house)
     place = Place(lead_kind("applicant"), NEXT_DAY, "branch-101")
     if harm == "missing":
@@ -309,14 +309,14 @@ def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_las
     assert f"windows-lost/{NEXT_DAY}" not in found(house)  # its leads are published
 
 
-def test_a_file_that_is_no_windows_is_told_as_what_it_is(house: Quick) -> None:
+def test_a_file_that_is_no_windows_is_told_as_what_it_is(house: House) -> None:
     land_all(house)
     (house.folder / "quarantine").mkdir()
     (house.folder / "quarantine" / "note.txt").touch()
     assert "1 file in quarantine/ is of no window: quarantine/note.txt." in found(house)["files-damaged/others"].message
 
 
-def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: Quick) -> None:
+def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: House) -> None:
     land_all(house)
     house.answers([["applicant-2026-11-19-branch-101", "2026-11-19"]])
     house.publish()
@@ -326,7 +326,7 @@ def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: Quick
 
 
 @pytest.mark.slow
-def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Quick) -> None:
+def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: House) -> None:
     house.land("applicant", [{"id": str(number), "petFriendly": True, "shoeSize": 9} for number in range(3)])
     house.publish()
     assert {"drift/applicant/petFriendly", "drift/applicant/shoeSize"} <= found(house).keys()
@@ -340,7 +340,7 @@ def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Qui
 @pytest.mark.slow
 @pytest.mark.parametrize(("emptied", "level"), [(1, Level.WARNING), (2, Level.ERROR)])
 def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
-    house: Quick, emptied: int, level: Level
+    house: House, emptied: int, level: Level
 ) -> None:
     def land(without: int) -> None:
         full = {"email": "jane@example.com", "phoneNumber": "07700900123", "firstName": "Jane"}
@@ -363,7 +363,7 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
     assert key not in found(house)
 
 
-def test_an_anonymous_day_has_no_emptied_contacts(house: Quick) -> None:
+def test_an_anonymous_day_has_no_emptied_contacts(house: House) -> None:
     house.land("applicant", [{"id": "a", "contact": {"email": "jane@example.com", "phoneNumber": "07700900123"}}])
     house.publish()
     house.later(days=40)
@@ -375,7 +375,7 @@ def test_an_anonymous_day_has_no_emptied_contacts(house: Quick) -> None:
 
 
 @pytest.mark.parametrize(("free", "level"), [(900_000_000, Level.WARNING), (1_000_000, Level.ERROR)])
-def test_a_full_disk_is_told(house: Quick, free: int, level: Level) -> None:
+def test_a_full_disk_is_told(house: House, free: int, level: Level) -> None:
     land_all(house)
     facts = known(house)
     facts.__dict__["free_bytes"] = free
@@ -384,7 +384,7 @@ def test_a_full_disk_is_told(house: Quick, free: int, level: Level) -> None:
     assert str(house.folder) in finding.message
 
 
-def test_a_backup_older_than_two_days_is_a_warning(house: Quick) -> None:
+def test_a_backup_older_than_two_days_is_a_warning(house: House) -> None:
     land_all(house)
     house.data.state.note_backup(house.now)
     house.later(days=1.9)
@@ -393,7 +393,7 @@ def test_a_backup_older_than_two_days_is_a_warning(house: Quick) -> None:
     assert "backup" in found(house)
 
 
-def test_a_service_that_was_not_stopped_and_is_silent_is_an_error(house: Quick) -> None:
+def test_a_service_that_was_not_stopped_and_is_silent_is_an_error(house: House) -> None:
     land_all(house)
     house.data.state.note_service(house.now, [])
     house.later(minutes=14)
@@ -404,13 +404,13 @@ def test_a_service_that_was_not_stopped_and_is_silent_is_an_error(house: Quick) 
     assert "service" not in found(house)
 
 
-def test_a_sensor_that_somebody_stopped_is_an_error(house: Quick) -> None:
+def test_a_sensor_that_somebody_stopped_is_an_error(house: House) -> None:
     land_all(house)
     house.data.state.note_service(house.now, ["publish_changes", "pull_inventory_daily"])
     assert {key for key in found(house) if key.startswith("service")} == {"service/publish_changes"}
 
 
-def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: Quick) -> None:
+def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: House) -> None:
     land_all(house)
     house.data.state.remember_time_zone("UTC")
     finding = found(house)["time-zone"]
@@ -418,13 +418,13 @@ def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: Quick
     assert "Set LEADS_TIMEZONE=UTC." in finding.what_to_do
 
 
-def test_a_time_zone_that_nobody_set_is_asked_for(house: Quick) -> None:
+def test_a_time_zone_that_nobody_set_is_asked_for(house: House) -> None:
     land_all(house)
     finding = found(house, LEADS_BASE_URL=PORTAL, LEADS_TIMEZONE="")["time-zone"]
     assert (finding.level, "Europe/London" in finding.what_to_do) == (Level.WARNING, True)
 
 
-def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: Quick, tmp_path: Path) -> None:
+def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: House, tmp_path: Path) -> None:
     land_all(house)
     names = tmp_path / "branches.csv"
     names.write_text("id,name\n101,York\n101,Leeds\n")
@@ -436,7 +436,7 @@ def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: Q
 
 
 @pytest.mark.slow
-def test_a_folder_behind_the_suppression_list_is_an_error(house: Quick) -> None:
+def test_a_folder_behind_the_suppression_list_is_an_error(house: House) -> None:
     land_all(house)
     house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])
     house.publish()
@@ -446,7 +446,7 @@ def test_a_folder_behind_the_suppression_list_is_an_error(house: Quick) -> None:
     assert "privacy apply" in found(house)["sweep"].what_to_do
 
 
-def test_a_suppression_list_in_the_data_folder_is_told_once_somebody_is_on_it(house: Quick) -> None:
+def test_a_suppression_list_in_the_data_folder_is_told_once_somebody_is_on_it(house: House) -> None:
     house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])
     assert "suppression-list" not in found(house, LEADS_BASE_URL=PORTAL)
     house.publish()
@@ -457,7 +457,7 @@ def test_a_suppression_list_in_the_data_folder_is_told_once_somebody_is_on_it(ho
 # --- the list itself --------------------------------------------------------------------------------------------------
 
 
-def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: Quick) -> None:
+def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: House) -> None:
     def broken(_: Known) -> list[Found]:
         raise StorageError("The disk is gone.")
 
@@ -472,7 +472,7 @@ def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: Quick
     assert failed == {"broken"}
 
 
-def test_errors_come_first_and_then_the_oldest(house: Quick) -> None:
+def test_errors_come_first_and_then_the_oldest(house: House) -> None:
     def some(_: Known) -> list[Found]:
         return [
             Found(Level.HINT, "", "", part="hint"),
@@ -487,7 +487,7 @@ def test_errors_come_first_and_then_the_oldest(house: Quick) -> None:
 
 
 @pytest.mark.parametrize(("key", "why"), [("windows-lost/2026-01-01", "No open finding"), ("backup", "ends when its")])
-def test_only_an_open_loss_or_news_can_be_acknowledged(house: Quick, key: str, why: str) -> None:
+def test_only_an_open_loss_or_news_can_be_acknowledged(house: House, key: str, why: str) -> None:
     land_all(house)
     with pytest.raises(QuestionError, match=why):
         acknowledge(known(house), [key])

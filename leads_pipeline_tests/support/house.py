@@ -267,10 +267,6 @@ class House:
         self.publish()
 
 
-# Its name in other files.
-Quick = House
-
-
 def _answer(kind: str, leads: Iterable[Lead]) -> bytes:
     return _body(f"{kind}s", leads)
 

@@ -65,7 +65,7 @@ def tables(house: House) -> set[str]:
 # --- what becomes a table ---------------------------------------------------------------------------------------------
 
 
-def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(house: Quick) -> None:
+def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(house: House) -> None:
     assert house.marts
     write(house, negotiators_csv="scope,negotiator,phone\nbranch-101,Ann,07700900123\n")
     pq.write_table(pa.table({"scope": ["branch-101"], "target": [5]}), house.marts / "targets.parquet")
