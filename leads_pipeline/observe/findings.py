@@ -190,7 +190,7 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
 def inventory(known: Known) -> Iterator[Found]:
     """Today's inventory was not pulled.
 
-    Meaning: the inventory can be had on its own day alone. Listings of this day stay unknown.
+    Meaning: a day's inventory can be pulled on that day alone. Without a pull, listings of this day stay unknown.
     Do: see what the last run of `pull_inventory` says in the Dagster UI. `leads-pipeline backfill --last 1d --kind
     inventory` pulls it now.
     Over: when a search succeeds.

@@ -66,8 +66,8 @@ def own_marts(known: Known) -> Iterator[Found]:
 
     Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows. After an
     erasure it is removed, as it may hold an erased person. All other tables are as usual.
-    Do: mend the file that the message names. The next publication tries it again. A file that took too long or too much
-    memory is tried again when it changes, and each day.
+    Do: mend the file that the message names. The service tries it again within about a minute. A file that took too
+    long or too much memory is tried again when it changes, and once a day.
     Over: when a publication makes the table.
     """
     rows = (
@@ -107,7 +107,7 @@ def suppression_list(known: Known) -> Iterator[Found]:
     Meaning: a restored backup of the data folder brings an older list back, and with it the people who were erased
     since.
     Do: move the folder to a place with its own backups, and set `LEADS_PRIVACY_DIR`.
-    Over: when the list lies elsewhere. An empty list is no finding.
+    Over: when the list is in another folder. An empty list is no finding.
     """
     entries = known.data.gate.entries
     if known.data.bucket is None and entries.folder.is_relative_to(known.data.folder) and entries.read():
