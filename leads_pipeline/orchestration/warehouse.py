@@ -162,7 +162,7 @@ def _row_counts(db: Reader) -> dict[str, int]:
     """Count the rows of each table. To count those of a view takes seconds."""
     _, tables = db.query("select table_name from duckdb_tables() where schema_name = 'main'")
     counts = [f"select {literal(name)}, count(*) from {quoted(name)}" for (name,) in tables]  # noqa: S608 - quoted
-    return dict(db.query(" union all ".join(counts))[1])
+    return dict(db.query(" union all ".join(counts))[1]) if counts else {}
 
 
 def _tell_of(night: Night, context: AssetExecutionContext) -> None:

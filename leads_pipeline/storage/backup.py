@@ -164,7 +164,7 @@ def _told(target: Path, draft: "_Draft") -> Iterator[None]:
     except OSError as error:
         why = f"can't be written: {error.strerror}. Is its disk mounted, and may this user write there?"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            why = "is full. Free some space there, name another disk, or keep fewer backups with --keep."
+            why = "is full. Delete an old backup there, free some space, or name another disk."
         before = f"The newest whole backup, {draft.before}, is untouched." if draft.before else ""
         raise StorageError(f"{target} {why} {before}".strip()) from error
     finally:

@@ -64,6 +64,16 @@ def finding(check: str) -> str:
     )
 
 
+def test_an_empty_file_of_who_looked_too_early_is_replaced(install: Install) -> None:
+    with portal(lambda *_: (200, LEAD)) as address:
+        data = install(address, LEADS_START_DATE=YESTERDAY)
+        data.mkdir()
+        duckdb.connect(data / "leads.duckdb").close()
+        assert run(*OF_YESTERDAY).exit_code == 0
+    with duckdb.connect(data / "leads.duckdb", read_only=True) as db:
+        assert db.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
+
+
 @pytest.mark.usefixtures("healthy")
 def test_a_copied_folder_verifies() -> None:
     result = run("verify")
