@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -251,9 +252,12 @@ def machine(entered: Sequence[Contender]) -> str:
     cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = next((int(line.split()[1]) / 1e6 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
     ours = ", ".join(f"{name} {version(name)}" for name in ("dagster", "duckdb", "httpx", "pyarrow", "msgspec"))
+    git = ["git", "describe", "--always", "--dirty"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or "unknown"
     peers = "; ".join(f"{one.script.stem}: {', '.join(packages(one.script))}" for one in entered if one.script)
     return (
-        f"{date.today():%Y-%m-%d}, {os.cpu_count()} cores ({cpu}), {memory:.0f} GB, load {os.getloadavg()[0]:.1f} at "  # noqa: DTZ011
+        f"Commit {commit}, {date.today():%Y-%m-%d}, "  # noqa: DTZ011
+        f"{os.cpu_count()} cores ({cpu}), {memory:.0f} GB, load {os.getloadavg()[0]:.1f} at "
         f"the start, {platform.system()} {platform.release()}, Python {platform.python_version()}; {ours}; {peers}"
     )
 

@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["dlt[duckdb,parquet]==1.31.0", "duckdb==2.0.0", "pyarrow==26.0.1", "orjson==3.13.0"]
+# dependencies = ["dlt[duckdb,parquet]==1.31.0", "duckdb==2.0.1", "pyarrow==26.0.1", "orjson==3.13.0"]
 # ///
 """dlt as its performance guide has it: windows fetched in parallel, Parquet between the stages, workers for each.
 

@@ -1,5 +1,5 @@
 # /// script
-# dependencies = ["httpx==0.28.1", "pandas==3.1.1", "pyarrow==26.0.1", "duckdb==2.0.0"]
+# dependencies = ["httpx==0.28.1", "pandas==3.1.1", "pyarrow==26.0.1", "duckdb==2.0.1"]
 # ///
 """What a competent analyst would write: httpx side by side with one token, pandas.json_normalize, Parquet, DuckDB.
 
