@@ -56,12 +56,16 @@ class Alerts:
             counts = [one for one in open_ if one.key in memory.open or one.key not in waiting]
             shown = [one for one in counts if one.key != f"alert-channels/{channel.name}"]
             if digest := due(memory, shown, kept, now):
+                # A message may arrive although its answer is lost, or this process is killed. So its end is told too.
+                news = {one.key: one for one in digest.new}
+                memory.open, memory.unsure = memory.open | news, memory.unsure | news.keys()
+                self._save(told)
                 is_sent, trouble = attempt(channel.name, partial(channel.send, digest))
                 told.note_attempt(channel.name, trouble, now)
                 if is_sent:
                     still_kept = {key: one for key, one in memory.open.items() if key in kept}
                     memory.open = still_kept | {one.key: one for one in shown}
-                    memory.told_at = now
+                    memory.unsure, memory.told_at = memory.unsure & kept, now
                 results[channel.name] = is_sent
                 self._save(told)
         if self._heartbeat and (told.beat_at is None or now - told.beat_at >= BEAT_EVERY):
@@ -94,7 +98,7 @@ def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: da
     new = [one for one in shown if _is_news(one, memory)]
     keys = {one.key for one in shown} | {*kept}
     over = [one for key, one in sorted(memory.open.items()) if key not in keys]
-    is_over = any(one.level is Level.ERROR for one in over)
+    is_over = any(one.level is Level.ERROR or one.key in memory.unsure for one in over)
     is_open = any(one.level is Level.ERROR for one in shown)
     is_repeated = is_open and memory.told_at and now - memory.told_at >= REPEATED_AFTER
     if not (new or is_over or is_repeated):
@@ -104,4 +108,4 @@ def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: da
 
 def _is_news(one: Finding, memory: Memory) -> bool:
     before = memory.open.get(one.key)
-    return before is None or (one.level is Level.ERROR and before.level is not Level.ERROR)
+    return before is None or one.key in memory.unsure or (one.level is Level.ERROR and before.level is not Level.ERROR)

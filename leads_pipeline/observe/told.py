@@ -17,9 +17,13 @@ _NAME: Final = "alerts.json"
 
 
 class Memory(BaseModel):
-    """What one channel was told: open findings by key, and when it got its last message."""
+    """What one channel was told: open findings by key, and when it got its last message.
+
+    `unsure` has the keys of those of which nobody knows whether the message arrived.
+    """
 
     open: dict[str, Finding] = {}
+    unsure: set[str] = set()
     told_at: datetime | None = None
 
 

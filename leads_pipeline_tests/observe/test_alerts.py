@@ -224,13 +224,26 @@ def test_a_message_that_not_everybody_got_is_sent_once(tmp_path: Path, service: 
     assert Told.read(tmp_path).failures["LEADS_ALERT_WEBHOOK"].message == "refuses it@agency.example"
 
 
-def test_after_a_kill_between_sending_and_noting_a_message_is_repeated(service: Service, channel: Channel) -> None:
+@pytest.mark.parametrize(("findings", "told"), [([DISK], {"new": ["disk"]}), ([], {"over": ["disk"]})])
+def test_after_a_kill_between_sending_and_noting_a_message_is_repeated_and_the_end_is_told(
+    service: Service, channel: Channel, findings: list[Finding], told: Told_
+) -> None:
     channel.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         service.look(0, DISK)
     channel.error = None
     service.start()
-    assert service.look(1, DISK) == [{"new": ["disk"]}]
+    assert service.look(1, *findings) == [told]
+
+
+def test_the_end_is_told_if_nobody_knows_whether_the_beginning_was(service: Service, channel: Channel) -> None:
+    channel.error = AlertError("Gave no answer within 30 seconds.")  # the message may have arrived
+    assert service.look(0, DISK) == service.look(1) == []
+    channel.error = None
+    service.look(2)
+    [message] = channel.messages
+    assert [(one.key, one.since) for one in message.over] == [("disk", MIDNIGHT)]
+    assert service.look(3) == []
 
 
 def test_a_channel_that_is_set_up_later_is_told_what_is_open(tmp_path: Path, service: Service) -> None:
