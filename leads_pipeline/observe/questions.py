@@ -222,7 +222,15 @@ def seen(finding: Finding) -> Seen:
 
 def _writable(folder: Path) -> str:
     check_writable(folder)
-    return f"{folder} can be written to." if folder.exists() else f"{folder} doesn't exist yet. The first run makes it."
+    if not folder.exists():
+        return f"{folder} doesn't exist yet. The first run makes it."
+    device = folder.stat().st_dev
+    if others := [path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device]:
+        raise StorageError(
+            f"{', '.join(sorted(others))} in {folder}: on another file system. Damaged files are set aside by "
+            "renaming, which works within one. Mount the data folder as a whole."
+        )
+    return f"{folder} can be written to."
 
 
 def _store(known: Known, store: Store) -> str:

@@ -316,6 +316,13 @@ def look(variables: Mapping[str, str], data: DataFolder) -> list[Seen]:
     return list(ask_folder(Known(Settings.from_variables(variables), data, datetime.now(UTC))))
 
 
+def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path) -> None:
+    data = DataFolder.at(tmp_path / "data")
+    (data.folder / "reports").symlink_to("/proc/self")
+    [disk] = [one for one in look(variables, data) if one.check == "data folder"]
+    assert (disk.light, "reports in" in disk.message) == ("red", True)
+
+
 class LateStore(FolderStore):
     """A store whose clock is two minutes behind."""
 
