@@ -146,6 +146,8 @@ def _column(name: str, type_: str, zone: str, *, is_csv: bool) -> _Column:
         value = _harmless(value) if is_csv else f"regexp_replace({value}, {literal(_NOT_IN_XML)}, '', 'g')"
     if type_ == "TIMESTAMP WITH TIME ZONE":
         header, value = f"{name} ({zone})", f"timezone({literal(zone)}, {value})"
+    elif type_.startswith("TIMESTAMP"):
+        value = f"{value}::timestamp"  # pandas writes nanoseconds, which Excel takes for text
     if is_csv:  # a file of the agency's own names its columns
         header = re.sub(_FORMULA, r"\1'\2", header)
     excel = next((excel for kind, excel in _DATES.items() if type_.startswith(kind)), "General")

@@ -102,7 +102,11 @@ def test_headers_of_ones_own_tables_are_no_formulas_and_days_without_end_are_tol
     office.marts.mkdir()
     own = office.marts / "own.csv"
     own.write_text('=HYPERLINK("https://x"),day,at\n1,infinity,2026-11-19 10:00:00\n2,2026-11-19,2026-11-19 10:00:00\n')
+    with duckdb.connect() as db:
+        db.execute(f"copy (select timestamp_ns '2026-11-19 10:00:00.1' as at) to '{office.marts / 'seen.parquet'}'")
     office.publish()
+    export("seen", folder, "csv")
+    assert (folder / "seen.csv").read_text("utf-8-sig") == '"at"\n"2026-11-19 10:00:00"\n'
     export("own", folder, "csv")
     with (folder / "own.csv").open(encoding="utf-8-sig", newline="") as text:
         header, *rows = csv.reader(text)
