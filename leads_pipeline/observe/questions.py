@@ -208,6 +208,7 @@ def ask_folder(known: Known) -> Iterator[Seen]:
         yield ask("object store", lambda: _store(known, bucket))
     yield ask("source", lambda: _source(known))
     if folder.exists():
+        yield ask("file system", lambda: _file_system(folder))
         yield ask("file rights", lambda: _modes(folder))
     findings = find(known)
     yield from map(seen, findings)
@@ -222,15 +223,17 @@ def seen(finding: Finding) -> Seen:
 
 def _writable(folder: Path) -> str:
     check_writable(folder)
-    if not folder.exists():
-        return f"{folder} doesn't exist yet. The first run makes it."
+    return f"{folder} can be written to." if folder.exists() else f"{folder} doesn't exist yet. The first run makes it."
+
+
+def _file_system(folder: Path) -> str:
     device = folder.stat().st_dev
     if others := [path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device]:
         raise StorageError(
             f"{', '.join(sorted(others))} in {folder}: on another file system. Damaged files are set aside by "
             "renaming, which works within one. Mount the data folder as a whole."
         )
-    return f"{folder} can be written to."
+    return "The data folder is on one file system."
 
 
 def _store(known: Known, store: Store) -> str:

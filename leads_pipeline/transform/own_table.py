@@ -100,7 +100,8 @@ def _make(folder: Path, leads: Path, task: Task) -> Made:
             db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
             db.execute(f"attach {literal(task.made)} as made (storage_version 'v1.0.0')")
             db.execute(f"attach {literal(str(leads))} as leads (read_only)")
-            resource.setrlimit(resource.RLIMIT_DATA, (_BYTES_MAX, _BYTES_MAX))
+            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            resource.setrlimit(resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard))
             try:
                 if task.statement is None:
                     db.execute(f"{create} from {_READERS[suffix]}", {"file": task.file})
@@ -116,8 +117,9 @@ def _make(folder: Path, leads: Path, task: Task) -> Made:
         return False, str(error)
     if columns == [*task.columns]:
         return True, None
-    problem = f"It selects the columns {', '.join(columns)}. Its header has {', '.join(task.columns)}."
-    return False, problem
+    missing = [name for name in task.columns if name not in columns]
+    which = f"It doesn't select {', '.join(missing)}." if missing else "Name them in the order of the SELECT."
+    return False, f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}"
 
 
 def _left_out(db: duckdb.DuckDBPyConnection) -> str | None:
@@ -138,9 +140,10 @@ def told(error: duckdb.Error, *, is_file: bool = False) -> str:
         return "It can't be read as a CSV or Parquet file."
     if isinstance(error, duckdb.PermissionException):
         return "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become tables."
-    # These are about the statement alone, and found before anything is read. DuckDB adds which names there are.
+    # These are about the statement alone, and found before anything is read. The lines after the first list columns:
+    # those of a CSV without a header are its first row.
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)):
-        return " ".join(str(error).partition("\n\n")[0].split())
+        return str(error).splitlines()[0]
     return (
         f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out here. Run the "
         "statement on leads.duckdb to read it."

@@ -89,7 +89,7 @@ def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hin
     assert [line for line in lines if not line.startswith(("green ", "hint "))] == []
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
         *("settings", "clock", "secret", "token", "applicant leads", "appraisal leads"),
-        *("inventory", "data folder", "source", "file rights"),
+        *("inventory", "data folder", "source", "file system", "file rights"),
         *("windows-missing/first", "backup", "findings"),
     ]
 
@@ -319,7 +319,7 @@ def look(variables: Mapping[str, str], data: DataFolder) -> list[Seen]:
 def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path) -> None:
     data = DataFolder.at(tmp_path / "data")
     (data.folder / "reports").symlink_to("/proc/self")
-    [disk] = [one for one in look(variables, data) if one.check == "data folder"]
+    [disk] = [one for one in look(variables, data) if one.check == "file system"]
     assert (disk.light, "reports in" in disk.message) == ("red", True)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.storage.service_lock import alone, is_served
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import FolderStore
 
@@ -186,3 +187,11 @@ def test_a_folder_brings_along_to_a_bucket_what_it_remembers_and_another_buckets
     State(tmp_path / "three").person_key()
     with pytest.raises(SettingsError, match="another person_key"):
         State(tmp_path / "three", bucket).share()
+
+
+def test_a_second_daemon_on_a_home_is_refused(tmp_path: Path) -> None:
+    with alone(tmp_path, "http://127.0.0.1:3000"):
+        assert is_served(tmp_path)
+        with pytest.raises(SettingsError, match=r"Another daemon runs on .*:3000"), alone(tmp_path, "another"):
+            pass
+    assert not is_served(tmp_path)

@@ -135,11 +135,13 @@ def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder
 HEADER = "has no header"
 ONE = "exactly one SELECT"
 CASES = {
-    "a column is wrong": (LEADS + "select messag as leads from applicant_leads", 'Candidate bindings: "message"'),
+    "a column is wrong": (LEADS + "select nope as leads from applicant_leads", 'column "nope" not found'),
     "a table is missing": (LEADS + "select count(*) as leads from nope", "Table with name nope does not exist"),
     "it fails on a row": (LEADS + "select sum(message::int) as leads from applicant_leads", "ConversionException"),
     "it raises a lead": (LEADS + "select error(message) as leads from applicant_leads", "InvalidInputException"),
-    "other columns": (LEADS + "select 1 as leads, 2 as more", "selects the columns leads, more"),
+    "other columns": (LEADS + "select 1 as leads, 2 as more", "selects 2 columns, and its header has 1"),
+    "a file without a header": (LEADS + "select leads from customers", 'column "leads" not found'),
+    "all of such a file": (LEADS + "select * from customers", "It doesn't select leads."),
     "no SQL": (LEADS + "selec 1", "syntax error"),
     "nothing": (LEADS, ONE),
     "several": (LEADS + "select 1 as leads; drop table applicant_leads", ONE),
@@ -171,6 +173,7 @@ def test_each_mart_that_cannot_be_made_is_one_finding_keeps_its_rows_and_hurts_n
 ) -> None:
     (tmp_path / "secret.csv").write_text("a\nJane Roe\n")
     names = {case: case.replace(" ", "_") for case in CASES}
+    write(house, customers_csv="Jane Roe,jane@people.example\nJohn,john@people.example\n")
     write(house, fine_sql=COUNT, **{f"{name}_sql": COUNT for name in names.values()})
     house.publish()
     assert told(house) == {}
