@@ -12,7 +12,7 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any, Final
 
-from leads_pipeline.domain.contract import ReceivedLead
+from leads_pipeline.domain.contract import LEAD_KINDS, ReceivedLead
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_delta, left_of
@@ -53,12 +53,14 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
     """Put the person on the list with their leads. From then on nobody lands what the entry keeps out.
 
     An erasure means leads created before now. `cleared` are leads of others whose messages it empties. A restriction
-    leaves out leads of which leads.duckdb alone has the newest version. Raises QuestionError if nothing names anybody.
+    leaves out leads of which leads.duckdb alone has the newest version. A given id counts although no lead has it: an
+    interrupted erasure may have taken it out. Raises QuestionError if nothing names anybody.
     """
     person, found = request.person, request.found
-    if not (found.theirs or person.emails or person.phones or cleared):
+    if not (found.theirs or person.emails or person.phones or person.lead_ids or cleared):
         raise QuestionError("A name or a postcode alone names nobody. Give an address, a number or --lead ID.")
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
+    gone = person.lead_ids - {lead.lead_id for lead in found.leads}
     return data.gate.entries.append(
         lambda suppressed, number: Entry(
             number=number,
@@ -71,7 +73,10 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
             phones=suppressed.hashes("phone", person.phones),
             names=suppressed.hashes("name", found.names),
             is_shared=found.is_shared,
-            leads=_hashed(suppressed, leads),
+            leads=(
+                *_hashed(suppressed, leads),
+                *(suppressed.hashed_lead(kind.name, lead_id) for kind in LEAD_KINDS for lead_id in gone),
+            ),
             cleared=_hashed(suppressed, cleared),
         )
     )

@@ -266,8 +266,10 @@ def test_a_window_whose_only_lead_was_erased_is_empty_wherever_it_is_told(desk: 
 
 
 @pytest.mark.slow
-def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: House) -> None:
-    told = privacy("erase", "--email", "late@people.example", "--yes").stdout
+@pytest.mark.parametrize("who", [("--email", "late@people.example"), ("--lead", "late")])
+def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: House, who: tuple[str, str]) -> None:
+    """An erasure by an id that was killed has taken the lead out, and is asked for again."""
+    told = privacy("erase", *who, "--yes").stdout
     assert "No lead of this person was found. Check the spelling." in told
     late = lead("late", email="Late+home@people.example", **BEFORE)
 
