@@ -20,7 +20,8 @@ UV = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-u
 INSTALL = $(UV) pip install --quiet --system-certs --python $(BIN)/python \
 	--constraints requirements.lock --build-constraints requirements.lock
 
-# Without compiled modules, each command would compile Dagster: 3 seconds of CPU.
+# Without compiled modules, each process would compile Dagster: 3 seconds of CPU. For tests, which start many processes,
+# all is compiled at once.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -75,7 +76,7 @@ $(VENV)/runtime: $(VENV)/uv.lock pyproject.toml
 
 $(VENV)/dev: $(VENV)/runtime
 	@echo 'Adding the packages for tests and checks ...'
-	@$(INSTALL) --editable '.[delta,postgres,s3]' --group build --group dev
+	@$(INSTALL) --compile-bytecode --editable '.[delta,postgres,s3]' --group build --group dev
 	@touch $@
 
 # The project's own dependencies are in other versions there. The tools of the tests are as new as those allow.

@@ -120,7 +120,10 @@ def _commands() -> str:
         "`zsh_source`.\n"
     )
     for path, command in each_command(main, "leads-pipeline"):
-        if command is not main and not command.hidden:
+        group, _, name = path.removeprefix("leads-pipeline").strip().rpartition(" ")
+        if command.name == "find" != name:
+            text += f"\n## {group} {name}\n\nAnother name of `leads-pipeline {group} find`.\n"
+        elif command is not main and not command.hidden:
             text += _command(path, simulate if path == "leads-pipeline simulate" else command)
     return text
 
