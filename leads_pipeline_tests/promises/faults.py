@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
-from urllib.request import Request, urlopen
+from urllib.request import ProxyHandler, Request, build_opener
 
 from leads_pipeline.cli import main
 
@@ -56,11 +56,12 @@ def receive(environment: Mapping[str, str], port: int, leads: Sequence[Mapping[s
 
 def _push(environment: Mapping[str, str], port: int, leads: Sequence[Mapping[str, Any]], acknowledged: Path) -> None:
     headers = {"Authorization": environment["LEADS_RECEIVE_KEY"], "Content-Type": "application/json"}
+    opener = build_opener(ProxyHandler({}))  # the environment, which has proxies, is replaced meanwhile
     for lead in leads:
         request = Request(f"http://127.0.0.1:{port}/leads", json.dumps({"applicants": [lead]}).encode(), headers)
         for _ in range(600):  # a minute, as a busy machine takes its time to start the receiver
             try:
-                with urlopen(request) as answer:  # noqa: S310 - this machine
+                with opener.open(request) as answer:
                     assert answer.status == 200
             except URLError as error:
                 if hasattr(error, "code"):
