@@ -40,7 +40,8 @@ def answer_files(*folders: Path | None) -> list[Path]:
     """Return the files of the first folder that has any. Raises StorageError if the disk can't say."""
     for folder in filter(None, folders):
         with reading(folder):
-            if files := [path for name in ANSWER_FILES if (path := folder / name).is_file()]:  # a pipe has no end
+            paths = [folder / name for name in ANSWER_FILES]
+            if files := [path for path in paths if path.exists() and not path.is_fifo()]:  # a pipe has no end
                 return files
     return []
 
