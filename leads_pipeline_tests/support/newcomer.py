@@ -142,7 +142,7 @@ def newcomer(folder: Path, *options: str) -> Iterator[Newcomer]:
         given = {name: value or "" for name, value in dotenv_values(ready).items()}
         yield Newcomer(folder, {**given, "LEADS_TIMEZONE": "Europe/London"})
     finally:
-        process.terminate()
+        process.kill()  # it holds nothing, and a shell may have had it ignore SIGTERM
         process.wait(PATIENCE_SECONDS)
 
 
