@@ -426,7 +426,7 @@ def test_each_command_of_the_guide_to_answer_a_person_works(installation: Instal
     for line in lines(GUIDES / "answer-a-person.md"):
         if "--list" in line:
             (tmp_path / "data" / "privacy").rename(tmp_path / "copy")
-        command = line.replace("/backups/leads", "copy").replace("lift 3", f"lift {objection}")
+        command = line.replace("/mnt/backup/leads", "copy").replace("lift 3", f"lift {objection}")
         if command.split()[2] in ("find", "export", "correct", "erase", "object", "restrict"):
             command += " --from request.txt" + (" --yes" if "erase --case" in command else "")
         done = run(command, tmp_path, environment)
