@@ -182,7 +182,7 @@ def _scopes(value: str, how: str, *, is_branches: bool = False) -> tuple[Scope, 
         parsed[scope] = None
     keys = {scope.key.casefold() for scope in parsed}
     if len(keys) < len(parsed):
-        raise ValueError("holds ids that differ in upper and lower case alone: as folders they would be one.")
+        raise ValueError("holds ids that differ only in upper and lower case. Keep one of them.")
     if len(parsed) > 1 and "all" in keys:
         raise ValueError("holds all, for a set-up with a single branch, and other scopes. Keep one of them.")
     return tuple(parsed)
@@ -450,7 +450,7 @@ class Settings(BaseSettings):
     def _fit_together(self) -> Self:
         if self.work_dir is not None and self.store is None:
             raise ValueError(
-                "LEADS_WORK_DIR is set, and LEADS_DATA_DIR is no bucket: the data folder is worked in itself. Unset it."
+                "LEADS_WORK_DIR is for a bucket alone, and LEADS_DATA_DIR names a folder. Unset LEADS_WORK_DIR."
             )
         if self.bucket_endpoint and self.store is not None:
             try:

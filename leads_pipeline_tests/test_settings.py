@@ -356,7 +356,7 @@ def test_what_is_no_store_is_refused(value: str) -> None:
 
 
 def test_a_folder_to_work_in_is_for_stores_alone() -> None:
-    with pytest.raises(SettingsError, match="LEADS_WORK_DIR is set, and LEADS_DATA_DIR is no bucket"):
+    with pytest.raises(SettingsError, match="LEADS_WORK_DIR is for a bucket alone"):
         read(LEADS_WORK_DIR="data")
 
 

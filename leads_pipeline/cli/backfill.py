@@ -79,7 +79,7 @@ def backfill(
         first, last = _chosen(session, first, last, recent)
         if INVENTORY in kind_names and last < session.today:
             raise click.UsageError(
-                f"--kind {INVENTORY}: the API knows the present only. Have --to name today, {session.today}."
+                f"--kind {INVENTORY}: the API knows the present only. Let --to be today, {session.today}."
             )
         windows = [Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes]
         is_today = not kind_names and last == session.today and not settings.no_inventory

@@ -21,7 +21,12 @@ from leads_pipeline.transform.export import CELL_UNITS, FORMATS, write_export
     help="The folder for the files, outside of the data folder. Files of the same names are replaced.",
 )
 @click.option("--format", "format_", required=True, type=click.Choice(FORMATS), help="What the files are.")
-@click.option("--raw", "is_raw", is_flag=True, help="Write CSV for programs: no mark, UTC, texts as they are.")
+@click.option(
+    "--raw",
+    "is_raw",
+    is_flag=True,
+    help="Write CSV for programs: moments in UTC, texts as they are, no byte order mark.",
+)
 def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
     """Write TABLE, or `all` tables, marts and views of leads.duckdb, as files for spreadsheets and BI.
 

@@ -94,7 +94,7 @@ def acknowledge(keys: Sequence[str]) -> None:
 def metrics(port: int | None, host: str) -> None:
     """Print the figures of `status` for the textfile collector of Prometheus' node exporter, or serve them.
 
-    Exit code 0 if the figures could be had, also with open errors, 2 if not.
+    Exit code 0 if the figures can be read, also with open errors, 2 if not.
     """
     from prometheus_client import generate_latest, start_http_server
 

@@ -333,7 +333,7 @@ def apply(copy: Path | None) -> None:
 
     An interrupted request is finished by this, or by the next publication. A restored folder is swept by its first run.
 
-    Exit code 1 if a file couldn't be gone through, or a file in quarantine/ may hold an erased person.
+    Exit code 1 if a file couldn't be read or written, or a file in quarantine/ may hold an erased person.
     """
     _, data = filled()
     if copy is not None:

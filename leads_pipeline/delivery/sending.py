@@ -352,7 +352,7 @@ def _trouble(answer: httpx.Response) -> str:
         where = "?"
         with suppress(ValueError):
             where = urlsplit(str(answer.extensions.get("location") or "")).hostname or where
-        return f"sends to another address ({status}), at {where}. No redirect is followed. Correct LEADS_DELIVERY_URL."
+        return f"answers with a redirect ({status}) to {where}, and none is followed. Correct LEADS_DELIVERY_URL."
     if status == HTTPStatus.GONE:
         return "is gone (410). Nothing more is sent until `leads-pipeline deliver retry`."
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):

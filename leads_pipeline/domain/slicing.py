@@ -57,7 +57,7 @@ def _named_members(body: bytes) -> list[tuple[str | None, bytes]]:
 def object_in(body: bytes) -> Span:
     """Return the span of the body's JSON object. Raises InvalidAnswerError if the body is none."""
     if not body.strip():
-        raise InvalidAnswerError("The body is empty where a JSON object was due.", reason="empty body")
+        raise InvalidAnswerError("The body is empty. It should be a JSON object.", reason="empty body")
     if not body.lstrip().startswith(b"{"):
         raise InvalidAnswerError(
             f"The body ({len(body)} bytes) is no JSON object: {_looks_like(body)}.", reason="not a JSON object"

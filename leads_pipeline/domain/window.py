@@ -54,8 +54,8 @@ class Scope:
         kind, _, id_ = text.partition("-")
         if kind not in {k for k in ScopeKind if k is not ScopeKind.ALL} or not _ID.fullmatch(id_):
             raise SettingsError(
-                f"{text!r} is not a scope. Write branch-ID, brand-ID, company-ID, group-ID or all, the id with at "
-                "most 64 letters, digits, '_', '-' and single dots, none of them last."
+                f"{text!r} is not a scope. Write branch-ID, brand-ID, company-ID, group-ID or all. The id has at "
+                "most 64 letters, digits, '_', '-' and single dots, and doesn't end with a dot."
             )
         return cls(ScopeKind(kind), id_)
 

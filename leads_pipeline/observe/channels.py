@@ -191,7 +191,7 @@ def _request(method: str, name: str, url: str, body: dict[str, Any] | None = Non
 
 def _http_verdict(name: str, status: int) -> str:
     if status // 100 == 3:
-        return f"sends to another address ({status}), and no redirect is followed. Set {name} to the new address."
+        return f"answers with a redirect ({status}), and no redirect is followed. Set {name} to the new address."
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return "is behind a proxy that refuses (407). Check the proxy in the environment, its user and its password."
     if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:

@@ -62,7 +62,7 @@ def published_checks(db: Reader) -> Iterator[AssetCheckResult]:
         try:
             found, is_error = problems(db, check), check.is_error
         except LeadsPipelineError as error:
-            found, is_error = [f"The check broke: {error} What it looks at was published whole."], True
+            found, is_error = [f"The check can't be made: {error} The tables were published as usual."], True
         yield _result(check.table, check.name, found, is_error=is_error)
 
 

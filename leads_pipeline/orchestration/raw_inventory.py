@@ -37,7 +37,7 @@ MAX_POSTCODES: Final = 500
 
 _SCHEMA: Final = TableSchema(
     [
-        TableColumn("item_id", "string", "The item's own id; sha256: and the hash of its payload where it has none"),
+        TableColumn("item_id", "string", "The item's own id; sha256: and the hash of its payload if it has none"),
         TableColumn("address", "string", "Place whose search found it"),
         TableColumn("payload", "string", "The exact JSON text that was received"),
         TableColumn("fetched_at", "timestamp", "When a search of the day first found this text, UTC"),
@@ -53,7 +53,7 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         description=(
             "The agency's inventory at the addresses of INVENTORY_ADDRESSES, and at the postcodes that leads of the "
             "last INVENTORY_FROM_LEADS_DAYS days ask about: the day's newest search in raw/inventory/. The API knows "
-            "the present only: a day that is over keeps the file that it has, and `not_pulled` says so."
+            "the present only. If a day is over, nothing is pulled, its file stays, and `not_pulled` says so."
         ),
         partitions_def=partitions.days,
         backfill_policy=BackfillPolicy.single_run(),

@@ -171,12 +171,12 @@ def _tell_of(night: Night, context: AssetExecutionContext) -> None:
     if night.came_back:
         context.log.warning(
             "Leads of people who were erased were in the data folder again, and were taken out. Was a backup restored? "
-            "Then look into quarantine/, where the list can't look."
+            "Then look into quarantine/: the list isn't applied there."
         )
     if night.troubles:
         raise Failure(
-            f"leads.duckdb is published. {len(night.troubles)} things of the night couldn't be done, and the next "
-            f"night tries again. {night.troubles[0]}",
+            f"leads.duckdb is published. Tasks of the night that failed: {len(night.troubles)}. The next night tries "
+            f"them again. {night.troubles[0]}",
             metadata={**night.counts, "troubles": night.troubles},
             allow_retries=False,
         )

@@ -32,7 +32,7 @@ _LEADS_401 = (
     "The token is refused even after a renewal. Check LEADS_CLIENT_ID and its secret, and LEADS_AUDIENCE or "
     "LEADS_TOKEN_SCOPE; then ask the portal's technical contact whether the credentials are still valid."
 )
-_LEADS_413 = "The service calls even an hour too large; tell the portal's technical contact."
+_LEADS_413 = "The service refuses even one hour as too large. Tell the portal's technical contact."
 
 T = TypeVar("T")
 
@@ -125,8 +125,8 @@ class LeadsClient:
         began = timing.monotonic()
         if window.is_deleted(timing.now()):
             raise RetentionError(
-                f"The window {window.partition_key} was not asked for: the portal keeps leads for {RETENTION.days} "
-                "days, and it is wholly older. What was landed of it stays; there is nothing left to fetch."
+                f"The window {window.partition_key} was not asked for: it is over {RETENTION.days} days old, so the "
+                "portal has deleted it. What was landed of it stays."
             )
         attempts = 0
         missing: list[tuple[Window, LeadsPipelineError]] = []
@@ -145,9 +145,9 @@ class LeadsClient:
         failure = _failure(window, len(leads), missing) if missing else None
         if failure is None and any(part.value.speaks_of_more for part in parts):
             failure = InvalidAnswerError(
-                f"The answer for the window {window.partition_key} speaks of more leads than came, in a member beside "
-                f"the list. Its {len(leads)} leads are kept. The portal may have begun to answer in pages: ask its "
-                "technical contact, and look for a newer version of this pipeline.",
+                f"The answer for the window {window.partition_key} says, beside the list, that there are more leads "
+                f"than came. The {len(leads)} that came are kept. The portal may have begun to answer in pages: ask "
+                "its technical contact, and look for a newer version of this pipeline.",
                 reason="more leads than came",
             )
         digest = hashlib.sha256()
@@ -214,7 +214,7 @@ def _failure(window: Window, came: int, missing: Sequence[tuple[Window, LeadsPip
     """Why hours of the window are missing. Temporary failures come first: they are retried sooner."""
     hour, verdict = next((one for one in missing if one[1].is_transient), missing[0])
     message = (
-        f"The window {window.partition_key} is too much for one answer and was asked for by hours. "
+        f"The window {window.partition_key} is too large or too slow for one answer, so it was asked for hour by hour. "
         f"{came} leads came and are kept. The window stays failed until the rest has come. For "
         f"{hour.start:%H:%M} to {hour.end:%H:%M} UTC: {verdict.args[0]}"
     )

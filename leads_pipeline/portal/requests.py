@@ -251,11 +251,11 @@ class Requests:
                 body = read_body(response, service.max_body_bytes, until)
             return body, read(body)
         except InvalidAnswerError as error:
-            message = f"{spec} was answered, but not as the contract has it. {error} What was landed before stays."
+            message = f"The answer to {spec} isn't as the contract says. {error} What was landed before stays."
             return InvalidAnswerError(f"{message} {LATER}", reason=error.reason)
         except TooLargeError as error:
             return TooLargeError(
-                f"{spec} was answered with too much. {error} What was landed before stays. {USELESS} Tell the portal's "
+                f"The answer to {spec} is too large. {error} What was landed before stays. {USELESS} Tell the portal's "
                 "technical contact."
             )
         except UnreachableError as error:

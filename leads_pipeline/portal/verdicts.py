@@ -75,7 +75,7 @@ _STATUSES: Final[Mapping[int, Meaning]] = {
     304: Meaning(
         InvalidAnswerError,
         "invalid answer",
-        f"Nothing was asked that could be unchanged: a cache on the way answers. {LATER}",
+        f"A cache on the way answered: this request asks the portal for no such answer. {LATER}",
     ),
     308: _MOVED,
     407: Meaning(
@@ -232,7 +232,7 @@ def token_verdict(
         )
     if status // 100 == 3:
         return CredentialsError(
-            f"{asked} it answered with a redirect ({status}), which no secret follows. {_CHECK_ADDRESS}"
+            f"{asked} it answered with a redirect ({status}), and a secret follows none. {_CHECK_ADDRESS}"
         )
     if status // 100 == 4:
         return CredentialsError(f"{asked} it answered {status}, not as a token server does. {_CHECK_ADDRESS}")

@@ -66,7 +66,7 @@ def _apply_list(data: DataFolder, night: Night) -> None:
         return
     swept = sweep_what_appeared(data)
     night.counts["windows_rewritten"] = swept.windows
-    night.troubles += [f"{what} couldn't be gone through: {why}" for what, why in swept.failed.items()]
+    night.troubles += [f"{what} couldn't be read or written: {why}" for what, why in swept.failed.items()]
 
 
 def _cut(

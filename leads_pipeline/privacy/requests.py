@@ -126,7 +126,7 @@ def carry_out(
     number = data.gate.number
     trouble = publish()
     if trouble is None and data.state.swept_to() < number:
-        trouble = "A file couldn't be gone through. The log of the run names it."
+        trouble = "A file couldn't be read or written. The log of the run names it."
     if trouble is not None:
         return {0: [trouble]}
     entries = open_entries(data.gate.entries.read())

@@ -105,13 +105,12 @@ def _facts(data: DataFolder, now: datetime) -> dict[str, str]:
     """What the copy says of itself."""
     return {
         "what it is": "A pseudonymised copy of an agency's figures, made by `leads-pipeline privacy share`.",
-        "what it isn't": "It isn't anonymous. Names, addresses, numbers and messages are not in it. But whoever knows "
-        "that somebody asked a branch on a day may recognise their row.",
+        "what it isn't": "It isn't anonymous. Names, addresses, numbers and messages are not in it. But somebody "
+        "who knows that a person asked a branch on a day may recognise their row.",
         "law": "UK GDPR applies to it. Use it for purposes that the agency has a basis for, and delete it when they "
         "end. An erasure in the pipeline doesn't reach it: delete it and make a new one.",
         "made at": now.isoformat(timespec="seconds"),
         "made by": f"leads-pipeline {version('leads-pipeline')}",
         "made from": f"{WAREHOUSE_FILE} of {data.state.claimed_by() or 'a data folder of no portal'}",
-        "people": "Hashes are under a key of this copy, which nobody kept. A hash is one person within the copy, and "
-        "nobody in another one.",
+        "people": "Nobody kept the key of the hashes. A person has another hash in each copy.",
     }

@@ -3,7 +3,7 @@
 -- kind varchar: applicant or appraisal
 -- lead_id varchar: The lead's own id
 -- lead_day date: Local day on which the lead was submitted
--- scope varchar: Scope whose window held the lead, e.g. branch-101
+-- scope varchar: Scope of the lead, e.g. branch-101
 -- created_at timestamptz: When the lead was submitted, UTC; NULL if the portal doesn't know
 -- hour integer: Local hour of that moment, 0 to 23
 -- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says

@@ -2,7 +2,7 @@
 -- kind varchar: applicant or appraisal
 -- lead_id varchar: The lead's own id
 -- lead_day date: Local day on which the lead was submitted
--- scope varchar: Scope whose window held the lead, e.g. branch-101
+-- scope varchar: Scope of the lead, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
 -- answered_at timestamptz: When it was first answered, UTC; NULL if the table answers has no moment

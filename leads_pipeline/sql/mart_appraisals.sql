@@ -1,9 +1,9 @@
 -- One row per local day, scope, market, urgency, confidence and curiosity: which valuations are asked for, worth what?
 -- by lead_day
 -- lead_day date: Local day on which the leads were submitted
--- scope varchar: Scope whose window held them, e.g. branch-101
+-- scope varchar: Scope of the leads, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
--- market varchar: sales or lettings: what the owners think of
+-- market varchar: sales or lettings: what the owners consider
 -- urgency varchar: How soon the owners want to act, readable, e.g. within 3 months; unknown if they don't say
 -- confidence varchar: The portal's confidence in its estimates: low, medium or high; unknown if it doesn't say
 -- is_just_curious boolean: Whether the owners say that they are just curious; NULL if they don't say

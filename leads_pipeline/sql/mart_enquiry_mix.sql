@@ -1,7 +1,7 @@
 -- One row per local day, scope, market and situation: who asks, first-time buyers, investors, people with a home?
 -- by lead_day
 -- lead_day date: Local day on which the leads were submitted
--- scope varchar: Scope whose window held them, e.g. branch-101
+-- scope varchar: Scope of the leads, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- market varchar: sales or lettings
 -- situation varchar: What the person says of their own situation, readable, e.g. first time buyer; unknown if they don't say

@@ -3,7 +3,7 @@
 -- lead_day date: Local day on which the leads were submitted
 -- weekday integer: Day of the week of that day, 1 is Monday and 7 Sunday
 -- hour integer: Local hour, 0 to 23
--- scope varchar: Scope whose window held the leads, e.g. branch-101
+-- scope varchar: Scope of the leads, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- kind varchar: applicant or appraisal
 -- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says

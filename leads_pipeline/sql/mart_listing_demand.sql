@@ -1,19 +1,19 @@
 -- One row per scope and listing that people asked about: which listings, and which price bands, are in demand?
--- scope varchar: Scope whose window held the leads, e.g. branch-101
+-- scope varchar: Scope of the leads, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- listing_id varchar: Id of the listing; leads without a listing don't count. mart_listing_daily has its leads by day
 -- market varchar: sales or lettings, as the newest lead has it
 -- address varchar: House number or name, street, town or city, and postcode, in one line; NULL if none is given
 -- url varchar: Address of the listing's page; NULL if none is given
--- price decimal(18,2): Price of the listing in its newest lead, a rent as it is asked; NULL if it is 0 or not given
--- rent_frequency varchar: What a rent is per: per week or per month; NULL for a sale, and if it isn't given
--- monthly_rent decimal(18,2): That rent, brought to a month: a week's is 12/52 of it; NULL if its period isn't known
+-- price decimal(18,2): Price of the listing in its newest lead, or the rent for one period of rent_frequency; NULL if it is 0 or not given
+-- rent_frequency varchar: Period of the rent: per week or per month; NULL for a sale, and if it isn't given
+-- monthly_rent decimal(18,2): Rent of a month; for a rent per week, 52/12 of it; NULL if the period isn't known
 -- price_band varchar: Band of the price, 100,000 wide up to 5,000,000 or more, or of the monthly rent, 500 wide up to 20,000 or more, e.g. 300,000 to 399,999; unknown if there is none
 -- price_band_from bigint: Lower end of that band, to order by
 -- property_type varchar: Kind of property, readable, e.g. semi detached; unknown if none is given
 -- bedrooms bigint: Bedrooms
 -- town varchar: Town or city; unknown if none is given
--- status varchar: Where the listing stands, readable, e.g. for sale; unknown if that isn't given
+-- status varchar: Status of the listing, readable, e.g. for sale; unknown if that isn't given
 -- leads bigint: Leads about it
 -- people bigint: Different people among them; leads without e-mail address and telephone number don't count. Not additive, as one person can ask about several listings: use `count(distinct person)` of applicant_leads
 -- viewings bigint: Leads that ask for a viewing

@@ -1,7 +1,7 @@
 -- One row per local day, scope, kind, market, source, portal_source, situation and person: how many different people asked?
 -- by lead_day
 -- lead_day date: Local day on which the leads were submitted
--- scope varchar: Scope whose window held them, e.g. branch-101
+-- scope varchar: Scope of the leads, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- kind varchar: applicant or appraisal
 -- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says

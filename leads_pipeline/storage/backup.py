@@ -91,8 +91,8 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
         before = next(reversed(snapshots(target, now)), None)
         if before and (before / ".state" / "person_key").read_text().strip() != key:
             raise SettingsError(
-                f"{target} has backups of another data folder than {data.folder}: one would push out the other's. Name "
-                "a folder of its own. Nothing was changed.",
+                f"{target} has backups of another data folder than {data.folder}: the two would delete each other's. "
+                "Name a folder of its own. Nothing was changed.",
                 reason="another folder's backups",
             )
         name = now.astimezone(UTC).strftime(_NAME)

@@ -21,7 +21,7 @@ def prove(store: Store) -> timedelta:
     key = f"{_PROOFS}{secrets.token_hex(8)}"
     try:
         if not store.create_once(key, b"first"):
-            raise _unfit(store, "says that a key is taken that nobody has ever had")
+            raise _unfit(store, "refuses to create a new key, as if it were there already")
         before = datetime.now(UTC)
         if store.create_once(key, b"second") or store.get(key) != b"first":
             raise _unfit(
@@ -31,7 +31,7 @@ def prove(store: Store) -> timedelta:
             )
         created = store.modified_at(key)
         if created is None or key not in store.list(_PROOFS):
-            raise _unfit(store, "doesn't know or doesn't list a key that was created the moment before")
+            raise _unfit(store, "doesn't find or doesn't list a key that was just created")
     finally:
         store.delete([key])
     if store.get(key) is not None:

@@ -60,6 +60,6 @@ def _read(path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
                 f"{_ROWS} from {ANSWER_FILES[path.name]}", {"path": str(path), "zone": zone.key}
             ).fetchall()
         except duckdb.BinderException:
-            return [(None, None, None, f"{path.name} has no column lead_id, or none answered_at")]
+            return [(None, None, None, f"{path.name} lacks the column lead_id or answered_at")]
         except duckdb.Error:
             return [(None, None, None, f"{path.name} is no CSV in UTF-8, or no Parquet file")]

@@ -31,7 +31,7 @@ FEED: Final = Table(
         Column(
             "change",
             "varchar",
-            "added, changed or removed. Removed leads were erased or restricted, or name nobody any more",
+            "added, changed or removed. Removed leads were erased, restricted or made anonymous",
         ),
         Column("at", "timestamptz", "When the publication began, UTC"),
     ),

@@ -29,7 +29,7 @@ _LEAD_COLUMNS: Final = (
     Column(
         "scope",
         "varchar",
-        "Scope whose window held this version, e.g. branch-101; push for a pushed lead without a configured branch",
+        "Scope of the window that brought this version, e.g. branch-101; push if pushed for no configured branch",
     ),
     Column("fetched_at", "timestamptz", "When this version of the lead was first received, UTC"),
     Column(
@@ -38,14 +38,22 @@ _LEAD_COLUMNS: Final = (
         "Number of the request that brought this version; of two versions the higher one is the newer",
     ),
     Column("source", "varchar", "How this version was received: pull or push"),
-    Column("window_day", "date", "Day of the window that held this version; lead_day may be the next at midnight"),
+    Column(
+        "window_day",
+        "date",
+        "Day of the window that brought this version; a lead of midnight can have the next day as lead_day",
+    ),
 )
 _CHILD_COLUMNS: Final = (
     Column("lead_id", "varchar", "The lead that it belongs to"),
     Column("position", "integer", "Place in the lead's list, from 0"),
 )
 DRIFT_COLUMNS: Final = (
-    Column("_problems", "varchar[]", "Fields whose value fits no column, and other oddities; raw has the exact text"),
+    Column(
+        "_problems",
+        "varchar[]",
+        "Fields whose value doesn't fit their column, and other oddities; raw has the exact text",
+    ),
     Column("_extra", "json", "Fields that the contract doesn't know, nested and written as received"),
 )
 _PERSON: Final = Column(

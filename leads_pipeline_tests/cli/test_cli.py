@@ -224,7 +224,7 @@ def test_a_question_that_is_wrong_exits_with_2(here: Installation, arguments: li
 def test_an_inventory_of_days_gone_by_is_refused(here: Installation) -> None:
     result = run("backfill", "--from", here.day(2), "--to", here.day(1), "--kind", "inventory")
     assert result.exit_code == 2
-    assert f"Have --to name today, {here.day(0)}." in result.output
+    assert f"Let --to be today, {here.day(0)}." in result.output
     assert here.simulator.counters().requests == {}
 
 

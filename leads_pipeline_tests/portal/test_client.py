@@ -740,7 +740,7 @@ def test_an_answer_that_speaks_of_more_leads_than_came_fails_its_window_with_wha
     assert list(answer.beside) == [beside.split('"')[1]]
     assert (answer.failure is not None) == speaks
     if answer.failure is not None:
-        assert "speaks of more leads than came" in str(answer.failure)
+        assert "there are more leads than came" in str(answer.failure)
         assert answer.failure.is_transient
 
 

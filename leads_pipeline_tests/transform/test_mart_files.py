@@ -347,7 +347,7 @@ def test_answers_of_ones_own_say_how_long_a_lead_waited(db: duckdb.DuckDBPyConne
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("answers.csv", b"id,when\na,b\n", "has no column lead_id, or none answered_at"),
+        ("answers.csv", b"id,when\na,b\n", "lacks the column lead_id or answered_at"),
         ("answers.csv", b"lead_id,answered_at\n\xff\xfe\x00,b\n", "is no CSV in UTF-8, or no Parquet file"),
         ("answers.parquet", b"PAR1", "is no CSV in UTF-8, or no Parquet file"),
         ("answers.csv", None, "is no CSV in UTF-8, or no Parquet file"),

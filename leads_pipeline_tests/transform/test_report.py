@@ -229,7 +229,7 @@ def test_branches_are_ranked_by_name_and_the_weeks_leads_with_the_change_on_the_
 
 
 def test_no_change_of_all_branches_is_told_where_one_has_a_gap(weeks: str) -> None:
-    assert "They aren't compared with the seven before, as not every day of both is here." in weeks
+    assert "They aren't compared with the seven before, because some days are missing." in weeks
     assert "on the week before)" not in weeks
     assert section(weeks, "Sources") == [["source", "leads"], ["somewhere listing", str(len(of_week(LAST_DAY)))]]
 

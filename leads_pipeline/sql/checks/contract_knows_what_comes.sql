@@ -1,4 +1,4 @@
--- The portal sends no field, no enumerated value and no type that the contract doesn't know. Nothing is lost: `_extra` or the column has it
+-- The contract knows each field, enumerated value and type that the portal sends. Nothing is lost: `_extra` or the column has it
 -- table: drift
 
 select

@@ -1,4 +1,4 @@
--- No key field is empty in 20 percentage points more of the last 7 days' leads than in those of the 28 days before
+-- Each key field is filled as often in the last 7 days as in the 28 days before, or less often by at most 20 percentage points
 -- table: {table}
 -- do: Look at the leads of the last 7 days. Ask the portal if it sends the field differently now.
 

@@ -104,7 +104,7 @@ class SuppressionList:
             lines = self._checked(newest.read_bytes(), newest, key)
             known, mark = self._guarded()
             if 0 < known <= len(lines) and _marks(key, lines)[known - 1] != mark:
-                raise self._broken(f"{newest} is of another list than the one that this data folder knows")
+                raise self._broken(f"{newest} belongs to another list than this data folder's")
             lost = [*range(len(lines) + 1, known + 1)]
             lines += [msgspec.json.encode(Entry(number=number, at=now, action=Action.LOST)) for number in lost]
             replace_file(self.folder / KEY_FILE, f"{key.hex()}\n".encode())
@@ -153,7 +153,7 @@ class SuppressionList:
         seal, *lines = content.split(b"\n")
         end = lines.pop() if lines else b"?"
         if end or not lines or not hmac.compare_digest(seal, _marks(key or self._key(), lines)[-1].encode()):
-            raise self._broken(f"{where} isn't as it was written, or its key isn't its own")
+            raise self._broken(f"{where} was changed, or the key belongs to another list")
         return lines
 
     def _opened(self, lines: Sequence[bytes], guarded: tuple[int, str]) -> Suppressed:
@@ -172,7 +172,7 @@ class SuppressionList:
             except FileNotFoundError:
                 return 0, ""
         if not number.isdigit():
-            raise self._broken(f"{self.guard}, which says how far it goes, can't be read")
+            raise self._broken(f"{self.guard}, which holds the number of its last entry, can't be read")
         return int(number), mark
 
     # --- the same in a bucket, and from earlier versions --------------------------------------------------------------
@@ -224,7 +224,7 @@ class SuppressionList:
             return
         for number, (seal, mark) in enumerate(zip(sealed, _marks(self._key(), lines), strict=True), 1):
             if not hmac.compare_digest(seal[0], mark.encode()):
-                raise self._broken(f"its line {number} isn't as it was written, or its key isn't its own")
+                raise self._broken(f"its line {number} was changed, or the key belongs to another list")
         self._opened(lines, self._guarded())
         self._create(lines)
         path.unlink(missing_ok=True)
@@ -265,8 +265,8 @@ class SuppressionList:
     def _broken(self, why: str) -> StorageError:
         return StorageError(
             f"The suppression list in {self.folder} can't be used: {why}. Nothing is landed or published until it can, "
-            "because people who were erased would come back. Point LEADS_PRIVACY_DIR to where list and key are, or put "
-            "them back from a backup: `leads-pipeline privacy apply --list BACKUP`. What was landed before is "
+            "because people who were erased would come back. Set LEADS_PRIVACY_DIR to the folder of list and key, or "
+            "put them back from a backup: `leads-pipeline privacy apply --list BACKUP`. What was landed before is "
             "untouched.",
             reason="suppression list",
         )
