@@ -34,6 +34,7 @@ from leads_pipeline.storage.windows import WindowRow, list_days, window_rows
 from leads_pipeline.transform import marts
 from leads_pipeline.transform.answers import answer_files
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.transform.feed import Rows
 from leads_pipeline.transform.inventory import load_inventory
 from leads_pipeline.transform.own_marts import OwnFiles, keep_own_tables, make_own_tables, own_files
 from leads_pipeline.transform.people import PERSON_MACROS, set_person_key
@@ -141,15 +142,17 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
     inputs = _inputs(data, wanted, now, of_all_days=of_all_days)
     own = own_files(wanted.marts_dir)
 
-    def make_marts(db: duckdb.DuckDBPyConnection, is_rewritten: bool) -> None:
+    def make_marts(db: duckdb.DuckDBPyConnection, is_rewritten: bool) -> Rows:
         marts.make_tables(db)
         load_inventory(db, data.inventory.searches())
         _note_who_objects(db, suppressed.objecting, is_whole=is_rewritten)
         is_new = not db.execute("from pipeline.window_states limit 1").fetchall()
         of_all = _inputs(data, wanted, now, of_all_days=True) if is_new and not of_all_days else inputs
-        for mart, problem in marts.make_marts(db, of_all, is_rewritten=is_rewritten).items():
+        problems, rows = marts.make_marts(db, of_all, is_rewritten=is_rewritten)
+        for mart, problem in problems.items():
             logger.error("%s couldn't be made and stays as it was. %s", mart, problem)
         keep_own_tables(db, own, is_rewritten=is_rewritten)
+        return rows
 
     def make_own(draft: Path, is_rewritten: bool) -> None:
         if own.files or own.trouble:

@@ -160,7 +160,8 @@ def _spill_folder(folder: Path) -> Iterator[Path]:
     state, root, name = State(folder), folder / _SPILL_ROOT, f"spill-{secrets.token_hex(8)}"
     for spill in root.glob("*"):
         if not state.is_held(spill.name):
-            shutil.rmtree(spill, ignore_errors=True)
+            with state.alive(spill.name):  # which removes the lock's file, too
+                shutil.rmtree(spill, ignore_errors=True)
     with state.alive(name):
         spill = root / name
         with storing(spill):

@@ -37,13 +37,16 @@ FEED: Final = Table(
     ),
 )
 
+# How many rows of each table were added, changed and removed.
+Rows = dict[str, dict[str, int]]
+
 # These columns say how a version came, not what it says.
 _HOW_IT_CAME: Final = {"fetched_at", "sequence", "source", "window_day", "day"}
 
 _NONE: Final = {"added": 0, "changed": 0, "removed": 0}
 
 
-def begin_feed(db: duckdb.DuckDBPyConnection, at: datetime, named_from: date) -> dict[str, dict[str, int]]:
+def begin_feed(db: duckdb.DuckDBPyConnection, at: datetime, named_from: date) -> Rows:
     """Begin the feed anew with all leads. Arguments and what is returned are as for `append_changes`."""
     kinds = (
         f"select {literal(kind.name)}, lead_id, 'added' from {quoted(kind.table)} where {_is_named(named_from)}"
@@ -65,14 +68,14 @@ def append_changes(
     *,
     named_from: date,
     before_named_from: date,
-) -> dict[str, dict[str, int]]:
+) -> Rows:
     """Append to the feed what differs between the database `before` and this one. Return the rows by table and change.
 
     Only leads of these days are compared, or all. `named_from`: leads of windows before that day are anonymous, and
     count as removed; `before_named_from` is the day that counted in the file before.
     """
     db.execute("create temp table changes (table_name varchar, kind varchar, lead_id varchar, change varchar)")
-    counts: dict[str, dict[str, int]] = {}
+    counts: Rows = {}
     of_days = f" and {is_of(days)}" if days is not None else ""
     for kind in LEAD_KINDS:
         for table in kind.tables:

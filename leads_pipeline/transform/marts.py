@@ -27,7 +27,7 @@ from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.answers import ANSWERS, answer_files, read_answers
 from leads_pipeline.transform.drift import DRIFT, make_drift
 from leads_pipeline.transform.duck import SQL_FOLDER, Column, literal, macros, quoted, telling_errors
-from leads_pipeline.transform.feed import FEED
+from leads_pipeline.transform.feed import FEED, Rows
 from leads_pipeline.transform.inventory import INVENTORY
 from leads_pipeline.transform.tables import Table, columns_of, comment, create_table, fill, is_of
 
@@ -97,8 +97,8 @@ def fingerprint(branches: Branches) -> str:
 
 def make_marts(
     db: duckdb.DuckDBPyConnection, inputs: Inputs, *, is_rewritten: bool = False, of: Sequence[Mart] = ()
-) -> dict[str, str]:
-    """Make all marts, or those of `of`, after `flatten` and `make_tables`. Return what went wrong, by mart.
+) -> tuple[dict[str, str], Rows]:
+    """Make all marts, or those of `of`, after `flatten` and `make_tables`. Return what went wrong, by mart, and rows.
 
     A mart that fails keeps its last good rows or definition, and is made as a whole the next time. If raw files were
     rewritten, it is removed instead, because it may hold an erased person. An error ends DuckDB's transaction, so each
@@ -122,7 +122,9 @@ def make_marts(
     db.begin()
     db.execute("delete from pipeline.mart_problems")
     fill(db, "pipeline.mart_problems", list(problems.items()))
-    return problems
+    rows = {name: _changes(db, name) for name in ("inventory", "branches", "drift")}
+    made = "true" if days is None else is_of(days)
+    return problems, rows | {mart.name: _changes(db, mart.name, made) for mart in marts() if mart.is_by_day}
 
 
 @contextmanager
@@ -199,6 +201,25 @@ def _drop(db: duckdb.DuckDBPyConnection, name: str) -> None:
 def _comment(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
     columns = {column: mart.columns.get(column, "") for column in columns_of(db, mart.name)}
     comment(db, quoted(mart.name), mart.description, columns, is_view=not mart.is_by_day)
+
+
+def _changes(db: duckdb.DuckDBPyConnection, name: str, where: str = "true") -> dict[str, int]:
+    """Count the rows that the database `before` lacks, and its rows that are gone. A row that differs is both.
+
+    The marts of a day of 10,000 leads take 50 ms. With `except all` they take ten times as long (measured).
+    """
+    databases = "select database_name from duckdb_tables() where schema_name = 'main' and table_name = $name"
+    sides = [
+        f"select hash(one) as row, {-1 if database == 'before' else 1} as side "
+        f"from {quoted(database)}.main.{quoted(name)} as one where {where}"
+        for (database,) in db.execute(databases, {"name": name}).fetchall()
+    ]
+    if not sides:
+        return {}
+    rows = f"select sum(side)::bigint as rows from ({' union all '.join(sides)}) group by row"
+    counts = "coalesce(sum(rows) filter (rows > 0), 0)::bigint, -coalesce(sum(rows) filter (rows < 0), 0)::bigint"
+    [(added, removed)] = db.execute(f"select {counts} from ({rows})").fetchall()
+    return {"added": added, "removed": removed}
 
 
 # --- what marts read besides the leads --------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ and leads.duckdb is attached read-only. It isn't enough that it is a SELECT: in 
 `with gone as (delete from t returning *) select * from gone` is one.
 """
 
+import fcntl
 import json
 import os
 import resource
@@ -81,11 +82,16 @@ def making(folder: Path, leads: Path, seconds: float = SECONDS_MAX) -> Iterator[
 def main() -> None:
     """Make a table for each line that comes in, and answer with a line. When the publication ends, so does this."""
     folder, leads, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
+    flags = fcntl.fcntl(0, fcntl.F_GETFL)
     for line in sys.stdin:
         if not (child := os.fork()):
-            signal.setitimer(signal.ITIMER_REAL, seconds)  # its signal ends the process, whatever that does
+            # A signal ends this process in any state: after that time, or when the publication closes stdin.
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
             made = _make(folder, leads, Task(*json.loads(line)))
             signal.setitimer(signal.ITIMER_REAL, 0)
+            fcntl.fcntl(0, fcntl.F_SETFL, flags)  # before the answer, as the next line would end it too
             os.write(1, json.dumps(made).encode() + b"\n")
             os._exit(0)
         if os.waitpid(child, 0)[1]:
@@ -134,7 +140,8 @@ def _left_out(db: duckdb.DuckDBPyConnection) -> str | None:
 
 def told(error: duckdb.Error, *, is_file: bool = False) -> str:
     """Say what is wrong with a statement, without what may quote a lead."""
-    if isinstance(error, duckdb.OutOfMemoryException):
+    # A commit that finds no memory fails with a TransactionException.
+    if isinstance(error, duckdb.OutOfMemoryException) or "Failed to commit: could not allocate" in str(error):
         return TOO_MUCH
     if is_file:
         return "It can't be read as a CSV or Parquet file."

@@ -21,7 +21,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
-from leads_pipeline.transform.feed import FEED, append_changes, begin_feed
+from leads_pipeline.transform.feed import FEED, Rows, append_changes, begin_feed
 from leads_pipeline.transform.flatten import Batch, flatten
 from leads_pipeline.transform.reading import is_open_for_writing, is_readable
 from leads_pipeline.transform.tables import columns_of, create_table, fill, lead_tables
@@ -59,8 +59,8 @@ class Content:
     `inputs` stands for what marts read besides the leads: when it changes, they are made again. `list_number` is the
     suppression list's. `at` is the moment of the publication, and leads of windows before the day `named_from` are
     anonymous. `prepare` makes the macros that statements use, `person_of` among them. `refuse` takes leads that the
-    list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`, and hears whether raw
-    files were rewritten. `make_own_tables` follows in the closed draft, and hears the same.
+    list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`, hears whether raw files
+    were rewritten, and counts what it changes. `make_own_tables` follows in the closed draft, and hears the same.
     """
 
     zone: ZoneInfo
@@ -71,7 +71,7 @@ class Content:
     named_from: date
     prepare: Callable[[duckdb.DuckDBPyConnection], None]
     refuse: Callable[[duckdb.DuckDBPyConnection], None]
-    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None]
+    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], Rows]
     make_own_tables: Callable[[Path, bool], None]
 
 
@@ -79,13 +79,13 @@ class Content:
 class Publication:
     """What publishing did: an update, a rewriting or a new file. `leads` counts those that it appended to the feed.
 
-    `rows` counts the rows that were added, changed and removed, by table of leads.
+    `rows` counts the rows that were added, changed and removed, by table.
     """
 
     way: str
     windows: int
     leads: int
-    rows: Mapping[str, Mapping[str, int]] = field(default_factory=dict, compare=False)
+    rows: Rows = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _publish(
                 _raise_numbers(db)
                 content.refuse(db)
             rows = _follow(db, content, feed_from, of_all=is_rewritten)
-            _finish(db, content, hashes, versions.next_number(), is_alone=is_rewritten)
+            rows |= _finish(db, content, hashes, versions.next_number(), is_alone=is_rewritten)
         content.make_own_tables(draft, is_rewritten)
         if is_rewritten:
             copy, draft = draft, versions.draft("rewritten")
@@ -203,7 +203,7 @@ def _build_anew(
         if feed_from:
             db.execute(f"insert into {FEED.name} by name from before.main.{FEED.name}")
         rows = _follow(db, content, feed_from, of_all=True)
-        _finish(db, content, hashes, versions.next_number(), is_alone=is_alone)
+        rows |= _finish(db, content, hashes, versions.next_number(), is_alone=is_alone)
     content.make_own_tables(draft, is_alone)
     if whole != before:
         logger.warning(
@@ -213,7 +213,7 @@ def _build_anew(
     return _publication("new file", len(hashes), rows)
 
 
-def _publication(way: str, windows: int, rows: Mapping[str, Mapping[str, int]]) -> Publication:
+def _publication(way: str, windows: int, rows: Rows) -> Publication:
     return Publication(way, windows, sum(sum(rows[kind.table].values()) for kind in LEAD_KINDS), rows)
 
 
@@ -330,9 +330,7 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
         db.execute(f"insert into touched select {literal(kind.name)}, lead_id, lead_day {taken}")
 
 
-def _follow(
-    db: duckdb.DuckDBPyConnection, content: Content, feed_from: date | None, *, of_all: bool
-) -> dict[str, dict[str, int]]:
+def _follow(db: duckdb.DuckDBPyConnection, content: Content, feed_from: date | None, *, of_all: bool) -> Rows:
     """Append to the feed what this publication changes. An update compares the leads of the touched days."""
     if feed_from is None:
         return begin_feed(db, content.at, content.named_from)
@@ -360,9 +358,9 @@ def _check(db: duckdb.DuckDBPyConnection) -> None:
             )
 
 
-def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, number: int, *, is_alone: bool) -> None:
-    """Make the marts, note what the file was made from, and write it all to the file."""
-    content.make_marts(db, is_alone)
+def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, number: int, *, is_alone: bool) -> Rows:
+    """Make the marts, note what the file was made from, and write it all to the file. Return the marts' rows."""
+    rows = content.make_marts(db, is_alone)
     db.execute("delete from pipeline.facts")
     facts = {
         "fingerprint": _fingerprint(content),
@@ -385,3 +383,4 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
     db.execute(f"insert into pipeline.touched_days select *, {number} from ({days})")
     db.commit()
     db.execute("checkpoint")
+    return rows

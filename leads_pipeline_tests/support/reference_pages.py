@@ -194,7 +194,13 @@ def _assets() -> str:
     def parents(key: AssetKey) -> str:
         return ", ".join(f"`{parent.to_user_string()}`" for parent in sorted(graph.get(key).parent_keys))
 
-    text = "# Assets\n\nThe Dagster UI shows these assets, checks, schedules and sensors.\n"
+    text = (
+        "# Assets\n\nThe Dagster UI shows these assets, checks, schedules and sensors.\n\n"
+        "Each publication records how many rows a table has (`dagster/row_count`), and how many it had before\n"
+        "(`rows_before`). It also records how many it added, changed and removed (`rows_added`, `rows_changed`,\n"
+        "`rows_removed`). In marts, `inventory`, `branches` and `drift`, a changed row counts as removed and added.\n"
+        "For `lead_feed`, which only grows, and for your own tables, it records the first two. Views aren't counted.\n"
+    )
     keys = sorted(graph.get_all_asset_keys(), key=lambda key: (graph.get(key).group_name or "", key))
     for group, members in groupby(keys, lambda key: graph.get(key).group_name):
         rows = [(f"`{key.to_user_string()}`", _first_line(graph.get(key).description), parents(key)) for key in members]

@@ -5,6 +5,8 @@
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -220,6 +222,7 @@ TOO_MUCH = "It needs more than 350MB of memory and 1GB of disk."
         (ENDLESS, STOPPED),
         # DuckDB looks at its limits between its steps. This is one step.
         (LEADS + "select length(repeat('x', 4000000000)) as leads", TOO_MUCH),
+        (LEADS + "select repeat('x', 200000000) as leads", TOO_MUCH),
         (LEADS + "select list(lead_id || repeat('x', 1000000)) as leads from applicant_leads, range(10000)", TOO_MUCH),
     ],
 )
@@ -270,6 +273,44 @@ def test_if_the_process_that_makes_tables_is_killed_the_next_publication_makes_t
     killed = "The process that makes tables was killed. The next publication makes this one."
     assert problems == {"a.sql": killed, "b.sql": killed}
     assert make(seconds=1) == {"a.sql": STOPPED}
+
+
+def test_a_killed_publication_leaves_no_process_and_the_next_one_removes_its_files(
+    house: House, tmp_path: Path
+) -> None:
+    write(house, a_sql=ENDLESS)
+    in_a_draft(house, tmp_path)
+    code = (
+        "from datetime import date; from pathlib import Path; from leads_pipeline.transform.own_marts import *; "
+        f"make_own_tables(Path('{house.folder}'), Path('{tmp_path}/draft.duckdb'), own_files(Path('{house.marts}')), "
+        "date.min)"
+    )
+    left: list[int] = []
+
+    def find() -> list[int]:
+        left.extend(children_of(*children_of(publication.pid)))
+        return [publication.pid]
+
+    with subprocess.Popen([sys.executable, "-c", code]) as publication, killing(tmp_path, find):
+        pass
+    assert left
+    deadline = time.monotonic() + 20
+    while any(map(is_running, left)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert [*(house.folder / ".state" / "duckdb").iterdir()]
+
+    write(house, a_sql=COUNT)
+    house.publish()
+    assert not [*(house.folder / ".state" / "duckdb").iterdir()]
+    assert not [*(house.folder / ".state" / "locks").glob("spill-*")]
+
+
+def is_running(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from sqlalchemy import NullPool, Pool, QueuePool, create_engine, text
 
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.transform.feed import Rows
 from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
@@ -83,7 +84,7 @@ class Folder:
     inputs: str = "first"
     at: datetime = NOW
     prepare: Callable[[duckdb.DuckDBPyConnection], object] = lambda _: None
-    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None] = lambda *_: None
+    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], Rows] = lambda *_: {}
 
     @property
     def file(self) -> Path:
@@ -415,8 +416,9 @@ def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_
     folder.publish()
     folder.raw.land({"id": "a", "message": "new"})
 
-    def fail(db: duckdb.DuckDBPyConnection, _: bool) -> None:
+    def fail(db: duckdb.DuckDBPyConnection, _: bool) -> Rows:
         db.execute("from a_table_that_is_missing")
+        return {}
 
     with pytest.raises(BugError):
         replace(folder, make_marts=fail).publish()
