@@ -36,7 +36,7 @@ from leads_pipeline_tests.docs.pages import (
     prose,
     text_of,
 )
-from leads_pipeline_tests.support import findings_page, reference_pages
+from leads_pipeline_tests.support import findings_page, pictures, reference_pages
 from leads_pipeline_tests.support.house import House
 
 
@@ -112,6 +112,12 @@ def test_the_reference_is_what_the_code_says() -> None:
     """If not: python -m leads_pipeline_tests.support.reference_pages."""
     made = reference_pages.pages()
     assert {path: text_of(path) for path in made} == made
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_each_picture_of_the_ui_shows_the_names_of_today(name: str) -> None:
+    """If not: python -m leads_pipeline_tests.support.pictures."""
+    assert pictures.noted(DOCS / name) == pictures.shown()[name]
 
 
 def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:

@@ -1,6 +1,7 @@
 """Each tutorial works as it is written, step by step, with the simulator in place of the portal."""
 
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -20,6 +21,7 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline_tests.docs.pages import TUTORIALS, blocks, text_of
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.docs.test_blocks import CLONE, comparable, landed_leads, printed
+from leads_pipeline_tests.support import pictures
 from leads_pipeline_tests.support.newcomer import copy_checkout, newcomer, wait_for
 from leads_pipeline_tests.support.portal_leads import groups, people
 from leads_pipeline_tests.support.serving import free_port
@@ -104,6 +106,14 @@ def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path)
     finally:
         process.terminate()
         assert process.wait(60) == 0
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed (Debian: apt install chromium)")
+def test_the_pictures_of_the_ui_are_taken_after_the_demo(tmp_path: Path) -> None:
+    pictures.take(tmp_path, tmp_path)
+    for name in pictures.PICTURES:
+        assert (tmp_path / name).stat().st_size > 100_000  # an empty page has a tenth
+        assert pictures.noted(tmp_path / name) == pictures.shown()[name]
 
 
 # --- each tutorial ----------------------------------------------------------------------------------------------------
