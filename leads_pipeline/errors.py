@@ -57,7 +57,7 @@ class TransientError(LeadsPipelineError):
 
 
 class BusyError(TransientError):
-    """The service answered 429. `retry_after_seconds` is what it asked for, None where it said nothing usable."""
+    """The service answered 429. `retry_after_seconds` is the wait that it asked for, None if it named none."""
 
     default_reason = "busy (429)"
 

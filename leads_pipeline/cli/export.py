@@ -49,7 +49,7 @@ def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
         click.echo(f"Wrote {one.file}: {counted(one.rows, 'row')}{sheets}.")
         if one.cut:
             click.echo(
-                f"Cut in {one.file.name}: {counted(one.cut, 'text')} longer than {CELL_UNITS:,} characters, which is "
-                "what a cell of Excel holds. Take csv or parquet to have them whole.",
+                f"Cut in {one.file.name}: {counted(one.cut, 'text')} longer than {CELL_UNITS:,} characters: a "
+                "cell of Excel holds no more. csv and parquet have them whole.",
                 err=True,
             )

@@ -51,7 +51,7 @@ move_demo_option = click.option(
 
 
 def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
-    """Move the demo's data aside if real leads are to come, and a person wants it: by the option or on a terminal."""
+    """Move the demo's data aside before real leads come, if a person wants it: by the option or on a terminal."""
     if settings.store or not settings.base_url or origin(settings.base_url) == THIS_MACHINE:
         return
     check_writable(settings.data_dir)

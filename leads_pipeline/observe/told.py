@@ -19,7 +19,7 @@ _NAME: Final = "alerts.json"
 class Memory(BaseModel):
     """What one channel was told: open findings by key, and when it got its last message.
 
-    `unsure` has the keys of those of which nobody knows whether the message arrived.
+    `unsure` has the keys of those whose message may not have arrived.
     """
 
     open: dict[str, Finding] = {}

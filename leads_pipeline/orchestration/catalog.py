@@ -33,10 +33,10 @@ from leads_pipeline.transform.marts import EVERY_LEAD, Mart, marts, other_tables
 from leads_pipeline.transform.own_marts import own_files
 from leads_pipeline.transform.tables import Table, lead_tables
 
-# Whatever has one of these columns holds leads, or knows who asked.
+# A table with one of these columns holds leads, or knows who asked.
 _PERSONAL = frozenset({"lead_id", "person"})
 
-# The group of marts and files of one's own. What they hold isn't known, so they count as personal.
+# The group of marts and files of one's own. Their content isn't known, so they count as personal.
 _OWN = "own"
 
 # An installed package has no code to link to.

@@ -40,7 +40,7 @@ class PostgresStorage(DagsterPostgresStorage):
 
 
 class PostgresEventLog(KnownColumns, PostgresEventLogStorage):
-    """As PostgresEventLogStorage, which connects four times for each window."""
+    """PostgresEventLogStorage with one connection. The original connects four times for each window."""
 
     def __init__(self, postgres_url: str) -> None:
         super().__init__(postgres_url)

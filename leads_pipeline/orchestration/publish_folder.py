@@ -103,7 +103,7 @@ def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome
 
 
 def write_typed(data: DataFolder, versions: Versions, tables: str) -> None:
-    """Have data/tables be as LEADS_TABLES says. What it doesn't name is deleted."""
+    """Make data/tables as LEADS_TABLES says. Other files there are deleted."""
     folder = data.folder / TABLES
     store = data.bucket or FolderStore(data.folder)
     if tables == "delta":
@@ -218,7 +218,7 @@ def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str], own: OwnFiles) 
 
 
 def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, source: str) -> list[str]:
-    """The leads among these rows that the list knows by their ids. Whoever left raw is known by id."""
+    """The leads among these rows that the list knows by their ids. A lead that left raw is known by its id."""
     rows = db.execute(f"select distinct lead_id from {source}").fetchall() if meant else []
     return [lead_id for (lead_id,) in rows if meant.is_known(kind.name, lead_id)]
 

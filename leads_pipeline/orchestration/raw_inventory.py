@@ -100,7 +100,7 @@ def _pull(
 
 
 def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:
-    """What to search for: the places of the settings, and on wish the postcodes of listings that leads ask about."""
+    """The places to search: those of the settings, and if set, the postcodes of listings that leads ask about."""
     addresses = list(settings.inventory_addresses)
     if settings.inventory_from_leads_days:
         file = LeadsFile(data)

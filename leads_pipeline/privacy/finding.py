@@ -61,7 +61,7 @@ class Row(NamedTuple):
 
     @property
     def key(self) -> LeadKey:
-        """Which lead it is of."""
+        """The lead that it belongs to."""
         return self.place.kind.name, self.lead_id
 
 

@@ -88,9 +88,10 @@ def _named_leads(data: DataFolder, kind: LeadKind, before: date) -> dict[date, i
 
 
 def anonymise_lost(db: duckdb.DuckDBPyConnection, before: date) -> None:
-    """Make leads of the days before that one anonymous that raw has lost, and add them to `touched`.
+    """Make leads from before that day anonymous if raw has lost them, and add them to `touched`.
 
-    Raw's own leads are by then. The random id of a person is the same among the lost leads of a day and kind.
+    The leads that raw has are anonymous already. The random id of a person is the same among the lost leads of a day
+    and kind.
     """
     for kind in LEAD_KINDS:
         leads = quoted(kind.table)

@@ -21,7 +21,7 @@ from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
 class Swept:
     """The result of going through the folder: `windows` that were rewritten. It follows the list up to entry `number`.
 
-    `failed` says what couldn't be done, by window. What it is about may still be there.
+    `failed` has the error of each window that failed. People on the list may still be in it.
     """
 
     windows: int = 0

@@ -31,7 +31,7 @@ from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, reading, sync, w
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
 from leads_pipeline.storage.store import FolderStore
 
-# Where snapshots have the suppression list, and what a bucket has in the folder's place.
+# The suppression list in a snapshot, and the folders that a bucket holds in place of the data folder.
 LIST: Final = "privacy/"
 STORED: Final = (f"{RAW}/", f"{RESTRICTED}/", f"{QUARANTINE}/")
 
@@ -199,9 +199,9 @@ class _Draft:
         self._add_all(self._list_keys(), self._list_keys)
 
     def publish(self, snapshot: Path) -> None:
-        """Have all of it on the disk, then give it its name."""
+        """Sync all of it to the disk, then give it its name."""
         os.sync()
-        for path in self._copied:  # syncing all at once tells of no error
+        for path in self._copied:  # os.sync reports no errors
             sync(path)
         self.folder.rename(snapshot)
         sync(snapshot.parent)
@@ -211,7 +211,7 @@ class _Draft:
         return [f"{LIST}{key}" for key in keys if key != ".lock"]
 
     def _add_all(self, keys: Iterable[str], list_again: Callable[[], Iterable[str]]) -> None:
-        """Add the files. If a name has vanished, a newer one may hold what it held."""
+        """Add the files. If a name has vanished, a newer file may hold its rows."""
         tried: set[str] = set()
         while new := [key for key in keys if key not in tried]:
             tried.update(new)

@@ -15,7 +15,7 @@ from leads_pipeline.storage.store import FolderStore, Store
 class CachedStore:
     """A store whose raw files are kept in a folder too, by name. Their bytes never change.
 
-    What a listing of the store lacks is deleted from the folder. The folder can be deleted at any time.
+    Files that the store doesn't list are deleted from the folder. The folder can be deleted at any time.
     """
 
     def __init__(self, store: Store, folder: Path) -> None:
@@ -39,7 +39,7 @@ class CachedStore:
             self._cache.create(key, content)
 
     def create_once(self, key: str, content: bytes) -> bool:
-        """In the store alone: such a key says nothing of its content."""
+        """In the store alone, because the key has no hash of its content."""
         return self._store.create_once(key, content)
 
     def get(self, key: str) -> bytes | None:
@@ -55,7 +55,7 @@ class CachedStore:
         return content
 
     def list(self, prefix: str) -> list[str]:
-        """What the store has. The rest goes from the folder."""
+        """List the store's keys. Delete other files from the folder."""
         keys = self._store.list(prefix)
         self._cache.delete(sorted(set(self._cache.list(prefix)) - set(keys)))
         return keys

@@ -41,7 +41,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def drafted(path: Path, content: bytes) -> Iterator[Path]:
-    """Make a file beside the path that is on the disk. It is gone afterwards, unless it was moved. Raises OSError.
+    """Make a file beside the path, synced to the disk. It is deleted afterwards, unless it was moved. Raises OSError.
 
     FolderStore.delete_drafts may take it. Then the writer makes another one.
     """
@@ -56,7 +56,7 @@ def drafted(path: Path, content: bytes) -> Iterator[Path]:
 
 
 def write_new(draft: Path, content: bytes) -> None:
-    """Make a private file of a new name. It isn't on the disk by then. Raises OSError."""
+    """Make a private file of a new name. It isn't synced yet. Raises OSError."""
     # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk (measured).
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb") as file:
         file.write(content)
@@ -76,7 +76,7 @@ def publish_file(source: Path, path: Path) -> None:
 def copy_file(source: Path, target: Path) -> None:
     """Copy the file over the target, at once if the file system lets both share their blocks (XFS, btrfs).
 
-    The copy isn't on the disk by then. Raises OSError.
+    The copy isn't synced yet. Raises OSError.
     """
     with source.open("rb") as read, target.open("wb") as written:
         left = os.fstat(read.fileno()).st_size

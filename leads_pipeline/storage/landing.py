@@ -52,7 +52,7 @@ MOST_FILES: Final = 8
 
 
 class SuppressionList(Protocol):
-    """What keeps people out."""
+    """The list that keeps people out."""
 
     @property
     def number(self) -> int:
@@ -114,7 +114,7 @@ class Contents:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether nobody is named in any file."""
+        """Whether every file is anonymous."""
         return all(opened.footer.is_anonymous for opened in self.opened.values())
 
 

@@ -35,7 +35,7 @@ def prove(store: Store) -> timedelta:
     finally:
         store.delete([key])
     if store.get(key) is not None:
-        raise _unfit(store, "still has what was deleted")
+        raise _unfit(store, "still has an object that was deleted")
     return created - before
 
 

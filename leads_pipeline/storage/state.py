@@ -71,7 +71,7 @@ class State:
         try:
             yield
         finally:
-            with suppress(OSError):  # what was done under the lock is done, and the lock goes with this process
+            with suppress(OSError):  # the work under the lock is done, and the lock ends with this process
                 lock.release()
 
     def is_held(self, name: str) -> bool:

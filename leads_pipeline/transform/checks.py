@@ -1,7 +1,7 @@
 """Checks of the published file: each a statement in sql/checks/ that finds what somebody should look at.
 
 Belongs here: reading and running the files. Doesn't: what is unusual (the statements), who is told.
-What a check finds is published all the same. The statements say from which figure on something is unusual.
+A check holds no publication back. The statements say from which figure on something is unusual.
 """
 
 from collections.abc import Iterator, Mapping

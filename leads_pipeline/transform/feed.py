@@ -47,7 +47,7 @@ _NONE: Final = {"added": 0, "changed": 0, "removed": 0}
 
 
 def begin_feed(db: duckdb.DuckDBPyConnection, at: datetime, named_from: date) -> Rows:
-    """Begin the feed anew with all leads. Arguments and what is returned are as for `append_changes`."""
+    """Begin the feed anew with all leads. Arguments and result are those of `append_changes`."""
     kinds = (
         f"select {literal(kind.name)}, lead_id, 'added' from {quoted(kind.table)} where {_is_named(named_from)}"
         for kind in LEAD_KINDS

@@ -91,7 +91,7 @@ def read_mart(path: Path) -> Mart:
 
 
 def fingerprint(branches: Branches) -> str:
-    """Change with anything that asks for all marts to be made anew."""
+    """Return a text that changes when all marts have to be made anew."""
     return repr((marts(), macros("marts"), ENUMERATIONS, _TABLES, branches))
 
 

@@ -166,7 +166,7 @@ def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
 
 
 def keep_own_tables(db: duckdb.DuckDBPyConnection, own: OwnFiles, *, is_rewritten: bool) -> None:
-    """Have the draft hold the tables of before whose files are still there, and none of them after a rewriting.
+    """Keep the earlier tables whose files are still there in the draft. After a rewriting, keep none.
 
     A new draft takes them over from the file before. If there is one, it is attached as `before`.
     """

@@ -178,7 +178,7 @@ class _Leaf:
 
 
 class _Struct(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """A declared object. A row about which something is odd is of a subclass, which says what."""
+    """A declared object. A row with an oddity is of a subclass that names it."""
 
     _problems: ClassVar[Sequence[str]] = ()
     _extra: ClassVar[str | None] = None
@@ -245,7 +245,7 @@ class _Row(_Object):
         is_nameless = any(lead_id == f"sha256:{hashlib.sha256(one).hexdigest()}" for one in received)
         text, not_json = _json_of(payload)
         for patch in corrections or ():
-            with suppress(ValueError):  # of what is no object, there is nothing to correct
+            with suppress(ValueError):  # it is no object, so there is nothing to correct
                 text = _corrected(text, msgspec.json.decode(patch))
         return self.read_row(text, not_json, NO_ID if is_nameless else None)
 

@@ -61,7 +61,7 @@ _PERSON: Final = Column(
     "uuid",
     "Keyed hash of the e-mail address, or of the telephone number if there is none; NULL if neither is given",
 )
-_CHILD_DAY: Final = Column("day", "date", "Day of the window that held the lead: its window_day")
+_CHILD_DAY: Final = Column("day", "date", "window_day of the lead")
 
 
 def lead_tables() -> Iterator[Table]:
