@@ -147,6 +147,8 @@ def told(error: duckdb.Error, *, is_file: bool = False) -> str:
         return "It can't be read as a CSV or Parquet file."
     if isinstance(error, duckdb.PermissionException):
         return "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become tables."
+    if "attached in read-only mode" in str(error):
+        return "It writes, and a mart may only read."
     # These are about the statement alone, and found before anything is read. The lines after the first list columns:
     # those of a CSV without a header are its first row.
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)):
