@@ -122,9 +122,9 @@ def make_marts(
     db.begin()
     db.execute("delete from pipeline.mart_problems")
     fill(db, "pipeline.mart_problems", list(problems.items()))
-    rows = {name: _changes(db, name) for name in ("inventory", "branches", "drift")}
     made = "true" if days is None else is_of(days)
-    return problems, rows | {mart.name: _changes(db, mart.name, made) for mart in marts() if mart.is_by_day}
+    compared = dict.fromkeys(("inventory", "branches", "drift"), "true")
+    return problems, _changes(db, compared | {mart.name: made for mart in marts() if mart.is_by_day})
 
 
 @contextmanager
@@ -203,23 +203,24 @@ def _comment(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
     comment(db, quoted(mart.name), mart.description, columns, is_view=not mart.is_by_day)
 
 
-def _changes(db: duckdb.DuckDBPyConnection, name: str, where: str = "true") -> dict[str, int]:
+def _changes(db: duckdb.DuckDBPyConnection, compared: Mapping[str, str]) -> Rows:
     """Count the rows that the database `before` lacks, and its rows that are gone. A row that differs is both.
 
-    The marts of a day of 10,000 leads take 50 ms. With `except all` they take ten times as long (measured).
+    `compared` has the condition for the rows of each table. It takes 20 to 50 ms for a day of 10,000 leads, where
+    `except all` takes ten times as long (measured).
     """
-    databases = "select database_name from duckdb_tables() where schema_name = 'main' and table_name = $name"
+    tables = db.execute("select database_name, table_name from duckdb_tables() where schema_name = 'main'").fetchall()
     sides = [
-        f"select hash(one) as row, {-1 if database == 'before' else 1} as side "
-        f"from {quoted(database)}.main.{quoted(name)} as one where {where}"
-        for (database,) in db.execute(databases, {"name": name}).fetchall()
+        f"select {literal(name)} as name, hash(one) as row, {-1 if database == 'before' else 1} as side "
+        f"from {quoted(database)}.main.{quoted(name)} as one where {compared[name]}"
+        for database, name in tables
+        if name in compared
     ]
-    if not sides:
-        return {}
-    rows = f"select sum(side)::bigint as rows from ({' union all '.join(sides)}) group by row"
+    rows = f"select name, sum(side)::bigint as rows from ({' union all '.join(sides)}) group by name, row"
     counts = "coalesce(sum(rows) filter (rows > 0), 0)::bigint, -coalesce(sum(rows) filter (rows < 0), 0)::bigint"
-    [(added, removed)] = db.execute(f"select {counts} from ({rows})").fetchall()
-    return {"added": added, "removed": removed}
+    found = db.execute(f"select name, {counts} from ({rows}) group by name").fetchall()
+    none = {name: {"added": 0, "removed": 0} for name in compared}
+    return none | {name: {"added": added, "removed": removed} for name, added, removed in found}
 
 
 # --- what marts read besides the leads --------------------------------------------------------------------------------
