@@ -1,4 +1,4 @@
--- Which price bands are in demand? Rents are brought to a month; a listing without a price is in the band unknown.
+-- Which price bands are in demand? Rents are per month; a listing without a price is in the band unknown.
 select
     market,
     price_band,

@@ -94,7 +94,8 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
     corrected = Person.of([email] if email else [], [phone] if phone else [])
     for entry in in_force(data.gate.entries.read(), request.person, request.found):
-        data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, person=corrected))
+        if entry.action in LIFTABLE:
+            data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, person=corrected))
     data.state.want_rewriting()
     for lead in request.found.in_raw:
         for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
@@ -166,13 +167,13 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
 
 
 def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry]:
-    """The objections and restrictions that hold for this person or for one of the leads that were found."""
+    """The erasures, objections and restrictions that hold for this person or for one of the leads that were found."""
     emails, phones = suppressed.hashes("mailbox", person.emails), suppressed.hashes("phone", person.phones)
     leads = _hashed(suppressed, found.theirs)
     return [
         entry
         for entry in suppressed.active
-        if entry.action in LIFTABLE
+        if entry.action in {Action.ERASE, *LIFTABLE}
         and not {*emails, *phones, *leads}.isdisjoint((*entry.emails, *entry.phones, *entry.leads))
     ]
 

@@ -253,6 +253,7 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
     assert (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8") in told
     [row] = json.loads(privacy("log", "--json").stdout)["entries"]
     assert (row["action"], row["case"], row["done"] is not None) == ("erasure", "DSR-17", True)
+    assert "On the suppression list: erasure 1." in privacy("verify", *JANE).stdout
 
 
 @pytest.mark.slow
@@ -509,6 +510,17 @@ def test_an_objection_holds_for_a_corrected_address_and_later_leads_with_it(desk
     desk.publish()
     assert "later" in ids(desk)
     assert marketed(desk).isdisjoint({"mary", "later"})
+
+
+@pytest.mark.slow
+def test_a_correction_after_an_erasure_erases_no_lead_with_the_new_address(desk: House) -> None:
+    privacy("erase", "--email", "mary@people.example", "--yes")
+    desk.push("applicant", lead("new", email="mary@people.example", createdAt="2099-01-01T10:00:00Z"))
+    desk.publish()
+    privacy("correct", "--email", "mary@people.example", "--new-email", "family@home.example")
+    desk.land("applicant", [lead("earlier", email="family@home.example", **OWNER)], scope="branch-102")
+    desk.publish()
+    assert {"new", "earlier"} <= ids(desk)
 
 
 @pytest.mark.slow
