@@ -33,7 +33,7 @@ FEED: Final = Table(
             "varchar",
             "added, changed or removed. Removed leads were erased, restricted or made anonymous",
         ),
-        Column("at", "timestamptz", "When the publication began, UTC"),
+        Column("at", "timestamptz", 'When the publication began, UTC. Write "at" in quotes: it is a word of SQL'),
     ),
 )
 
