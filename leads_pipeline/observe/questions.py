@@ -108,16 +108,18 @@ def ask_leads(
     base_url = settings.base_url
     if base_url:
         yield ask("clock", lambda: _clock(server_time(base_url), clock()))
-    secret = token = ask("secret", lambda: _secret(settings, source()))
-    yield secret
-    if secret.light is not Light.RED:
-        token = ask("token", lambda: _token(tokens()))
-        yield token
+    reason = "settings are missing" if settings.missing else ""
+    if {*settings.missing} <= {"LEADS_BRANCH_IDS"}:  # else the line of the settings is red for it
+        secret = token = ask("secret", lambda: _secret(settings, source()))
+        yield secret
+        if secret.light is not Light.RED:
+            token = ask("token", lambda: _token(tokens()))
+            yield token
+        reason = f"there is no {token.check}" if token.light is Light.RED else reason
     for kind in LEAD_KINDS:
         name = f"{kind.name} leads"
-        if token.light is Light.RED or not base_url or not settings.scopes:
-            lacking = token.check if token.light is Light.RED else "branch" if base_url else "address"
-            yield Seen(name, Light.YELLOW, f"Not tried, as there is no {lacking}.")
+        if reason or not base_url:
+            yield Seen(name, Light.YELLOW, f"Not tried, as {reason}.")
         else:
             yield ask(name, partial(_small_requests, base_url, tokens, kind, settings))
 
@@ -213,7 +215,7 @@ def ask_folder(known: Known) -> Iterator[Seen]:
     findings = find(known)
     yield from map(seen, findings)
     if all(finding.level is Level.HINT for finding in findings):
-        yield Seen("findings", Light.GREEN, "No error or warning is open.")
+        yield Seen("findings", Light.GREEN, "No error or warning about the data is open.")
 
 
 def seen(finding: Finding) -> Seen:

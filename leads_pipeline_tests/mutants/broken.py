@@ -688,7 +688,7 @@ def _(db, data, kind, raw):
 
 @mutant("doctor shows no finding", "observe.questions:seen", TOLD, QUESTIONS)
 def _(finding):
-    return Seen("findings", Light.GREEN, "No error or warning is open.")
+    return Seen("findings", Light.GREEN, "No error or warning about the data is open.")
 
 
 @mutant("a damaged raw file counts as read", "transform.publish:_noting", ONCE, DAMAGE)

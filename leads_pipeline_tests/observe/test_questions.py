@@ -105,7 +105,7 @@ def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
 
 
 NO_TOKEN = {"token": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
-NO_SECRET = {"settings": "red", "secret": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
+MISSING = {"settings": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
 NO_INVENTORY = {"inventory": "red"}
 RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
 
@@ -113,13 +113,8 @@ RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
 @pytest.mark.parametrize(
     ("changes", "expected", "check", "words"),
     [
-        (
-            {"LEADS_CLIENT_ID": None},
-            {"settings": "red", **NO_TOKEN},
-            "settings",
-            "Settings are missing: LEADS_CLIENT_ID.",
-        ),
-        ({"LEADS_CLIENT_SECRET": ""}, NO_SECRET, "applicant leads", "Not tried, as there is no secret."),
+        ({"LEADS_CLIENT_ID": None}, MISSING, "settings", "Settings are missing: LEADS_CLIENT_ID."),
+        ({"LEADS_CLIENT_SECRET": ""}, MISSING, "applicant leads", "Not tried, as settings are missing."),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "applicant leads", "Not tried, as there is no token."),
         ({"LEADS_AUTH_URL": UNUSED}, NO_TOKEN, "token", "found no connection"),
@@ -140,6 +135,12 @@ def test_what_is_wrong_is_found_and_what_to_do_is_said(
     assert seen.not_green == expected | FRESH
     assert words in seen.messages[check]
     assert seen.exit_code == (2 if expected.get("settings") == "red" else "red" in expected.values())
+
+
+def test_the_token_is_tried_before_the_branches_are_known(variables: dict[str, str]) -> None:
+    seen = found(variables, LEADS_BRANCH_IDS="")
+    assert seen.not_green == MISSING | {"backup": "hint"}
+    assert seen.lights["token"] == "green"
 
 
 def test_a_setting_that_cannot_be_right_is_the_only_red_line(variables: dict[str, str]) -> None:
