@@ -25,6 +25,7 @@ def existing() -> tuple[Settings, DataFolder]:
     """
     settings = Settings.from_variables(variables())
     data = DataFolder.of(settings)
+    data.want_restored()
     if data.bucket is None and not any((data.folder / name).exists() for name in ("raw", ".versions")):
         state = "has no leads" if data.folder.exists() else "doesn't exist"
         raise SettingsError(

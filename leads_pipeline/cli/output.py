@@ -66,7 +66,7 @@ def _disk_trouble(error: Exception) -> str | None:
     settings = Settings.from_variables(variables())
     folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]
     if (folder := tightest_of(error, folders)) is not None:
-        return full(folder)
+        return f"{full(folder)} Landed leads are safe."
     if (failure := sqlite_error(error)) is not None:
         return (
             f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. Check the disk, then run "

@@ -59,6 +59,7 @@ def run_together(settings: Settings, host: str, port: int, log_level: str) -> in
     refuse_taken(port, host)
     check_writable(settings.data_dir)
     data, home = opened(settings), dagster_home(settings)
+    data.want_restored()
     # Dagster gives an .env in its working directory precedence over the environment, even its empty lines. So it works
     # in its home, and its environment has everything.
     variables().update({**settings.whole_paths(), "DAGSTER_HOME": str(home)})

@@ -62,8 +62,10 @@ class Session:
         home = dagster_home(settings)
         variables()["DAGSTER_HOME"] = str(home)
         data, day = opened(settings), today(settings.zone, datetime.now(UTC))
-        if pulled_from is not None and settings.start_date is None:
-            data.state.remember_start_date(day - pulled_from)
+        if pulled_from is not None:
+            data.want_restored()
+            if settings.start_date is None:
+                data.state.remember_start_date(day - pulled_from)
         with dagster_instance(home) as instance:
             yield cls(settings, data, build_definitions(environment), instance, first_day(settings), day)
 

@@ -22,7 +22,7 @@ from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tok
 from leads_pipeline.portal.credentials import SecretSource, client_secret
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.settings import THIS_MACHINE, Settings, pasted_with
-from leads_pipeline.storage.data_folder import check_portal
+from leads_pipeline.storage.data_folder import DataFolder, check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove
 from leads_pipeline.storage.store import Store
@@ -202,7 +202,7 @@ def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind,
 def ask_folder(known: Known) -> Iterator[Seen]:
     """Ask whether the data folder can be used, then all finders. A finding goes by its key."""
     folder, bucket = known.data.folder, known.data.bucket
-    writable = ask("data folder", lambda: _writable(folder))
+    writable = ask("data folder", lambda: _writable(known.data))
     yield writable
     if writable.light is Light.RED:
         return
@@ -223,8 +223,9 @@ def seen(finding: Finding) -> Seen:
     return Seen(finding.key, _LIGHTS[finding.level], f"{finding.message} {finding.what_to_do}")
 
 
-def _writable(folder: Path) -> str:
-    check_writable(folder)
+def _writable(data: DataFolder) -> str:
+    check_writable(folder := data.folder)
+    data.want_restored()
     return f"{folder} can be written to." if folder.exists() else f"{folder} doesn't exist yet. The first run makes it."
 
 

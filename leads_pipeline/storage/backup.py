@@ -9,7 +9,6 @@ Belongs here: what a snapshot holds, making and deleting snapshots. Doesn't: the
 snapshots to another machine (docs/guides/back-up-and-restore.md).
 """
 
-import errno
 import hashlib
 import io
 import os
@@ -21,14 +20,15 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.storage.data_folder import DEMO, DataFolder
+from leads_pipeline.storage.data_folder import DEMO, RESTORING, DataFolder
 from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, reading, sync, write_new
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
+from leads_pipeline.storage.room import is_full
 from leads_pipeline.storage.store import FolderStore
 
 # The suppression list in a snapshot, and the folders that a bucket holds in place of the data folder.
@@ -42,7 +42,7 @@ _IN_ORDER: Final = (f"{RESTRICTED}/", *STORED)
 # of its last sweep, so its first publication takes out who was erased since.
 _LEFT_OUT: Final = {
     *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
-    *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".restoring", "README.md", "lost+found", DEMO),
+    *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", "README.md", "lost+found", DEMO, RESTORING),
 }
 _STATE_LEFT_OUT: Final = tuple(
     f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "deliveries.sqlite-journal")
@@ -163,8 +163,13 @@ def _told(target: Path, draft: "_Draft") -> Iterator[None]:
         yield
     except OSError as error:
         why = f"can't be written: {error.strerror}. Is its disk mounted, and may this user write there?"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            why = "is full. Delete an old backup there, free some space, or name another disk."
+        if is_full(error):
+            shutil.rmtree(draft.folder, ignore_errors=True)
+            why = (
+                f"is full: a new backup needs about {draft.needed_bytes() / 1e6:.1f} MB, and "
+                f"{shutil.disk_usage(target).free / 1e6:.1f} MB are free. Delete an old backup there, free some space, "
+                "or name another disk."
+            )
         before = f"The newest whole backup, {draft.before}, is untouched." if draft.before else ""
         raise StorageError(f"{target} {why} {before}".strip()) from error
     finally:
@@ -197,6 +202,14 @@ class _Draft:
             if damaged.file and not (self.folder / damaged.file.key).exists():
                 self._keep_former(damaged.file.key)
         self._add_all(self._list_keys(), self._list_keys)
+
+    def needed_bytes(self) -> int:
+        """Return the size of the files that the snapshot before lacks. A bucket's aren't counted."""
+        total = 0
+        for key in chain(own_keys(self._data.folder), *map(self._data.store.list, STORED)):
+            with suppress(FileNotFoundError):
+                total += 0 if self._same(key) else (self._data.folder / key).stat().st_size
+        return total
 
     def publish(self, snapshot: Path) -> None:
         """Sync all of it to the disk, then give it its name."""

@@ -31,6 +31,9 @@ _CACHE: Final = ".cache"
 # Where the demo's data goes when real leads come.
 DEMO: Final = "demo"
 
+# In the folder while a restore is under way, or after it was killed. Then the next restore does all of it again.
+RESTORING: Final = ".restoring"
+
 # What moves there. The folder's origin is in .state, so that comes last: after a kill, the rest can still be moved.
 _OF_DEMO: Final = (
     *(RAW, RESTRICTED, QUARANTINE, "privacy", "leads.duckdb", "tables", ".versions", "reports", ".dagster"),
@@ -101,6 +104,14 @@ class DataFolder:
     def is_of_earlier_release(self) -> bool:
         """Whether `take_over` has something to do first. Until then, its windows seem to be missing."""
         return not self.state.is_taken_over() and has_former(self.store)
+
+    def want_restored(self) -> None:
+        """Raise SettingsError if a restore into the folder isn't finished."""
+        if (self.folder / RESTORING).exists():
+            raise SettingsError(
+                f"The restore into {self.folder} isn't finished, so leads are missing. Unless it is still running, run "
+                "the same `leads-pipeline restore` again."
+            )
 
     def share(self) -> None:
         """Exchange with the bucket what all machines must agree on. Raises SettingsError if they contradict."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.room import full
+from leads_pipeline.storage.room import full, is_full
 
 PRIVATE_FOLDER_MODE: Final = 0o700
 PRIVATE_FILE_MODE: Final = 0o600
@@ -147,7 +147,7 @@ _ADVICE: Final = {
 
 
 def _advice(path: Path, error: OSError) -> str:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_full(error):
         return full(path)
     return _ADVICE.get(error.errno or 0, "Check the disk and its file system, then run again.")
 
@@ -168,5 +168,5 @@ def storing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{path} can't be written: {error.strerror}. {_advice(path, error)} What was landed before is untouched."
+            f"{path} can't be written: {error.strerror}. {_advice(path, error)} Landed leads are safe."
         ) from error

@@ -15,16 +15,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.storage.backup import LIST, STORED, hash_in, made_at, own_keys, snapshots
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import RESTORING, DataFolder
 from leads_pipeline.storage.durable import copy_file, digest_of, make_folder, publish_file, storing, write_new
 from leads_pipeline.storage.raw import RAW
+from leads_pipeline.storage.room import is_full
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import SuppressionList
-
-# In the data folder while a restore is under way, or after it was killed. Then the next restore does all of it again.
-_UNDER_WAY: Final = ".restoring"
 
 # What may lie in a folder that counts as empty. `privacy` is a suppression list that was put there before.
 _NOTHING: Final = {
@@ -49,19 +47,29 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     """Copy a snapshot into an empty data folder. `source` is the snapshot, or a target: then its newest one counts.
 
     Of two suppression lists the longer one stays. A restore that was killed is finished by another one, until
-    `end_restore` is called, once the folder is published. Raises
-    SettingsError if there is no backup or the folder isn't empty, StorageError if a disk can't be read or written.
+    `end_restore` is called, once the folder is published. Raises SettingsError if there is no backup or the folder
+    isn't empty, StorageError if a disk can't be read or written.
     """
     source = _found(source, now)
-    under_way = data.folder / _UNDER_WAY
+    under_way = data.folder / RESTORING
     if not under_way.exists():
         _want_empty(data)
     with storing(under_way):
         shutil.rmtree(under_way, ignore_errors=True)
         make_folder(under_way)
     data.state.note_swept(0)  # one that was killed while it published may have swept
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        done = list(pool.map(partial(_put, data, source, under_way), _keys(source)))
+    keys = [*_keys(source)]
+    try:
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            done = [*pool.map(partial(_put, data, source, under_way), keys)]
+    except StorageError as error:
+        if not is_full(error.__cause__):
+            raise
+        needed = sum((source / key).stat().st_size for key in keys if not (data.bucket and key.startswith(STORED)))
+        raise StorageError(
+            f"The disk of {data.folder} is full: the backup needs about {needed / 1e6:.1f} MB there, and publishing "
+            "needs more. Free some space, then run the same command again. Or set LEADS_DATA_DIR to a larger disk."
+        ) from error
     _keep_longer_list(data, under_way)
     if (versions := data.folder / ".versions").exists():
         versions.chmod(0o750)  # readable by the owner's group, as analysts are
@@ -73,8 +81,8 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
 
 def end_restore(data: DataFolder) -> None:
     """Have the folder count as restored: from now on no restore puts anything into it."""
-    with storing(data.folder / _UNDER_WAY):
-        shutil.rmtree(data.folder / _UNDER_WAY)
+    with storing(data.folder / RESTORING):
+        shutil.rmtree(data.folder / RESTORING)
 
 
 def _found(source: Path, now: datetime) -> Path:

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 # A publication writes a second leads.duckdb, and spills to a third place while it does.
 _NEEDED_BYTES: Final = 100_000_000
@@ -25,7 +25,7 @@ def full(path: Path, published_bytes: int = 0) -> str:
     usage, needed = shutil.disk_usage(folder), max(_NEEDED_BYTES, _NEEDED_FACTOR * published_bytes)
     return (
         f"The file system {mount} is full: {usage.free / 1e6:.1f} of {usage.total / 1e6:.0f} MB are free. Free at "
-        f"least {needed / 1e6:.0f} MB, then run again. Landed leads are safe."
+        f"least {needed / 1e6:.0f} MB, then run again."
     )
 
 
@@ -39,11 +39,16 @@ def says_full(text: str) -> bool:
     return any(words in text for words in ("No space left", "disk is full", "Disk quota exceeded"))
 
 
+def is_full(error: BaseException | None) -> TypeGuard[OSError]:
+    """Whether an operating system's error is about room."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
 def tightest_of(error: BaseException, folders: Iterable[Path]) -> Path | None:
     """Return the folder with the least room if the error, or one that led to it, is about room. Otherwise None."""
     tightest = min(folders, key=lambda folder: shutil.disk_usage(_existing(folder)).free)
     for one in _causes(error):
-        if isinstance(one, OSError) and one.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_full(one):
             return Path(one.filename) if isinstance(one.filename, str) else tightest
         if isinstance(one, sqlite3.Error) and (says_full(str(one)) or is_tight(tightest)):
             return tightest

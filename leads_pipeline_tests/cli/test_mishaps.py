@@ -149,8 +149,27 @@ def test_a_full_backup_target_is_named(small_disk: Path) -> None:
     (small_disk / "fill").write_bytes(bytes(900_000))
     result = run("backup", small_disk / "backups")
     assert result.exit_code != 0
-    assert "full" in result.output
-    assert str(small_disk) in result.output
+    assert f"{small_disk}/backups is full: a new backup needs about " in result.output
+    assert " MB are free. " in result.output
+
+
+@pytest.mark.slow
+def test_nothing_takes_a_folder_for_whole_whose_restore_found_the_disk_full(
+    healthy: Path, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("backup", tmp_path / "backups").exit_code == 0
+    monkeypatch.setenv("LEADS_DATA_DIR", str(small_disk / "data"))
+    monkeypatch.setenv("DAGSTER_HOME", str(healthy / ".dagster"))
+    result = run("restore", tmp_path / "backups")
+    assert result.exit_code == 2
+    assert f"The disk of {small_disk}/data is full: the backup needs about " in result.output
+    subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
+    for command in (["status"], ["backfill", "--last", "1d"], ["serve"]):
+        result = run(*command)
+        assert (result.exit_code, "isn't finished" in result.output) == (2, True), result.output
+    assert "data folder: The restore into " in run("doctor").output
+    assert run("restore", tmp_path / "backups").exit_code == 0
+    assert "isn't finished" not in run("status").output
 
 
 @pytest.mark.usefixtures("healthy")
