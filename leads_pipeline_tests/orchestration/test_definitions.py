@@ -113,7 +113,6 @@ def test_dagster_without_a_home_is_told_what_it_will_forget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path))
-    monkeypatch.delenv("DAGSTER_HOME", raising=False)
     defs()
     assert "leads-pipeline dev" in caplog.text
     caplog.clear()

@@ -1,5 +1,7 @@
 """The command line, run in this process."""
 
+import os
+
 import pytest
 from click.testing import CliRunner, Result
 
@@ -7,8 +9,17 @@ from leads_pipeline.cli import main, output
 
 
 def run(*arguments: object) -> Result:
-    """What `leads-pipeline` prints on a terminal that no table is too wide for, and how it ends."""
+    """What `leads-pipeline` prints on a terminal that no table is too wide for, and how it ends.
+
+    What it sets in the environment is taken back: it is for the processes that it starts, and a fixture of a module
+    would leave it to other tests. The rest stays untouched, as threads may read it.
+    """
+    before = dict(os.environ)
     with pytest.MonkeyPatch.context() as patched:
         for console in (output.out, output.err):
             patched.setattr(console, "_width", 250)
-        return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+        try:
+            return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+        finally:
+            for name in os.environ.keys() - before.keys():
+                del os.environ[name]
