@@ -67,24 +67,31 @@ def status(as_json: bool) -> None:
 
 @deliver.command()
 def retry() -> None:
-    """Send leads that are held or were given up, and try for three more days."""
+    """Send leads that are held or given up.
+
+    Each is tried for three more days.
+    """
     _, data = existing()
     with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
         _show_waiting(ledger.retry(datetime.now(UTC).timestamp()))
 
 
 @deliver.command()
-@click.option("--from", "first", type=_DAY, required=True, help="First day.")
-@click.option("--to", "last", type=_DAY, required=True, help="Last day.")
+@click.option("--from", "first", type=_DAY, metavar="DAY", required=True, help="First day, as 2026-11-01.")
+@click.option("--to", "last", type=_DAY, metavar="DAY", required=True, help="Last day, included.")
 def replay(first: datetime, last: datetime) -> None:
-    """Send the newest version of each delivered lead of these days again. Its webhook-id is the same as before."""
+    """Send the delivered leads of some days again.
+
+    Each goes in its newest version, with the same webhook-id as before.
+    """
     _, data = existing()
     with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
         _show_waiting(ledger.replay(first.date(), last.date(), datetime.now(UTC).timestamp()))
 
 
 def _show_waiting(count: int) -> None:
-    click.echo(f"{counted(count, 'version')} of leads wait again. The service sends them, or `leads-pipeline deliver`.")
+    sends = "The service sends them, or `leads-pipeline deliver`." if count else "Nothing was changed."
+    click.echo(f"{counted(count, 'version')} of leads wait again. {sends}")
 
 
 def _show(ledger: Ledger) -> None:

@@ -41,7 +41,10 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would b
 def dated(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say which request it is."""
     received = click.option(
-        "--received", type=click.DateTime(["%Y-%m-%d"]), help="The day on which the request came. Default: today."
+        "--received",
+        type=click.DateTime(["%Y-%m-%d"]),
+        metavar="DAY",
+        help="The day on which the request came, as 2026-11-01. Default: today.",
     )
     case = click.option("--case", default="", help="Your own reference, such as DSR-17. No name, no address.")
     return case(received(dry_run_option(command)))
@@ -240,7 +243,7 @@ def object_(dry_run: bool, **asked: Any) -> None:
 
     Exit code 1 if it couldn't be published.
     """
-    _hold(Action.OBJECT, "kept out of direct marketing, mart_hidden_valuations", dry_run, **asked)
+    _hold(Action.OBJECT, "kept out of direct marketing (mart_hidden_valuations)", dry_run, **asked)
 
 
 @privacy.command(short_help="Set a person's leads aside.")
@@ -343,7 +346,7 @@ def apply(copy: Path | None) -> None:
     for line in receipt.forget_deliveries(data):
         out.print(escape(line))
     if not left:
-        out.print("Done. No erased or restricted person is in the data folder.")
+        out.print("Done. No erased person is in the data folder, and no restricted one is published.")
     _exit([f"{f'Erasure {number}: ' if number else ''}{text}" for number, texts in left.items() for text in texts])
 
 

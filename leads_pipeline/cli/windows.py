@@ -102,7 +102,7 @@ def _show_not_landed(facts: Known, not_landed: Sequence[WindowRow]) -> None:
         why = rows[0].failure.message if rows[0].failure else ""
         show_windows(f"{counted(len(rows), 'window')} {cause}", f"{why} {until}".strip(), rows, facts.branches)
     if wanted := [row for row in not_landed if not row.window.is_deleted(facts.now)]:
-        correct = "Correct what was refused. Then run" if any(map(_is_refused, wanted)) else "Run"
+        correct = "Do what the message says. Then run" if any(map(_is_refused, wanted)) else "Run"
         click.echo(f"\n{correct}: {pull_command(facts, wanted)}")
 
 

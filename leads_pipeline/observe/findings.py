@@ -243,8 +243,8 @@ def disk(known: Known) -> Iterator[Found]:
         is_error = free < _ERROR_BYTES + size
         yield Found(
             Level.ERROR if is_error else Level.WARNING,
-            f"{free / 1e9:.1f} GB are free on the disk of {known.data.folder}. Publishing leads.duckdb takes "
-            f"{size / 1e9:.1f} GB more{', so it fails' if is_error else ', an erasure twice that'}.",
+            f"{free / 1e9:.1f} GB are free on the disk of {known.data.folder}. Publishing leads.duckdb needs up "
+            f"to {(size + _ERROR_BYTES) / 1e9:.1f} GB{', so it may fail' if is_error else ', an erasure twice that'}.",
             "Delete old backups on this disk, or move the data folder. Never delete raw/, privacy/ or .state/.",
         )
 

@@ -382,6 +382,7 @@ def test_a_full_disk_is_told(house: House, free: int, level: Level) -> None:
     [finding] = [one for one in find(facts) if one.key == "disk"]
     assert finding.level is level
     assert str(house.folder) in finding.message
+    assert "needs up to 0.1 GB" in finding.message
 
 
 def test_a_backup_older_than_two_days_is_a_warning(house: House) -> None:
