@@ -1,17 +1,20 @@
-"""A person is told once of a problem and once of its end, by Dagster's own loops, a webhook and a mail server.
+"""A person is told once of each problem and once of its end, by Dagster's own loops, a webhook and a mail server.
 
-Nothing here depends on the words of a message, but for "refused" and "over". A channel may join several problems.
+A week passes, in which the portal is down for a night, refuses a branch for most of a day, and the machine is off for
+two days. `TOLD_DAYS=30` makes it longer. Nothing here depends on the words of a message.
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.policy import default
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import duckdb
 import pytest
 from aiosmtpd.controller import Controller
 
@@ -25,11 +28,29 @@ pytestmark = [
     pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed: apt install faketime"),
 ]
 
-DAY = date(2025, 11, 18)
-MORNING = datetime(2025, 11, 19, 7, tzinfo=UTC)
-REFUSED = "branch-102"
+DAYS: Final = int(os.environ.get("TOLD_DAYS", "7"))
 TOKEN = "t0ken-of-the-webhook"
 SECRET = "made-up-secret-of-the-client"
+
+
+def at(day: int, hour: float = 0) -> datetime:
+    """A moment. The first partition is day 0."""
+    return datetime(2025, 11, 18, tzinfo=UTC) + timedelta(days=day, hours=hour)
+
+
+# The windows of a day are due at 01:15 of the next.
+DOWN: Final = at(1, 22), at(2, 7)
+REFUSED: Final = at(2, 18), at(3, 12)
+OFF: Final = at(4, 14), at(6, 9)
+LOOKS: Final = sorted(
+    {at(day, hour) for day in range(1, DAYS) for hour in (1.5, 13)}
+    | {at(2, hour) for hour in (3, 5, 8, 10, 15)}
+    | {at(3, 3), at(4, 13.5)}
+)
+
+
+def is_in(moment: datetime, times: tuple[datetime, datetime]) -> bool:
+    return times[0] <= moment < times[1]
 
 
 class Mails:
@@ -53,7 +74,7 @@ def web_sink() -> Iterator[tuple[str, list[str]]]:
 
     class Handler(QuietHandler):
         def do_POST(self) -> None:
-            received.append(json.dumps(json.loads(self.rfile.read(int(self.headers["Content-Length"]))), indent=1))
+            received.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
             self.send_response(204)
             self.end_headers()
 
@@ -73,50 +94,64 @@ def mail_sink() -> Iterator[tuple[str, list[str]]]:
         controller.stop()
 
 
-def _of_refusals(told: list[str]) -> list[str]:
-    """The messages about it. A channel may tell of other problems of such a day as well."""
-    return [text for text in told if "refus" in text.lower()]
-
-
-def test_each_channel_tells_once_of_a_refused_branch_and_once_that_it_is_over(tmp_path: Path) -> None:
-    clock = Clock(tmp_path / "clock", MORNING)
-    noon = datetime(DAY.year, DAY.month, DAY.day, 12, tzinfo=UTC)
-    portal = Portal(
-        [
-            Lead(f"{kind}-{branch}", kind, (Version(noon, branch, noon, "Call me, says Jane"),))
-            for kind in KINDS
-            for branch in ("101", "102")
-        ],
-        clock.now,
-        secret=SECRET,
-        refused={"102": 403},
-    )
-    machine = Machine(tmp_path, clock, {})
+def test_a_night_without_the_portal_a_refused_branch_and_a_machine_that_is_off_are_told_once_and_over(
+    tmp_path: Path,
+) -> None:
+    clock = Clock(tmp_path / "clock", at(1, 1))
+    leads = [
+        Lead(f"{kind}-{branch}-{day}", kind, (Version(noon, branch, noon, "Call me, says Jane"),))
+        for kind in KINDS
+        for branch in ("101", "102")
+        for day in range(DAYS - 1)
+        for noon in (at(day, 12),)
+    ]
+    portal, machine = Portal(leads, clock.now, secret=SECRET), Machine(tmp_path, clock, {})
     with served(portal) as address, web_sink() as (hook, posted), mail_sink() as (smtp, mailed):
         machine.configure(
             address,
             SECRET,
             LEADS_BRANCH_IDS="101,102",
             LEADS_TIMEZONE="UTC",
-            LEADS_START_DATE=str(DAY),
+            LEADS_START_DATE=str(at(0).date()),
             LEADS_ALERT_WEBHOOK=hook,
             LEADS_ALERT_EMAIL="somebody@agency.example",
             LEADS_SMTP_URL=smtp,
         )
         try:
-            machine.work_for(timedelta(hours=4))
-            for told in (posted, mailed):
-                [problem] = _of_refusals(told)
-                assert REFUSED in problem
-
-            portal.refused.clear()
-            assert machine.command("backfill", "--from", str(DAY), "--to", str(DAY)) == 0
-            machine.work_for(timedelta(hours=4))
-            for told in (posted, mailed):
-                [_, end] = _of_refusals(told)
-                assert "over" in end.lower()
+            for moment in LOOKS:
+                clock.move_to(moment)
+                portal.mood = "down" if is_in(moment, DOWN) else None
+                portal.refused = {"102": 403} if is_in(moment, REFUSED) else {}
+                if is_in(moment, OFF):
+                    machine.stop()
+                else:
+                    machine.tick()
         finally:
             machine.stop()
-    private = [SECRET, KEY, TOKEN, f"token-of-{SECRET}", "people.example", "Jane"]
-    private += [one.id for one in portal.leads]
+    messages = [json.loads(text) for text in posted]
+    new, over = (
+        [
+            (one["key"].partition("/")[0], datetime.fromisoformat(message["at"]))
+            for message in messages
+            for one in message[part]
+            if one["level"] == "error"
+        ]
+        for part in ("new", "over")
+    )
+    [(failing, failed_at), (refused, refused_at)] = new
+    [(works_again, worked_at), (corrected, corrected_at)] = over
+    assert (failing, refused) == (works_again, corrected) == ("windows-failing", "windows-refused")
+    assert is_in(failed_at, DOWN)
+    assert is_in(worked_at, (DOWN[1], DOWN[1] + timedelta(hours=9)))
+    assert is_in(refused_at, REFUSED)
+    assert is_in(corrected_at, (REFUSED[1], REFUSED[1] + timedelta(days=1, hours=2)))
+    # Two begin, two end, one is told once more after a day, and a field of these leads is in no contract.
+    assert len(messages) <= 6
+    assert [text.partition("\n")[0] for text in mailed] == [one["title"] for one in messages]
+    with duckdb.connect(str(machine.data / "leads.duckdb"), read_only=True) as db:
+        rows = db.execute(
+            "select lead_id from applicant_leads union all select lead_id from appraisal_leads"
+        ).fetchall()
+    assert sorted(id_ for (id_,) in rows) == sorted(lead.id for lead in leads)
+    private = [SECRET, KEY, TOKEN, f"token-of-{SECRET}", "people.example", "Jane", *(lead.id for lead in leads)]
     assert [(text, word) for text in posted + mailed for word in private if word in text] == []
