@@ -352,3 +352,10 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
             ):
                 slow.sendall(b"POST /leads HTTP/1.1\r\nHost: leads.agency.example\r\n")
                 assert slow.recv(1) == b""
+
+
+def test_the_dashboard_shows_figures_that_there_are() -> None:
+    figures = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"leads_pipeline_\w+", (DEPLOY / "grafana.json").read_text(encoding="utf-8")))
+    assert {name for name in shown if f"`{name}`" not in figures} == set()
+    assert "leads_pipeline_deliveries" in shown
