@@ -35,6 +35,7 @@ _MAY_HOLD_NUMBER: Final = re.compile(rf"(?:\d\D*){{{_DIGITS_MIN}}}")
 _DIGIT_RUN: Final = re.compile(r"\d{10,15}")
 
 _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
+_MAY_HOLD_ADDRESS: Final = re.compile(r"[@%&]|[^\x00-\x7f]")
 _BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
 _ADDRESS: Final = re.compile(r"\S+@\S+")
 _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
@@ -61,6 +62,8 @@ def _is_seen(character: str) -> bool:
 
 def email_keys(text: str) -> frozenset[str]:
     """The e-mail addresses in a text: lower case, IDNA, without tags; without dots at Gmail. googlemail is gmail."""
+    if not _MAY_HOLD_ADDRESS.search(text):
+        return frozenset()
     seen = plain(text)
     texts = {seen, plain(unquote(html.unescape(seen)))} if "%" in seen or "&" in seen else {seen}
     return frozenset(
@@ -142,6 +145,9 @@ _FIRST_NAME: Final = re.compile(r"(?i)(?:first|fore|given)_?name$")
 _NAME: Final = re.compile(r"(?i)(?:(?:first|fore|given|last|sur|family)_?name|(?:^|contact[._])name)$")
 _OWN_POSTCODE: Final = re.compile(r"(?i)consumer_?postcode$|property_?details.*postcode$")
 
+# An object becomes a tuple of its members, because a dict would hide all but the last of a repeated name.
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str)
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
@@ -210,21 +216,20 @@ def texts_of(payload: str, truths: Mapping[bool, str] | None = None) -> list[tup
     Without them, both are left out.
     """
     try:
-        # An object becomes a tuple of its members, because a dict would hide all but the last of a repeated name.
-        value = json.loads(payload, object_pairs_hook=tuple, parse_int=str, parse_float=str)
+        value = _DECODER.decode(payload)
     except (ValueError, RecursionError):
         return [("", payload)]
     left: list[tuple[str, Any]] = [("", value)]
     texts: list[tuple[str, str]] = []
     while left:
         path, value = left.pop()
-        if isinstance(value, tuple):
+        if isinstance(value, str):
+            texts.append((path, value))
+        elif isinstance(value, tuple):
             texts += [(f"{path}.", name) for name, _ in value]
             left += [(f"{path}.{name}" if path else name, one) for name, one in reversed(value)]
         elif isinstance(value, list):
             left += [(path, one) for one in reversed(value)]
-        elif isinstance(value, str):
-            texts.append((path, value))
         elif truths and isinstance(value, bool):
             texts.append((path, truths[value]))
     return texts

@@ -154,16 +154,20 @@ def find(
 def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]:
     """Search all places for leads that these erasures mean. Return what is left, by the number of the erasure.
 
-    A file that can't be read may hold anybody, so it is left of each. Erasures with nothing left are missing.
+    Raw files were swept before. Since then the list knows each lead there by its id, so they are searched by ids. To
+    read each text again would take as long as the sweep. The other places are searched by contact too. A file that
+    can't be read may hold anybody, so it is left of each. Erasures with nothing left are missing.
     """
     suppressed = data.gate.entries.read()
     look, meant = _Look(data), [(entry, Meant(suppressed, [entry])) for entry in erasures]
     left: dict[int, set[str]] = {entry.number: set() for entry in erasures}
     for row in look.rows(lambda _: True) if left else ():
+        hashed = suppressed.hashed_lead(*row.key)
         lead = LeadRow(*row.key, row.place.day, row.payload)
+        is_in_raw = row.place.root in PLACES_OF_RAW
         for entry, of_entry in meant:
-            is_cleared = suppressed.hashed_lead(*row.key) in entry.cleared
-            if of_entry.leads([lead]) or (is_cleared and without_message(row.payload) != row.payload):
+            is_meant = hashed in entry.leads if is_in_raw else of_entry.leads([lead])
+            if is_meant or (hashed in entry.cleared and without_message(row.payload) != row.payload):
                 left[entry.number].add(f"{row.path} holds the {' lead '.join(row.key)}.")
     unread = {
         f"{path} can't be read, so it may hold the person. Delete it, then run `leads-pipeline privacy apply`."
