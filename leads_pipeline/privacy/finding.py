@@ -5,7 +5,7 @@ Logs, events, marts and the report hold no personal data, so they are not search
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -29,7 +29,7 @@ from leads_pipeline.domain.person import (
 )
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import CORRECTION, microseconds, moment_of
+from leads_pipeline.storage.rows import CORRECTION, moment_of, table_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
@@ -213,22 +213,22 @@ class _Look:
 
     def rows(self, is_wanted: Callable[[Row], bool]) -> Iterator[Row]:
         """The rows that are wanted, as they are read."""
-        in_raw: dict[LeadKind, dict[str, int]] = {kind: {} for kind in LEAD_KINDS}
+        in_raw: dict[LeadKind, list[pa.Table]] = {kind: [] for kind in LEAD_KINDS}
         for root in PLACES_OF_RAW:
             for place in list_places(self._data.store, root):
-                newest = in_raw[place.kind]
-                for row in self._of_window(place):
-                    newest[row.lead_id] = max(_newest_number(row), newest.get(row.lead_id, 0))
-                    if is_wanted(row):
-                        yield row
+                yield from filter(is_wanted, self._of_window(place, in_raw[place.kind]))
         yield from filter(is_wanted, self._quarantined())
         for kind in LEAD_KINDS:
             yield from filter(is_wanted, self._of_tables(kind, in_raw[kind]))
 
-    def _of_window(self, place: Place) -> Iterator[Row]:
+    def _of_window(self, place: Place, in_raw: list[pa.Table]) -> Iterator[Row]:
+        """The rows of a window. Their ids and numbers are added to `in_raw`."""
         for file, opened in self._data.raw.read(place).opened.items():
             self._count()
-            for row in opened.rows:
+            rows = opened.rows
+            # Arrow keeps millions of ids in a tenth of what they take in a dict. A correction is no version of its own.
+            in_raw.append(table_of([row for row in rows if row.source != CORRECTION]).select(["lead_id", "number"]))
+            for row in rows:
                 yield Row(place, file.key, row.lead_id, row.payload, moment_of(row.number), row.source)
 
     def _quarantined(self) -> Iterator[Row]:
@@ -250,17 +250,14 @@ class _Look:
                     yield Row(place, file.key, lead_id, payload, moment, "")
         self.unread += self._data.quarantine.answers()
 
-    def _of_tables(self, kind: LeadKind, in_raw: Mapping[str, int]) -> Iterator[Row]:
-        """The published rows of leads that raw has lost, as JSON. `in_raw` has the newest number of each lead there."""
+    def _of_tables(self, kind: LeadKind, in_raw: Sequence[pa.Table]) -> Iterator[Row]:
+        """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""
         published = self._data.folder / WAREHOUSE_FILE
         if not published.exists():
             return
         with connection(self._data.folder) as db:
             db.execute(f"attach {literal(str(published))} as published (read_only)")
-            db.execute(
-                "create temp table in_raw as select unnest($1::varchar[]) as lead_id, unnest($2::bigint[]) as number",
-                [[*in_raw], [*in_raw.values()]],
-            )
+            db.register("in_raw", pa.concat_tables([table_of([]).select(["lead_id", "number"]), *in_raw]))
             leads = f"published.{quoted(kind.table)}"
             cursor = db.execute(
                 "select lead_id, to_json(lost)::varchar, window_day, scope, fetched_at, source "  # noqa: S608 - our own names
@@ -277,8 +274,3 @@ class _Look:
         self.files += 1
         if self.files % _TELL_EVERY == 0:
             self._tell(self.files)
-
-
-def _newest_number(row: Row) -> int:
-    """The number by which a published row is as new as this one. A correction is no version of its own."""
-    return 0 if row.source == CORRECTION else microseconds(row.received_at)

@@ -489,12 +489,14 @@ def _(data, erasures):
 
 @mutant(
     "a lost version is looked for only if raw has no version of the lead",
-    "privacy.finding:_newest_number",
+    "privacy.finding:_Look._of_tables",
     ERASED,
     REQUESTS,
 )
-def _(row):
-    return 2**62
+def _(self, kind, in_raw):
+    ids = pa.chunked_array([one["lead_id"].combine_chunks() for one in in_raw], pa.string())
+    number = pa.array([2**62] * len(ids), pa.int64())
+    return unbroken(self, kind, [pa.table({"lead_id": ids, "number": number})])
 
 
 @mutant("a sweep is noted before it is published", "privacy.sweeping:in_line", ERASED, LIST)
