@@ -8,7 +8,7 @@ drift (drift.py), when to publish (publish.py).
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -21,7 +21,7 @@ import duckdb
 
 from leads_pipeline.domain.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION
-from leads_pipeline.errors import BugError
+from leads_pipeline.errors import BugError, LeadsPipelineError
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.answers import ANSWERS, answer_files, read_answers
@@ -119,12 +119,15 @@ def make_marts(
         except BugError as error:
             problems[mart.name] = str(error)
             _keep_last_good(db, mart, inputs.folder, is_rewritten=is_rewritten)
+    made = "true" if days is None else is_of(days)
+    compared = dict.fromkeys(("inventory", "branches", "drift"), "true")
+    rows: Rows = {}
+    with suppress(LeadsPipelineError), _transaction(db, inputs.folder):  # the file before may be damaged
+        rows = _changes(db, compared | {mart.name: made for mart in marts() if mart.is_by_day})
     db.begin()
     db.execute("delete from pipeline.mart_problems")
     fill(db, "pipeline.mart_problems", list(problems.items()))
-    made = "true" if days is None else is_of(days)
-    compared = dict.fromkeys(("inventory", "branches", "drift"), "true")
-    return problems, _changes(db, compared | {mart.name: made for mart in marts() if mart.is_by_day})
+    return problems, rows
 
 
 @contextmanager

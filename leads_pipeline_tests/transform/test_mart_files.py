@@ -103,6 +103,26 @@ def test_the_rows_of_a_mart_that_a_publication_adds_and_removes_are_counted(
     assert rows["drift"] == {"added": 0, "removed": 0}
 
 
+def test_a_damaged_mart_in_the_file_before_costs_the_counts_alone(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    before = tmp_path / "before.duckdb"
+    with duckdb.connect(before) as file:
+        file.execute("create table lead_facts as select hash(n)::varchar as lead_id from range(100000) as t(n)")
+        file.execute("checkpoint")
+        blocks = "select max(block_id), any_value(block_size) from pragma_storage_info('lead_facts'), "
+        [(block, size)] = file.execute(blocks + "pragma_database_size() where block_id >= 0").fetchall()
+    with before.open("r+b") as content:
+        content.seek(3 * 4096 + block * size + 5000)  # behind the headers
+        content.write(b"\xff" * 64)
+    db.execute(f"attach '{before}' as before (read_only)")
+    load(db, {"id": "a"})
+
+    assert make(db, inputs) == {}
+
+    assert db.execute("select lead_id from lead_facts").fetchall() == [("a",)]
+
+
 def test_marts_are_made_in_the_order_of_what_they_read(
     db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
 ) -> None:
