@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
+from urllib.parse import urlsplit
 
 from leads_pipeline.errors import LeadsPipelineError, QuestionError
 from leads_pipeline.observe.known import Known, UnreadableFileError
+from leads_pipeline.settings import is_loopback
 
 RUNBOOK: Final = "docs/findings.md"
 
@@ -147,8 +149,9 @@ def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:
 
 
 def never_set_up(known: Known) -> Level:
-    """Return how bad it is that something was never set up: a hint with the simulator, a warning with a real portal."""
-    return Level.WARNING if known.has_portal else Level.HINT
+    """Return how bad it is that something was never set up: a warning; a hint with the simulator on this machine."""
+    host = urlsplit(known.settings.base_url or "").hostname
+    return Level.WARNING if host and not is_loopback(host) else Level.HINT
 
 
 def some(names: Sequence[str]) -> str:

@@ -5,19 +5,18 @@ service is asked, and no Dagster is needed.
 """
 
 import shutil
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Scope, Window, days, today
 from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.settings import Settings, is_loopback
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches, readable_branches
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.storage.publications import Publications
@@ -81,11 +80,6 @@ class Known:
         )
 
     @cached_property
-    def first_day(self) -> date:
-        """The first partition."""
-        return first_day(self.settings)
-
-    @cached_property
     def today(self) -> date:
         """The local day."""
         return today(self.zone, self.now)
@@ -113,7 +107,7 @@ class Known:
 
     def windows_from(self, day: date) -> list[WindowRow]:
         """Return the configured windows from that day, or the first partition, up to the day under way."""
-        shown = [*days(max(self.first_day, day), self.today)]
+        shown = [*days(max(first_day(self.settings), day), self.today)]
         windows = [Window.of(one, scope, self.zone) for one in shown for scope in self.scopes]
         earlier = [one for one in shown if one < self.today - timedelta(days=RECENT_DAYS)]
         return [
@@ -153,11 +147,6 @@ class Known:
         """
         was_asked_for = row.failure is not None and row.failure.attempts > 0
         return was_asked_for or row.day >= self._first_days[row.kind, row.scope]
-
-    @cached_property
-    def is_pulling(self) -> bool:
-        """Whether a pull is under way."""
-        return self.data.state.is_pulling()
 
     @cached_property
     def branches(self) -> Branches:
@@ -208,7 +197,9 @@ class Known:
         """The files that are damaged or missing and that nothing whole has replaced, by key."""
         aside = [file for file in self.data.quarantine.files() if not _is_replaced(self.data, file, self.now)]
         are_aside = {file.place for file in aside}
-        here = {key for folders in self._all_folders() for key, folder in folders.items() if folder.files}
+        recent = self._folders.values()
+        shown = [list_folders(self.data.store, f"{RAW}/", self.now)] if self.is_thorough else recent
+        here = {key for folders in shown for key, folder in folders.items() if folder.files}
         missing = [place for place in self._published_places() - are_aside if place.key not in here]
         return sorted(
             [
@@ -227,9 +218,6 @@ class Known:
                 places |= {Place(kind, day, scope) for day, scope in self.query(statement, {"first": first})[1]}
         return places
 
-    def _all_folders(self) -> Iterable[Mapping[str, Folder]]:
-        return [list_folders(self.data.store, f"{RAW}/", self.now)] if self.is_thorough else self._folders.values()
-
     @cached_property
     def damaged_windows(self) -> Collection[tuple[str, date, str]]:
         """Kind, day and scope of each window with such a file."""
@@ -241,11 +229,6 @@ class Known:
         return Publications.read(self.data.state.path)
 
     # --- the installation ---------------------------------------------------------------------------------------------
-
-    @cached_property
-    def has_portal(self) -> bool:
-        """Whether leads come from another machine than this one, where the simulator is."""
-        return bool(self.settings.base_url) and not is_loopback(urlsplit(self.settings.base_url or "").hostname or "")
 
     @cached_property
     def service(self) -> tuple[datetime, list[str]] | None:

@@ -76,7 +76,7 @@ def windows_missing(known: Known) -> Iterator[Found]:
     Do: see that the service runs, and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand.
     Over: when the windows land.
     """
-    if known.is_pulling:
+    if known.data.state.is_pulling():
         return
     late, looks = list[tuple[datetime, WindowRow]](), list[tuple[datetime, WindowRow]]()
     others = list[WindowRow]()
