@@ -48,11 +48,16 @@ def _dlt(path: str) -> str:
     return "__".join(map(_snake, path.split(".")))
 
 
+def _joined(path: str) -> str:
+    return path.replace(".", "_")
+
+
 @dataclass(frozen=True, slots=True)
 class Contender:
     """How to run one, and what it calls things.
 
-    `script` is one with an environment of its own. `tables` are the leads, their viewing times and their images.
+    `script` is one with an environment of its own. `tables` are the leads, their viewing times and their images; one
+    without tables is no peer.
     """
 
     name: str
@@ -63,7 +68,7 @@ class Contender:
     tables: Sequence[str] = ("applicant_leads", "applicant_viewing_times", "applicant_listing_images")
 
 
-FLOOR, OWN, DAGSTER = "floor", "own code", "with Dagster"
+FLOOR, OWN, DAGSTER, EMPTY = "floor", "own code", "with Dagster", "Dagster, empty body"
 OWN_CODE = Contender(OWN, [sys.executable, "-m", "benchmarks.contenders.own"])
 
 
@@ -75,14 +80,16 @@ def contenders() -> list[Contender]:
         Contender(FLOOR, [ours, "-m", "benchmarks.contenders.floor"]),
         OWN_CODE,
         Contender(DAGSTER, [*backfill, "--from", "{first}", "--to", "{last}"]),
-        _script(
-            "httpx + pandas.json_normalize",
-            "pandas_script",
-            lambda path: path.replace(".", "_"),
-            ("leads", "viewing_times", "images"),
-        ),
-        _script("dlt", "dlt_pipeline", _dlt, ("leads", "leads__viewing_times", "leads__listing_details__images")),
+        Contender(EMPTY, [ours, "-m", "benchmarks.contenders.empty_dagster"], tables=()),
+        _script("httpx + pandas.json_normalize", "pandas_script", _joined, _SCRIPTS_TABLES),
+        _script("httpx + polars", "polars_script", _joined, _SCRIPTS_TABLES),
+        _script("dlt", "dlt_pipeline", _dlt, _DLT_TABLES),
+        _script("dlt in Dagster", "dlt_in_dagster", _dlt, _DLT_TABLES),
     ]
+
+
+_SCRIPTS_TABLES = ("leads", "viewing_times", "images")
+_DLT_TABLES = ("leads", "leads__viewing_times", "leads__listing_details__images")
 
 
 def _script(name: str, script: str, column: Naming, tables: Sequence[str]) -> Contender:
@@ -238,9 +245,12 @@ def _show(turns: Mapping[str, Mapping[str, list[Turn]]], workloads: Sequence[Wor
 
 
 def _show_targets(rows: Mapping[str, Sequence[float]]) -> None:
-    peers = [row[0] for name, row in rows.items() if name not in (FLOOR, OWN, DAGSTER)]
+    peers = [row[0] for name, row in rows.items() if name not in (FLOOR, OWN, DAGSTER, EMPTY)]
     if OWN in rows and peers:
         print(f"Best peer / own code: {min(peers) / rows[OWN][0]:.2f}.")
+    if {OWN, DAGSTER, EMPTY} <= rows.keys():
+        share = (rows[DAGSTER][1] - rows[OWN][1]) / rows[EMPTY][1]
+        print(f"(With Dagster - own code) / Dagster with an empty body, starts included: {share:.2f}.")
 
 
 def _medians(turns: Sequence[Turn]) -> tuple[float, ...]:

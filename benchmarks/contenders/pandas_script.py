@@ -7,41 +7,14 @@ Each pull is a Parquet file per table, named by its first day; the tables are ma
 from the newest pull that has it.
 """
 
-import asyncio
 import os
-from datetime import date, timedelta
 from pathlib import Path
 
 import duckdb
-import httpx
 import pandas as pd
+from asking import FIRST, fetch_all  # beside this file
 
 FOLDER = Path(os.environ["LEADS_DATA_DIR"])
-BASE_URL = os.environ["LEADS_BASE_URL"]
-
-
-async def fetch(first: date, last: date, branches: list[str]) -> list[dict]:
-    """All leads of all windows."""
-    async with httpx.AsyncClient(base_url=BASE_URL, timeout=60) as http:
-        form = {
-            "grant_type": "client_credentials",
-            "client_id": os.environ["LEADS_CLIENT_ID"],
-            "client_secret": os.environ["LEADS_CLIENT_SECRET"],
-            "audience": BASE_URL,
-        }
-        token = (await http.post("/oauth2/token", data=form)).raise_for_status().json()["access_token"]
-        http.headers["Authorization"] = f"Bearer {token}"
-        at_once = asyncio.Semaphore(int(os.environ["LEADS_MAX_CONCURRENCY"]))
-
-        async def window(day: date, branch: str) -> list[dict]:
-            ends = {"from-time": f"{day}T00:00:00Z", "to-time": f"{day + timedelta(days=1)}T00:00:00Z"}
-            async with at_once:
-                response = await http.get("/applicant-leads", params={**ends, "branch-id": branch})
-            return response.raise_for_status().json()["applicants"]
-
-        days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
-        answers = await asyncio.gather(*(window(day, branch) for day in days for branch in branches))
-    return [lead for answer in answers for lead in answer]
 
 
 def flatten(leads: list[dict]) -> dict[str, pd.DataFrame]:
@@ -59,11 +32,10 @@ def flatten(leads: list[dict]) -> dict[str, pd.DataFrame]:
 
 def main() -> None:
     """Fetch, flatten, store."""
-    first, last = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
-    tables = flatten(asyncio.run(fetch(first, last, os.environ["LEADS_BRANCH_IDS"].split(","))))
+    tables = flatten(fetch_all())
     for name, table in tables.items():
         (FOLDER / name).mkdir(parents=True, exist_ok=True)
-        table.assign(pull=str(first)).to_parquet(FOLDER / name / f"{first}.parquet", compression="zstd")
+        table.assign(pull=str(FIRST)).to_parquet(FOLDER / name / f"{FIRST}.parquet", compression="zstd")
     with duckdb.connect(str(FOLDER / "leads.duckdb")) as db:
         pulls = f"read_parquet('{FOLDER}/%s/*.parquet', union_by_name = true)"
         db.execute(f"create temp table newest as select id, max(pull) as pull from {pulls % 'leads'} group by id")
