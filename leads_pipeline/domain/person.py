@@ -145,8 +145,9 @@ _FIRST_NAME: Final = re.compile(r"(?i)(?:first|fore|given)_?name$")
 _NAME: Final = re.compile(r"(?i)(?:(?:first|fore|given|last|sur|family)_?name|(?:^|contact[._])name)$")
 _OWN_POSTCODE: Final = re.compile(r"(?i)consumer_?postcode$|property_?details.*postcode$")
 
-# An object becomes a tuple of its members, because a dict would hide all but the last of a repeated name.
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str)
+# An object becomes a tuple of its members, because a dict would hide all but the last of a repeated name. It isn't
+# strict, as the reader isn't: what is published must be found.
+_DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=tuple, parse_int=str, parse_float=str)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,32 +72,32 @@ def windows_missing(known: Known) -> Iterator[Found]:
 
     Meaning: an error if nobody tried to pull a window for more than a day. A warning if windows that landed should have
     been looked at again: late leads would be missed. A hint at a first start, after a pause of the machine, or with a
-    new branch: the service pulls these windows within minutes.
-    Do: see that the service runs, and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand.
+    new branch: the service pulls these windows within minutes. While a pull is under way, an error comes a day later.
+    Do: see that the service runs, and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand. If
+    a pull hangs, or somebody has suspended a `backfill`, all others wait for it: the message says how to find it.
     Over: when the windows land.
     """
-    if known.data.state.is_pulling():
-        return
+    # A pull that is under way may bring them. One that is stopped or hangs keeps all others waiting.
+    overdue = known.now - (2 * _OVERDUE if known.data.state.is_pulling() else _OVERDUE)
     late, looks = list[tuple[datetime, WindowRow]](), list[tuple[datetime, WindowRow]]()
     others = list[WindowRow]()
     for row in known.windows:
         at = due_at(row.window, row.looked_at, None, known.now, known.now)
         if at is None or at > known.now or row.failure or (row.kind, row.day, row.scope) in known.damaged_windows:
             continue  # a failure and damage are findings of their own
-        if at <= known.now - _OVERDUE and known.is_expected(row):
+        if at <= overdue and known.is_expected(row):
             (looks if row.looked_at else late).append((at, row))
-        elif row.state is WindowState.MISSING:
+        elif row.state is WindowState.MISSING and not known.data.state.is_pulling():
             others.append(row)
-    see = "See that `retry_failed_partitions` is on in the Dagster UI."
     if late:
         rows = [row for _, row in late]
         message = f"{_are(known, rows)} missing for more than a day. {deletion(known, rows)}"
-        yield Found(Level.ERROR, message, _pull(known, rows, see), min(at for at, _ in late), may_pass=True)
+        yield Found(Level.ERROR, message, _overdue(known, rows), min(at for at, _ in late), may_pass=True)
     if looks:
         rows = [row for _, row in looks]
         message = f"Not looked at again, so that late leads would be missed: {_windows(known, rows)}."
         since = min(at for at, _ in looks)
-        yield Found(Level.WARNING, message, _pull(known, rows, see), since, part="looks", may_pass=True)
+        yield Found(Level.WARNING, message, _overdue(known, rows), since, part="looks", may_pass=True)
     if others:
         message = f"{_are(known, others)} not pulled yet. {deletion(known, others)}"
         yield Found(Level.HINT, message, _pull(known, others, _BY_ITSELF), part="first")
@@ -193,6 +193,13 @@ def _failed(known: Known, verdict: str) -> list[WindowRow]:
         for row in known.windows
         if row.state is WindowState.FAILED and row.failure and row.failure.verdict == verdict and not _is_damage(row)
     ]
+
+
+def _overdue(known: Known, rows: Sequence[WindowRow]) -> str:
+    if known.data.state.is_pulling():
+        lock = known.data.state.path / "locks" / "pull.lock"
+        return f"A pull is under way, and others wait for it. If it hangs, end it: `fuser {lock}` names its process."
+    return _pull(known, rows, "See that `retry_failed_partitions` is on in the Dagster UI.")
 
 
 def _pull(known: Known, rows: Sequence[WindowRow], if_served: str) -> str:

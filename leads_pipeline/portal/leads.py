@@ -14,10 +14,16 @@ from typing import Any, Final, TypeVar
 from leads_pipeline.domain.answer import CutAnswer, read_leads
 from leads_pipeline.domain.contract import Answer, LeadKind, ReceivedLead, window_parameters
 from leads_pipeline.domain.window import RETENTION, ScopeKind, Window
-from leads_pipeline.errors import InvalidAnswerError, LeadsPipelineError, RetentionError, StorageError
+from leads_pipeline.errors import (
+    InvalidAnswerError,
+    LeadsPipelineError,
+    RetentionError,
+    StorageError,
+    UnreachableError,
+)
 from leads_pipeline.portal.requests import Fetched, FetchStats, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens
-from leads_pipeline.portal.verdicts import is_too_much
+from leads_pipeline.portal.verdicts import DEADLINE_PASSED, LATER, is_too_much
 
 # A window that is too large or too slow is asked for in parts of this length.
 PIECE: Final = timedelta(hours=1)
@@ -27,6 +33,9 @@ MAX_FAILED_HOURS: Final = 3
 LANDING_THREADS: Final = 4
 # How long a run that ends waits for landings under way. It doesn't wait for requests.
 STOP_SECONDS: Final = 5.0
+# For longer, no window of a run takes to come or to fail, by hours and with all its waits. Only headers that arrive
+# byte by byte can hold a request for longer than its deadline.
+STANDSTILL_SECONDS: Final = 6 * 3600.0
 
 _LEADS_401 = (
     "The token is refused even after a renewal. Check LEADS_CLIENT_ID and its secret, and LEADS_AUDIENCE or "
@@ -51,12 +60,14 @@ class LeadsClient:
         *,
         max_concurrency: int,
         keep_unreadable: Callable[[LeadKind, Window, bytes], None] | None = None,
+        standstill_seconds: float = STANDSTILL_SECONDS,
         **options: Any,
     ) -> None:
         self._service = Service(base_url=base_url, tokens=tokens, **options)
         self._max_concurrency = max_concurrency
         self._door = threading.Lock()
         self._keep_unreadable = keep_unreadable
+        self._standstill_seconds = standstill_seconds
 
     @property
     def stats(self) -> FetchStats:
@@ -72,7 +83,7 @@ class LeadsClient:
         requests are under way. An answer with a `failure` holds only a part of the window's leads.
 
         Windows start in the given order. Closing the iterator ends the run, and waits some seconds for a `then` that
-        has begun.
+        has begun. Raises UnreachableError if the service keeps all connections busy for hours with nothing.
         """
         run = Requests(self._service, at_once=self._max_concurrency, scopes=len({window.scope for window in windows}))
         left: queue.SimpleQueue[Window] = queue.SimpleQueue()
@@ -87,7 +98,14 @@ class LeadsClient:
             for thread in threads:
                 thread.start()
             for _ in windows:
-                window, outcome = done.get()
+                try:
+                    window, outcome = done.get(timeout=self._standstill_seconds)
+                except queue.Empty:
+                    raise UnreachableError(
+                        f"The run stood still for {self._standstill_seconds / 3600:g} hours: answers began and didn't "
+                        f"go on. {LATER} If it stays so, check the proxy, or tell the portal's technical contact.",
+                        reason=DEADLINE_PASSED,
+                    ) from None
                 if isinstance(outcome, BaseException) and not isinstance(outcome, LeadsPipelineError):
                     raise outcome
                 yield window, outcome

@@ -79,8 +79,8 @@ def sweep_what_appeared(data: DataFolder) -> Swept:
 
 
 def _has_appeared(data: DataFolder, place: Place, since: datetime) -> bool:
-    """By the moment that no copying tool can set back. With a bucket, the folder has only what was read from it."""
+    """By the moment that no copying tool can set back. A publication has read what is new in a bucket."""
     with suppress(FileNotFoundError):
-        files = (data.folder / place.key).iterdir()
+        files = (data.folder_of_raw / place.key).iterdir()
         return any(file.stat().st_ctime >= since.timestamp() for file in files)
     return False

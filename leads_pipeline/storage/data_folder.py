@@ -96,6 +96,11 @@ class DataFolder:
         )
 
     @property
+    def folder_of_raw(self) -> Path:
+        """Where raw files lie on this machine. With a bucket, those that it has read."""
+        return self.folder / _CACHE if self.bucket else self.folder
+
+    @property
     def is_behind(self) -> bool:
         """Whether the suppression list has entries that the folder wasn't swept for."""
         return self.state.swept_to() != self.gate.number

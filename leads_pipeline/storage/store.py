@@ -174,12 +174,15 @@ def _below(folder: str, prefix: str) -> Iterator[str]:
 
 
 def _entries(folder: str) -> dict[str, bool]:
-    """Return the names in a folder, and whether each is a folder. Raises OSError."""
+    """Return the names in a folder, and whether each is a folder. A link that leads nowhere isn't there.
+
+    Raises OSError.
+    """
     entries: dict[str, bool] = {}
     with suppress(FileNotFoundError):
         for _ in range(2):
             with os.scandir(folder) as found:
-                entries.update({entry.name: entry.is_dir() for entry in found})
+                entries.update({entry.name: entry.is_dir() for entry in found if entry.is_dir() or entry.is_file()})
             if len(entries) <= _ONE_MOMENT:
                 break
     return entries

@@ -50,6 +50,17 @@ def write_tables(versions: Versions) -> int | None:
     Days that the publications since the tree before touched are written. The others are hard links. The caller holds
     the lock of publications. Raises StorageError.
     """
+    days = _write_tree(versions)
+    trees = versions.folder / ".versions"
+    kept = {number_of(version) for version in trees.glob("leads-*.duckdb")}
+    for tree in trees.glob(f"{TABLES}-*"):
+        if number_of(tree) not in kept:
+            with storing(tree):
+                shutil.rmtree(tree)
+    return days
+
+
+def _write_tree(versions: Versions) -> int | None:
     path, trees = versions.folder / TABLES, versions.folder / ".versions"
     file = (versions.folder / WAREHOUSE_FILE).resolve()
     number, before = number_of(file), number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
@@ -71,10 +82,6 @@ def write_tables(versions: Versions) -> int | None:
         draft.rename(tree)
         sync(trees)
         _replace_link(path, tree)
-    kept = {number_of(version) for version in trees.glob("leads-*.duckdb")}
-    for tree in trees.glob(f"{TABLES}-*"):
-        if number_of(tree) not in kept:
-            shutil.rmtree(tree, ignore_errors=True)
     return len(touched)
 
 

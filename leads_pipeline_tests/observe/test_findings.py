@@ -170,6 +170,16 @@ def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: House) -> Non
     assert finding.what_to_do == "Run `leads-pipeline backfill --from 2026-11-20 --to 2026-11-20`."
 
 
+def test_a_pull_that_hangs_is_told_of_with_the_windows_that_wait_for_it(house: House) -> None:
+    land_all(house, DAY)
+    with house.data.state.pulling():
+        house.now = datetime(2026, 11, 22, 12, tzinfo=UTC)
+        assert not any(one.key.startswith("windows-") for one in find(known(house)))
+        house.now += timedelta(days=1)
+        finding = found(house)["windows-missing"]
+    assert finding.what_to_do.startswith("A pull is under way, and others wait for it. If it hangs, end it: `fuser ")
+
+
 def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: House) -> None:
     land_all(house)
     house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)

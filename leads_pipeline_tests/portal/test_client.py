@@ -646,6 +646,22 @@ def test_a_slow_window_is_not_waited_for_more_than_twice(raw_server: RawServer) 
     assert client.stats.requests == 2 + 2 * 3, "nor are more than three hours, where none comes"
 
 
+def test_headers_that_come_byte_by_byte_do_not_hold_a_run_for_ever(raw_server: RawServer) -> None:
+    client = LeadsClient(
+        raw_server.url, GoodTokens(), max_concurrency=1, timing=THAT_DAY, deadline_seconds=0.05, standstill_seconds=0.2
+    )
+
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+        for _ in range(60):
+            connection.sendall(b"a")
+            time.sleep(0.01)
+
+    raw_server.script = drip
+    with pytest.raises(UnreachableError, match="stood still"):
+        fetch_one(client)
+
+
 def test_of_a_lead_in_two_hours_the_later_answer_is_the_newest() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         start, end = (datetime.fromisoformat(request.url.params[name]) for name in ("from-time", "to-time"))

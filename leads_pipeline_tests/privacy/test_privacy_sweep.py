@@ -10,6 +10,8 @@ import pytest
 from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.privacy.requests import carry_out
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.raw import list_places
+from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, lead, left_by_list, listed
 
@@ -60,6 +62,24 @@ def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: Ho
     full.publish()
     assert left_by_list(full.data) == []
     assert not night(full).came_back
+
+
+def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(house: House, tmp_path: Path) -> None:
+    house.bucket = FolderStore(tmp_path / "bucket")
+    house.land("applicant", [JANE, JOHN])
+    house.publish()
+    shutil.copytree(tmp_path / "bucket" / "raw", tmp_path / "backup")
+    listed(house.data.gate.entries)
+    house.publish()
+    carry_out(house.data, lambda: None, house.now, {})
+    assert not night(house).came_back
+    shutil.copytree(tmp_path / "backup", tmp_path / "bucket" / "raw", dirs_exist_ok=True)
+    house.publish()
+    assert night(house).came_back
+    house.publish()
+    assert {row.lead_id for place in list_places(house.data.store) for row in house.data.raw.read(place).rows} == {
+        "john"
+    }
 
 
 def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: House, tmp_path: Path) -> None:

@@ -270,6 +270,17 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
 
 
 @pytest.mark.slow
+def test_a_text_with_a_line_break_that_no_json_has_is_erased_as_it_is_published(desk: House) -> None:
+    odd = [json.dumps(lead(name, email=EMAIL, message="a|b", **BEFORE)).replace("|", "\n") for name in ("odd", "later")]
+    desk.land("applicant", [odd[0]], scope="branch-102")
+    desk.publish()
+    assert desk.leads("applicant")["odd"]["contact_email"] == EMAIL
+    assert run("privacy", "erase", "--email", EMAIL, "--yes").exit_code == 0
+    desk.land("applicant", odd, scope="branch-102")
+    desk.publish()
+    assert not {"odd", "later"} & desk.leads("applicant").keys()
+
+
 def test_a_window_whose_only_lead_was_erased_is_empty_wherever_it_is_told(desk: House) -> None:
     privacy("erase", *JANE, "--yes")
     told = json.loads(run("coverage", "--json", "--days", "30").stdout)["windows"]

@@ -164,6 +164,12 @@ def test_what_a_killed_writer_left_is_no_key_and_can_be_deleted(tmp_path: Path) 
     assert store.get(KEY) == b"whole"
 
 
+def test_a_link_that_leads_nowhere_is_no_key(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "file").symlink_to(tmp_path / "a disk that isn't mounted")
+    assert FolderStore(tmp_path).list("raw/") == []
+
+
 def test_a_writer_whose_draft_is_deleted_writes_it_again(tmp_path: Path) -> None:
     store = FolderStore(tmp_path)
 

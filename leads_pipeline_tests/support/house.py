@@ -33,6 +33,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.restore import end_restore, restore
+from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import LeadsFile
@@ -54,8 +55,8 @@ Row = dict[str, Any]
 class House:
     """One data folder with two branches. Each answer and each delivery takes a minute of its clock.
 
-    What a test may set: `now`, the moment of the next thing that happens; `zone`, `scopes`, `first_day` and `names`
-    (a CSV text of branches), which are settings.
+    What a test may set: `now`, the moment of the next thing that happens; `zone`, `scopes`, `first_day`, `names` (a CSV
+    text of branches), `marts`, `tables_as` and `bucket`, which are settings.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,6 +71,8 @@ class House:
         self.marts: Path | None = None
         # LEADS_TABLES
         self.tables_as = "parquet"
+        # LEADS_STORE
+        self.bucket: Store | None = None
         self._keep_days: int | None = None
 
     # --- leads come in ----------------------------------------------------------------------------------------------
@@ -230,7 +233,10 @@ class House:
     @property
     def data(self) -> DataFolder:
         """The data folder, whose clock is the house's."""
-        return DataFolder.at(self.folder, clock=lambda: self.now, keeps_personal_days=self._keep_days is not None)
+        keeps_personal_days = self._keep_days is not None
+        return DataFolder.at(
+            self.folder, bucket=self.bucket, clock=lambda: self.now, keeps_personal_days=keeps_personal_days
+        )
 
     def failing_checks(self) -> dict[str, str]:
         """What the checks say of what is published, by table and name of each that fails."""

@@ -106,6 +106,15 @@ def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
     assert not (folder.path / ".versions" / "tables-draft").exists()
 
 
+def test_a_publication_that_was_killed_after_the_link_is_finished_by_the_next_look(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write(folder)
+    (folder.path / ".versions" / "tables-0" / "applicant_leads").mkdir(parents=True)
+    assert write(folder) is None
+    assert [path.name for path in (folder.path / ".versions").glob("tables-*")] == ["tables-1"]
+
+
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_after_an_erasure_no_file_holds_the_person(folder: Folder, is_killed: bool) -> None:
     folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "createdAt": "2026-11-18T10:00Z"}, {"id": "b"})
