@@ -1,13 +1,14 @@
 """Take leads that the portal pushes: `receive`."""
 
 import logging
+from contextlib import suppress
 
 import click
 
 from leads_pipeline.cli.installation import opened
 from leads_pipeline.cli.output import Number
 from leads_pipeline.cli.ports import HOST
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import source_of
 from leads_pipeline.portal.receiver import Receiver, serve
 from leads_pipeline.settings import Settings, origin, variables
@@ -38,10 +39,16 @@ def receive(host: str, port: int) -> None:
     if settings.base_url:
         data.state.claim(origin(settings.base_url))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+
+    def each_minute() -> None:
+        data.state.note_receiver()
+        with suppress(StorageError):  # the bucket is away, and nothing can land
+            data.gate.entries.refresh()
+
     serve(
         receiver,
         host,
         port,
         lambda address: click.echo(f"Pushes go to {address} (ctrl-C stops it)."),
-        data.state.note_receiver,
+        each_minute,
     )

@@ -71,6 +71,14 @@ def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime, until
     return error
 
 
+def is_neglected(data: DataFolder, ledger: Ledger, now: datetime, after: timedelta) -> bool:
+    """Whether nobody has looked for so long at what landed."""
+    mark, landed_at = ledger.fact("mark"), data.state.landed_at()
+    if data.bucket:
+        return now.timestamp() - float(mark or 0) * _BUCKET_LOOKS.total_seconds() > after.total_seconds()
+    return landed_at is not None and now - landed_at > after and mark != _mark(data, now)
+
+
 def read_each(raw: RawWindows, windows: Iterable[WindowKey]) -> Iterator[tuple[WindowKey, Batch | StorageError]]:
     """Yield each window with its rows, or with the error that keeps them from being read; new days first."""
     for window in sorted(windows, key=lambda window: window[1], reverse=True):

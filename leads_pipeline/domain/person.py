@@ -37,7 +37,6 @@ _DIGIT_RUN: Final = re.compile(r"\d{10,15}")
 _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
 _MAY_HOLD_ADDRESS: Final = re.compile(r"[@%&]|[^\x00-\x7f]")
 _BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
-_ADDRESS: Final = re.compile(r"\S+@\S+")
 _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
 _WORDS: Final = re.compile(r"[^\W\d_]+")
 
@@ -73,6 +72,11 @@ def email_keys(text: str) -> frozenset[str]:
         for word in _BESIDE_ADDRESS.split(one.replace('"@', "@"))
         if "@" in word and (key := _email_key(word))
     )
+
+
+def _without_addresses(text: str) -> str:
+    # A pattern would take minutes for a megabyte without blanks.
+    return " ".join(word for word in text.split() if "@" not in word[1:-1])
 
 
 def _email_key(address: str) -> str | None:
@@ -302,7 +306,7 @@ class Person:
             (self.emails and not self.emails.isdisjoint(email_keys(text)))
             or (self.phones and not self.phones.isdisjoint(phone_keys(text)))
             # An address that wasn't given may have a name's letters by chance.
-            or (self._spoken and self._spoken.search(_ADDRESS.sub(" ", _without_accents(text))))
+            or (self._spoken and self._spoken.search(_without_addresses(_without_accents(text))))
             for text in texts
         )
 

@@ -68,7 +68,7 @@ class Alerts:
                     memory.unsure, memory.told_at = memory.unsure & kept, now
                 results[channel.name] = is_sent
                 self._save(told)
-        if self._heartbeat and (told.beat_at is None or now - told.beat_at >= BEAT_EVERY):
+        if self._heartbeat and (told.beat_at is None or has_passed(BEAT_EVERY, told.beat_at, now)):
             late = [one for one in open_ if one.level is Level.ERROR and one.key.startswith(_LATE)]
             is_well = all(one.key in waiting for one in late)
             results[self._heartbeat.name] = self._beat(self._heartbeat, told, now, is_well=is_well)
@@ -90,6 +90,11 @@ class Alerts:
             self._unsaved = told
 
 
+def has_passed(wait: timedelta, since: datetime, now: datetime) -> bool:
+    """Whether the wait has passed. A moment of the future comes from a clock that ran ahead."""
+    return not timedelta(0) <= now - since < wait
+
+
 def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: datetime) -> Digest | None:
     """Return what a channel is to be told now, None if nothing is due.
 
@@ -100,7 +105,7 @@ def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: da
     over = [one for key, one in sorted(memory.open.items()) if key not in keys]
     is_over = any(one.level is Level.ERROR or one.key in memory.unsure for one in over)
     is_open = any(one.level is Level.ERROR for one in shown)
-    is_repeated = is_open and memory.told_at and now - memory.told_at >= REPEATED_AFTER
+    is_repeated = is_open and memory.told_at and has_passed(REPEATED_AFTER, memory.told_at, now)
     if not (new or is_over or is_repeated):
         return None
     return Digest(now, new, over, [one for one in shown if one not in new])

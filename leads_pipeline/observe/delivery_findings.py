@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from leads_pipeline.delivery.due import is_neglected
 from leads_pipeline.delivery.ledger import VersionState, looked_at
 from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.errors import CredentialsError, SettingsError
@@ -46,7 +47,8 @@ def receiver(known: Known) -> Iterator[Found]:
 def delivery(known: Known) -> Iterator[Found]:
     """Leads don't reach your own system.
 
-    Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or the sensor `deliver` is off. Every lead is sent
+    Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the sensor `deliver` is off, or a
+    `leads-pipeline deliver` hangs. Every lead is sent
     again for three days. Then it is given up: no longer sent, until it changes. `held` counts leads whose contact the
     portal emptied: your own system would lose it, so this version is not delivered. No lead is lost: all are in
     `leads.duckdb`.
@@ -66,6 +68,7 @@ def delivery(known: Known) -> Iterator[Found]:
             return
         counts, oldest = ledger.counts(), ledger.oldest_waiting()
         trouble, gone = ledger.fact("trouble"), ledger.fact("gone")
+        neglected = is_neglected(known.data, ledger, known.now, _LATE)
     if gone or (oldest and known.now - oldest >= _LATE):
         why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
         yield Found(
@@ -76,6 +79,16 @@ def delivery(known: Known) -> Iterator[Found]:
             else "Correct the endpoint. `leads-pipeline deliver --now` shows what it answers.",
             datetime.fromisoformat(gone) if gone else oldest,
             may_pass=not gone,
+        )
+    elif neglected:
+        lock = known.data.state.path / "locks" / "delivery.lock"
+        yield Found(
+            Level.ERROR,
+            "Nobody looks for new leads to deliver.",
+            "See that the service runs, and that the sensor `deliver` is on. If a `deliver` hangs, end it: "
+            f"`fuser {lock}` names its process.",
+            known.data.state.landed_at(),
+            may_pass=True,
         )
     if dead := counts[VersionState.DEAD]:
         yield Found(

@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 _UNPUBLISHED: Final = timedelta(hours=1)
+_TWO_NIGHTS: Final = timedelta(days=2)
 # One is due each night. Once a year, a night comes 25 hours after the one before.
 _OLDEST_INVENTORY: Final = timedelta(hours=27)
 
@@ -105,6 +106,9 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
         yield Found(
             Level.ERROR, f"Leads that landed on {landed_at:%Y-%m-%d %H:%M} UTC are not published.", publish, landed_at
         )
+    elif known.is_served and published_at and now - published_at > _TWO_NIGHTS:  # another machine may have landed leads
+        message = f"Nothing was published since {published_at:%Y-%m-%d %H:%M} UTC. The service does that each night."
+        yield Found(Level.ERROR, message, publish, published_at, may_pass=True)
 
 
 @finder("checks")

@@ -129,7 +129,10 @@ class Known:
 
     @cached_property
     def _first_days(self) -> dict[tuple[str, str], date]:
-        """From which day on a scope's windows are expected: its first landed one, else two days before the newest."""
+        """From which day on a scope's windows are expected: its first landed one, else two days before the newest.
+
+        If nothing has landed, it is the day before the folder was first opened.
+        """
         first: dict[tuple[str, str], date] = {}
         newest: dict[str, date] = {}
         for row in self.recent:
@@ -138,7 +141,9 @@ class Known:
                 newest[row.kind] = max(row.day, newest.get(row.kind, row.day))
         scopes = [(kind.name, scope.key) for kind in self.kinds for scope in self.scopes]
         recent = {kind: day - timedelta(days=2) for kind, day in newest.items()}
-        return {(kind, scope): first.get((kind, scope), recent.get(kind, date.max)) for kind, scope in scopes}
+        opened_at = None if self.settings.missing else self.data.state.opened_at()
+        begun = today(self.zone, opened_at) - timedelta(days=1) if opened_at else date.max
+        return {(kind, scope): first.get((kind, scope), recent.get(kind, begun)) for kind, scope in scopes}
 
     def is_expected(self, row: WindowRow) -> bool:
         """Whether the window was asked for, or its scope has an earlier day.

@@ -81,10 +81,13 @@ def windows_missing(known: Known) -> Iterator[Found]:
     overdue = known.now - (2 * _OVERDUE if known.data.state.is_pulling() else _OVERDUE)
     late, looks = list[tuple[datetime, WindowRow]](), list[tuple[datetime, WindowRow]]()
     others = list[WindowRow]()
+    told = {row.reason for verdict in ("refused", "temporary") for row in _failed(known, verdict)}
     for row in known.windows:
         at = due_at(row.window, row.looked_at, None, known.now, known.now)
-        if at is None or at > known.now or row.failure or (row.kind, row.day, row.scope) in known.damaged_windows:
-            continue  # a failure and damage are findings of their own
+        if at is None or at > known.now or (row.kind, row.day, row.scope) in known.damaged_windows:
+            continue  # damage is a finding of its own
+        if row.state is WindowState.FAILED or row.reason in told:
+            continue  # so is a failure, unless the window has landed
         if at <= overdue and known.is_expected(row):
             (looks if row.looked_at else late).append((at, row))
         elif row.state is WindowState.MISSING and not known.data.state.is_pulling():
@@ -95,9 +98,9 @@ def windows_missing(known: Known) -> Iterator[Found]:
         yield Found(Level.ERROR, message, _overdue(known, rows), min(at for at, _ in late), may_pass=True)
     if looks:
         rows = [row for _, row in looks]
-        message = f"Not looked at again, so that late leads would be missed: {_windows(known, rows)}."
+        message = f"Not looked at again, so that late leads would be missed: {_windows(known, rows)}. {_messages(rows)}"
         since = min(at for at, _ in looks)
-        yield Found(Level.WARNING, message, _overdue(known, rows), since, part="looks", may_pass=True)
+        yield Found(Level.WARNING, message.rstrip(), _overdue(known, rows), since, part="looks", may_pass=True)
     if others:
         message = f"{_are(known, others)} not pulled yet. {deletion(known, others)}"
         yield Found(Level.HINT, message, _pull(known, others, _BY_ITSELF), part="first")

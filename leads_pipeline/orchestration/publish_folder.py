@@ -145,7 +145,8 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
     def make_marts(db: duckdb.DuckDBPyConnection, is_rewritten: bool) -> Rows:
         marts.make_tables(db)
         load_inventory(db, data.inventory.searches())
-        _note_who_objects(db, suppressed.objecting, is_whole=is_rewritten)
+        # Read anew: reading the windows may have taught the list more leads of whoever objects.
+        _note_who_objects(db, data.gate.entries.read().objecting, is_whole=is_rewritten)
         is_new = not db.execute("from pipeline.window_states limit 1").fetchall()
         of_all = _inputs(data, wanted, now, of_all_days=True) if is_new and not of_all_days else inputs
         problems, rows = marts.make_marts(db, of_all, is_rewritten=is_rewritten)

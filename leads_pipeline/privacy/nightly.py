@@ -13,7 +13,7 @@ from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.privacy.sweeping import sweep_what_appeared
+from leads_pipeline.privacy.sweeping import delete_leftovers, sweep_what_appeared
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 
@@ -45,6 +45,7 @@ def keep_clean(
     """
     night = Night()
     steps: dict[str, Callable[[], None]] = {
+        "What killed processes left couldn't be deleted": lambda: delete_leftovers(data),
         "The suppression list couldn't be applied": lambda: _apply_list(data, night),
         "Personal fields couldn't be cut out": lambda: _cut(data, settings, now, night, portal_time),
         "Old answers that couldn't be read couldn't be deleted": lambda: data.quarantine.forget_answers(

@@ -11,10 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
+from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
+
+# A sweep of millions of leads takes half an hour. A process that holds the lock for longer has hung, or is suspended.
+_LONGEST_SWEEP_SECONDS: Final = 3600.0
 
 
 @dataclass(slots=True)
@@ -44,10 +48,8 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
     With `since`, only windows with files that have appeared since then. Raises StorageError if the list can't be read.
     """
     swept = Swept()
-    with data.state.lock("sweep", timeout_seconds=-1):
-        # Leftovers of killed landings may hold anybody.
-        for root in (RAW, RESTRICTED):
-            data.store.delete_drafts(f"{root}/")
+    with data.state.lock("sweep", timeout_seconds=_LONGEST_SWEEP_SECONDS):
+        delete_leftovers(data)
         while True:
             # A lead that is met by its contact has other versions, with other contacts. Then its id is known.
             swept.number = data.gate.number
@@ -63,6 +65,12 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
             if data.gate.number == swept.number:
                 return swept
             since = None
+
+
+def delete_leftovers(data: DataFolder) -> None:
+    """Delete what killed writers left. It may hold anybody."""
+    for root in (RAW, RESTRICTED, QUARANTINE):
+        data.store.delete_drafts(f"{root}/")
 
 
 def sweep_what_appeared(data: DataFolder) -> Swept:

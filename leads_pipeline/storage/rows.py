@@ -94,6 +94,8 @@ def received_rows(
 ) -> list[Row]:
     """Return a row for each lead received at that moment. Of a lead that came twice, the later one counts.
 
+    An answer that has both each time brings nothing new.
+
     `before` are the window's rows. If one has a number of the future, the clock was set back. The new rows then go on
     from the highest number, because what is received later has to count.
     """
@@ -107,7 +109,15 @@ def received_rows(
         row = Row(lead.lead_id, number if earlier is None else earlier.number + 1, lead.payload, source)
         newest[lead.lead_id] = row
         rows.append(row)
-    return rows
+    held = newest_payloads(merged(before))
+    known = {(row.lead_id, row.payload) for row in before}
+    return [
+        row
+        for row in rows
+        if row is newest[row.lead_id]
+        or newest[row.lead_id].payload != held.get(row.lead_id)
+        or (row.lead_id, row.payload) not in known
+    ]
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:

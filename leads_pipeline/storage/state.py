@@ -300,6 +300,10 @@ class State:
         """Remember the time zone of the first pull. Another one later makes other windows of the same days."""
         self._remember("time_zone", key)
 
+    def opened_at(self) -> datetime | None:
+        """Return when that was, None before."""
+        return self._touched_at("time_zone")
+
     def time_zone(self) -> str | None:
         """Return that time zone, None before it was remembered."""
         return self._remembered("time_zone")

@@ -91,6 +91,16 @@ def test_a_new_version_is_an_update_and_one_lead_s_versions_come_in_order(agency
     assert agency.crm.events == [("created", "lead-1", "A"), ("updated", "lead-1", "B"), ("updated", "lead-1", "A")]
 
 
+def test_two_texts_of_a_lead_in_each_answer_are_delivered_once(agency: Agency) -> None:
+    for number in range(3):  # the bodies differ
+        agency.house.land("applicant", [lead(1, "A"), lead(1, "B"), *map(lead, range(5, 5 + number))])
+        agency.deliver()
+    assert [event for event in agency.crm.events if event[1] == "lead-1"] == [
+        ("created", "lead-1", "A"),
+        ("updated", "lead-1", "B"),
+    ]
+
+
 def test_a_lead_of_two_windows_is_delivered_once(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.house.land("applicant", [lead(1)], day=NEXT_DAY)

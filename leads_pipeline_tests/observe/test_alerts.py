@@ -329,6 +329,16 @@ def test_the_heartbeat_is_called_each_hour_and_says_when_leads_are_late(tmp_path
     assert beats.calls == [True, True, False, True, False, True, False, True]
 
 
+def test_a_clock_that_ran_ahead_silences_neither_the_heartbeat_nor_the_daily_repetition(
+    tmp_path: Path, channel: Channel
+) -> None:
+    beats = Beats()
+    service = Service(tmp_path, channel, heartbeat=beats)
+    service.look(1000, DISK)
+    assert service.look(1, DISK) == [{"still open": ["disk"]}]
+    assert len(beats.calls) == 2
+
+
 def test_a_heartbeat_that_fails_is_noted_and_called_again_at_the_next_look(tmp_path: Path, channel: Channel) -> None:
     beats = Beats()
     service = Service(tmp_path, channel, heartbeat=beats)

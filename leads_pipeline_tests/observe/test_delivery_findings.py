@@ -55,6 +55,16 @@ def test_leads_that_were_given_up_and_held_are_told(agency: Agency) -> None:
     assert told(agency).keys() == {"delivery/given-up", "delivery/held"}
 
 
+def test_leads_that_nobody_looks_for_are_told(agency: Agency) -> None:
+    agency.house.now = datetime.now(UTC)
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    agency.house.later(hours=1)
+    assert told(agency) == {}
+    agency.house.land("applicant", [lead(2)])
+    assert "Nobody looks for new leads to deliver." in told(agency)["delivery"]
+
+
 def test_half_a_setting_is_told(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     del agency.variables["LEADS_DELIVERY_SECRET"]

@@ -14,7 +14,7 @@ import pytest
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.finding import Finder, Found
-from leads_pipeline.observe.findings import Finding, Level, acknowledge, find, look
+from leads_pipeline.observe.findings import FINDERS, Finding, Level, acknowledge, find, look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.told import Told
 from leads_pipeline.settings import Settings
@@ -204,6 +204,42 @@ def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_ref
     assert {key for key in found(house) if key.startswith("windows-")} == {"windows-refused/refused-403"}
 
 
+def test_a_landed_window_whose_later_looks_all_fail_is_a_warning(house: House) -> None:
+    land_all(house)
+    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    for day in (date(2026, 11, number) for number in (19, 20, 21, 22)):
+        for kind, branch in product(KINDS, BRANCHES):
+            if (day, kind, branch) != (DAY, "applicant", "branch-101"):
+                house.land(kind, [], day, branch)
+    house.data.raw.fail(
+        Place(lead_kind("applicant"), DAY, "branch-101"), "server error (503)", "It said 503.", is_permanent=False
+    )
+    message = found(house)["windows-missing/looks"].message
+    assert "missed: 1 applicant window of branch-101, 2026-11-19. It said 503." in message
+
+
+def test_an_installation_that_never_pulls_is_told_two_days_after_its_start(house: House) -> None:
+    house.data.state.remember_time_zone("Europe/London")
+    house.now = datetime.now(UTC)
+    variables = {
+        "LEADS_AUTH_URL": SIMULATOR,
+        "LEADS_CLIENT_ID": "made-up",
+        "LEADS_CLIENT_SECRET": "made-up-secret",
+    }
+    assert found(house, **variables) == {}
+    house.later(days=2)
+    assert "windows-missing" in found(house, **variables)
+
+
+def test_a_fault_of_a_finder_is_a_finding_and_silences_no_other(house: House) -> None:
+    land_all(house, DAY)
+    house.now = datetime(2026, 11, 22, 2, tzinfo=UTC)
+    faulty = Finder("faulty", lambda _: iter([1 / 0]), stays=False)  # type: ignore[list-item]
+    keys = {one.key: one for one in find(known(house), [faulty, FINDERS["windows-missing"]])}
+    assert keys.keys() >= {"windows-missing", "finder-failed/faulty"}
+    assert "ZeroDivisionError" in keys["finder-failed/faulty"].message
+
+
 def test_the_days_before_the_first_pull_raise_no_alarm(house: House) -> None:
     house.first_day = DAY - timedelta(days=29)
     land_all(house)
@@ -269,6 +305,14 @@ def test_leads_that_are_not_published_within_an_hour_are_an_error(house: House) 
     assert "leads-duckdb" not in found(house)
     house.later(minutes=3)
     assert "are not published" in found(house)["leads-duckdb"].message
+
+
+def test_nights_without_a_publication_are_told_although_another_machine_has_landed_the_leads(house: House) -> None:
+    publish_all(house)
+    Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
+    house.later(days=2, minutes=1)
+    house.data.state.note_service(house.now, [])
+    assert "Nothing was published since" in found(house)["leads-duckdb"].message
 
 
 @pytest.mark.slow

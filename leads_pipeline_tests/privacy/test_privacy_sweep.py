@@ -13,7 +13,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
-from leads_pipeline_tests.support.people import EMAIL, lead, left_by_list, listed
+from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, left_by_list, listed
 
 BEFORE = "2026-11-19T10:00:00Z"
 JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
@@ -80,6 +80,36 @@ def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(h
     assert {row.lead_id for place in list_places(house.data.store) for row in house.data.raw.read(place).rows} == {
         "john"
     }
+
+
+@pytest.mark.parametrize("folder", ["raw/applicant_leads/day=2026-11-19", "restricted", "quarantine/answers"])
+def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(full: House, folder: str) -> None:
+    left = full.folder / folder / ".0123456789abcdef.tmp"
+    for clean in (lambda: night(full), lambda: full.erase(email=EMAIL)):
+        left.parent.mkdir(parents=True, exist_ok=True)
+        left.write_text(EMAIL)
+        clean()
+        assert not left.exists()
+
+
+def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(house: House, tmp_path: Path) -> None:
+    def landed(where: House, lead_id: str, email: str, scope: str = "branch-101") -> None:
+        owner = {"createdAt": BEFORE, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"}
+        where.land("applicant", [lead(lead_id, email=email, phone=PHONE, name="Jane Roe", **owner)], DAY, scope)
+
+    house.bucket = FolderStore(tmp_path / "bucket")
+    landed(house, "jane", EMAIL)
+    other = House(tmp_path / "other")
+    other.bucket, other.now = house.bucket, house.now
+    other.data.share()
+    house.publish()
+    assert house.query("select lead_id from mart_hidden_valuations") == [("jane",)]
+    house.data.share()
+    house.object_(email=EMAIL, phone=PHONE, name="Jane Roe")
+    landed(other, "from work", "jane@work.example", "branch-102")
+    for _ in range(2):
+        house.publish()
+        assert house.query("select lead_id from mart_hidden_valuations") == []
 
 
 def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: House, tmp_path: Path) -> None:
