@@ -78,7 +78,8 @@ def windows_missing(known: Known) -> Iterator[Found]:
     Over: when the windows land.
     """
     # A pull that is under way may bring them. One that is stopped or hangs keeps all others waiting.
-    overdue = known.now - (2 * _OVERDUE if known.data.state.is_pulling() else _OVERDUE)
+    is_pulling = known.data.state.is_pulling()
+    overdue = known.now - (2 * _OVERDUE if is_pulling else _OVERDUE)
     late, looks = list[tuple[datetime, WindowRow]](), list[tuple[datetime, WindowRow]]()
     others = list[WindowRow]()
     told = {row.reason for verdict in ("refused", "temporary") for row in _failed(known, verdict)}
@@ -90,7 +91,7 @@ def windows_missing(known: Known) -> Iterator[Found]:
             continue  # so is a failure, unless the window has landed
         if at <= overdue and known.is_expected(row):
             (looks if row.looked_at else late).append((at, row))
-        elif row.state is WindowState.MISSING and not known.data.state.is_pulling():
+        elif row.state is WindowState.MISSING and not is_pulling:
             others.append(row)
     if late:
         rows = [row for _, row in late]
