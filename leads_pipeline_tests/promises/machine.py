@@ -26,6 +26,7 @@ from leads_pipeline_tests.support.serving import free_port
 KEY: Final = "0123456789abcdef-key"
 PROGRAM: Final = str(Path(sys.executable).parent / "leads-pipeline")
 ROUND: Final = timedelta(seconds=61)  # the daemon looks at most things once a minute
+PAUSE: Final = timedelta(minutes=5)  # what a publication wrote to a disk can delay the next one for some minutes
 MOST_ROUNDS: Final = 20
 PATIENCE_SECONDS: Final = 300.0  # only what hangs takes that long
 # A process reads the clock's file once in each second, as reading it each time doubles the test's CPU time (measured).
@@ -117,7 +118,7 @@ class Machine:
             idle = idle + 1 if self._round() == 0 else 0
             if idle > 1:  # a condition may want to see twice what has changed
                 return
-            self.clock.move_to(self.clock.now() + ROUND)
+            self.clock.move_to(self.clock.now() + (PAUSE if idle else ROUND))
         raise AssertionError(f"The daemon is still at work after {MOST_ROUNDS} rounds.")
 
     def work_for(self, time_: timedelta) -> None:
