@@ -94,7 +94,7 @@ def received_rows(
 ) -> list[Row]:
     """Return a row for each lead received at that moment. Of a lead that came twice, the later one counts.
 
-    An answer that has both each time brings nothing new.
+    If every answer has the same two texts of it, only the first answer brings both.
 
     `before` are the window's rows. If one has a number of the future, the clock was set back. The new rows then go on
     from the highest number, because what is received later has to count.

@@ -301,7 +301,7 @@ class State:
         self._remember("time_zone", key)
 
     def opened_at(self) -> datetime | None:
-        """Return when that was, None before."""
+        """Return when the folder was opened for its first pull, None before."""
         return self._touched_at("time_zone")
 
     def time_zone(self) -> str | None:
