@@ -96,12 +96,21 @@ def windows_missing(known: Known) -> Iterator[Found]:
     if late:
         rows = [row for _, row in late]
         message = f"{_are(known, rows)} missing for more than a day. {deletion(known, rows)}"
-        yield Found(Level.ERROR, message, _overdue(known, rows), min(at for at, _ in late), may_pass=True)
+        yield Found(
+            Level.ERROR, message, _overdue(known, rows, is_pulling=is_pulling), min(at for at, _ in late), may_pass=True
+        )
     if looks:
         rows = [row for _, row in looks]
         message = f"Not looked at again, so that late leads would be missed: {_windows(known, rows)}. {_messages(rows)}"
         since = min(at for at, _ in looks)
-        yield Found(Level.WARNING, message.rstrip(), _overdue(known, rows), since, part="looks", may_pass=True)
+        yield Found(
+            Level.WARNING,
+            message.rstrip(),
+            _overdue(known, rows, is_pulling=is_pulling),
+            since,
+            part="looks",
+            may_pass=True,
+        )
     if others:
         message = f"{_are(known, others)} not pulled yet. {deletion(known, others)}"
         yield Found(Level.HINT, message, _pull(known, others, _BY_ITSELF), part="first")
@@ -199,8 +208,8 @@ def _failed(known: Known, verdict: str) -> list[WindowRow]:
     ]
 
 
-def _overdue(known: Known, rows: Sequence[WindowRow]) -> str:
-    if known.data.state.is_pulling():
+def _overdue(known: Known, rows: Sequence[WindowRow], *, is_pulling: bool) -> str:
+    if is_pulling:
         lock = known.data.state.path / "locks" / "pull.lock"
         return f"A pull is under way, and others wait for it. If it hangs, end it: `fuser {lock}` names its process."
     return _pull(known, rows, "See that `retry_failed_partitions` is on in the Dagster UI.")

@@ -47,7 +47,7 @@ from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
-from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, bomb, gzipped, raw, respond
+from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, bomb, drip, gzipped, raw, respond
 
 BASE_URL = "http://portal.example"
 TOKEN = "t0ken-t0ken"
@@ -633,14 +633,7 @@ def test_a_service_that_asks_for_patience_is_not_asked_by_hours() -> None:
 
 def test_a_slow_window_is_not_waited_for_more_than_twice(raw_server: RawServer) -> None:
     client = LeadsClient(raw_server.url, GoodTokens(), max_concurrency=1, timing=THAT_DAY, deadline_seconds=0.05)
-
-    def drip(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
-        for _ in range(20):
-            connection.sendall(b" ")
-            time.sleep(0.01)
-
-    raw_server.script = drip
+    raw_server.script = drip(b" " * 100, pause_seconds=0.01)
     error = fetch_one(client)
     assert isinstance(error, UnreachableError)
     assert client.stats.requests == 2 + 2 * 3, "nor are more than three hours, where none comes"
@@ -650,14 +643,7 @@ def test_headers_that_come_byte_by_byte_do_not_hold_a_run_for_ever(raw_server: R
     client = LeadsClient(
         raw_server.url, GoodTokens(), max_concurrency=1, timing=THAT_DAY, deadline_seconds=0.05, standstill_seconds=0.2
     )
-
-    def drip(connection: socket.socket) -> None:
-        connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-        for _ in range(60):
-            connection.sendall(b"a")
-            time.sleep(0.01)
-
-    raw_server.script = drip
+    raw_server.script = drip(b"a" * 60, head=HEAD + b"X-Slow: ", pause_seconds=0.01)
     with pytest.raises(UnreachableError, match="stood still"):
         fetch_one(client)
 

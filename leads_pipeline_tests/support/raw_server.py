@@ -108,11 +108,11 @@ def raw(data: bytes, *, reset: bool = False) -> Script:
     return script
 
 
-def drip(body: bytes, *, pause_seconds: float = 0.05) -> Script:
-    """A whole answer, byte by byte, until nobody reads any more."""
+def drip(body: bytes, *, head: bytes | None = None, pause_seconds: float = 0.05) -> Script:
+    """A whole answer, byte by byte after its head, until nobody reads any more."""
 
     def script(connection: socket.socket) -> None:
-        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body))
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) if head is None else head)
         for byte in body:
             connection.sendall(bytes([byte]))
             time.sleep(pause_seconds)
