@@ -32,6 +32,7 @@ from leads_pipeline.observe.finding import (
 from leads_pipeline.observe.known import SILENCE, Known
 from leads_pipeline.observe.told import Told
 from leads_pipeline.storage.landing import members_beside
+from leads_pipeline.storage.publications import NOTING
 from leads_pipeline.storage.windows import list_days
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
@@ -76,7 +77,7 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
     Over: when a publication succeeds.
     """
     state, now = known.publications, known.now
-    failures = state.failures - known.data.state.is_publishing()
+    failures = state.failures - known.data.state.is_held(NOTING)
     landed_at, published_at = known.data.state.landed_at(), state.published_at
     publish = "Run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't."
     if known.is_served:

@@ -32,7 +32,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import days, today
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, is_under_way, utc_now
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.publications import NIGHT, Publications
+from leads_pipeline.storage.publications import NIGHT, NOTING, Publications
 from leads_pipeline.storage.raw import RAW
 from leads_pipeline.transform.own_marts import look_of
 from leads_pipeline.transform.raw_windows import RECENT_DAYS
@@ -77,13 +77,14 @@ def noted_publication(
     clock: Callable[[], datetime] = utc_now,
 ) -> Iterator[None]:
     """Remember how the publication in this block went. One that is killed counts as failed."""
-    began_at, before = clock(), Publications.read(data.state.path)
-    mark, written = landed_mark(data, began_at, marts_dir), _written_bytes()
-    msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state.path)
-    yield
-    nightly_on = today(zone, began_at - NIGHT) if is_nightly else before.nightly_on
-    after = Publications(began_at=began_at, published_at=began_at, mark=mark, nightly_on=nightly_on)
-    msgspec.structs.replace(after, written_bytes=_written_bytes() - written).write(data.state.path)
+    with data.state.alive(NOTING):
+        began_at, before = clock(), Publications.read(data.state.path)
+        mark, written = landed_mark(data, began_at, marts_dir), _written_bytes()
+        msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state.path)
+        yield
+        nightly_on = today(zone, began_at - NIGHT) if is_nightly else before.nightly_on
+        after = Publications(began_at=began_at, published_at=began_at, mark=mark, nightly_on=nightly_on)
+        msgspec.structs.replace(after, written_bytes=_written_bytes() - written).write(data.state.path)
 
 
 def _written_bytes() -> int:

@@ -13,6 +13,9 @@ import msgspec
 from leads_pipeline.domain.window import today
 from leads_pipeline.storage.durable import replace_file
 
+# Held while a publication is under way whose outcome will be noted.
+NOTING: Final = "publication"
+
 # The nightly publication is due this long after midnight, when the daily pull is usually over.
 NIGHT: Final = timedelta(hours=2)
 

@@ -3,11 +3,13 @@
 import atexit
 import os
 import shutil
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from itertools import product
 from pathlib import Path
 from tempfile import mkdtemp
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -17,6 +19,7 @@ from leads_pipeline.observe.finding import Finder, Found
 from leads_pipeline.observe.findings import FINDERS, Finding, Level, acknowledge, find, look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.told import Told
+from leads_pipeline.orchestration.publish_sensor import noted_publication
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place
@@ -294,6 +297,17 @@ def test_a_publication_that_fails_is_an_error_that_may_pass(house: House) -> Non
     Publications(began_at=house.now, published_at=house.now, failures=2).write(house.data.state.path)
     finding = found(house)["leads-duckdb"]
     assert (finding.may_pass, finding.message.partition(" in")[0]) == (True, "Publishing leads.duckdb failed 2 times")
+
+
+def test_a_publication_under_way_has_not_failed_until_its_process_is_gone(house: House) -> None:
+    publish_all(house)
+    under_way = noted_publication(house.data, ZoneInfo("Europe/London"), is_nightly=False, clock=lambda: house.now)
+    with suppress(KeyboardInterrupt), under_way:
+        with house.data.state.publishing():
+            pass  # the file is swapped in, and its checks are made
+        assert "leads-duckdb" not in found(house)
+        raise KeyboardInterrupt
+    assert "failed 1 time" in found(house)["leads-duckdb"].message
 
 
 def test_leads_that_are_not_published_within_an_hour_are_an_error(house: House) -> None:
