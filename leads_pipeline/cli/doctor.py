@@ -59,9 +59,10 @@ def _answers() -> Iterator[Seen]:
         return
     yield from ask_settings(settings, Path.cwd() / ".env")
     leads, inventory = LeadsService.of(settings, data), InventoryService.of(settings, data)
-    yield from ask_leads(settings, leads.secret, leads.tokens)
+    facts = Known(settings, data, datetime.now(UTC))
+    yield from ask_leads(facts, leads.secret, leads.tokens)
     yield ask_inventory(settings, inventory.tokens)
-    yield from ask_folder(Known(settings, data, datetime.now(UTC)))
+    yield from ask_folder(facts)
 
 
 # The line that is red if a required setting is missing, or one is wrong.

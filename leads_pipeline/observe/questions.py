@@ -5,10 +5,11 @@ the data (findings.py), reading every file (verification.py). Only the store of 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from leads_pipeline.storage.data_folder import DataFolder, check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove
 from leads_pipeline.storage.store import Store
+from leads_pipeline.storage.windows import WindowState
 from leads_pipeline.transform.typed import want_deltalake
 
 # A person waits for the answer.
@@ -99,13 +101,15 @@ def _env_file(path: Path) -> str:
 
 
 def ask_leads(
-    settings: Settings,
+    known: Known,
     source: Callable[[], SecretSource],
     tokens: Callable[[], Tokens],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Iterator[Seen]:
     """Ask the leads service: the time, a token, and for each kind of leads one small request per scope."""
-    base_url = settings.base_url
+    settings, base_url = known.settings, known.settings.base_url
+    tokens = cache(tokens)  # a full disk keeps none, and each says so
+    told = _told_failures(known)
     if base_url:
         yield ask("clock", lambda: _clock(server_time(base_url), clock()))
     reason = "settings are missing" if settings.missing else ""
@@ -121,7 +125,7 @@ def ask_leads(
         if reason or not base_url:
             yield Seen(name, Light.YELLOW, f"Not tried, as {reason}.")
         else:
-            yield ask(name, partial(_small_requests, base_url, tokens, kind, settings))
+            yield ask(name, partial(_small_requests, base_url, tokens, kind, settings, told))
 
 
 def ask_inventory(settings: Settings, tokens: Callable[[], Tokens]) -> Seen:
@@ -173,8 +177,21 @@ def _token(tokens: Tokens) -> str:
     return f"{'A new' if tokens.source == 'endpoint' else 'The stored'} token is valid. Tokens last {minutes:.0f} min."
 
 
-def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind, settings: Settings) -> str:
-    """Ask for one minute of every scope. Raises the first error of a reason, with the scopes that it befell."""
+def _told_failures(known: Known) -> set[tuple[str, str]]:
+    """Return reason and scope of the failures that a finding tells of."""
+    with suppress(LeadsPipelineError):  # the data folder has a line of its own
+        _writable(known.data)
+        return {(row.reason, row.scope) for row in known.windows if row.state is WindowState.FAILED}
+    return set()
+
+
+def _small_requests(
+    base_url: str, tokens: Callable[[], Tokens], kind: LeadKind, settings: Settings, told: set[tuple[str, str]]
+) -> str:
+    """Ask for one minute of every scope. Raises the first error of a reason, with the scopes that it befell.
+
+    One fault is one red line: failures that another line is red for are in `told`, by reason and scope.
+    """
     client = LeadsClient(base_url, tokens(), max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT)
     end = datetime.now(UTC).replace(microsecond=0) - _WINDOW_AGE
     windows = [Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end) for scope in settings.scopes]
@@ -190,8 +207,13 @@ def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind,
             f"{reason}: {len(cases)} of {len(windows)} scopes ({some(sorted(key for key, _ in cases))}). {cases[0][1]}"
             for reason, cases in sorted(failed.items())
         ]
-        is_busy = all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases)
-        raise (Doubt if is_busy else LeadsPipelineError)(" ".join(lines))
+        if all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases):
+            raise Doubt(" ".join(lines))
+        failures = {(reason, scope) for reason, cases in failed.items() for scope, _ in cases}
+        if failures <= told:
+            raise Doubt(f"{' '.join(lines)} A red line has the same cause.")
+        told |= failures
+        raise LeadsPipelineError(" ".join(lines))
     scopes = "1 scope answers" if len(windows) == 1 else f"All {len(windows)} scopes answer"
     return f"{scopes} within {slowest:.2f} s."
 

@@ -4,6 +4,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Seen, ask_folder, ask_leads, ask_settings
@@ -20,6 +22,7 @@ from leads_pipeline.settings import OURS, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.people import listed
@@ -107,7 +110,7 @@ def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
 NO_TOKEN = {"token": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
 MISSING = {"settings": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
 NO_INVENTORY = {"inventory": "red"}
-RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
+REFUSED = {"applicant leads": "red", "appraisal leads": "yellow"}  # one fault is one red line
 
 
 @pytest.mark.parametrize(
@@ -119,7 +122,7 @@ RED_LEADS = {"applicant leads": "red", "appraisal leads": "red"}
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "applicant leads", "Not tried, as there is no token."),
         ({"LEADS_AUTH_URL": UNUSED}, NO_TOKEN, "token", "found no connection"),
         ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", **NO_TOKEN}, "clock", "refused"),
-        ({"LEADS_BRANCH_IDS": "101,999,998"}, RED_LEADS, "appraisal leads", "2 of 3 scopes (branch-998, branch-999)."),
+        ({"LEADS_BRANCH_IDS": "101,999,998"}, REFUSED, "appraisal leads", "2 of 3 scopes (branch-998, branch-999)."),
         ({"INVENTORY_CLIENT_SECRET": "wrong"}, NO_INVENTORY, "inventory", "ask the portal's technical contact"),
         ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),
         ({"INVENTORY_ADDRESSES": ""}, {"inventory": "yellow"}, "inventory", "says what to search for"),
@@ -204,12 +207,36 @@ def test_each_scope_is_asked_for_once_with_each_lead_kind(variables: dict[str, s
     assert set(asked.values()) == {1}
 
 
+def test_a_branch_that_is_refused_and_a_finding_already_is_one_red_line(variables: dict[str, str]) -> None:
+    data, yesterday = DataFolder.at(Path(variables["LEADS_DATA_DIR"])), datetime.now(UTC).date() - timedelta(days=1)
+    place = Place(APPLICANT, yesterday, "branch-999")
+    data.raw.fail(place, "refused (403)", "No such branch.", is_permanent=True)
+    seen = found(variables, LEADS_BRANCH_IDS="101,999")
+    assert [check for check, light in seen.lights.items() if light == "red"] == ["windows-refused/refused-403"]
+    for kind in ("applicant", "appraisal"):
+        assert seen.messages[f"{kind} leads"].startswith("refused (403): 1 of 2 scopes (branch-999). ")
+        assert seen.messages[f"{kind} leads"].endswith(" A red line has the same cause.")
+
+
+def test_a_token_that_the_full_disk_cannot_keep_is_told_of_once(
+    variables: dict[str, str], small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens = small_disk / "data" / ".state" / "tokens"
+    tokens.mkdir(parents=True)
+    with (small_disk / "fill").open("wb", buffering=0) as fill, suppress(OSError):
+        while fill.write(bytes(4096)):
+            pass
+    seen = found(variables, LEADS_DATA_DIR=str(small_disk / "data"), INVENTORY_BASE_URL=None)
+    assert (seen.lights["appraisal leads"], [*tokens.glob("*.json")]) == ("green", [])
+    assert caplog.text.count("This token can't be kept") == 1
+
+
 @pytest.mark.parametrize(("status", "light"), [(429, "yellow"), (503, "red")])
 def test_a_busy_service_is_no_fault_and_is_asked_once(tmp_path: Path, status: int, light: str) -> None:
     with served(SmallPortal("secret", lambda *_: (status, b""))) as portal:
         variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "secret", "LEADS_BRANCH_IDS": "101"}
         seen = found(variables, LEADS_DATA_DIR=str(tmp_path))
-    assert (seen.lights["applicant leads"], seen.lights["appraisal leads"]) == (light, light)
+    assert (seen.lights["applicant leads"], seen.lights["appraisal leads"]) == (light, "yellow")
     assert len([token for token in portal.data_requests if token]) == 2
 
 
@@ -227,8 +254,8 @@ def missing() -> NoReturn:
     ],
 )
 def test_a_clock_that_is_off_is_found(variables: dict[str, str], seconds: int, light: str, words: str) -> None:
-    settings = Settings.from_variables(variables)
-    seen = ask_leads(settings, missing, missing, lambda: datetime.now(UTC) + timedelta(seconds=seconds))
+    known = Known(Settings.from_variables(variables), DataFolder.at(Path("data")), datetime.now(UTC))
+    seen = ask_leads(known, missing, missing, lambda: known.now + timedelta(seconds=seconds))
     [clock] = [one for one in seen if one.check == "clock"]
     assert clock.light == light
     assert words in clock.message
