@@ -7,7 +7,16 @@ from pathlib import Path
 import click
 from rich.filesize import decimal
 
+from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import Number, err
+from leads_pipeline.observe.finding import counted, some
+from leads_pipeline.observe.known import Known
+from leads_pipeline.settings import Settings, variables
+from leads_pipeline.storage.backup import back_up
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.restore import end_restore
+from leads_pipeline.storage.restore import restore as put_back
+from leads_pipeline.transform.reading import LeadsFile
 
 # Two weeks of nights.
 KEPT_BACKUPS = 14
@@ -23,12 +32,6 @@ def backup(target: Path, keep: int) -> None:
 
     Exit code 1 if a file of the data folder is damaged or missing, 2 if there is no new backup.
     """
-    # Loaded here, so that --help is quick.
-    from leads_pipeline.cli.installation import filled
-    from leads_pipeline.observe.finding import counted, some
-    from leads_pipeline.observe.known import Known
-    from leads_pipeline.storage.backup import back_up
-
     settings, data = filled()
     with err.status("Copying files that have changed"):
         done = back_up(data, target, keep, datetime.now(UTC))
@@ -60,15 +63,6 @@ def restore(source: Path) -> None:
 
     Exit code 1 if a file was left out or publishing failed, 2 if nothing was restored or a setting is wrong.
     """
-    # Loaded here, so that --help is quick.
-    from leads_pipeline.cli.installation import publish
-    from leads_pipeline.observe.finding import counted, some
-    from leads_pipeline.settings import Settings, variables
-    from leads_pipeline.storage.data_folder import DataFolder
-    from leads_pipeline.storage.restore import end_restore
-    from leads_pipeline.storage.restore import restore as put_back
-    from leads_pipeline.transform.reading import LeadsFile
-
     settings = Settings.from_variables(variables())
     data = DataFolder.of(settings)
     with err.status("Restoring"):

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import click
 
 from leads_pipeline.cli.installation import existing
-from leads_pipeline.cli.output import LISTED, json_option, moment
+from leads_pipeline.cli.output import LISTED, json_option
 from leads_pipeline.delivery.ledger import Ledger, VersionState, looked_at, opened
 from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.delivery.sending import deliver as deliver_due
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.finding import counted
+from leads_pipeline.observe.finding import counted, moment
 
 _DAY = click.DateTime(["%Y-%m-%d"])
 _LEFT = (VersionState.WAITING, VersionState.HELD, VersionState.DEAD)

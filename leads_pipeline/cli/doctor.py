@@ -14,6 +14,7 @@ from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_inventory, ask_leads, ask_settings
+from leads_pipeline.observe.verification import verify as read_all
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
 
@@ -39,13 +40,10 @@ def verify(as_json: bool) -> None:
     Like every run, it moves damaged raw files to quarantine/. Exit code 0 if no line is red, 1 if one is, 2 if it can't
     tell.
     """
-    # Loaded here, because doctor reads no file.
-    from leads_pipeline.observe.verification import verify
-
     facts = known()
     facts.data.share()
     facts.data.take_over()
-    _show(verify(facts), as_json=as_json)
+    _show(read_all(facts), as_json=as_json)
 
 
 def _answers() -> Iterator[Seen]:

@@ -9,12 +9,14 @@ from datetime import datetime
 from threading import Event
 
 import click
+from prometheus_client import generate_latest, start_http_server
 from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import known
-from leads_pipeline.cli.output import Number, json_option, moment, show_indented
+from leads_pipeline.cli.output import Number, json_option, show_indented
 from leads_pipeline.cli.ports import HOST, refuse_taken
-from leads_pipeline.observe.finding import counted
+from leads_pipeline.observe.figures import Figures, registry
+from leads_pipeline.observe.finding import counted, moment
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.findings import acknowledge as take_note
 from leads_pipeline.settings import Settings, variables
@@ -30,9 +32,6 @@ def status(as_json: bool) -> None:
 
     Exit code 0 if no error is open, 1 if one is, 2 if it can't tell.
     """
-    # Loaded here, as `findings` has no figures.
-    from leads_pipeline.observe.figures import Figures
-
     figures = Figures.of(facts := known())
     if as_json:
         told = asdict(figures) | {"is_well": figures.is_well}
@@ -96,10 +95,6 @@ def metrics(port: int | None, host: str) -> None:
 
     Exit code 0 if the figures can be read, also with open errors, 2 if not.
     """
-    from prometheus_client import generate_latest, start_http_server
-
-    from leads_pipeline.observe.figures import Figures, registry
-
     if port is None:
         figures = Figures.of(known())
         click.echo(generate_latest(registry(lambda: figures)), nl=False)

@@ -1,4 +1,4 @@
-"""How commands print: consoles, tables, moments, and errors as sentences.
+"""How commands print: consoles, tables, and errors as sentences.
 
 Belongs here: what every command needs. Doesn't: Dagster and the settings' model, so that `--help` is quick.
 """
@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -86,8 +85,3 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | N
     for row in rows:
         shown.add_row(*("" if value is None else str(value) for value in row))
     return shown
-
-
-def moment(at: datetime | None) -> str:
-    """A moment as all commands show it: `2026-11-27 09:38 UTC`."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "never"

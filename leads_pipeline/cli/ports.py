@@ -2,7 +2,6 @@
 
 import os
 import socket
-from contextlib import suppress
 
 from leads_pipeline.errors import SettingsError
 
@@ -17,10 +16,3 @@ def refuse_taken(port: int, host: str = HOST) -> None:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
         raise SettingsError(f"Can't listen on {host}:{port}: {why}. Name another port with --port.") from None
-
-
-def is_listening(port: int, host: str) -> bool:
-    """Whether somebody listens on the port."""
-    with suppress(OSError), socket.create_connection((host, port), timeout=1):
-        return True
-    return False

@@ -7,6 +7,7 @@ container's engine.
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ import click
 
 from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.cli.installation import opened
-from leads_pipeline.cli.ports import is_listening, refuse_taken
+from leads_pipeline.cli.ports import refuse_taken
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE
 from leads_pipeline.orchestration.home import dagster_home
@@ -108,7 +109,7 @@ class _Service:
         pages = ("-w", str(workspace), "-h", host, "-p", str(port), "--dagster-log-level", log_level)
         self._start("Dagster UI", "dagster_webserver", *pages)
         self._start("daemon", DAEMON_MODULE, "run", "-w", str(workspace), *levels)
-        if (ended := self._wait(lambda: is_listening(port, host))) or self._stop.is_set():
+        if (ended := self._wait(lambda: _is_listening(port, host))) or self._stop.is_set():
             return ended
         click.echo(f"Dagster UI: {self._pages}/assets (ctrl-C stops it).")
         return self._wait(lambda: False)
@@ -164,6 +165,12 @@ def _end_with_parent() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _is_listening(port: int, host: str) -> bool:
+    with suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False
 
 
 def _signal(process: "subprocess.Popen[str]", number: signal.Signals) -> None:

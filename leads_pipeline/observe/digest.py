@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from leads_pipeline.observe.finding import counted
-from leads_pipeline.observe.findings import Finding, Level
+from leads_pipeline.observe.finding import Finding, Level, counted, moment
 
 # Longer lists aren't read on a phone.
 MOST_IN_FULL: Final = 20
@@ -63,8 +62,8 @@ class Digest:
         return "\n\n".join(parts) or "Alerts of leads_pipeline arrive here."
 
     def _ended(self, over: Finding) -> str:
-        began = f"from {_moment(over.since)} " if over.since else ""
-        return f"{_first_sentence(over.message)}\nIt lasted {began}to {_moment(self.at)} at most."
+        began = f"from {moment(over.since)} " if over.since else ""
+        return f"{_first_sentence(over.message)}\nIt lasted {began}to {moment(self.at)} at most."
 
 
 def _part(title: str, items: Iterable[str]) -> Iterator[str]:
@@ -78,14 +77,10 @@ def _part(title: str, items: Iterable[str]) -> Iterator[str]:
 
 
 def _shown(one: Finding) -> str:
-    since = f"Since {_moment(one.since)}. " if one.since else ""
+    since = f"Since {moment(one.since)}. " if one.since else ""
     return f"{one.level.capitalize()}: {one.message}\nWhat to do: {one.what_to_do}\n{since}More: {one.link}"
 
 
 def _first_sentence(message: str) -> str:
     found = re.match(r".+?[.!?](?=\s|$)", message)
     return found[0] if found else message
-
-
-def _moment(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -157,6 +157,11 @@ def never_set_up(known: Known) -> Level:
     return Level.WARNING if host and not is_loopback(host) else Level.HINT
 
 
+def moment(at: datetime | None) -> str:
+    """Return `2026-11-27 09:38 UTC`, or `never`."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "never"
+
+
 def some(names: Sequence[str]) -> str:
     """Return the first names in a line, and how many more there are."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

@@ -1,20 +1,24 @@
 """What is wrong, or worth knowing, at this moment: one list for commands, Dagster's checks, alerts and metrics.
 
-Belongs here: the finders, a function each, but for those of windows (window_findings.py), of deliveries
-(delivery_findings.py) and of settings (setting_findings.py). A finder's docstring is its entry in the runbook: a title,
-then Meaning, Do and Over. Doesn't: the facts (known.py), who is told (alerts.py).
+Belongs here: the finders, a function each, but for those of windows (window_findings.py). A finder's docstring is its
+entry in the runbook: a title, then Meaning, Do and Over. Doesn't: the facts (known.py), who is told (alerts.py).
 
 An error needs a person now: leads are late, unreadable or lost, or soon will be. A warning becomes an error if nobody
 acts. Things that were never set up are a hint with the simulator, and a warning with a real portal.
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
+from leads_pipeline.delivery.due import is_neglected
+from leads_pipeline.delivery.ledger import VersionState, looked_at
+from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.domain.answer import shown_member
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.observe import delivery_findings, setting_findings, window_findings
+from leads_pipeline.errors import CredentialsError, SettingsError
+from leads_pipeline.observe import window_findings
+from leads_pipeline.observe.channels import SET_UP, channels_of
 from leads_pipeline.observe.finding import (
     FINDERS,
     LEADS_DUCKDB,
@@ -26,11 +30,13 @@ from leads_pipeline.observe.finding import (
     find,
     finder,
     look,
+    moment,
     never_set_up,
     some,
 )
 from leads_pipeline.observe.known import SILENCE, Known
 from leads_pipeline.observe.told import Told
+from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.publications import NOTING
 from leads_pipeline.storage.windows import list_days
@@ -42,10 +48,8 @@ __all__ = [
     "Finding",
     "Level",
     "acknowledge",
-    "delivery_findings",
     "find",
     "look",
-    "setting_findings",
     "window_findings",
 ]
 
@@ -58,6 +62,11 @@ _OLDEST_INVENTORY: Final = timedelta(hours=27)
 _OLDEST_BACKUP: Final = timedelta(days=2)
 
 _MANY_EMPTIED: Final = 0.05
+
+# The portal sends a push again for so long.
+_PORTAL_GIVES_UP: Final = timedelta(hours=20)
+# A pulled lead is delivered within a minute of its landing.
+_LATE_DELIVERY: Final = timedelta(minutes=15)
 
 _WARNING_BYTES: Final = 1_000_000_000
 _ERROR_BYTES: Final = 100_000_000
@@ -104,11 +113,9 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
         and now - max(landed_at, state.next_at() or landed_at) > _UNPUBLISHED
         and (published_at is None or landed_at > published_at)
     ):
-        yield Found(
-            Level.ERROR, f"Leads that landed on {landed_at:%Y-%m-%d %H:%M} UTC are not published.", publish, landed_at
-        )
+        yield Found(Level.ERROR, f"Leads that landed on {moment(landed_at)} are not published.", publish, landed_at)
     elif known.is_served and published_at and now - published_at > _TWO_NIGHTS:  # another machine may have landed leads
-        message = f"Nothing was published since {published_at:%Y-%m-%d %H:%M} UTC. The service does that each night."
+        message = f"Nothing was published since {moment(published_at)}. The service does that each night."
         yield Found(Level.ERROR, message, publish, published_at, may_pass=True)
 
 
@@ -204,7 +211,7 @@ def inventory(known: Known) -> Iterator[Found]:
     if searched_at and not known.settings.no_inventory and known.now - searched_at > _OLDEST_INVENTORY:
         yield Found(
             Level.WARNING,
-            f"The last inventory is from {searched_at:%Y-%m-%d %H:%M} UTC. The portal has today's until midnight only.",
+            f"The last inventory is from {moment(searched_at)}. The portal has today's until midnight only.",
             "Run `leads-pipeline backfill --last 1d --kind inventory`: it pulls the inventory, or prints why it can't.",
             searched_at,
         )
@@ -226,6 +233,226 @@ def spool(known: Known) -> Iterator[Found]:
             f"{known.data.folder}/spool.",
             "Start the earlier version once: it lands the leads that it can read. Keep a copy of the files that "
             "stay, and ask the portal for their leads. Then delete them.",
+        )
+
+
+# --- leads on their way -----------------------------------------------------------------------------------------------
+
+
+@finder("receiver")
+def receiver(known: Known) -> Iterator[Found]:
+    """Nobody takes the leads that the portal pushes.
+
+    Meaning: `leads-pipeline receive` has not run for more than 20 hours, so the portal gave failed pushes up.
+    These leads come with the nightly pull. Those of branches that aren't configured come by push alone: they are lost.
+    Do: start `leads-pipeline receive` again, on a server `systemctl restart leads-pipeline-receive`. If the portal
+    pushes nothing any more, remove LEADS_RECEIVE_KEY.
+    Over: when it runs.
+    """
+    seen_at = known.data.state.receiver_seen_at()
+    if known.settings.receive_key and seen_at and known.now - seen_at > _PORTAL_GIVES_UP:
+        yield Found(
+            Level.ERROR,
+            "`leads-pipeline receive` has not run for more than 20 hours, so pushed leads come with the daily pull.",
+            "Start `leads-pipeline receive`.",
+            seen_at,
+        )
+
+
+@finder("delivery")
+def delivery(known: Known) -> Iterator[Found]:
+    """Leads don't reach your own system.
+
+    Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the sensor `deliver` is off, or a
+    `leads-pipeline deliver` hangs. Every lead is sent
+    again for three days. Then it is given up: no longer sent, until it changes. `held` counts leads whose contact the
+    portal emptied: your own system would lose it, so this version is not delivered. No lead is lost: all are in
+    `leads.duckdb`.
+    Do: correct the endpoint, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status` lists
+    the leads and says why. `leads-pipeline deliver retry` sends those that were given up or are held. After 410,
+    nothing is sent until you run it.
+    Over: when no lead waits for more than 15 minutes, and none is given up or held.
+    """
+    try:
+        if Endpoint.of(known.settings) is None:
+            return
+    except (SettingsError, CredentialsError) as error:
+        yield Found(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
+        return
+    with looked_at(known.data.folder) as ledger:
+        if ledger is None:
+            return
+        counts, oldest = ledger.counts(), ledger.oldest_waiting()
+        trouble, gone = ledger.fact("trouble"), ledger.fact("gone")
+        neglected = is_neglected(known.data, ledger, known.now, _LATE_DELIVERY)
+    if gone or (oldest and known.now - oldest >= _LATE_DELIVERY):
+        why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
+        yield Found(
+            Level.ERROR,
+            f"{_versions(counts[VersionState.WAITING])} wait to be delivered. {why.replace('..', '.')}",
+            "Run `leads-pipeline deliver retry` once the endpoint is there again."
+            if gone
+            else "Correct the endpoint. `leads-pipeline deliver --now` shows what it answers.",
+            datetime.fromisoformat(gone) if gone else oldest,
+            may_pass=not gone,
+        )
+    elif neglected:
+        lock = known.data.state.path / "locks" / "delivery.lock"
+        yield Found(
+            Level.ERROR,
+            "Nobody looks for new leads to deliver.",
+            "See that the service runs, and that the sensor `deliver` is on. If a `deliver` hangs, end it: "
+            f"`fuser {lock}` names its process.",
+            known.data.state.landed_at(),
+            may_pass=True,
+        )
+    if dead := counts[VersionState.DEAD]:
+        yield Found(
+            Level.ERROR,
+            f"{_versions(dead)} did not reach your own system within three days.",
+            "`leads-pipeline deliver status` says why. Then run `leads-pipeline deliver retry`.",
+            part="given-up",
+        )
+    if held := counts[VersionState.HELD]:
+        yield Found(
+            Level.WARNING,
+            f"{_versions(held)} lack a contact that an earlier version has, and are not delivered.",
+            "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers them.",
+            part="held",
+        )
+
+
+def _versions(count: int) -> str:
+    return f"{counted(count, 'version')} of leads"
+
+
+# --- settings and privacy ---------------------------------------------------------------------------------------------
+
+
+@finder("time-zone")
+def time_zone(known: Known) -> Iterator[Found]:
+    """The time zone was changed, or never set.
+
+    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours: leads at
+    their edges are in the neighbouring day. No lead is lost. Without the setting, days begin at 00:00 UTC.
+    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder. Then the portal's last 28
+    days are pulled again with the new hours.
+    Over: when the setting and the folder agree.
+    """
+    settings, remembered = known.settings, known.data.state.time_zone()
+    if settings.scopes and remembered and remembered != settings.zone.key:
+        yield Found(
+            Level.ERROR,
+            f"LEADS_TIMEZONE is {settings.zone.key}, and earlier days were pulled as days of {remembered}. Leads at "
+            "midnight are in another day than before.",
+            f"Set LEADS_TIMEZONE={remembered}. To keep {settings.zone.key}, delete "
+            f"{known.data.state.path / 'time_zone'}.",
+        )
+    elif settings.scopes and "zone" not in settings.model_fields_set:
+        yield Found(
+            never_set_up(known),
+            "LEADS_TIMEZONE isn't set, so days begin at 00:00 UTC. In summer, that is 01:00 in Britain.",
+            "Set LEADS_TIMEZONE=Europe/London if your branches are in Britain, or LEADS_TIMEZONE=UTC to keep it so.",
+        )
+
+
+@finder("branch-names")
+def branch_names(known: Known) -> Iterator[Found]:
+    """The file with the branches' names can't be read, or lacks a branch.
+
+    Meaning: tables and report show the old names, or ids.
+    Do: correct the file that `LEADS_BRANCHES_FILE` names. The message says what is wrong.
+    Over: when it can be read, and names each branch.
+    """
+    file = known.settings.branches_file
+    try:
+        names = read_branches(file).names
+    except SettingsError as error:
+        yield Found(Level.WARNING, str(error), "Correct the file. The next publication reads it.")
+        return
+    if file and (nameless := [scope.key for scope in known.scopes if scope.key not in names]):
+        yield Found(
+            Level.WARNING,
+            f"LEADS_BRANCHES_FILE has no name for {some(nameless)}.",
+            f"Add a line for each to {file}. The next publication reads it.",
+        )
+
+
+@finder("own-marts")
+def own_marts(known: Known) -> Iterator[Found]:
+    """A mart or a file of your own can't be made into a table.
+
+    Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows. After an
+    erasure it is removed, as it may hold an erased person. All other tables are as usual.
+    Do: mend the file that the message names. The service tries it again within about a minute. A file that took too
+    long or too much memory is tried again when it changes, and once a day.
+    Over: when a publication makes the table.
+    """
+    rows = (
+        "select file, problem, not is_made and name in (select table_name from duckdb_tables()) "
+        "from pipeline.own_tables where problem is not null order by file"
+    )
+    for file, problem, is_kept in known.rows(rows, table="own_tables"):
+        yield Found(
+            Level.WARNING,
+            f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",
+            f"Mend it, or take it out of {known.settings.marts_dir}. The next publication reads it again.",
+            part=file,
+        )
+
+
+@finder("sweep")
+def sweep(known: Known) -> Iterator[Found]:
+    """The folder is behind the suppression list.
+
+    Meaning: an erasure was cut off, or a backup was restored. Leads of people on the list may still be published.
+    Do: `leads-pipeline privacy apply`. The next publication does the same.
+    Over: when the folder follows the list.
+    """
+    if known.data.is_behind:
+        yield Found(
+            Level.ERROR,
+            "The data folder is behind the suppression list: leads of people on the list may still be there.",
+            "Run `leads-pipeline privacy apply`.",
+            may_pass=True,
+        )
+
+
+@finder("suppression-list")
+def suppression_list(known: Known) -> Iterator[Found]:
+    """The suppression list lies in the data folder.
+
+    Meaning: a restored backup of the data folder brings an older list back, and with it the people who were erased
+    since.
+    Do: move the folder to a place with its own backups, and set `LEADS_PRIVACY_DIR`.
+    Over: when the list is in another folder. An empty list is no finding.
+    """
+    entries = known.data.gate.entries
+    if known.data.bucket is None and entries.folder.is_relative_to(known.data.folder) and entries.read():
+        yield Found(
+            never_set_up(known),
+            f"The suppression list is in the data folder, in {entries.folder}. A restored backup would bring erased "
+            "people back.",
+            f"Move it to another disk that has its own backups, such as `mv {entries.folder} /mnt/other/privacy`. Then "
+            "set LEADS_PRIVACY_DIR to its new place.",
+        )
+
+
+@finder("retention")
+def retention(known: Known) -> Iterator[Found]:
+    """Personal data is kept for ever.
+
+    Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
+    Do: set it to the days that you need them. Older leads become anonymous for good: `docs/guides/answer-a-person.md`
+    says what is deleted.
+    Over: when it is set.
+    """
+    if known.settings.keep_personal_days is None:
+        yield Found(
+            Level.HINT,
+            "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",
+            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. docs/guides/answer-a-person.md "
+            "says what is deleted then.",
         )
 
 
@@ -272,7 +499,7 @@ def backup(known: Known) -> Iterator[Found]:
     elif made_at and known.now - made_at > _OLDEST_BACKUP:
         yield Found(
             Level.WARNING,
-            f"The last backup is from {made_at:%Y-%m-%d %H:%M} UTC. Once the portal deletes newer leads, they exist "
+            f"The last backup is from {moment(made_at)}. Once the portal deletes newer leads, they exist "
             "only on this disk.",
             "Run `leads-pipeline backup TARGET`, and see why it doesn't run each night.",
             made_at,
@@ -289,9 +516,6 @@ def alert_channels(known: Known) -> Iterator[Found]:
     `leads-pipeline alert --test`.
     Over: when both are set, and a message or a test has got through.
     """
-    # Loaded here, as most findings need no HTTP.
-    from leads_pipeline.observe.channels import SET_UP, channels_of
-
     for variable, failure in Told.read(known.data.state.path).failures.items():
         yield Found(
             Level.ERROR,
@@ -329,7 +553,7 @@ def service(known: Known) -> Iterator[Found]:
     if known.now - seen_at > SILENCE:
         yield Found(
             Level.ERROR,
-            f"The service gave no sign of life since {seen_at:%Y-%m-%d %H:%M} UTC. Nothing is pulled or published.",
+            f"The service gave no sign of life since {moment(seen_at)}. Nothing is pulled or published.",
             "Start it: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the sensor "
             "`alert` on in the Dagster UI.",
             seen_at,

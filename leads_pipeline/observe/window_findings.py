@@ -11,7 +11,7 @@ from typing import Final
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.due import due_at
 from leads_pipeline.domain.window import RETENTION, day_interval
-from leads_pipeline.observe.finding import NAMED, Found, Level, counted, finder, some
+from leads_pipeline.observe.finding import NAMED, Found, Level, counted, finder, moment, some
 from leads_pipeline.observe.known import RECENT_DAYS, Known
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.duck import statement
@@ -248,7 +248,7 @@ def deletion(known: Known, rows: Sequence[WindowRow]) -> str:
     begins = _deleted_at(rows)
     if begins <= known.now:
         return f"The portal is already deleting {their} leads."
-    return f"The portal begins to delete {their} leads on {begins:%Y-%m-%d %H:%M} UTC."
+    return f"The portal begins to delete {their} leads on {moment(begins)}."
 
 
 def pull_command(known: Known, rows: Sequence[WindowRow]) -> str:
