@@ -19,8 +19,7 @@ from typing import Annotated, Any, Final, Self, TypeAlias
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, PlainValidator, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
@@ -279,12 +278,10 @@ _POSTGRES = "guides/install-on-a-server.md#dagsters-state-in-postgres"
 _WHY_35_DAYS = " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible."
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """What differs between installations. A service that isn't set is None: the rest still runs."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, hide_input_in_errors=True, validate_default=False, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
     base_url: _Address = setting("LEADS_BASE_URL", _LEADS)
     """Address of the leads service, for example https://leads.portal.example"""
@@ -412,18 +409,6 @@ class Settings(BaseSettings):
     bucket_endpoint: str | None = Field(None, validation_alias="AWS_ENDPOINT_URL")
 
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is the library's
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - likewise
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what from_variables gives, and nothing from os.environ. `variables` reads that."""
-        return (init_settings,)
-
-    @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
         """Read and check. Raises SettingsError naming each variable at fault, never a secret."""
         given = filled_in(variables)
@@ -500,11 +485,6 @@ class Settings(BaseSettings):
     def plain_http(self) -> bool:
         """Whether the bucket's endpoint goes without https, which only one on this machine may."""
         return self.store is not None and (self.bucket_endpoint or "").startswith("http:")
-
-    @property
-    def has_delta(self) -> bool:
-        """Whether the published tables are wanted as Delta tables as well."""
-        return self.tables == "delta"
 
     @property
     def no_inventory(self) -> str | None:

@@ -88,7 +88,7 @@ def ask_settings(settings: Settings, env_file: Path) -> Iterator[Seen]:
 
 def _settings(settings: Settings) -> str:
     settings.want_portal()
-    if settings.has_delta:
+    if settings.tables == "delta":
         want_deltalake()
     return f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in {settings.zone.key}."
 
