@@ -1,21 +1,6 @@
 """All errors, by one question: does it help to ask again?
 
-    LeadsPipelineError
-    ├── TransientError          the same request can succeed later
-    │   ├── BusyError           429: the service asks for patience
-    │   ├── ServerError         5xx, or a token server that misbehaves
-    │   ├── UnreachableError    no connection, a reset, a deadline passed
-    │   ├── InvalidAnswerError  200, but no answer by the contract
-    │   ├── StorageError        the data folder can't be read or written
-    │   └── AlertError          an alert couldn't be sent
-    └── PermanentError          somebody has to change something first
-        ├── SettingsError       a setting is missing or can't be right
-        ├── QuestionError       an argument is wrong
-        ├── CredentialsError    the secret can't be read, or the token server refuses it
-        ├── RefusedError        the service refuses the request itself (400, 401, 403, 404, …)
-        ├── TooLargeError       the answer has more than 64 MiB
-        ├── RetentionError      the portal has already deleted what is asked for
-        └── BugError            the pipeline itself is wrong: please report it
+A TransientError can pass by itself. After a PermanentError, somebody has to change something first.
 
 Every message says what was tried, what came back and what to do now. None holds a secret, a token or a lead.
 """
@@ -50,30 +35,29 @@ class LeadsPipelineError(Exception):
 
 
 class TransientError(LeadsPipelineError):
-    """The same request can succeed later, without anybody changing anything."""
+    """The same request can succeed later, without anybody changing anything.
+
+    `retry_after_seconds` is the wait that the service asked for, None if it named none.
+    """
 
     default_reason = "transient"
     is_transient = True
 
-
-class BusyError(TransientError):
-    """The service answered 429. `retry_after_seconds` is the wait that it asked for, None if it named none."""
-
-    default_reason = "busy (429)"
-
     def __init__(self, message: str, *, retry_after_seconds: float | None = None, reason: str | None = None) -> None:
         super().__init__(message, reason=reason)
         self.retry_after_seconds = retry_after_seconds
+
+
+class BusyError(TransientError):
+    """The service answered 429: it asks for patience."""
+
+    default_reason = "busy (429)"
 
 
 class ServerError(TransientError):
     """The service answered 5xx, or a token server misbehaves."""
 
     default_reason = "server error"
-
-    def __init__(self, message: str, *, retry_after_seconds: float | None = None, reason: str | None = None) -> None:
-        super().__init__(message, reason=reason)
-        self.retry_after_seconds = retry_after_seconds
 
 
 class UnreachableError(TransientError):

@@ -23,6 +23,7 @@ from leads_pipeline.errors import (
     ServerError,
     SettingsError,
     TooLargeError,
+    TransientError,
     UnreachableError,
 )
 from leads_pipeline.portal.pace import parse_retry_after
@@ -175,7 +176,7 @@ def is_too_much(error: LeadsPipelineError) -> bool:
 
 def patience_asked_for(error: LeadsPipelineError) -> float | None:
     """Return the seconds that the service asks to wait, None if it doesn't."""
-    return error.retry_after_seconds if isinstance(error, BusyError | ServerError) else None
+    return error.retry_after_seconds if isinstance(error, TransientError) else None
 
 
 # --- the token servers --------------------------------------------------------------------------------------------
