@@ -18,69 +18,41 @@ from leads_pipeline.settings import GONE, SECRETS, AuthMethod, Secret, Settings,
 from leads_pipeline.settings import VARIABLES as ALL_VARIABLES
 from leads_pipeline_tests.support import settings_pages
 
+BRANCHES = tuple(map(Scope.parse, ("branch-102", "branch-101")))
+SCOPES = tuple(map(Scope.parse, ("branch-101", "company-7", "brand-3", "group-1")))
+
 # variable, value, the setting that it becomes, what it is read as
 READ = [
-    ("LEADS_BASE_URL", "https://leads.example", "base_url", "https://leads.example"),
     ("LEADS_BASE_URL", "http://127.0.0.1:8099/", "base_url", "http://127.0.0.1:8099"),
     ("LEADS_BASE_URL", "https://[::1]:8099/v1//", "base_url", "https://[::1]:8099/v1"),
     ("LEADS_AUTH_URL", "https://auth.example/tenant/", "auth_url", "https://auth.example/tenant"),
     ("LEADS_CLIENT_ID", "b:%+ c", "client_id", "b:%+ c"),
-    ("LEADS_AUTH_METHOD", "body", "auth_method", AuthMethod.BODY),
     ("LEADS_AUTH_METHOD", "basic", "auth_method", AuthMethod.BASIC),
     ("LEADS_AUDIENCE", "https://audience.example/", "audience", "https://audience.example/"),
     ("LEADS_TOKEN_SCOPE", "api/other", "token_scope", "api/other"),
-    ("LEADS_BRANCH_IDS", "101", "branch_ids", (Scope(ScopeKind.BRANCH, "101"),)),
     ("LEADS_BRANCH_IDS", "branch-101", "branch_ids", (Scope(ScopeKind.BRANCH, "101"),)),
-    (
-        "LEADS_BRANCH_IDS",
-        " 102 ,101,,branch-102,",
-        "branch_ids",
-        (Scope(ScopeKind.BRANCH, "102"), Scope(ScopeKind.BRANCH, "101")),
-    ),
-    (
-        "LEADS_SCOPES",
-        "branch-101, company-7,brand-3,group-1,brand-3",
-        "scopes",
-        (
-            Scope(ScopeKind.BRANCH, "101"),
-            Scope(ScopeKind.COMPANY, "7"),
-            Scope(ScopeKind.BRAND, "3"),
-            Scope(ScopeKind.GROUP, "1"),
-        ),
-    ),
+    ("LEADS_BRANCH_IDS", " 102 ,101,,branch-102,", "branch_ids", BRANCHES),
+    ("LEADS_SCOPES", "branch-101, company-7,brand-3,group-1,brand-3", "scopes", SCOPES),
     ("LEADS_SCOPES", "all", "scopes", (Scope(ScopeKind.ALL),)),
     ("LEADS_BRANCHES_FILE", "branches.csv", "branches_file", Path.cwd() / "branches.csv"),
     ("LEADS_TIMEZONE", "Europe/London", "zone", ZoneInfo("Europe/London")),
-    ("LEADS_START_DATE", "2024-02-29", "start_date", date(2024, 2, 29)),
     ("LEADS_START_DATE", "2000-01-01", "start_date", date(2000, 1, 1)),
-    ("LEADS_MAX_CONCURRENCY", "1", "max_concurrency", 1),
     ("LEADS_MAX_CONCURRENCY", "256", "max_concurrency", 256),
-    ("LEADS_DATA_DIR", "elsewhere", "data_address", "elsewhere"),
-    ("LEADS_DATA_DIR", "/srv/leads", "data_address", "/srv/leads"),
     ("LEADS_DATA_DIR", "~/leads", "data_address", "~/leads"),
     ("LEADS_MARTS_DIR", "marts", "marts_dir", Path.cwd() / "marts"),
     ("LEADS_PRIVACY_DIR", "/srv/list", "privacy_dir", Path("/srv/list")),
     ("LEADS_KEEP_PERSONAL_DAYS", "35", "keep_personal_days", 35),
-    ("LEADS_KEEP_PERSONAL_DAYS", "3650", "keep_personal_days", 3650),
     ("LEADS_OWNERS", "data, team:web,me@agency.example", "owners", ("team:data", "team:web", "me@agency.example")),
     ("LEADS_TABLES", "delta", "tables", "delta"),
-    ("LEADS_TABLES", "none", "tables", "none"),
     ("INVENTORY_BASE_URL", "https://inventory.example/", "inventory_base_url", "https://inventory.example"),
     ("INVENTORY_CLIENT_ID", "me", "inventory_client_id", "me"),
     ("INVENTORY_AGENCY_REF", "AB12", "inventory_agency_ref", "AB12"),
     ("INVENTORY_ADDRESSES", "York; Leeds, LS1 ;;", "inventory_addresses", ("York", "Leeds, LS1")),
-    ("INVENTORY_FROM_LEADS_DAYS", "7", "inventory_from_leads_days", 7),
     ("INVENTORY_FROM_LEADS_DAYS", "90", "inventory_from_leads_days", 90),
     ("LEADS_CLIENT_SECRET_PGP_FILE", "~/message.asc", "client_secret_pgp_file", Path.home() / "message.asc"),
     ("LEADS_PGP_PRIVATE_KEY_FILE", "key.asc", "pgp_private_key_file", Path.cwd() / "key.asc"),
     ("LEADS_DELIVERY_FROM", "2026-11-19", "delivery_from", date(2026, 11, 19)),
-    ("LEADS_ALERT_EMAIL", "me@agency.example", "alert_email", ("me@agency.example",)),
-    (
-        "LEADS_ALERT_EMAIL",
-        "a@agency.example, b@agency.example,",
-        "alert_email",
-        ("a@agency.example", "b@agency.example"),
-    ),
+    ("LEADS_ALERT_EMAIL", "a@leads.example, b@leads.example,", "alert_email", ("a@leads.example", "b@leads.example")),
     ("LEADS_ALERT_FROM", "Leads <leads@agency.example>", "alert_from", "Leads <leads@agency.example>"),
     ("DAGSTER_HOME", "~/dagster", "dagster_home", Path.home() / "dagster"),
     ("AWS_ENDPOINT_URL", "https://objects.example", "bucket_endpoint", "https://objects.example"),
@@ -148,11 +120,6 @@ def test_the_client_secret_has_one_source() -> None:
         read(LEADS_CLIENT_SECRET="x", LEADS_CLIENT_SECRET_PGP_FILE="message.asc")
 
 
-def test_an_unknown_kind_of_tables_is_refused() -> None:
-    with pytest.raises(SettingsError, match=r"^LEADS_TABLES is 'iceberg'. Write parquet, delta or none"):
-        read(LEADS_TABLES="iceberg")
-
-
 def test_every_setting_can_be_set() -> None:
     of_a_store = {"store", "plain_http", "data_dir", "work_dir"}
     assert {setting for _, _, setting, _ in READ} | of_a_store | set(SECRET_FIELDS.values()) == DEFAULTS.keys()
@@ -182,15 +149,14 @@ ADDRESSES = ("LEADS_BASE_URL", "LEADS_AUTH_URL", "INVENTORY_BASE_URL")
 @pytest.mark.parametrize(
     "value",
     [
-        *("leads.example", "//leads.example", "ftp://leads.example", "https://", "https:///leads", "https://:443"),
-        *("https://x?a=1", "https://x?", "https://x#top", "https://x#", "https://me:pw@x", "https://:pw@x"),
+        *("leads.example", "ftp://leads.example", "https://", "https:///leads", "https://x?", "https://x#top"),
         *(
+            "https://me:pw@x",
             "https://a b",
             "https://a\nb",
             "https://a\\b",
             "https://[::1",
             "https://x:99999",
-            "https://x:port",
             "http://x:0",
         ),
     ],
@@ -208,38 +174,20 @@ def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: s
     assert "hunter2" not in "".join(format_exception(caught.value))
 
 
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        *[("LEADS_AUTH_METHOD", value) for value in ("both", "BODY", "body,basic")],
-        *[
-            ("LEADS_TIMEZONE", value)
-            for value in (
-                "Europe",
-                "Mars/Olympus",
-                "../etc/passwd",
-                "/etc/localtime",
-                "GMT+25",
-                "localtime",
-                "posixrules",
-            )
-        ],
-        *[("LEADS_TIMEZONE", value) for value in ("Factory", "posix/Europe/London", "right/Europe/London")],
-        *[
-            ("LEADS_START_DATE", value)
-            for value in ("19.11.2026", "20261119", "2026-11-31", "2026-W47-4", "２０２６-11-19")
-        ],
-        *[("LEADS_START_DATE", value) for value in ("0226-11-19", "1999-12-31", "2026-11-19T00:00", "today")],
-        *[("INVENTORY_FROM_LEADS_DAYS", value) for value in ("-1", "91", "7.0", "a week", "²")],
-        *[("LEADS_MAX_CONCURRENCY", value) for value in ("0", "-1", "257", "8.0", "+8", "1e2", "٨", "²", "9" * 5000)],
-        *[("LEADS_KEEP_PERSONAL_DAYS", value) for value in ("0", "34", "3651", "365 days", "-35")],
-        *[("LEADS_BRANCH_IDS", value) for value in ("..", "101,a/b", "a|b", "x" * 65, "101;102", "١٠١")],
-        *[("LEADS_BRANCH_IDS", value) for value in ("company-7", "all")],
-        *[("LEADS_SCOPES", value) for value in ("101", "branch-", "branch-101,office-1", "all,branch-101", "ALL")],
-        ("LEADS_SCOPES", "branch-a,branch-A"),
-        ("LEADS_BRANCH_IDS", "a,A"),
-    ],
-)
+WRONG = {
+    "LEADS_AUTH_METHOD": ["both", "BODY"],
+    "LEADS_TIMEZONE": ["Mars/Olympus", "../etc/passwd", "/etc/localtime", "GMT+25", "localtime", "posix/Europe/London"],
+    "LEADS_START_DATE": ["19.11.2026", "20261119", "2026-11-31", "２０２６-11-19", "1999-12-31", "2026-11-19T00:00"],
+    "INVENTORY_FROM_LEADS_DAYS": ["-1", "91", "7.0"],
+    "LEADS_MAX_CONCURRENCY": ["0", "257", "+8", "1e2", "٨", "²", "9" * 5000],
+    "LEADS_KEEP_PERSONAL_DAYS": ["34", "3651", "365 days"],
+    "LEADS_BRANCH_IDS": ["..", "101,a/b", "a|b", "x" * 65, "١٠١", "all", "a,A"],
+    "LEADS_SCOPES": ["101", "branch-", "branch-101,office-1", "all,branch-101", "ALL"],
+    "LEADS_TABLES": ["iceberg"],
+}
+
+
+@pytest.mark.parametrize(("variable", "value"), [(variable, value) for variable in WRONG for value in WRONG[variable]])
 def test_a_value_that_cant_be_right_is_refused_with_its_variables_name(variable: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"^{variable}\\b"):
         read(**{variable: value})
@@ -268,11 +216,6 @@ def test_an_address_beyond_this_machine_must_be_https(address: str) -> None:
 def test_this_machine_and_https_need_no_leave(address: str) -> None:
     for variable in ADDRESSES:
         assert read(**{variable: address})[variable.removeprefix("LEADS_").lower()] == address
-
-
-def test_a_bad_scope_is_named() -> None:
-    with pytest.raises(SettingsError, match=r"^LEADS_SCOPES holds 'office-1'. Write scopes with commas.*: branch-101,"):
-        read(LEADS_SCOPES="branch-101,office-1")
 
 
 def test_branch_ids_that_are_separated_otherwise_get_an_example_that_works() -> None:
@@ -311,10 +254,6 @@ def test_branches_and_scopes_together_are_refused() -> None:
     assert read(LEADS_BRANCH_IDS="101", LEADS_SCOPES=" ")["scopes"] == (Scope(ScopeKind.BRANCH, "101"),)
 
 
-def test_an_id_of_two_kinds_makes_two_scopes() -> None:
-    assert len(read(LEADS_SCOPES="branch-1,brand-1")["scopes"]) == 2
-
-
 # A folder that several machines mount: the scheme and three slashes.
 MOUNTED = f"file:{'/' * 3}mnt/leads"
 
@@ -336,17 +275,7 @@ def test_a_store_in_the_data_folders_place_leaves_a_folder_to_work_in(
 
 @pytest.mark.parametrize(
     "value",
-    [
-        "s3://",
-        "s3://A",
-        "s3://ab",
-        "s3://leads/a b",
-        "gs://leads",
-        "file://host/x",
-        "s3:/leads/x",
-        "s3//leads/x",
-        "s3://leads/?x=1",
-    ],
+    ["s3://", "s3://A", "s3://ab", "s3://leads/a b", "gs://leads", "file://host/x", "s3:/leads/x", "s3//leads/x"],
 )
 def test_what_is_no_store_is_refused(value: str) -> None:
     with pytest.raises(

@@ -8,9 +8,9 @@ the verbs of a store (store.py), who is on the suppression list.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from functools import lru_cache
 from typing import Final, Protocol
 
 import msgspec
@@ -135,21 +135,15 @@ class Landed:
 def members_beside(store: Store, folders: Iterable[Folder]) -> dict[str, str]:
     """Return the unknown members beside the list in the windows' newest answers: name and JSON type.
 
-    A name can be a person's. A process opens each file once, because its bytes never change.
+    A name can be a person's.
     """
-    keys = (folder.newest.key for folder in folders if folder.newest)
-    return dict(member for key in keys for member in _beside(store, key))  # type: ignore[arg-type]  # it can be hashed
-
-
-@lru_cache(maxsize=65_536)
-def _beside(store: Store, key: str) -> tuple[tuple[str, str], ...]:
-    content = store.get(key)
-    if content is None:  # merged or renamed meanwhile
-        return ()
-    try:
-        return tuple(Opened(content).footer.beside.items())
-    except NotRawError:  # damaged: found when its leads are read
-        return ()
+    members: dict[str, str] = {}
+    for folder in folders:
+        # A file that is gone was merged meanwhile. A damaged one is found when its leads are read.
+        content = store.get(folder.newest.key) if folder.newest else None
+        with suppress(NotRawError):
+            members |= Opened(content or b"").footer.beside
+    return members
 
 
 class Raw:
@@ -285,7 +279,9 @@ class Raw:
         everything = [*rows, *received]
         admitted = self._suppressed.admit(place.kind, place.day, place.scope, everything)
         now = merged(admitted)
-        footer = before.footer.rewritten(number, is_anonymous=is_anonymous and before.is_anonymous)
+        footer = replace(
+            before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous and before.is_anonymous
+        )
         if look is not None and is_newest_look:
             # The same answer again changes nothing only if nothing newer came by another way. And if a person was
             # taken out, the hash would confirm a guess of the whole answer.
@@ -348,7 +344,8 @@ class Raw:
             now = merged(change(self._suppressed.admit(place.kind, place.day, place.scope, rows)))
             is_anonymous_now = is_anonymous or before.is_anonymous
             if now != rows or is_anonymous_now != before.is_anonymous:
-                self._replace(place, before, now, before.footer.rewritten(number, is_anonymous=is_anonymous_now))
+                footer = replace(before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous_now)
+                self._replace(place, before, now, footer)
                 has_changed = True
             elif self._suppressed.number == number:
                 return has_changed

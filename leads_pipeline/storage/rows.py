@@ -70,10 +70,6 @@ class Footer:
     beside: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
 
-    def rewritten(self, list_number: int, *, is_anonymous: bool) -> "Footer":
-        """Return the footer of a file with other rows."""
-        return Footer(self.run_id, "", list_number, is_anonymous, self.beside, self.gone)
-
 
 class NotRawError(Exception):
     """The bytes are a whole file, and none of ours."""

@@ -108,16 +108,6 @@ def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(data: D
     assert published_ids(data) == [*ALL, "103-1"]
 
 
-def test_a_window_that_is_landed_again_is_whole(data: DataFolder) -> None:
-    raw_of(data, "101").write_bytes(b"rotten")
-    assert data.raw.read(Place(APPLICANT, DAY, "branch-101")).rows == []
-    assert damaged_files(data) != []
-    land(data, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}], fetched_at=datetime.now(UTC))
-    assert damaged_files(data) == []
-    publish(data)
-    assert published_ids(data) == ALL
-
-
 @pytest.mark.parametrize("name", ["spool/20261119T120000.000000Z-ab.pushed", "raw/{day}/pushed.parquet.{moment}"])
 def test_what_is_no_windows_is_damaged_until_it_is_deleted_by_hand(data: DataFolder, name: str) -> None:
     below = name.format(day=f"applicant_leads/day={DAY}/scope=branch-101", moment="20261119T120000.000000Z")

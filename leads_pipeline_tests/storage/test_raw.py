@@ -154,12 +154,6 @@ def test_a_window_that_was_whole_stays_whole(windows: Windows) -> None:
     assert windows.name.startswith(f"{microseconds(late)}-closed-20-")
 
 
-def test_no_leads_is_not_the_same_as_never_landed(windows: Windows) -> None:
-    assert windows.names == []
-    windows.land([])
-    assert "-closed-0-" in windows.name
-
-
 def test_a_lead_that_the_answer_no_longer_holds_stays(windows: Windows) -> None:
     windows.land(TWENTY)
     assert windows.land([lead(1, "changed"), lead(30)], LATER) == Landed(leads=21, new=1, changed=1)
@@ -368,11 +362,6 @@ def test_pushes_alone_merge_into_rows(windows: Windows) -> None:
     for number in range(MOST_FILES + 2):
         windows.push(lead(number), at=LATER + number * SECOND)
     assert windows.name.startswith("0000000000000000-rows-10-")
-
-
-def test_pushed_leads_of_no_configured_scope_have_their_own(windows: Windows) -> None:
-    windows.push(lead(1), place=Place(APPRAISAL, DAY, PUSH_SCOPE))
-    assert windows.store.list("")[0].startswith("raw/appraisal_leads/day=2026-11-19/scope=push/")
 
 
 def test_the_leads_of_an_incomplete_answer_land_as_rows(windows: Windows) -> None:
@@ -584,9 +573,7 @@ def test_a_failure_that_rotted_is_none(windows: Windows) -> None:
     assert failure_in(windows) is None
 
 
-def test_unknown_members_beside_the_list_stay_with_the_newest_answer_and_are_read_once(
-    windows: Windows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_members_beside_the_list_stay_with_the_newest_answer(windows: Windows) -> None:
     def beside() -> dict[str, str]:
         return members_beside(windows.store, list_folders(windows.store, "raw/", windows.now).values())
 
@@ -595,9 +582,6 @@ def test_unknown_members_beside_the_list_stay_with_the_newest_answer_and_are_rea
     assert beside() == {"total": "number"}
     windows.raw.rewrite(PLACE, lambda rows: rows[1:])
     assert beside() == {"total": "number"}
-    monkeypatch.setattr(windows.store, "get", None)
-    assert beside() == {"total": "number"}
-    monkeypatch.undo()
     windows.land(TWENTY, LATER)
     assert beside() == {}
 

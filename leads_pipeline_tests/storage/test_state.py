@@ -114,21 +114,6 @@ def test_a_rewriting_is_wanted_until_that_one_is_done(state: State) -> None:
     assert state.rewriting_wanted() is None
 
 
-def test_moments_and_numbers_are_remembered_over_processes(tmp_path: Path, state: State) -> None:
-    state.note_backup(NOW)
-    state.note_swept(7)
-    other = State(tmp_path)
-    assert (other.last_backup(), other.swept_to()) == (NOW, 7)
-
-
-def test_what_the_landed_version_remembered_is_read(tmp_path: Path, state: State) -> None:
-    (tmp_path / ".state").mkdir()
-    for name, text in {"start_date": "2026-11-19", "person_key": "ab" * 32, "origin": "a"}.items():
-        (tmp_path / ".state" / name).write_text(f"{text}\n")
-    state.claim("a")
-    assert (state.start_date(), state.person_key()) == (DAY, b"\xab" * 32)
-
-
 def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, state: State) -> None:
     key = state.make_key_of_day(DAY)
     assert State(tmp_path).make_key_of_day(DAY) == key

@@ -3,41 +3,11 @@
 import json
 import random
 from collections import defaultdict
-from collections.abc import Sequence
 from datetime import date
 
 import pytest
 
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
-
-
-def a(text: str) -> str:
-    return json.dumps({"id": "a", "message": text})
-
-
-B = '{"id":"b"}'
-ONE, TWO = a("one"), a("two")
-
-# What each answer of the window holds, and which texts are in raw afterwards.
-HISTORIES: dict[str, tuple[Sequence[Sequence[str]], set[str]]] = {
-    "the same again": ([[ONE, B], [ONE, B]], {ONE, B}),
-    "another version": ([[ONE], [TWO]], {ONE, TWO}),
-    "back to the first": ([[ONE], [TWO], [ONE]], {ONE, TWO}),
-    "two versions in one answer": ([[ONE, B, TWO]], {ONE, TWO, B}),
-    "a lead is no longer served": ([[ONE, B], [B]], {ONE, B}),
-    "no lead is served any more": ([[ONE, B], []], {ONE, B}),
-    "other spaces are another version": ([['{"id": "b"}'], [B]], {'{"id": "b"}', B}),
-    "text that is no JSON": ([['{"id":"a","n":1e400,"nul":"\x00"}']], {'{"id":"a","n":1e400,"nul":"\x00"}'}),
-}
-
-
-@pytest.mark.parametrize("name", HISTORIES)
-def test_raw_has_each_version_once_whatever_a_later_answer_holds(house: House, name: str) -> None:
-    answers, expected = HISTORIES[name]
-    for answer in answers:
-        house.land("applicant", answer)
-
-    assert {text for _, text in house.raw("applicant")} == expected
 
 
 @pytest.mark.slow
