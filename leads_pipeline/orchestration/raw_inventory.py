@@ -75,15 +75,13 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
             if day != today(settings.zone, datetime.now(UTC)):
                 reason = f"The API knows the present only, and {day} isn't today in {settings.zone.key}."
             # Not a failure: it would hold back all tables below, and no later run could mend it.
-            metadata = {NOT_PULLED: reason} if reason else _pull(context, inventory, data, settings, day)
+            metadata = {NOT_PULLED: reason} if reason else _pull(inventory, data, settings, day)
             yield AssetMaterialization(context.asset_key, partition=key, metadata=metadata)
 
     return raw_inventory
 
 
-def _pull(
-    context: AssetExecutionContext, inventory: InventoryService, data: DataFolder, settings: Settings, day: date
-) -> dict[str, str | int]:
+def _pull(inventory: InventoryService, data: DataFolder, settings: Settings, day: date) -> dict[str, str | int]:
     """Land today's inventory. Returns the metadata of its materialization."""
     try:
         addresses = _addresses(settings, data, day)
@@ -93,7 +91,7 @@ def _pull(
         with data.state.pulling():
             began_at = datetime.now(UTC)
             answers = {address: client.search(address) for address in addresses}
-        rows = data.inventory.land(day, answers, began_at, context.run.run_id)
+        rows = data.inventory.land(day, answers, began_at)
     except LeadsPipelineError as error:
         raise failure(f"No inventory could be pulled for {day}", error, "inventory") from None
     return {"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.stats.requests}

@@ -65,9 +65,7 @@ class Inventory:
         self._clock = clock
         self._note_landed = note_landed
 
-    def land(
-        self, day: date, answers: Mapping[str, Sequence[InventoryItem]], searched_at: datetime, run_id: str = ""
-    ) -> int:
+    def land(self, day: date, answers: Mapping[str, Sequence[InventoryItem]], searched_at: datetime) -> int:
         """Land a search in which every place answered, and delete older ones. Return how many items it found.
 
         `answers` are the items by the place that was searched for. An item that two places have counts once.
@@ -77,9 +75,9 @@ class Inventory:
             for address, items in answers.items()
             for item in items
         ]
-        return self.land_found(day, found, searched_at, run_id)
+        return self.land_found(day, found, searched_at)
 
-    def land_found(self, day: date, found: Sequence[FoundItem], searched_at: datetime, run_id: str = "") -> int:
+    def land_found(self, day: date, found: Sequence[FoundItem], searched_at: datetime) -> int:
         """Land the items of a search. Of an item that is there twice, the last one counts.
 
         An item that the day's newest search found with the same text keeps its moment. If all are the same, that search
@@ -95,7 +93,7 @@ class Inventory:
         }
         if before == list(items.values()):
             return len(items)
-        content = _to_parquet(list(items.values()), run_id)
+        content = _to_parquet(list(items.values()))
         file = RawFile("", microseconds(searched_at), "closed", len(items), hash_of(content))
         self._store.create(file.named(folder), content)
         self._note_landed()
@@ -139,10 +137,9 @@ def _folder_of(day: date) -> str:
     return f"{_FOLDER}day={day.isoformat()}/"
 
 
-def _to_parquet(items: Sequence[FoundItem], run_id: str) -> bytes:
-    table = pa.Table.from_pylist([item._asdict() for item in items], SCHEMA)
+def _to_parquet(items: Sequence[FoundItem]) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata({"run_id": run_id}), sink, compression="zstd")
+    pq.write_table(pa.Table.from_pylist([item._asdict() for item in items], SCHEMA), sink, compression="zstd")
     return sink.getvalue().to_pybytes()
 
 
