@@ -4,9 +4,3 @@ Belongs here: everything that the portal does, written from the contract alone. 
 Neither imports the other, because a shared mistake about the contract would make both wrong together.
 Faults of sockets are made by the tests' raw server (leads_pipeline_tests/support/raw_server.py).
 """
-
-from leads_pipeline.simulator.app import Config, Counters, Simulator
-from leads_pipeline.simulator.faults import FaultError
-from leads_pipeline.simulator.server import RunningSimulator, running
-
-__all__ = ["Config", "Counters", "FaultError", "RunningSimulator", "Simulator", "running"]

@@ -37,7 +37,7 @@ from leads_pipeline.simulator.faults import (
     read_rules,
 )
 from leads_pipeline.simulator.inventory import AGENCY_REF, Inventory, SearchError
-from leads_pipeline.simulator.leads import KINDS, Kind, LeadBook
+from leads_pipeline.simulator.leads import KINDS, LeadBook
 from leads_pipeline.simulator.organisation import SCOPE_KINDS, Branch, Organisation
 
 _MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z", re.ASCII)
@@ -129,7 +129,7 @@ class Simulator:
         """Replace all fault rules, given as rules or as JSON text. None clears them. Raises FaultError."""
         self._faults = Faults(read_rules(rules) if isinstance(rules, str) else rules, self.config.seed)
 
-    def truth(self, kind: Kind, scope: str, start: datetime | None = None, end: datetime | None = None) -> list[str]:
+    def truth(self, kind: str, scope: str, start: datetime | None = None, end: datetime | None = None) -> list[str]:
         """Return the ids of all leads that an answer would hold now, for `branch-101` or `all`, both ends included.
 
         Without a start or an end it is bounded by retention and the clock alone.
@@ -193,7 +193,7 @@ class Simulator:
         seconds = int(tokens.LIFETIME.total_seconds())
         return _json({"access_token": token, "expires_in": seconds, "token_type": "Bearer"}, headers=headers)
 
-    def _leads(self, kind: Kind, request: Request, _: bytes) -> Response:
+    def _leads(self, kind: str, request: Request, _: bytes) -> Response:
         if not self._tokens.is_good(tokens.LEADS, request.headers.get("authorization", "")):
             raise _RefusalError(401, "unauthorized", "The access token is missing, invalid or expired.")
         query, now = request.query_params, self.config.clock()
@@ -258,10 +258,9 @@ class Simulator:
             return _problem("The signature is wrong, or older than five minutes.")
         return Response(status_code=204)
 
-    def _asked_leads(self, query: QueryParams) -> tuple[Kind, str]:
-        kind: Kind | None = next((one for one in KINDS if one == query.get("kind")), None)
-        scope = query.get("scope", "all")
-        if kind is None or not self.organisation.branches_of(scope):
+    def _asked_leads(self, query: QueryParams) -> tuple[str, str]:
+        kind, scope = query.get("kind", ""), query.get("scope", "all")
+        if kind not in KINDS or not self.organisation.branches_of(scope):
             raise _RefusalError(
                 400, "invalid_question", f"kind must be one of {', '.join(KINDS)}, scope like branch-101 or all."
             )

@@ -8,9 +8,8 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from random import Random
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -20,8 +19,7 @@ from leads_pipeline.simulator.made_up import Person, person, pick
 from leads_pipeline.simulator.organisation import BRANCHES_PER_COMPANY, Branch
 from leads_pipeline.simulator.stock import PROPERTY_TYPES, Listing, Stock, amount, estimate, uprn
 
-Kind = Literal["applicant", "appraisal"]
-KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+KINDS: Final = ("applicant", "appraisal")
 
 DAY_SECONDS: Final = 86_400
 # Specification, "Limits".
@@ -106,11 +104,9 @@ class LeadBook:
         self._leads_per_day = leads_per_day
         leads_of_company = leads_per_day * BRANCHES_PER_COMPANY * _RETURNING_FOR_DAYS
         self._returning_people = max(1, round(leads_of_company * _RETURNING / _LEADS_PER_RETURNING))
-        # Every request for a day asks for the first moment of the next one too. A schedule is about 4 kB.
-        self.schedule = lru_cache(maxsize=4096)(self._make_schedule)
 
     def answer(
-        self, kind: Kind, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
+        self, kind: str, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
     ) -> bytes:
         """The body of a 200 answer: every lead from `start` to `end`, both included, earliest first.
 
@@ -123,34 +119,32 @@ class LeadBook:
         return b'{"%ss":[%s]}' % (kind.encode(), b",".join([body for _, body in leads]))
 
     def ids(
-        self, kind: Kind, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
+        self, kind: str, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
     ) -> list[str]:
         """The ids of the same leads, without making the leads."""
         first, last = _bounds(start, end, now)
         days = range(first // DAY_SECONDS, last // DAY_SECONDS + 1)
-        slots = (slot for branch in branches for day in days for slot in self.schedule(kind, branch, day))
+        slots = (slot for branch in branches for day in days for slot in self._schedule(kind, branch, day))
         return [slot.lead_id for slot in slots if first <= slot.moment <= last]
 
-    def leads(self, kind: Kind, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
+    def leads(self, kind: str, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
         """The leads of a UTC day as JSON text, earliest first. `day` counts from 1970-01-01."""
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}|leads")
-        for slot in self.schedule(kind, branch, day):
+        for slot in self._schedule(kind, branch, day):
             lead = self._applicant(rng, branch, slot) if kind == "applicant" else self._appraisal(rng, branch, slot)
             if rng.random() < _DRIFT:
                 _drift(rng, lead)
             yield slot, msgspec.json.encode(lead)
 
-    def _leads_of(self, kind: Kind, branch: Branch, first: int, last: int) -> Iterator[tuple[Slot, bytes]]:
+    def _leads_of(self, kind: str, branch: Branch, first: int, last: int) -> Iterator[tuple[Slot, bytes]]:
         for day in range(first // DAY_SECONDS, last // DAY_SECONDS + 1):
-            if not any(first <= slot.moment <= last for slot in self.schedule(kind, branch, day)):
-                continue  # as for most requests' last moment, the next day's midnight
             for slot, body in self.leads(kind, branch, day):
                 if slot.moment > last:
                     break
                 if slot.moment >= first:
                     yield slot, body
 
-    def _make_schedule(self, kind: Kind, branch: Branch, day: int) -> tuple[Slot, ...]:
+    def _schedule(self, kind: str, branch: Branch, day: int) -> tuple[Slot, ...]:
         """The leads of a UTC day, earliest first; `day` counts from 1970-01-01."""
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}")
         start = datetime.fromtimestamp(day * DAY_SECONDS, UTC)
@@ -241,7 +235,6 @@ def _rng(seed: str) -> Random:
     return Random(seed)  # noqa: S311 - made-up data, no secret
 
 
-@lru_cache(maxsize=64)
 def _hours_ahead(day: int) -> int:
     """Hours that London's clocks are ahead of UTC at noon of that day."""
     offset = datetime.fromtimestamp(day * DAY_SECONDS + DAY_SECONDS // 2, _LONDON).utcoffset() or timedelta()

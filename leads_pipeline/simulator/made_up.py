@@ -7,7 +7,6 @@ Postcodes begin with X, which no real one does.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from random import Random
 from typing import Final, TypeVar
 
@@ -58,9 +57,9 @@ _ASCII: Final = str.maketrans({"Ł": "l", "ł": "l", "â": "a", "ë": "e", "'": 
 _Member = TypeVar("_Member")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Town:
-    """A town of ours; each exists once, so that it's its own key."""
+    """A town of ours."""
 
     name: str
     county: str
@@ -108,7 +107,6 @@ def pick(rng: Random, members: Sequence[_Member]) -> _Member:
     return members[int(rng.random() * len(members))]
 
 
-@cache
 def town(number: int) -> Town:
     """The town of that number; the same number is always the same town."""
     # One ending further in each round over the beginnings: 576 towns before a name comes back.

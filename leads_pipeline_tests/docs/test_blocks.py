@@ -25,7 +25,8 @@ import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.publish_folder import write_typed
-from leads_pipeline.simulator import Config, running
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore, open_store

@@ -44,7 +44,7 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from dagster._daemon.sensor import execute_sensor_iteration
 
 from leads_pipeline.definitions import build_definitions
-from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS, LeadKind
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.partitions import Partitions
@@ -53,7 +53,6 @@ from leads_pipeline.portal import LeadsClient, RetryPolicy
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
-from leads_pipeline.simulator.leads import Kind
 from leads_pipeline.simulator.server import RunningSimulator, running
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 
@@ -70,8 +69,6 @@ _ONE_ATTEMPT = RetryPolicy(max_attempts=1, base_delay_seconds=0.001)
 _LOCATION = "leads_pipeline"
 
 _UNDER_WAY = (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionStatus.CANCELING)
-
-_PORTAL_KINDS: Mapping[LeadKind, Kind] = {APPLICANT: "applicant", APPRAISAL: "appraisal"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,7 @@ class Installation:
         for ago in days_ago:
             for scope in self.settings.scopes:
                 window = Window.of(self.day(ago), scope, self.settings.zone)
-                ids.update(self.simulator.truth(_PORTAL_KINDS[kind], scope.key, window.start, window.end))
+                ids.update(self.simulator.truth(kind.name, scope.key, window.start, window.end))
         return ids
 
     def rules(self, keys: Iterable[str], then: Then) -> list[Rule]:
