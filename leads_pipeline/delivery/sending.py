@@ -27,7 +27,7 @@ from leads_pipeline.delivery.message import body_of, headers_of, signer
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import source_of
-from leads_pipeline.portal.http import checked_address, checked_header, make_async_client, tls_context, unlogged
+from leads_pipeline.portal.http import checked_address, checked_header, make_async_client, tls_context
 from leads_pipeline.portal.pace import parse_retry_after
 from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings
@@ -134,7 +134,6 @@ def deliver(
     with (
         data.state.lock("delivery", timeout_seconds=patience_seconds),
         opened(data.folder) as ledger,
-        unlogged(),
     ):
         sent, sender = Sent(), _Sender(data, endpoint, settings.zone, clock, transport, timeout_seconds)
         _note_address(ledger, endpoint)

@@ -140,20 +140,16 @@ class InventoryPage:
 class Answer:
     """A valid answer for one window, with how it was had.
 
-    `request` is path and query, without host. `attempts` counts requests, retries included; `duration_seconds` spans
-    them all. `body_bytes` is the decoded size.
+    `attempts` counts requests, retries included; `duration_seconds` spans them all. `body_bytes` is the decoded size.
 
-    A window that came in pieces has one answer: `fetched_at` is that of the first piece, `request` that of the whole
-    window. `body_sha256` and `body_bytes` are of all bodies, one after the other. `failure` says why some of the leads
-    are missing. Without them, the window isn't landed. None if all are there. `beside` are the members beside the list:
-    name and JSON type.
+    A window that came in pieces has one answer: `fetched_at` is that of the first piece. `body_sha256` and `body_bytes`
+    are of all bodies, one after the other. `failure` says why some of the leads are missing. Without them, the window
+    isn't landed. None if all are there. `beside` are the members beside the list: name and JSON type.
     """
 
-    kind: LeadKind
     window: Window
     leads: Sequence[ReceivedLead]
     fetched_at: datetime
-    request: str
     body_sha256: str
     body_bytes: int
     attempts: int

@@ -23,7 +23,7 @@ import httpx
 from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.portal.credentials import SecretSource, source_of
-from leads_pipeline.portal.http import checked_address, make_client, tls_context, unlogged
+from leads_pipeline.portal.http import checked_address, make_client, tls_context
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings, is_loopback
 
@@ -174,7 +174,6 @@ def _request(method: str, name: str, url: str, body: dict[str, Any] | None = Non
     try:
         # The answer's body stays unread.
         with (
-            unlogged(),
             make_client() as http,
             http.stream(method, url, content=content, headers=_JSON, timeout=TIMEOUT_SECONDS) as answer,
         ):

@@ -94,7 +94,7 @@ def _pull(inventory: InventoryService, data: DataFolder, settings: Settings, day
         rows = data.inventory.land(day, answers, began_at)
     except LeadsPipelineError as error:
         raise failure(f"No inventory could be pulled for {day}", error, "inventory") from None
-    return {"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.stats.requests}
+    return {"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.requests_made}
 
 
 def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:

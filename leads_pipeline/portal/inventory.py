@@ -1,17 +1,14 @@
 """The inventory client: all pages of a search, or the error of the first page that failed."""
 
 import itertools
-import logging
 from collections.abc import Iterator
 from typing import Any, Final
-
-import httpx
 
 from leads_pipeline.domain.answer import read_inventory_page
 from leads_pipeline.domain.contract import INVENTORY_PATH, InventoryItem, InventoryPage
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline.portal.http import checked_header
-from leads_pipeline.portal.requests import FetchStats, Requests, RequestSpec, Service
+from leads_pipeline.portal.requests import Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens
 
 # The largest page that the service gives (openapi.yaml, inventorySearch).
@@ -29,26 +26,19 @@ _ADVICE: Final = {
 
 
 class InventoryClient:
-    """Searches the inventory of one agency. Keeps the address, which can be a lead's home, out of logs and messages.
+    """Searches the inventory of one agency. Keeps the address, which can be a lead's home, out of messages.
 
     `options` are those of Service.
     """
 
-    def __init__(
-        self,
-        base_url: str,
-        tokens: Tokens,
-        agency_ref: str,
-        **options: Any,
-    ) -> None:
+    def __init__(self, base_url: str, tokens: Tokens, agency_ref: str, **options: Any) -> None:
         self._agency_ref = checked_header("INVENTORY_AGENCY_REF", agency_ref)
         self._service = Service(base_url=base_url, tokens=tokens, **options)
-        logging.getLogger("httpx").addFilter(_hide_inventory_query)
 
     @property
-    def stats(self) -> FetchStats:
-        """Requests, retries and statuses since the client was made."""
-        return self._service.stats
+    def requests_made(self) -> int:
+        """The requests since the client was made, without those for tokens."""
+        return self._service.requests_made
 
     def search(self, address: str) -> tuple[InventoryItem, ...]:
         """Return all items of all pages for a place, in the service's order.
@@ -94,13 +84,3 @@ class InventoryClient:
             "smaller place.",
             reason="endless cursor",
         )
-
-
-def _hide_inventory_query(record: logging.LogRecord) -> bool:
-    """Take the query from the URLs that httpx logs: the address of a search can be a lead's home."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(
-            arg.copy_with(query=None) if isinstance(arg, httpx.URL) and arg.path.endswith(INVENTORY_PATH) else arg
-            for arg in record.args
-        )
-    return True

@@ -21,7 +21,7 @@ from leads_pipeline.errors import (
     StorageError,
     UnreachableError,
 )
-from leads_pipeline.portal.requests import Fetched, FetchStats, Requests, RequestSpec, Service
+from leads_pipeline.portal.requests import Fetched, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens
 from leads_pipeline.portal.verdicts import DEADLINE_PASSED, LATER, is_too_much
 
@@ -70,9 +70,9 @@ class LeadsClient:
         self._standstill_seconds = standstill_seconds
 
     @property
-    def stats(self) -> FetchStats:
-        """Requests, retries and statuses since the client was made."""
-        return self._service.stats
+    def requests_made(self) -> int:
+        """The requests since the client was made, without those for tokens."""
+        return self._service.requests_made
 
     def fetch_windows(
         self, kind: LeadKind, windows: Sequence[Window], then: Callable[[Answer], T]
@@ -172,11 +172,9 @@ class LeadsClient:
         for part in parts:
             digest.update(part.body)
         return Answer(
-            kind=kind,
             window=window,
             leads=leads,
             fetched_at=parts[0].fetched_at,  # a lead of a later part may be missing in the first
-            request=parts[0].request if len(parts) == 1 else f"{kind.path} by hours",
             body_sha256=digest.hexdigest(),
             body_bytes=sum(len(part.body) for part in parts),
             attempts=attempts,

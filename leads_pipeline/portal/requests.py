@@ -4,7 +4,6 @@ import itertools
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,18 +65,6 @@ class Timing:
     rng: random.Random = field(default_factory=random.Random)
 
 
-@dataclass(slots=True)
-class FetchStats:
-    """Counts of a client since it was made, without personal data.
-
-    `requests` and `statuses` count data requests, not those for tokens. A request that broke off has no status.
-    """
-
-    requests: int = 0
-    retries: int = 0
-    statuses: Counter[int] = field(default_factory=Counter)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestSpec:
     """A request to make. Its text names path and subject, never host, query or headers.
@@ -98,18 +85,17 @@ class RequestSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched(Generic[T]):
-    """The answer to a request, and the value that was read from it. `request` is path and query."""
+    """The answer to a request, and the value that was read from it."""
 
     value: T
     body: bytes
     fetched_at: datetime
     attempts: int
-    request: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Service:
-    """A service: its address, its token, and how to ask."""
+    """A service: its address, its token, and how to ask. `requests_made` counts none for tokens."""
 
     base_url: str
     tokens: Tokens
@@ -118,7 +104,7 @@ class Service:
     transport: httpx.BaseTransport | None = None
     deadline_seconds: float = DEADLINE_SECONDS
     max_body_bytes: int = MAX_BODY_BYTES
-    stats: FetchStats = field(default_factory=FetchStats)
+    requests_made: int = 0
 
 
 class Requests:
@@ -171,19 +157,12 @@ class Requests:
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
                 self._end_row()
-                return Fetched(
-                    value=value,
-                    body=body,
-                    fetched_at=fetched_at,
-                    attempts=attempt,
-                    request=request,
-                )
+                return Fetched(value=value, body=body, fetched_at=fetched_at, attempts=attempt)
             most = MAX_SLOW_ATTEMPTS if is_slow(outcome) else self._service.policy.max_attempts
             if not outcome.is_transient or attempt >= most or self._over:
                 self._give_up_on(spec, outcome)
                 outcome.attempts = attempt
                 raise outcome
-            self._service.stats.retries += 1
             if not _slows_the_run(outcome, attempt):  # else the pace of the whole run holds it back
                 seconds = self._service.policy.delay_seconds(attempt, None, self._timing.rng)
                 self._timing.wait(self._stop, seconds)
@@ -304,11 +283,8 @@ class Requests:
         headers = {**spec.headers, "Authorization": f"Bearer {token}"}
         url = self._base.copy_with(raw_path=request.encode())
         with self._guard:
-            self._service.stats.requests += 1
-        response: httpx.Response = http.send(http.build_request("GET", url, headers=headers), stream=True)
-        with self._guard:
-            self._service.stats.statuses[response.status_code] += 1
-        return response
+            self._service.requests_made += 1
+        return http.send(http.build_request("GET", url, headers=headers), stream=True)
 
     def close(self) -> None:
         """Close the connection of the calling thread."""

@@ -429,9 +429,9 @@ def _(self, heartbeat, told, now, *, is_well):
     return unbroken(self, heartbeat, told, now, is_well=True)
 
 
-@mutant("a channel's address is logged", "portal.http:unlogged", SECRET, CHANNELS)
-def _():
-    yield
+@mutant("a channel's address is logged", "portal.http:_tells_no_address", SECRET, CHANNELS)
+def _(_record):
+    return True
 
 
 @mutant("a mail goes out unencrypted", "observe.channels:_connected", SECRET, CHANNELS)

@@ -137,25 +137,21 @@ def branch(request: httpx.Request) -> int:
 
 def test_an_answer_says_how_it_was_had() -> None:
     timing = FakeTiming()
-    asked_at: list[datetime] = []
+    asked: list[str] = []
 
-    def handler(_: httpx.Request) -> httpx.Response:
-        asked_at.append(timing.now())
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.raw_path.decode())
         timing.seconds += 2  # leads that arrive during the request may or may not be in it
         return httpx.Response(200, content=BODY)
 
-    client = leads_client(handler, timing=timing.as_timing())
-    answer = fetch_one(client)
+    answer = fetch_one(leads_client(handler, timing=timing.as_timing()))
     assert isinstance(answer, Answer)
     assert answer.window == windows(1)[0]
     assert [lead.payload for lead in answer.leads] == ['{"id": "a", "price": 250000.10}']
-    assert answer.fetched_at == asked_at[0] == NOW
-    assert answer.request == (
-        "/applicant-leads?from-time=2026-11-19T00%3A00%3A00Z&to-time=2026-11-20T00%3A00%3A00Z&branch-id=1"
-    )
+    assert answer.fetched_at == NOW
+    assert asked == ["/applicant-leads?from-time=2026-11-19T00%3A00%3A00Z&to-time=2026-11-20T00%3A00%3A00Z&branch-id=1"]
     assert answer.body_sha256 == hashlib.sha256(BODY).hexdigest()
     assert (answer.body_bytes, answer.attempts, answer.duration_seconds) == (len(BODY), 1, 2.0)
-    assert (client.stats.requests, client.stats.retries, dict(client.stats.statuses)) == (1, 0, {200: 1})
 
 
 def test_each_kind_has_its_path_and_its_list() -> None:
@@ -236,7 +232,7 @@ def test_closing_the_iterator_ends_the_run_and_nothing_follows_an_answer_any_mor
     results.close()  # type: ignore[attr-defined]  # it is a generator
     closer.join()
     assert landed == ["1"]
-    assert client.stats.requests <= 3
+    assert client.requests_made <= 3
     assert portal_threads() == []
 
 
@@ -251,12 +247,6 @@ def test_an_unexpected_exception_reaches_the_consumer() -> None:
     assert portal_threads() == []
 
 
-def test_no_windows_make_no_request() -> None:
-    client = leads_client(lambda _: httpx.Response(500))
-    assert outcomes(client, 0) == []
-    assert client.stats.requests == 0
-
-
 # --- verdicts -------------------------------------------------------------------------------------------------------
 
 
@@ -264,25 +254,17 @@ def test_no_windows_make_no_request() -> None:
     ("status", "kind", "reason"),
     [
         (201, InvalidAnswerError, "invalid answer (201)"),
-        (204, InvalidAnswerError, "invalid answer (204)"),
-        (206, InvalidAnswerError, "invalid answer (206)"),
         (301, RefusedError, "refused (301)"),
-        (308, RefusedError, "refused (308)"),
         (302, ServerError, "redirected (302)"),
         (303, ServerError, "redirected (303)"),
-        (304, InvalidAnswerError, "invalid answer (304)"),
-        (307, ServerError, "redirected (307)"),
         (400, RefusedError, "refused (400)"),
         (401, RefusedError, "refused (401)"),
         (403, RefusedError, "refused (403)"),
         (404, RefusedError, "refused (404)"),
-        (405, RefusedError, "refused (405)"),
         (408, ServerError, "server error (408)"),
         (418, RefusedError, "refused (418)"),
-        (425, ServerError, "server error (425)"),
         (429, BusyError, "busy (429)"),
         (500, ServerError, "server error (500)"),
-        (503, ServerError, "server error (503)"),
         (599, ServerError, "server error (599)"),
         (999, ServerError, "server error (999)"),
     ],
@@ -293,8 +275,7 @@ def test_every_status_has_its_verdict(status: int, kind: type[LeadsPipelineError
     assert type(error) is kind
     assert error.reason == reason
     assert str(error).startswith(f"GET /applicant-leads for the window 2026-11-19|branch-1 was answered {status}")
-    assert client.stats.requests == (2 if error.is_transient else 1) + (3 * 2 if status == 408 else 0)
-    assert client.stats.statuses == {status: client.stats.requests}
+    assert client.requests_made == (2 if error.is_transient else 1) + (3 * 2 if status == 408 else 0)
 
 
 @pytest.mark.parametrize(
@@ -386,7 +367,7 @@ def test_a_window_past_retention_is_refused_unasked() -> None:
     assert isinstance(results[deleted], RetentionError)
     assert deleted.partition_key in str(results[deleted])
     assert isinstance(results[straddling], Answer)
-    assert client.stats.requests == 1
+    assert client.requests_made == 1
 
 
 def test_an_error_carries_neither_token_nor_the_exception_that_quotes_it() -> None:
@@ -417,8 +398,6 @@ def test_a_transient_failure_is_retried_until_it_passes() -> None:
     assert answer.attempts == 3
     assert answer.fetched_at == NOW + timedelta(seconds=timing.seconds)
     assert answer.duration_seconds == sum(timing.sleeps) > 0
-    assert client.stats.retries == 2
-    assert client.stats.statuses == {500: 1, 502: 1, 200: 1}
 
 
 def test_a_service_that_is_down_is_not_hammered() -> None:
@@ -426,7 +405,7 @@ def test_a_service_that_is_down_is_not_hammered() -> None:
     errors = outcomes(client, 200)
     assert {type(error) for error in errors} == {ServerError}
     most = (MAX_FAILURES_IN_A_ROW + 4 + 4) * RetryPolicy().max_attempts
-    assert client.stats.requests <= most, "those that were under way together, and no other"
+    assert client.requests_made <= most, "those that were under way together, and no other"
     assert "was not sent, because another request's failure holds for the whole run" in str(errors[-1])
 
 
@@ -464,7 +443,6 @@ def test_while_the_service_asks_for_patience_nothing_starts_in_the_whole_run() -
     assert starts[:3] == [0.0, 0.0, 0.0]
     assert len(starts) == 13
     assert min(starts[3:]) >= 30
-    assert client.stats.statuses == {200: 12, 429: 1}
 
 
 def test_a_503_with_retry_after_slows_the_whole_run_as_well() -> None:
@@ -494,7 +472,7 @@ def test_a_hard_rate_limit_costs_time_and_no_window() -> None:
 
     client = leads_client(handler, max_concurrency=8, timing=timing.as_timing())
     assert all(isinstance(outcome, Answer) for outcome in outcomes(client, 200))
-    assert client.stats.retries < 100
+    assert client.requests_made < 300
     assert timing.seconds < 200  # 100 s at the limit
 
 
@@ -502,7 +480,7 @@ def test_more_patience_than_the_policy_has_ends_the_run() -> None:
     client = leads_client(lambda _: httpx.Response(429, headers={"Retry-After": "3600"}), max_concurrency=2)
     found = dict(client.fetch_windows(APPLICANT, windows(50), answer_itself))
     assert len(found) == 50
-    assert client.stats.requests <= 2
+    assert client.requests_made <= 2
     assert all(isinstance(error, BusyError) and error.retry_after_seconds == 3600 for error in found.values())
     assert "for the window 2026-11-19|branch-50 was not sent" in str(found[windows(50)[-1]])
 
@@ -522,17 +500,6 @@ def test_a_busy_token_server_is_waited_for() -> None:
     assert isinstance(answer, Answer)
     assert answer.attempts == 2
     assert timing.seconds >= 9
-
-
-def test_a_host_that_cannot_be_reached_is_given_up_after_some_requests() -> None:
-    def handler(request: httpx.Request) -> httpx.Response:
-        raise httpx.ConnectError("[Errno 111] Connection refused", request=request)
-
-    client = leads_client(handler, max_concurrency=1)
-    errors = outcomes(client, 100)
-    assert {type(error) for error in errors} == {UnreachableError}
-    assert "found no connection: [Errno 111] Connection refused." in str(errors[0])
-    assert sum("was not sent" in str(error) for error in errors) >= 100 - MAX_FAILURES_IN_A_ROW - 5
 
 
 def test_one_branch_that_is_always_refused_does_not_bring_the_others_to_a_crawl() -> None:
@@ -628,7 +595,7 @@ def test_a_window_that_is_too_much_is_had_hour_by_hour(refusal: httpx.Response, 
 def test_a_service_that_asks_for_patience_is_not_asked_by_hours() -> None:
     client = leads_client(lambda _: httpx.Response(504, headers={"Retry-After": "3600"}))
     assert isinstance(fetch_one(client), ServerError)
-    assert client.stats.requests == 1
+    assert client.requests_made == 1
 
 
 def test_a_slow_window_is_not_waited_for_more_than_twice(raw_server: RawServer) -> None:
@@ -636,7 +603,7 @@ def test_a_slow_window_is_not_waited_for_more_than_twice(raw_server: RawServer) 
     raw_server.script = drip(b" " * 100, pause_seconds=0.01)
     error = fetch_one(client)
     assert isinstance(error, UnreachableError)
-    assert client.stats.requests == 2 + 2 * 3, "nor are more than three hours, where none comes"
+    assert client.requests_made == 2 + 2 * 3, "nor are more than three hours, where none comes"
 
 
 def test_headers_that_come_byte_by_byte_do_not_hold_a_run_for_ever(raw_server: RawServer) -> None:
@@ -660,21 +627,10 @@ def test_of_a_lead_in_two_hours_the_later_answer_is_the_newest() -> None:
     assert [lead.payload for lead in answer.leads] == ['{"id": "a", "hour": 0}', '{"id": "a", "hour": 1}']
 
 
-def test_an_hour_that_fails_fails_its_window_and_costs_no_other_hour() -> None:
-    def refuse(length: timedelta) -> httpx.Response | None:
-        return httpx.Response(413) if length > HOUR or len(book.asked) == 4 else None
-
-    book = Book(timedelta(minutes=30), refuse)
-    answer = fetch_one(leads_client(book))
-    assert isinstance(answer, Answer)
-    assert isinstance(answer.failure, RefusedError)
-    assert "48 leads came and are kept" in str(answer.failure)
-    assert "02:00 to 03:00 UTC" in str(answer.failure)
-    assert set(book.ids) - set(ids(answer)) == {"19 02:30:00"}
-
-
-@pytest.mark.parametrize("always", [httpx.Response(500), httpx.Response(200, html="<h1>Maintenance</h1>")])
-def test_an_hour_that_always_fails_costs_no_later_hour(always: httpx.Response) -> None:
+@pytest.mark.parametrize(
+    "always", [httpx.Response(413), httpx.Response(500), httpx.Response(200, html="<h1>Maintenance</h1>")]
+)
+def test_an_hour_that_always_fails_fails_its_window_and_costs_no_other_hour(always: httpx.Response) -> None:
     book = Book(timedelta(minutes=30), lambda length: httpx.Response(413) if length > HOUR else None)
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -684,7 +640,9 @@ def test_an_hour_that_always_fails_costs_no_later_hour(always: httpx.Response) -
     assert isinstance(answer, Answer)
     assert set(book.ids) - set(ids(answer)) == {"19 03:30:00"}
     assert answer.failure is not None
-    assert answer.failure.is_transient
+    assert answer.failure.is_transient == (always.status_code != 413)
+    assert "48 leads came and are kept" in str(answer.failure)
+    assert "03:00 to 04:00 UTC" in str(answer.failure)
 
 
 def test_if_no_hour_comes_what_can_pass_decides_when_it_is_asked_for_again() -> None:
@@ -708,7 +666,7 @@ def test_an_outage_in_the_middle_of_a_window_keeps_what_came_and_is_not_hammered
     assert isinstance(answer.failure, ServerError)
     assert ids(answer) == book.ids[: len(answer.leads)]
     assert answer.leads
-    assert client.stats.requests == 20 + 3 * RetryPolicy().max_attempts - 1, "three hours, and no more"
+    assert client.requests_made == 20 + 3 * RetryPolicy().max_attempts - 1, "three hours, and no more"
 
 
 @pytest.mark.parametrize(
@@ -815,12 +773,6 @@ def test_a_flood_takes_no_memory(raw_server: RawServer, script: Script, kind: ty
     assert peak < 20_000_000
 
 
-def test_a_gzip_body_that_decodes_to_nothing_is_bounded_as_received(raw_server: RawServer) -> None:
-    raw_server.script = respond(gzipped(b"") * 20_000, "Content-Encoding: gzip")
-    error = fetch_one(socket_client(raw_server, max_body_bytes=100_000))
-    assert isinstance(error, TooLargeError)
-
-
 def test_the_status_decides_even_where_an_error_body_is_broken(raw_server: RawServer) -> None:
     for script in (
         respond(b'{"errors": [', length=999, status=404),
@@ -877,25 +829,18 @@ def test_a_proxy_of_the_environment_is_used(raw_server: RawServer, monkeypatch: 
 PROXIES = [
     "http://agent:hunter2@127.0.0.1:noport",
     "http://agent:hunter2/x@127.0.0.1:1",  # as it is without percent-encoding: the port is taken for hunter2
-    "http://hunter2/x:agent@127.0.0.1:1",
-    "http://agent:hunter2?x@127.0.0.1:1",
     "http://agent:hunter2#x@127.0.0.1:1",
-    "http://agent:hunter2@x@127.0.0.1:1",
     "http://agent:hun ter2@127.0.0.1:1",
-    "http://agent:hun\tter2@127.0.0.1:1",
     "http://agent:hunter2\udcff@127.0.0.1:1",
     "http://agent:hunter2@127.0.0.1:99999",
     "http://agent:hunter2@[::1",
-    "http://agent:hunter2@",
     f"http://agent:hunter2@{'a' * 70}.example:1",
     "http://agent:hunter2@xn--\u0378.example:1",
-    f"http://agent:hunter2@127.0.0.1:1/{'x' * 70_000}",
     "gopher://agent:hunter2@127.0.0.1:1",
     "socks5://agent:hunter2@127.0.0.1:1",
     "https://agent:hunter2@127.0.0.1:1",
     "http://agent:hunter2@127.0.0.1:1",
     "agent:hunter2@127.0.0.1:1",
-    "//agent:hunter2@127.0.0.1:1",
     "hunter2",
 ]
 
@@ -1045,5 +990,4 @@ def test_the_address_stays_out_of_logs_and_messages(raw_server: RawServer, caplo
     with pytest.raises(ServerError) as caught:
         InventoryClient(raw_server.url, GoodTokens(), "agency-7", policy=ONCE).search("Zanzibar Villas")
     assert b"Zanzibar" in raw_server.requests[0]
-    assert re.search(r"HTTP Request: GET http://127.0.0.1:\d+/inventory ", caplog.text)
     assert "Zanzibar" not in caplog.text + str(caught.value)

@@ -1,6 +1,5 @@
 import random
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -33,14 +32,6 @@ def test_the_ceiling_of_the_jitter_doubles_up_to_its_limit() -> None:
     ceilings = [POLICY.delay_seconds(attempt, None, Highest()) for attempt in range(1, 10)]
     assert ceilings == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
     assert [POLICY.delay_seconds(attempt, None, Lowest()) for attempt in range(1, 10)] == [0.0] * 9
-
-
-def test_the_jitter_spreads_over_the_whole_range() -> None:
-    dice = rng()
-    delays = [POLICY.delay_seconds(4, None, dice) for _ in range(2000)]
-    assert min(delays) < 0.1
-    assert max(delays) > 3.9
-    assert sum(delays) / len(delays) == pytest.approx(2.0, abs=0.1)
 
 
 @given(attempt=st.integers(1, 50), asked=st.floats(0, 120), seed=st.integers())
@@ -101,12 +92,6 @@ def test_no_header_whatever_breaks_the_reading(value: str) -> None:
     assert seconds is None or seconds >= 0
 
 
-@given(st.integers(1, 10**8))
-def test_every_date_to_come_is_read_to_the_second(seconds: int) -> None:
-    date = format_datetime(NOW + timedelta(seconds=seconds), usegmt=True)
-    assert parse_retry_after(date, NOW) == seconds
-
-
 # --- the pace -------------------------------------------------------------------------------------------------------
 
 
@@ -130,21 +115,14 @@ def test_after_a_complaint_starts_are_spaced_and_the_space_shrinks_with_each_ans
     pace = Pace(POLICY, Lowest())
     pace.asked_for_patience(pace.start(0.0), 0.0, None)
     intervals = []
-    for _ in range(60):
-        number = pace.start(100.0)
-        intervals.append(pace.wait_seconds(100.0))
+    for now in range(100, 160):
+        number = pace.start(now)
+        intervals.append(pace.wait_seconds(now))
         pace.succeeded(number)
-        pace = _forget_start(pace)
     assert intervals[0] == pytest.approx(Pace.FIRST_INTERVAL_SECONDS)
     assert intervals[1] == pytest.approx(0.9 * intervals[0])
     assert intervals == sorted(intervals, reverse=True)
     assert intervals[-1] == 0
-
-
-def _forget_start(pace: Pace) -> Pace:
-    """Step over the booked start, so that the next wait shows the interval alone."""
-    pace._not_before = 0.0  # noqa: SLF001
-    return pace
 
 
 def test_complaints_in_a_row_double_the_space_and_the_pause() -> None:

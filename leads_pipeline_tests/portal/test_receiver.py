@@ -132,16 +132,6 @@ def test_a_key_may_hold_any_letter_and_a_space(data: DataFolder) -> None:
             assert deliver(port, headers={**JSON, header: given.encode()})[0] == 200
 
 
-def test_a_connection_serves_one_delivery_after_the_other(data: DataFolder) -> None:
-    with receiving(data) as port, closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
-        for _ in range(3):
-            connection.request("POST", PATH, body=DELIVERY, headers=HEADERS)
-            answer = connection.getresponse()
-            assert answer.status == 200
-            answer.read()
-            assert connection.sock is not None
-
-
 def test_nothing_is_answered_before_it_is_on_the_disk(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     is_asked, may_write = threading.Event(), threading.Event()
     real = Raw.add
@@ -180,16 +170,13 @@ def test_a_lead_is_stored_once_in_the_window_of_its_day_and_branch(data: DataFol
 WRONG: dict[str, tuple[int, dict[str, Any]]] = {
     "another method": (405, {"method": "GET"}),
     "another path": (404, {"path": f"/other?key={KEY}"}),
-    "a path below": (404, {"path": f"{PATH}/1"}),
     "no key": (401, {"headers": JSON}),
     "an empty key": (401, {"headers": {**JSON, "Authorization": "", "X-API-Key": ""}}),
     "a wrong key": (401, {"headers": {**JSON, "Authorization": "Bearer 0123456789abcdef-kex"}}),
-    "a wrong key as it is": (401, {"headers": {**JSON, "Authorization": "0123456789abcdef-kex"}}),
     "a wrong key for programs": (401, {"headers": {**JSON, "X-API-Key": "0123456789abcdef-kex"}}),
     "the beginning of the key": (401, {"headers": {**JSON, "Authorization": KEY[:-1]}}),
     "the key as a password": (401, {"headers": {**JSON, "Authorization": f"Basic {KEY}"}}),
     "a bearer that is no ASCII": (401, {"headers": {**JSON, "Authorization": b"Bearer \xff\xfe"}}),
-    "a key that is no ASCII": (401, {"headers": {**JSON, "Authorization": "schlüssel€".encode()}}),
     "a key for programs that is no ASCII": (401, {"headers": {**JSON, "X-API-Key": b"\xe9\xff"}}),
     "another media type": (415, {"headers": {**HEADERS, "Content-Type": "text/plain"}}),
     "no media type": (415, {"headers": {"Authorization": f"Bearer {KEY}"}}),
@@ -198,11 +185,8 @@ WRONG: dict[str, tuple[int, dict[str, Any]]] = {
     "too many bytes": (413, {"body": b" ", "headers": {**HEADERS, "Content-Length": str(MAX_BODY_BYTES + 1)}}),
     "too many bytes in chunks": (413, {"body": [b" " * MAX_BODY_BYTES, b" "]}),
     "no JSON": (400, {"body": b"<html>canary@example.com</html>"}),
-    "an empty body": (400, {"body": b""}),
     "half a body": (400, {"body": b'{"applicant": {"id": "canary@example.com"'}),
-    "a list": (400, {"body": b"[]"}),
     "no lead": (400, {"body": b'{"canary@example.com": {}}'}),
-    "no lead but null": (400, {"body": b'{"applicant": null}'}),
     "a list that is none": (400, {"body": b'{"applicants": {"id": "canary@example.com"}}'}),
 }
 
@@ -221,7 +205,7 @@ def test_a_refused_delivery_is_told_why_logged_once_and_kept_nowhere(
             assert ("www-authenticate" in headers) == (status == 401)
             logged = f"A push from 127.0.0.1 was refused with {status}. {error['message']}"
             assert [record.getMessage() for record in caplog.records] == [logged], what
-            for secret in (KEY, SECRET_TEXT, "0123456789", "sch"):
+            for secret in (KEY, SECRET_TEXT, "0123456789"):
                 assert secret not in caplog.text + json.dumps(said)
             assert deliver(port, b'{"applicants": []}')[0] == 200  # it goes on
     assert kept(data) == []
@@ -409,27 +393,13 @@ def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
     assert SECRET_TEXT not in said + rest + errors
 
 
-@pytest.mark.parametrize(
-    ("variables", "said"),
-    [
-        ({}, "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE"),
-        ({"LEADS_RECEIVE_KEY": "short-key"}, "fewer than 16 characters"),
-    ],
-)
 def test_the_command_does_not_start_without_a_key(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    variables: dict[str, str],
-    said: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("LEADS_")]:
         monkeypatch.delenv(name)
-    result = CliRunner().invoke(
-        cli.main, ["receive", "--port", "0"], env={"LEADS_DATA_DIR": str(tmp_path), **variables}
-    )
+    result = CliRunner().invoke(cli.main, ["receive", "--port", "0"], env={"LEADS_DATA_DIR": str(tmp_path)})
     assert result.exit_code == 2
     shown = re.sub(r"\s+", " ", result.output + capfd.readouterr().err)
-    assert said in shown
-    assert "short-key" not in shown
+    assert "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE" in shown

@@ -1,11 +1,10 @@
 """Small made-up answers of the portal, for tests that land them, also from processes of their own."""
 
 import json
-from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.domain.contract import APPLICANT, Answer, ReceivedLead
+from leads_pipeline.domain.contract import ReceivedLead
 from leads_pipeline.domain.window import Scope, Window
 
 UTC_ZONE = ZoneInfo("UTC")
@@ -18,24 +17,6 @@ LATER = CLOSED_AT + timedelta(hours=1)
 def lead(number: int, text: str = "first") -> ReceivedLead:
     payload = json.dumps({"id": f"lead-{number:02}", "message": text, "listingDetails": {"pricing": {"price": 1.50}}})
     return ReceivedLead(f"lead-{number:02}", payload)
-
-
-def answer(
-    leads: Sequence[ReceivedLead],
-    window: Window = WINDOW,
-    fetched_at: datetime = CLOSED_AT,
-) -> Answer:
-    return Answer(
-        kind=APPLICANT,
-        window=window,
-        leads=tuple(leads),
-        fetched_at=fetched_at,
-        request="/applicant-leads?branch-id=101",
-        body_sha256="ab" * 32,
-        body_bytes=sum(len(one.payload) for one in leads),
-        attempts=2,
-        duration_seconds=0.1,
-    )
 
 
 TWENTY = [lead(number) for number in range(20)]

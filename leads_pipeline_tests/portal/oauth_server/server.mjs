@@ -29,10 +29,7 @@ server.listen(0, "127.0.0.1", () => {
   let tokenRequests = 0;
   provider.use(async (ctx, next) => {
     const token = await provider.ClientCredentials.find((ctx.get("authorization").match(/^Bearer (\S+)$/) ?? [])[1]);
-    if (ctx.path === "/revoke") {
-      await token.destroy();
-      ctx.body = "";
-    } else if (ctx.path === "/leads") {
+    if (ctx.path === "/leads") {
       ctx.status = token?.isValid ? 200 : 401;
       ctx.body = { client: token?.clientId, scope: token?.scope, tokenRequests };
     } else {
