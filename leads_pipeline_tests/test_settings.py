@@ -108,6 +108,7 @@ def test_a_secret_is_in_its_variable_or_in_a_file_and_never_in_both(variable: st
     found = read(**{variable: secret})
     assert found == {**DEFAULTS, setting: Secret(variable, secret)}
     assert secret not in repr(found)
+    assert read(**{variable: secret, f"{variable}_FILE": " "}) == found
     in_file = {f"{variable}_FILE": " ~/secret "}
     assert read(**in_file) == {**DEFAULTS, setting: Secret(f"{variable}_FILE", file=Path.home() / "secret")}
     with pytest.raises(SettingsError, match=f"^{variable} and {variable}_FILE are set, and mean the same") as caught:

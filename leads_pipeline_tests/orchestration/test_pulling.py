@@ -4,22 +4,20 @@ import platform
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from dagster import AssetKey, DagsterEvent, DagsterRunStatus, RunRequest, SkipReason
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
-from leads_pipeline.domain.due import Failure, due
-from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.pulling import MACHINE_TAG, PULL_JOB, end_dead_runs, pull_request
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.windows import WindowState
-from leads_pipeline_tests.support.postgres import running_postgres
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, POSTGRES_YAML, Pipeline, pipeline
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline
 
 APPLICANT_ASSET = [AssetKey("raw_applicant_leads")]
 
@@ -53,20 +51,6 @@ def test_a_day_that_has_closed_is_asked_for_after_75_minutes_whenever_the_servic
         assert here.asked_for() == {}
         here.clock.now += 46 * MINUTE
         assert here.asked_for() == dict.fromkeys(("applicant", "appraisal"), sorted(here.keys(1)))
-
-
-@pytest.mark.parametrize(("day", "hours"), [(date(2026, 3, 29), 23), (date(2026, 10, 25), 25)])
-def test_a_day_of_another_length_is_asked_for_75_minutes_after_its_own_end(
-    tmp_path: Path, day: date, hours: int
-) -> None:
-    window = Window.of(day, Scope.parse("branch-101"), LONDON)
-    assert window.end - window.start == hours * HOUR
-    with pipeline(tmp_path, window.end + 74 * MINUTE, first=1) as here:
-        assert here.asked_for() == {}
-        here.clock.now += 2 * MINUTE
-        assert window.partition_key in here.asked_for()["applicant"]
-        assert here.run(here.tick()).success
-        assert here.row(window).state is not WindowState.MISSING
 
 
 def test_the_hourly_schedule_pulls_the_day_under_way(here: Pipeline) -> None:
@@ -134,25 +118,6 @@ def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
     assert first.run_key == again.run_key
 
 
-def test_a_branch_that_is_refused_for_29_days_holds_up_no_window_of_a_first_backfill() -> None:
-    now = datetime(2026, 11, 21, 6, tzinfo=UTC)
-    windows = [
-        Window.of(now.date() - timedelta(days=ago), Scope.parse(f"branch-{branch}"), LONDON)
-        for ago in range(1, 30)
-        for branch in range(200)
-    ]
-    refused = Failure(
-        reason="refused (403)", verdict="refused", attempts=29, first_failed_at=now - 29 * DAY, failed_at=now - HOUR
-    )
-    known = [(window, None, refused if window.scope.id == "7" else None) for window in windows]
-    asked = due(known, now - 29 * DAY, now)
-    # The oldest day of the refused branch is deleted so soon that it doesn't wait for a day.
-    assert len(asked) == 199 * 29
-    assert asked == sorted(asked, key=lambda window: window.start)
-    # It is asked for again once the service is started with a corrected setting.
-    assert len(due(known, now, now)) == 200 * 29
-
-
 # --- what fails ------------------------------------------------------------------------------------------------------
 
 
@@ -189,23 +154,6 @@ def test_a_failed_window_is_asked_for_after_its_wait_and_turns_green(here: Pipel
     assert here.shown()[here.key(1)] == "MATERIALIZED"
     here.clock.now += DAY
     assert here.key(3) in here.asked_for()["applicant"]  # two days ago at the start
-
-
-@pytest.mark.slow
-def test_with_dagsters_state_in_postgres_a_failed_window_is_asked_for_and_turns_green_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with running_postgres() as postgres:
-        monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url)
-        with pipeline(tmp_path, first=1, dagster_yaml=POSTGRES_YAML) as here:
-            here.fail({here.key(1): Then(status=500)})
-            assert not here.run(here.tick()).success
-            assert here.shown()[here.key(1)] == "FAILED"
-            here.clock.now += 11 * MINUTE
-            here.fail({})
-            here.run(here.tick())
-            assert here.shown()[here.key(1)] == "MATERIALIZED"
-            here.instance.event_log_storage.dispose()
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import yaml
 from dagster import AssetKey, DagsterRunStatus
 
 from leads_pipeline.cli.session import Session
-from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
+from leads_pipeline.domain.contract import APPRAISAL
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
@@ -32,16 +32,6 @@ def green(keys: set[str]) -> dict[str, str]:
 
 
 # --- every window that a run was started for is pulled, once ---------------------------------------------------------
-
-
-def test_one_key_launched_in_the_ui_is_pulled(here: Installation) -> None:
-    # The tags that the launchpad sets: dagster_graphql's launchPipelineExecution takes them as the page sends them.
-    day, scope = here.key(3).split("|")
-    tags = {"dagster/partition": here.key(3), "dagster/partition/day": day, "dagster/partition/scope": scope}
-    assert here.execute(tags=tags, kinds=[APPLICANT]).success
-    assert here.asked() == once({here.key(3)})
-    assert here.asked(APPRAISAL) == {}
-    assert here.shown() == green({here.key(3)})
 
 
 def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> None:
