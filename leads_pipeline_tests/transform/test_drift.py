@@ -107,27 +107,6 @@ def other_tables(house: House) -> str:
     return str({table: rows for table, (_, rows) in house.tables().items() if table not in of_leads})
 
 
-@pytest.mark.slow
-def test_a_name_is_shown_once_three_people_have_sent_it_whatever_the_days(house: House) -> None:
-    def of(person: str, number: int, **more: Any) -> Row:
-        return {"id": f"{person} {number}", "contact": {"email": f"{person}@example.org"}} | more
-
-    known = "select field, value from drift order by all"
-    for day, person in zip((DAY, NEXT_DAY, NEXT_DAY + timedelta(days=1)), "abc", strict=True):
-        house.publish()
-        assert house.query(known) == []
-        house.land("appraisal", [of(person, 1, newField=1), of(person, 2, urgency="URGENCY_YESTERDAY")], day)
-        # One person's leads, as many as they may be, are one person's.
-        house.land("appraisal", [of("A ", 3, Jane_Doe=1), of("a", 4, urgency="Jane")], day, "branch-102")
-    house.publish()
-
-    assert house.query(known) == [("newField", None), ("urgency", "URGENCY_YESTERDAY")]
-    assert house.query("select distinct urgency from mart_appraisals order by all") == [
-        ("unknown",), ("yesterday",), ("…",),
-    ]  # fmt: skip
-    assert "Jane" not in other_tables(house)
-
-
 PEOPLE = ("Ann Smith, 07700 900123", "Ann_Smith", "ANN_SMITH", "Smith", "smith@example.org")
 
 

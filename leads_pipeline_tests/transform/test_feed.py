@@ -113,18 +113,6 @@ def test_a_lead_that_goes_to_another_branch_is_changed(house: House) -> None:
     assert house.query("select scope from applicant_leads") == [("branch-102",)]
 
 
-def test_an_id_under_two_kinds_is_two_leads(house: House) -> None:
-    house.land("applicant", [{"id": "a"}])
-    house.land("appraisal", [{"id": "a"}])
-    house.publish()
-    house.land("appraisal", [{"id": "a", "estimate": 1}])
-    house.publish()
-
-    assert house.query("select kind, change from lead_feed order by all") == [
-        ("applicant", "added"), ("appraisal", "added"), ("appraisal", "changed"),
-    ]  # fmt: skip
-
-
 # --- leads that go ----------------------------------------------------------------------------------------------------
 
 

@@ -211,46 +211,6 @@ def publishing(folder: Folder, inputs: Inputs, problems: list[str], **options: A
     return replace(folder, make_marts=make_them, marts=str(options))
 
 
-def marts_of(folder: Folder) -> dict[str, list[tuple[Any, ...]]]:
-    return {mart.name: sorted(folder.query(f"from {mart.name}"), key=repr) for mart in marts()}
-
-
-@pytest.mark.slow
-def test_every_way_to_publish_gives_the_same_marts_with_comments(
-    folder: Folder, inputs: Inputs, tmp_path: Path
-) -> None:
-    problems: list[str] = []
-    folder = publishing(folder, inputs, problems)
-    contact = {"email": "ann@example.org"}
-    folder.raw.land({"id": "a", "contact": contact, "intent": "APPLICANT_INTENT_RENT", "organiseViewing": True})
-    folder.raw.land({"id": "b", "contact": contact, "createdAt": "2026-11-18T10:00Z"}, kind="appraisal")
-    folder.publish()
-    folder.raw.land({"id": "b", "contact": {}, "createdAt": "2026-11-20T10:00Z"}, {"id": "c"}, kind="appraisal")
-    assert way(folder.publish()) == "update"
-    updated = marts_of(folder)
-    folder.raw.refused = {"nobody"}
-    assert way(folder.publish()) == "rewriting"
-    rewritten = marts_of(folder)
-    anew = replace(folder, path=tmp_path / "anew")
-    anew.path.mkdir()
-    anew.publish()
-
-    assert problems == []
-    assert updated == rewritten == marts_of(anew)
-    assert [row[:4] for row in updated["mart_leads_daily"]] == [
-        (DAY, "branch-101", "branch-101", "applicant"),
-        (DAY, "branch-101", "branch-101", "appraisal"),
-        (NEXT_DAY, "branch-101", "branch-101", "appraisal"),
-    ]
-    without_comment = """
-        select table_name, column_name from duckdb_columns()
-        where schema_name = 'main' and not internal and coalesce(comment, '') = ''
-        union all
-        select view_name, null from duckdb_views() where not internal and comment is null
-    """
-    assert folder.query(without_comment) == []
-
-
 def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
     folder: Folder, inputs: Inputs, tmp_path: Path
 ) -> None:
@@ -354,34 +314,6 @@ def test_who_objects_is_in_no_hidden_valuation(db: duckdb.DuckDBPyConnection, in
     make(db, inputs)
 
     assert db.execute("select lead_id from mart_hidden_valuations").fetchall() == [("b",)]
-
-
-ANSWERS = """lead_id,answered_at,who
-a,2026-11-19T10:30:00Z,x
-a,2026-11-19 10:20,"a, quoted"
-a,2026-11-19
- ,2026-11-19T10:30:00Z
-b,2026-11-19T10:30:00Z
-a,2026-11-19T11:45:00+02:00
-"""
-
-
-def test_answers_of_ones_own_say_how_long_a_lead_waited(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
-    load(db, {"id": "a", "createdAt": "2026-11-19T10:00:00Z"}, {"id": "c"})
-    make(db, inputs)
-    assert db.execute("from mart_answers").fetchall() == []
-
-    inputs.folder.mkdir(exist_ok=True)
-    (inputs.folder / "answers.csv").write_text(ANSWERS, encoding="utf-8-sig")
-    make(db, inputs)
-
-    assert db.execute("select lead_id, minutes from mart_answers order by all").fetchall() == [("a", 20), ("c", None)]
-    assert db.execute("select number, problem from answers where problem is not null order by all").fetchall() == [
-        (3, "no moment"),
-        (4, "no lead id"),
-        (5, "no such lead"),
-        (6, "before the lead"),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -110,16 +110,6 @@ def test_a_change_in_the_folder_alone_is_published_and_the_rest_of_the_file_stay
     assert "a" not in tables(house)
 
 
-@pytest.mark.slow
-def test_own_tables_follow_the_leads_whichever_way_is_published(house: House, tmp_path: Path) -> None:
-    write(house, a_sql=COUNT)
-    house.publish()
-    house.land("applicant", [JANE, JOHN, {"id": "c"}])
-    house.publish()
-
-    assert house.query("from a") == house.built_anew(tmp_path / "anew").query("from a") == [(3,)]
-
-
 def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder(house: House) -> None:
     house.land("applicant", [JANE | {"createdAt": "2026-11-19T10:00Z"}])
     house.answers([["a", "2026-11-19 10:10"]])
@@ -421,38 +411,6 @@ def test_what_is_no_file_is_a_finding_of_its_own_and_hurts_no_other(house: House
     assert set(found) == {"answers.csv", "pipe.csv", "pipe2.sql", "link.csv", "folder.parquet"}
     assert all("It isn't a file, or it is a link to a file that can't be read." in text for text in found.values())
     assert house.query("from fine") == [(2,)]
-
-
-def test_a_file_with_a_long_name_becomes_a_table(house: House) -> None:
-    name = "e" * 240
-    write(house, **{f"{name}_sql": COUNT})
-    house.publish()
-
-    assert told(house) == {}
-    assert house.query(f"from {name}") == [(2,)]
-
-
-@pytest.mark.slow
-def test_a_file_that_is_replaced_while_it_is_read_is_read_again(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in range(2):  # the first one of a day looks at more
-        house.publish()
-    write(house, a_sql=COUNT)
-    read_text, texts = Path.read_text, list[str]()
-
-    def and_replaced(file: Path, *args: str | None, **options: str | None) -> str:
-        text = read_text(file, *args, **options)
-        if file.name == "a.sql":
-            texts.append(text)
-            if len(texts) == 2:  # for its header and as a whole
-                write(house, a_sql=COUNT + " where message = '1'")
-        return text
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "read_text", and_replaced)
-        house.publish()
-    assert texts == [COUNT] * 2
-    house.publish()
-    assert house.query("from a") == [(1,)]
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """What leads.duckdb holds after a publication: each lead once, windows, names, answers; and when it is built anew."""
 
 import random
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -66,19 +66,6 @@ def versions(house: House) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-def test_a_lead_that_goes_to_another_day_or_branch_and_back_is_where_it_is_now(house: House) -> None:
-    places = [(DAY, "branch-101"), (NEXT_DAY, "branch-101"), (DAY, "branch-102"), (DAY, "branch-101")]
-    for number, place in enumerate(places):
-        day = place[0]
-        for window in sorted(set(places)):  # all windows are asked each time
-            leads = [version(f"{number} {place[1]}", day.day % 3)] if window == place else []
-            house.land("applicant", leads, *window)
-        if number:
-            house.publish()
-            assert versions(house) == [("a", f"{number} {place[1]}", day, day.day % 3)]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("other", [(DAY, "branch-102"), (NEXT_DAY, "branch-101")])
 def test_a_lead_that_goes_elsewhere_and_comes_back_unchanged_is_where_it_is_now(house: House, other: Place) -> None:
     """Found by weeks of mishaps: WEEKS_DAYS=60 WEEKS_SEED=601."""
@@ -117,65 +104,7 @@ def test_of_one_windows_versions_the_last_counts_though_the_clock_was_set_back(h
     assert versions(house) == [("a", "new", DAY, 0)]
 
 
-def test_the_inventory_holds_each_item_once_in_its_newest_state(house: House) -> None:
-    house.now = datetime(2026, 11, 19, 12, tzinfo=UTC)
-    old = '{"id":"1","address":{"town":"Leeds","postcode":"LS1 1AA"}}'
-    house.land_inventory({"Leeds": [old, '{"id":"2"}']})
-    house.later(days=1)
-    house.land_inventory({"Leeds": ['{"id":"1","address":{"town":"Leeds","nameNo":5,"floor":2},"price":1.50}', "{}"]})
-    house.publish()
-
-    one, two, without_id = house.query(
-        "select item_id, first_seen_day, last_seen_day, address_town, address_name_no, address_postcode, _extra, "
-        "_problems from inventory order by item_id"
-    )
-    assert one == ("1", DAY, NEXT_DAY, "Leeds", "5", None, '{"address":{"floor":2},"price":1.50}', [])
-    assert two == ("2", DAY, DAY, None, None, None, None, [])
-    assert (without_id[0][:7], without_id[7]) == ("sha256:", ["no id"])
-
-
 # --- windows ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_coverage_says_of_every_window_what_is_there(house: House) -> None:
-    house.scopes = tuple(f"branch-{n}" for n in (1, 2, 3, 4, 5, 6))
-    after = datetime(2026, 11, 20, 6, tzinfo=UTC)
-    house.now = after
-    house.land("applicant", [{"id": "a"}, {"id": "b"}], scope="branch-1")
-    house.land("applicant", [], scope="branch-2")
-    for _ in range(3):
-        house.fail("applicant", scope="branch-3")
-    house.land("applicant", [{"id": "e"}], scope="branch-7")
-    house.now = datetime(2026, 11, 19, 12, tzinfo=UTC)
-    house.land("applicant", [{"id": "c"}], scope="branch-4")
-    house.now = after + timedelta(hours=1)
-    house.publish()
-
-    assert house.query(
-        "select scope, state, rows, failed_attempts, is_configured from mart_coverage "
-        "where kind = 'applicant' and day = ? order by scope",
-        DAY,
-    ) == [
-        ("branch-1", "landed", 2, 0, True),
-        ("branch-2", "empty", 0, 0, True),
-        ("branch-3", "failed", None, 3, True),
-        ("branch-4", "missing", 1, 0, True),
-        ("branch-5", "missing", None, 0, True),
-        ("branch-6", "missing", None, 0, True),
-        ("branch-7", "landed", 1, 0, False),
-    ]
-    assert house.query("select distinct state from mart_coverage where day = ?", NEXT_DAY) == [("open",)]
-    assert house.query("select distinct deleted_from_at from mart_coverage where day = ?", DAY) == [
-        (datetime(2026, 12, 19, tzinfo=UTC),)
-    ]
-    house.now = after + timedelta(days=29, hours=12)  # the portal has begun to delete the day
-    house.land("applicant", [{"id": "d"}], scope="branch-5")
-    house.later(hours=1)
-    house.publish()
-    assert house.query("select state, rows from mart_coverage where scope = 'branch-5' and rows > 0") == [
-        ("partial", 1)
-    ]
 
 
 def test_an_answer_that_only_confirms_changes_when_the_window_was_looked_at(house: House) -> None:
@@ -217,33 +146,6 @@ def test_new_names_of_branches_show_at_the_next_publication(house: House) -> Non
     house.land("applicant", [{"id": "new"}], NEXT_DAY)
     house.publish()
     assert house.query(counted) == [("York", 21), ("branch-7", 1)]
-
-
-@pytest.mark.slow
-def test_a_changed_file_of_answers_shows_at_the_next_publication(house: House) -> None:
-    house.land("applicant", [{"id": "a", "createdAt": "2026-11-19T10:00:00Z"}, {"id": "b"}])
-    waits = "select lead_id, minutes from mart_answers order by all"
-    house.publish()
-    assert house.query(waits) == []
-
-    house.answers([("a", "2026-11-19T10:40:00Z")])
-    house.publish()
-    assert house.query(waits) == [("a", 40), ("b", None)]
-
-    (house.folder / "answers.csv").unlink()
-    house.publish()
-    assert house.query(waits) == []
-
-
-@pytest.mark.parametrize("content", [b"", b"lead_id;answered_at\na;b\n", b"lead_id,answered_at\n\xff\n", None])
-def test_answers_that_cant_be_read_hold_no_publication_back(house: House, content: bytes | None) -> None:
-    house.land("applicant", [{"id": "a"}])
-    path = house.folder / "answers.csv"
-    path.mkdir() if content is None else path.write_bytes(content)
-    house.publish()
-
-    assert set(house.leads("applicant")) == {"a"}
-    assert house.query("from mart_answers") == []
 
 
 # --- update, and build anew ---------------------------------------------------------------------------------------

@@ -211,13 +211,6 @@ def test_a_value_is_typed_exactly_or_is_a_problem(more: str) -> None:
         assert is_problem or type(typed) is type(expected)
 
 
-def test_a_row_has_a_member_for_each_declared_field() -> None:
-    for kind in LEAD_KINDS:
-        (row,) = read("{}", kind=kind)
-        assert {value(row, field.path) for field in kind.fields} == {None}
-        assert [value(row, child.path) for child in kind.children] == [[] for _ in kind.children]
-
-
 def test_an_object_or_a_list_where_none_is_declared_is_a_problem_and_so_is_the_reverse() -> None:
     cases: list[tuple[Row, list[str]]] = [
         ({"contact": "Ann", "intent": {"a": 1}}, ["intent", "contact"]),
