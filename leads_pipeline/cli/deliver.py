@@ -15,7 +15,6 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.finding import counted, moment
 
 _DAY = click.DateTime(["%Y-%m-%d"])
-_LEFT = (VersionState.WAITING, VersionState.HELD, VersionState.DEAD)
 
 
 @click.group(invoke_without_command=True)
@@ -102,7 +101,7 @@ def _show(ledger: Ledger) -> None:
     click.echo(f"given up   {counts[VersionState.DEAD]} (they failed for three days)")
     if trouble := ledger.fact("trouble"):
         click.echo(f"The endpoint {trouble}")
-    for kind, lead_id, day, state, attempts, why in ledger.listed(_LEFT, LISTED):
+    for kind, lead_id, day, state, attempts, why in ledger.left(LISTED):
         tried = f"{counted(attempts, 'attempt')}{f', the last {why}' if why else ''}"
         click.echo(f"{state}: {kind} lead {lead_id} of {day}, {tried}")
     if counts[VersionState.HELD] or counts[VersionState.DEAD]:

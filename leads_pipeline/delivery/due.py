@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta
-from itertools import groupby
+from itertools import count, groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -109,25 +109,22 @@ def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionSta
     kind, table = batch.kind, with_corrections(batch.leads)
     rows = sorted(enumerate(table.to_pylist()), key=lambda row: (row[1]["lead_id"], row[1]["number"]))
     for lead_id, group in groupby(rows, lambda row: row[1]["lead_id"]):
-        newest, had, seen = ledger.newest(kind.name, lead_id), 0, Counter[str]()
-        for contact in ledger.contacts(kind.name, lead_id):
-            had |= contact
+        newest, had, names, seen = (0, ""), 0, set[str](), Counter[str]()
+        for number, name, contact in ledger.noted(kind.name, lead_id):
+            newest, had = (number, name), had | contact
+            names.add(name)
         for place, row in group:
-            name, contact = version_of(row), _contact(kind, row, table.slice(place, 1))
-            seen[name] += 1
-            if newest and (row["number"] < newest[0] or name == newest[1].partition("-")[0]):
-                had |= contact
-                continue
-            # The portal can go back to an earlier text.
-            count, full_name = seen[name], name
-            while count > 1 or ledger.has(kind.name, lead_id, full_name):
-                full_name = f"{name}-{max(count, 2)}"
-                if not ledger.has(kind.name, lead_id, full_name):
-                    break
-                count += 1
-            state = VersionState.HELD if had & ~contact else VersionState.WAITING
-            yield Version(kind.name, lead_id, full_name, row["number"], batch.day, batch.scope), state, contact
-            newest, had = (row["number"], full_name), had | contact
+            text, contact = version_of(row), _contact(kind, row, table.slice(place, 1))
+            seen[text] += 1
+            if row["number"] >= newest[0] and text != newest[1].partition("-")[0]:
+                # The portal can go back to an earlier text.
+                counted = (text if times == 1 else f"{text}-{times}" for times in count(seen[text]))
+                name = next(one for one in counted if one not in names)
+                state = VersionState.HELD if had & ~contact else VersionState.WAITING
+                yield Version(kind.name, lead_id, name, row["number"], batch.day, batch.scope), state, contact
+                newest = (row["number"], name)
+                names.add(name)
+            had |= contact
 
 
 class _Lead(msgspec.Struct):

@@ -5,7 +5,7 @@ It holds ids, versions and times, never the text of a lead. Belongs here: the fi
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
@@ -80,25 +80,12 @@ class Ledger:
         kind, day, scope = window
         self.db.execute("insert or replace into windows values (?, ?, ?, ?)", (kind, day.isoformat(), scope, hash_))
 
-    def newest(self, kind: str, lead_id: str) -> tuple[int, str] | None:
-        """Return number and version of the lead's newest noted version."""
-        found: tuple[int, str] | None = self.db.execute(
-            "select number, version from versions where (kind, lead_id) = (?, ?) order by number desc, rowid desc",
+    def noted(self, kind: str, lead_id: str) -> list[tuple[int, str, int]]:
+        """Return number, version and parts of the contact of each noted version of the lead, oldest first."""
+        return self.db.execute(
+            "select number, version, contact from versions where (kind, lead_id) = (?, ?) order by number, rowid",
             (kind, lead_id),
-        ).fetchone()
-        return found
-
-    def has(self, kind: str, lead_id: str, version: str) -> bool:
-        """Whether a version of that name is noted."""
-        found = self.db.execute(
-            "select 1 from versions where (kind, lead_id, version) = (?, ?, ?)", (kind, lead_id, version)
-        )
-        return found.fetchone() is not None
-
-    def contacts(self, kind: str, lead_id: str) -> list[int]:
-        """Return which parts of the contact each noted version has."""
-        rows = self.db.execute("select contact from versions where (kind, lead_id) = (?, ?)", (kind, lead_id))
-        return [contact for (contact,) in rows]
+        ).fetchall()
 
     def has_earlier(self, version: Version) -> bool:
         """Whether an earlier version of the lead was delivered."""
@@ -213,13 +200,12 @@ class Ledger:
         (last,) = self.db.execute("select max(delivered_at) from versions").fetchone()
         return None if last is None else datetime.fromtimestamp(last, UTC)
 
-    def listed(self, states: Collection[VersionState], most: int) -> list[tuple[str, str, str, str, int, str]]:
-        """Return kind, lead id, day, state, attempts and trouble of versions in these states, oldest first."""
-        marks = ", ".join("?" * len(states))
+    def left(self, most: int) -> list[tuple[str, str, str, str, int, str]]:
+        """Return kind, lead id, day, state, attempts and trouble of versions that aren't delivered, oldest first."""
         return self.db.execute(
-            f"select kind, lead_id, day, state, attempts, coalesce(trouble, '') from versions "  # noqa: S608 - marks
-            f"where state in ({marks}) order by number limit ?",
-            (*states, most),
+            "select kind, lead_id, day, state, attempts, coalesce(trouble, '') from versions "
+            "where state <> 'delivered' order by number limit ?",
+            (most,),
         ).fetchall()
 
     def retry(self, now: float) -> int:

@@ -106,11 +106,6 @@ class _Outcome(NamedTuple):
         return self.status in _OF_THE_LEAD
 
 
-def first_day_to_deliver(settings: Settings, data: DataFolder, now: datetime) -> date:
-    """Return from which window day on leads are delivered: the setting's, else the day of the first delivery."""
-    return settings.delivery_from or data.state.remember_delivery_from(today(settings.zone, now))
-
-
 def deliver(
     settings: Settings,
     data: DataFolder,
@@ -138,7 +133,8 @@ def deliver(
         sent, sender = Sent(), _Sender(data, endpoint, settings.zone, clock, transport, timeout_seconds)
         _note_address(ledger, endpoint)
         _note_day(ledger, clock().date())
-        first = first_day_to_deliver(settings, data, clock())
+        # Without the setting, leads are delivered from the day of the first delivery on.
+        first = settings.delivery_from or data.state.remember_delivery_from(today(settings.zone, clock()))
         sender.error = note_due(data, ledger, first, clock(), begun + seconds / 2)
         if is_all:
             ledger.set_fact("pause_until", None)
@@ -205,16 +201,11 @@ def _note(ledger: Ledger, outcome: _Outcome, sent: Sent, in_a_row: int, host: st
         return in_a_row if outcome.is_of_the_lead else in_a_row + 1
     sent.delivered += 1
     ledger.delivered(outcome.version, host, now.timestamp())
-    if ledger.fact("trouble"):
-        _note_well(ledger)
-    return 0
-
-
-def _note_well(ledger: Ledger) -> None:
     if ledger.fact("pauses"):
         ledger.wake()
     for name in _TROUBLE:
         ledger.set_fact(name, None)
+    return 0
 
 
 def _note_failure(ledger: Ledger, outcome: _Outcome, now: datetime) -> None:
