@@ -33,11 +33,10 @@ from leads_pipeline.storage.suppression import Meant, Suppressed
 from leads_pipeline.storage.windows import WindowRow, list_days, window_rows
 from leads_pipeline.transform import marts
 from leads_pipeline.transform.answers import answer_files
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, macros, quoted, set_person_key
 from leads_pipeline.transform.feed import Rows
 from leads_pipeline.transform.inventory import load_inventory
 from leads_pipeline.transform.own_marts import OwnFiles, keep_own_tables, make_own_tables, own_files
-from leads_pipeline.transform.people import PERSON_MACROS, set_person_key
 from leads_pipeline.transform.publish import Content, Publication, publish
 from leads_pipeline.transform.raw_windows import RECENT_DAYS, RawWindows
 from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, want_deltalake, write_tables
@@ -163,7 +162,7 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
 
     return Content(
         zone=wanted.zone,
-        fingerprint=repr((marts.fingerprint(wanted.branches), PERSON_MACROS, data.state.person_key())),
+        fingerprint=repr((marts.fingerprint(wanted.branches), macros("people"), data.state.person_key())),
         inputs=_fingerprint(inputs, data.inventory.hashes(), own),
         list_number=list_number,
         at=now,

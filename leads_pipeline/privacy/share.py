@@ -18,9 +18,8 @@ import duckdb
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, publish_file, storing
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted, set_person_key
 from leads_pipeline.transform.marts import Mart, marts
-from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.reading import attached_version, check_follows_list
 from leads_pipeline.transform.tables import comment
 

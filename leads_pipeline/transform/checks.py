@@ -8,13 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.transform.duck import SQL_FOLDER, literal, quoted
 from leads_pipeline.transform.reading import Reader
-
-_FOLDER: Final = SQL_FOLDER / "checks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +30,9 @@ class Check:
 
 
 @cache
-def checks(folder: Path = _FOLDER) -> tuple[Check, ...]:
-    """Return the checks of the folder by name. A file whose table is `{table}` is a check of each kind of lead."""
-    return tuple(check for path in sorted(folder.glob("*.sql")) for check in _read(path))
+def checks() -> tuple[Check, ...]:
+    """Return the checks of sql/checks/ by name. A file whose table is `{table}` is a check of each kind of lead."""
+    return tuple(check for path in sorted((SQL_FOLDER / "checks").glob("*.sql")) for check in _read(path))
 
 
 def _read(path: Path) -> Iterator[Check]:

@@ -136,7 +136,7 @@ def _publish(
     is_suspect = of_all_days or is_rewritten or not versions.is_as_published()
     if before is None or known is None or known.fingerprint != _fingerprint(content):
         return _build_anew(versions, before, raw, content, feed_from, is_alone=is_rewritten)
-    if is_suspect and not (versions.has_its_hash() and is_readable(versions.folder, before)):
+    if is_suspect and not versions.has_its_hash():
         logger.warning("leads.duckdb isn't as it was published, and is built anew.")
         return _build_anew(versions, before, raw, content, feed_from, is_alone=is_rewritten)
     hashes = raw.hashes(of_all_days=of_all_days or is_rewritten)

@@ -622,7 +622,7 @@ def _(file):
 
 
 @mutant("any file can be read", "transform.reading:is_readable", ONCE, PUBLISH)
-def _(data, name, file, tables=None):
+def _(folder, file, tables=None):
     return True
 
 

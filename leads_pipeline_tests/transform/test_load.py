@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LeadKind
+from leads_pipeline.transform.duck import set_person_key
 from leads_pipeline.transform.flatten import PART_LEADS, Batch, flatten
-from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.tables import create_table, lead_tables
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
 

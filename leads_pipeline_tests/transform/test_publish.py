@@ -23,9 +23,9 @@ from sqlalchemy import NullPool, Pool, QueuePool, create_engine, text
 
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.transform.duck import set_person_key
 from leads_pipeline.transform.feed import Rows
 from leads_pipeline.transform.flatten import Batch
-from leads_pipeline.transform.people import set_person_key
 from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
 from leads_pipeline.transform.tables import lead_tables
 from leads_pipeline_tests.support.house import NOW, House
