@@ -57,31 +57,6 @@ def test_a_file_that_a_failing_disk_does_not_show_is_not_taken_for_an_empty_one(
     assert not anew.exists()
 
 
-def test_a_checkpoint_writes_little_anew_of_what_has_not_changed(tmp_path: Path) -> None:
-    path = tmp_path / "file.duckdb"
-    with duckdb.connect(path) as db:
-        db.execute("set max_vacuum_tasks = 0")
-        db.execute("create table other (number integer)")
-        db.execute("create table large as select range as number from range(40 * 122_880)")
-        db.execute("delete from large where number % 2 = 0")  # so two groups of rows would fit into one
-        db.execute("checkpoint")
-
-    def groups() -> set[tuple[int, int]]:
-        """Where they lie in the file, of the column itself."""
-        rows = "select block_id, block_offset from pragma_storage_info('large') where segment_type <> 'VALIDITY'"
-        with duckdb.connect(path, read_only=True) as db:
-            return {*db.execute(rows).fetchall()}
-
-    before = groups()
-    assert len(before) >= 40
-
-    with connection(tmp_path / "data", path) as db:
-        db.execute("insert into other values (1)")
-        db.execute("checkpoint")
-
-    assert len(before - groups()) <= 8
-
-
 @pytest.mark.parametrize(
     ("error", "told"),
     [

@@ -469,28 +469,6 @@ def test_another_key_makes_other_people(house: House) -> None:
     assert house.query("select person from mart_people") != first
 
 
-def test_people_are_told_apart_by_address_or_number_however_they_are_written(house: House) -> None:
-    contacts = {
-        "ENQUIRY_TYPE_SALES": ["Ann@Example.org", " ann@example.org ", "07700 900123", "+44 (0)7700 900123", ""],
-        "ENQUIRY_TYPE_LETTINGS": ["bob@example.org"],
-        "ENQUIRY_TYPE_UNSPECIFIED": ["bob@example.org"],
-    }
-    leads = [
-        {"id": f"{enquiry} {number}", "enquiryType": enquiry, "intent": "APPLICANT_INTENT_BUY",
-         "contact": {"email" if "@" in contact else "phoneNumber": contact}}
-        for enquiry, of_it in contacts.items() for number, contact in enumerate(of_it)
-    ]  # fmt: skip
-    house.land("applicant", leads)
-    house.land("appraisal", [{"id": "a"}])
-    house.publish()
-
-    assert house.query("select kind, market, leads, people from mart_leads_daily order by all") == [
-        ("applicant", "lettings", 1, 1),
-        ("applicant", "sales", 6, 3),
-        ("appraisal", "unknown", 1, 0),
-    ]
-
-
 # --- mart_lead_properties ---------------------------------------------------------------------------------------------
 
 
