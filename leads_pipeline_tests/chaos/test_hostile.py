@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from leads_pipeline.domain.answer import read_leads
-from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.errors import InvalidAnswerError
-from leads_pipeline_tests.support.drifting import KINDS
 from leads_pipeline_tests.support.house import House, Row
 from leads_pipeline_tests.support.npm import install_pinned_packages
 
@@ -107,7 +106,7 @@ def assert_report_is_safe(house: House, texts: Sequence[str]) -> None:
 
 
 def test_hostile_text_in_every_field_is_text_to_the_end(house: House) -> None:
-    leads = {kind: {name: hostile_lead(kind, name, text) for name, text in HOSTILE.items()} for kind in KINDS}
+    leads = {kind: {name: hostile_lead(kind, name, text) for name, text in HOSTILE.items()} for kind in LEAD_KINDS}
 
     walk(house, {kind.name: list(found.values()) for kind, found in leads.items()})
 
@@ -143,7 +142,7 @@ def odd_input(expression: str) -> Any:
 def test_each_naughty_string_is_kept_to_the_letter(house: House) -> None:
     naughty = {str(number): text for number, text in enumerate(odd_input("naughty"))}
     assert len(naughty) > 400
-    applicant = KINDS[0]
+    applicant = LEAD_KINDS[0]
     leads = {number: hostile_lead(applicant, number, text) for number, text in naughty.items()}
 
     walk(house, {"applicant": list(leads.values())})

@@ -13,11 +13,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from hypothesis import strategies as st
-
-from leads_pipeline.domain.contract import LEAD_KINDS, ChildTable, Field, FieldType, LeadKind
-
-KINDS: Final = LEAD_KINDS
+from leads_pipeline.domain.contract import ChildTable, Field, FieldType, LeadKind
 
 Row = Mapping[str, Any]
 
@@ -80,94 +76,6 @@ ODD_NAMES = (
 )  # fmt: skip
 IDS = ("null", '""', '" "', "{}", "[]", "true", "5", "1.50", "-1e5", '"\\ud83d"', '"a\\u0062"', '"../é"', '"same"')
 
-MADE_UP = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=4,
-)
-VALUES = st.sampled_from(
-    [value for values in (*PLAIN.values(), MOMENTS, BOOLEANS, NUMBERS, TEXTS, CONTAINERS) for value in values]
-) | MADE_UP.map(json.dumps)
-NAMES = st.sampled_from(ODD_NAMES) | st.text(max_size=6)
-
-
-@st.composite
-def drifting_leads(draw: st.DrawFn, kind: LeadKind, most: int = 50) -> list[str]:
-    """The texts of a day's leads: full ones and bare ones, each with some changes, a few of them no JSON any more.
-
-    Bytes that aren't UTF-8 stand in them as with Python's `surrogateescape`.
-    """
-    return [draw(_drifting_lead(kind, number)) for number in range(draw(st.integers(1, most)))]
-
-
-@st.composite
-def _drifting_lead(draw: st.DrawFn, kind: LeadKind, number: int) -> str:
-    if draw(st.integers(0, 30)) == 30:
-        return draw(st.sampled_from(("5", "null", "[]", '"text"', "true", "{}")))
-    # Keys and scalars are JSON texts here, as most of what is odd about one is gone once it is parsed.
-    lead = Members([('"id"', f'"lead-{number}"')])
-    if draw(st.booleans()):
-        for place, field in enumerate(kind.fields):
-            _put(lead, field.path, PLAIN[field.type][(number + place) % len(PLAIN[field.type])])
-    for _ in range(draw(st.integers(0, 4))):
-        draw(_changed(kind, lead))
-    return _json(lead, draw(st.sampled_from(("", "", " ", "\n\t"))))
-
-
-@st.composite
-def _changed(draw: st.DrawFn, kind: LeadKind, lead: Members) -> None:
-    declared = [field.path for field in kind.fields] + [child.path for child in kind.children]
-    objects = sorted({path.rpartition(".")[0] for path in declared})
-    change = draw(
-        st.sampled_from(
-            ("odd", "odd", "odd", "other", "object", "new", "list", "again", "drop", "escape", "id", "no json")
-        )
-    )
-    if change == "odd":
-        # Few fields are no text, so the type comes first.
-        type_ = draw(st.sampled_from(sorted({field.type for field in kind.fields}, key=str)))
-        field = draw(st.sampled_from([field for field in kind.fields if field.type is type_]))
-        _put(lead, field.path, draw(st.sampled_from(ODD[type_])))
-    elif change == "other":
-        _put(lead, draw(st.sampled_from(declared)), draw(VALUES))
-    elif change == "object":
-        _put(lead, draw(st.sampled_from(objects[1:])), draw(VALUES))
-    elif change == "list" and kind.children:
-        child = draw(st.sampled_from(kind.children))
-        _put(lead, child.path, draw(st.lists(_element(child), max_size=3)))
-    elif change == "id":
-        lead[0] = ('"id"', draw(st.sampled_from(IDS)))
-    elif change == "no json" and draw(st.integers(0, 3)) == 3:
-        _put(lead, draw(st.sampled_from(["new", *declared])), draw(st.sampled_from(NO_JSON)))
-    elif change in ("new", "again", "drop", "escape"):
-        members = _object(lead, draw(st.sampled_from(objects)))
-        draw(_changed_members(members, change, fewest=1 if members is lead else 0))
-
-
-@st.composite
-def _changed_members(draw: st.DrawFn, members: Members, change: str, fewest: int = 0) -> None:
-    if change == "new":
-        members.append((json.dumps(draw(NAMES)), draw(VALUES)))
-    elif len(members) > fewest:
-        at = draw(st.integers(fewest, len(members) - 1))
-        key, value = members[at]
-        if change == "again":
-            members.append((key, draw(VALUES)))
-        elif change == "drop":
-            del members[at]
-        elif name := json.loads(key):
-            members[at] = (f'"\\u{ord(name[0]) & 0xFFFF:04x}{json.dumps(name[1:])[1:]}', value)
-
-
-@st.composite
-def _element(draw: st.DrawFn, child: ChildTable) -> Any:
-    if draw(st.integers(0, 3)) == 3:
-        return draw(VALUES)
-    element = Members((json.dumps(field.path), draw(VALUES)) for field in child.fields if draw(st.booleans()))
-    for change in draw(st.lists(st.sampled_from(("new", "again", "escape")), max_size=2)):
-        draw(_changed_members(element, change))
-    return element
-
 
 def _put(lead: Members, path: str, value: Any) -> None:
     parent, _, name = path.rpartition(".")
@@ -199,7 +107,10 @@ def _json(value: Any, space: str) -> str:
 
 
 def leads_with_one_change(kind: LeadKind) -> list[str]:
-    """Leads with every declared member, each member's value as declared, but for one thing in each that may be odd."""
+    """Texts of leads with every declared member, each value as declared, but for one thing in each that may be odd.
+
+    Bytes that aren't UTF-8 stand in them as with Python's `surrogateescape`.
+    """
     leads = [_whole(kind), Members()]
     values = ("null", "1", '"x"', "{}", "[1,\n2]")
     changes = [(key, value) for key in ('"new"', '"\\u006eew"', '"createdAt"') for value in values]
@@ -228,6 +139,16 @@ def leads_with_one_change(kind: LeadKind) -> list[str]:
     for number, lead in enumerate(leads):
         lead.insert(number % (len(lead) + 1), ('"id"', f'"lead-{number}"'))
     return [_json(lead, ("", "", " ", "\n\t")[number % 4]) for number, lead in enumerate(leads)]
+
+
+def leads_with_odd_names_and_ids(kind: LeadKind) -> list[str]:
+    """The same, with a member that has an odd name, in the lead or in an object, or with an odd id."""
+    leads = [Members([*_whole(kind), ('"id"', id_)]) for id_ in IDS]
+    for number, name in enumerate(ODD_NAMES):
+        lead = Members([*_whole(kind), ('"id"', f'"lead-{number}"')])
+        _object(lead, "contact" if number % 2 else "").append((json.dumps(name), "1.50"))
+        leads.append(lead)
+    return [_json(lead, "") for lead in leads]
 
 
 def _whole(kind: LeadKind) -> Members:

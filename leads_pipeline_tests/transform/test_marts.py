@@ -17,10 +17,10 @@ from uuid import UUID
 import pytest
 
 from leads_pipeline.cli.demo import FIRST_QUERY
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.transform.marts import marts
-from leads_pipeline_tests.support.drifting import KINDS
 from leads_pipeline_tests.support.house import LONDON, House
 from leads_pipeline_tests.support.portal_leads import Lead, groups, people
 
@@ -424,7 +424,7 @@ def test_enquiry_mix(published: Published) -> None:
 
 
 def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) -> None:
-    personal = [field for kind in KINDS for field in kind.fields if field.is_personal]
+    personal = [field for kind in LEAD_KINDS for field in kind.fields if field.is_personal]
     private = {lead.text(field.path).strip().lower() for lead in published.leads for field in personal}
     private |= {lead.identity for lead in published.leads}
     private = {text for text in private if len(text) > 5}
@@ -437,7 +437,7 @@ def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) ->
 
 
 def test_no_mart_holds_a_column_that_identifies_a_person(published: Published) -> None:
-    personal = {field.column for kind in KINDS for field in kind.fields if field.is_personal}
+    personal = {field.column for kind in LEAD_KINDS for field in kind.fields if field.is_personal}
     columns = published.rows("select column_name from duckdb_columns() where table_name like 'mart_%'")
     assert personal
     assert not personal & {name for (name,) in columns}
