@@ -64,16 +64,6 @@ def test_backfill_pulls_the_last_days_and_today(here: Installation) -> None:
     assert here.asked(APPRAISAL) == dict.fromkeys(here.keys(range(7)), 1)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["--from", "2026-11-19"], ["--to", "2026-11-19"], ["--last", "2d", "--to", "2026-11-19"], ["--last", "x"]],
-)
-def test_backfill_asks_for_days_that_are_clear(here: Installation, arguments: list[str]) -> None:
-    result = run("backfill", *arguments)
-    assert (result.exit_code, here.asked()) == (2, {})
-    assert "10d" in result.output
-
-
 def raw_files(here: Installation, days_ago: int, *branches: int) -> list[Path]:
     """The raw files of applicants of that day."""
     keys = here.keys([days_ago], branches or (101, 102, 103))
@@ -174,19 +164,6 @@ def push(here: Installation, lead_id: str, days_ago: int, status: str = "") -> N
 
 
 @pytest.mark.slow
-def test_backfill_publishes_pushed_leads_of_all_days(here: Installation) -> None:
-    for number, ago in enumerate((2, 5)):
-        push(here, f"pushed {number}", ago)
-    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
-    assert result.exit_code == 0, result.output
-    assert "Landed earlier" not in result.output
-    _, rows = LeadsFile(here.data).query(
-        "select lead_id, lead_day from applicant_leads where source = 'push' order by 1"
-    )
-    assert rows == [("pushed 0", here.day(2)), ("pushed 1", here.day(5))]
-
-
-@pytest.mark.slow
 def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     here: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,11 +183,12 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ([], "either --last 10d, or --from and --to"),
+        (["--from", "2026-11-19"], "either --last 10d, or --from and --to"),
+        (["--last", "2d", "--to", "2026-11-19"], "either --last 10d, or --from and --to"),
+        (["--last", "x"], "'x' is not a number of days. Write 10d."),
         (["--from", "yesterday", "--to", "2026-11-19"], "'yesterday' is not a day. Write 2026-11-19."),
-        (
-            ["--from", "2001-01-01", "--to", "2001-01-02"],
-            "--from 2001-01-01 is before the first day of ",
-        ),
+        (["--from", "2001-01-01", "--to", "2001-01-02"], "--from 2001-01-01 is before the first day of "),
         (["--from", "2001-01-02", "--to", "2001-01-01"], "--to 2001-01-01 lies before --from 2001-01-02."),
     ],
 )
@@ -233,19 +211,6 @@ def test_a_number_of_days_that_no_calendar_has_is_refused(days: int) -> None:
     result = run("coverage", "--days", days)
     assert result.exit_code == 2
     assert f"{days} is not in the range" in result.output
-
-
-@pytest.mark.slow
-def test_what_a_killed_backfill_landed_is_told_and_published_by_the_next_one(here: Installation) -> None:
-    here.pull(here.keys([4]), [APPLICANT, APPRAISAL])  # and no more: the process is gone
-    told = run("coverage", "--days", 1)
-    assert told.exit_code == 1
-    assert f"Landed and not published yet: {here.day(4)}" in told.output
-    result = run("backfill", "--from", here.day(2), "--to", here.day(2))
-    assert result.exit_code == 0, result.output
-    _, rows = LeadsFile(here.data).query("select distinct window_day from landed_windows order by 1")
-    assert rows == [(here.day(4),), (here.day(2),)]
-    assert "not published" not in run("coverage", "--days", 1).output
 
 
 @pytest.mark.slow

@@ -153,16 +153,6 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: House) ->
 
 
 @pytest.mark.slow
-def test_a_damaged_dagster_database_keeps_no_command_from_looking(house: House) -> None:
-    home = house.folder / ".dagster"
-    (home / "history").mkdir(parents=True)
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
-    (home / "history" / "runs.db").write_bytes(b"no database" * 1000)
-    for command in LOOKING:
-        assert run(*command).exit_code == 0
-
-
-@pytest.mark.slow
 def test_a_loss_is_noted_by_its_key_and_a_wrong_key_is_refused(house: House) -> None:
     lost = YESTERDAY - timedelta(days=40)
     place = Place(lead_kind("applicant"), lost, "branch-101")

@@ -57,13 +57,6 @@ def healthy(filled: Path, install: Install) -> Path:
     return data
 
 
-def finding(check: str) -> str:
-    """What `doctor` says of a check."""
-    return next(
-        str(one["message"]) for one in json.loads(run("doctor", "--json").stdout)["findings"] if one["check"] == check
-    )
-
-
 def test_an_empty_file_of_who_looked_too_early_is_replaced(install: Install) -> None:
     with portal(lambda *_: (200, LEAD)) as address:
         data = install(address, LEADS_START_DATE=YESTERDAY)
@@ -72,12 +65,6 @@ def test_an_empty_file_of_who_looked_too_early_is_replaced(install: Install) -> 
         assert run(*OF_YESTERDAY).exit_code == 0
     with duckdb.connect(data / "leads.duckdb", read_only=True) as db:
         assert db.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
-
-
-@pytest.mark.usefixtures("healthy")
-def test_a_copied_folder_verifies() -> None:
-    result = run("verify")
-    assert result.exit_code == 0, result.output
 
 
 @pytest.mark.slow
@@ -101,11 +88,6 @@ def test_backfill_counts_a_lead_of_two_windows_once(install: Install) -> None:
         assert "It holds 1 lead." in run("backfill", "--last", "1d", "--kind", "applicant").output
 
 
-def test_a_first_day_that_nobody_set_is_not_blamed_on_the_settings(install: Install) -> None:
-    install(NOBODY)
-    assert "LEADS_START_DATE sets" not in run("backfill", "--from", TODAY - timedelta(days=90), "--to", TODAY).output
-
-
 @pytest.mark.slow
 def test_the_first_day_of_a_new_installation_can_be_had_whole(install: Install) -> None:
     with portal(lambda *_: (200, LEAD)) as address:
@@ -113,12 +95,6 @@ def test_the_first_day_of_a_new_installation_can_be_had_whole(install: Install) 
         assert run("backfill", "--from", TODAY, "--to", TODAY).exit_code == 0
     windows = json.loads(run("coverage", "--json", "--days", 60).stdout)["not_landed"]
     assert min(one["deleted_from_at"] for one in windows) > datetime.now(UTC).isoformat()
-
-
-def test_a_failure_does_not_promise_a_daemon_that_was_never_seen(install: Install) -> None:
-    with portal(lambda *_: (503, b"")) as address:
-        install(address)
-        assert "daemon" not in finding("applicant leads")
 
 
 def test_a_failed_backfill_tells_the_cause_before_the_windows(install: Install) -> None:

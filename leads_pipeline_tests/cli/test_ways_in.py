@@ -40,21 +40,6 @@ def findings(me: Newcomer) -> dict[str, str]:
     return {check: message for check, message in told.items() if not check.startswith("drift/")}
 
 
-@pytest.mark.slow
-def test_backfill_publishes_what_an_env_file_leads_to(me: Newcomer) -> None:
-    me.fill_in()
-    today = datetime.now(ZoneInfo("Europe/London")).date()
-    first, last = today - timedelta(days=3), today - timedelta(days=2)
-    done = me.run("leads-pipeline", "backfill", "--from", str(first), "--to", str(last))
-    assert done.returncode == 0, done.stderr
-    for kind in KINDS:
-        assert me.published(kind) == me.asked(kind, first, last)
-    covered = me.run("leads-pipeline", "coverage", "--days", "3")
-    assert covered.returncode == 1  # yesterday was never pulled
-    assert f"leads-pipeline backfill --from {today - timedelta(days=1)}" in covered.stdout
-    assert findings(me) == {}
-
-
 # --- the secret's forms ---------------------------------------------------------------------------------------------
 
 

@@ -4,8 +4,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +17,7 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline_tests.docs.pages import TUTORIALS, blocks, text_of
-from leads_pipeline_tests.docs.shell import BIN, bare, run
+from leads_pipeline_tests.docs.shell import bare, run
 from leads_pipeline_tests.docs.test_blocks import CLONE, comparable, landed_leads, printed
 from leads_pipeline_tests.support import pictures
 from leads_pipeline_tests.support.newcomer import copy_checkout, newcomer, wait_for
@@ -89,23 +87,9 @@ def test_the_demo_changes_nothing_the_second_time(tmp_path: Path) -> None:
 
 
 def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path) -> None:
-    port = free_port()
-    command = [str(BIN / "leads-pipeline"), "dev", "--port", str(port)]
-    process = subprocess.Popen(command, cwd=tmp_path, env=bare(tmp_path), stdout=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{port}/server_info") as answer:
-                    assert b"dagster_version" in answer.read()
-                break
-            except OSError:
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.5)
-    finally:
-        process.terminate()
-        assert process.wait(60) == 0
+    with going_on(f"leads-pipeline dev --port {free_port()}", tmp_path, bare(tmp_path)) as log:
+        wait_for(partial(says, log, "Dagster UI: "))
+    assert says(log, "Stopped. Landed leads stay.")
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed (Debian: apt install chromium)")

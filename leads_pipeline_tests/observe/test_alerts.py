@@ -122,13 +122,6 @@ def test_what_is_found_at_one_look_is_one_message_with_all_that_is_open(service:
     assert service.look(2, REFUSED, DRIFT) == [{"over": ["disk"], "still open": ["windows-refused", "drift/newField"]}]
 
 
-def test_the_outage_of_a_night_is_one_message_and_one_more_when_it_is_over(service: Service) -> None:
-    looks = [service.look(tick * 5 * MINUTE, replace(OUTAGE, since=MIDNIGHT)) for tick in range(12 * 9)]
-    assert [messages for messages in looks if messages] == [[{"new": ["windows-failing"]}]]
-    assert looks[12], "after an hour"
-    assert service.look(9.1) == [{"over": ["windows-failing"]}]
-
-
 def test_an_error_that_can_pass_by_itself_is_told_after_an_hour_and_its_end_only_then(service: Service) -> None:
     assert service.look(0, OUTAGE) == []
     assert service.look(0.9) == []

@@ -11,9 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from email import message_from_bytes
 from email.policy import default
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -28,7 +26,7 @@ from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.observe.told import Told
 from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.serving import free_port
+from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FULL = Finding("disk", Level.ERROR, "The disk gets full.", NOON, "Make <room> & soon. £", "findings.md#disk")
@@ -37,52 +35,34 @@ DIGEST = Digest(NOON, [FULL], [replace(FULL, key="backup", message="No backup.")
 TOKEN = "T0KEN"
 
 
-class WebSink(HTTPServer):
-    """Takes every request, and answers with `status`."""
+class WebSink:
+    """Keeps every request, and answers with `status`."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Taker)
-        self.status = 200
+        self.url, self.status = "", 200
         self.requests: list[tuple[str, str, bytes]] = []
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
+@contextmanager
+def web_sink() -> Iterator[WebSink]:
+    sink = WebSink()
 
-class _Taker(BaseHTTPRequestHandler):
-    server: WebSink
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            sink.requests.append((self.command, self.path, body))
+            self.answer(sink.status, b"", Location="/elsewhere")
 
-    def _take(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.requests.append((self.command, self.path, body))
-        self.send_response(self.server.status)
-        self.send_header("Location", "/elsewhere")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        do_POST = do_GET
 
-    do_GET = do_POST = _take
-
-    def log_message(self, *_: Any) -> None: ...
+    with serving(Handler) as sink.url:
+        yield sink
 
 
 @pytest.fixture
 def web() -> Iterator[WebSink]:
     with web_sink() as sink:
         yield sink
-
-
-@contextmanager
-def web_sink() -> Iterator[WebSink]:
-    sink = WebSink()
-    thread = Thread(target=sink.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield sink
-    finally:
-        sink.shutdown()
-        thread.join()
-        sink.server_close()
 
 
 def webhook(url: str) -> Channel:
@@ -343,28 +323,9 @@ def test_a_server_of_another_machine_needs_tls_unless_the_address_says_none(mail
 def test_starttls_trusts_the_authorities_of_ssl_cert_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
 ) -> None:
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=127.0.0.1"
     subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-keyout",
-            "key",
-            "-out",
-            "cert",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=127.0.0.1",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-        ],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
+        [*make.split(), "-addext", "subjectAltName=IP:127.0.0.1"], cwd=tmp_path, check=True, capture_output=True
     )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")

@@ -270,13 +270,6 @@ def test_a_folder_that_cannot_be_made_is_red_and_the_data_is_not_looked_at(varia
     assert [*seen.lights][-1] == "data folder"
 
 
-def test_doctor_makes_no_data_folder(variables: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "data").rmdir()
-    seen = found(variables, LEADS_CLIENT_SECRET=None, INVENTORY_BASE_URL=None)  # without a token to keep
-    assert "doesn't exist yet" in seen.messages["data folder"]
-    assert not (tmp_path / "data").exists()
-
-
 def others_portal(data: DataFolder) -> None:
     data.state.claim("portal.example")
 
@@ -292,18 +285,9 @@ def open_leads(data: DataFolder) -> None:
     data.folder.chmod(0o755)
 
 
-def old_backup(data: DataFolder) -> None:
-    data.state.note_backup(datetime.now(UTC) - timedelta(days=3))
-
-
 def list_without_its_key(data: DataFolder) -> None:
     listed(data.gate.entries)
     (data.gate.entries.folder / "key").unlink()
-
-
-def damaged_file(data: DataFolder) -> None:
-    (data.folder / "quarantine").mkdir()
-    (data.folder / "quarantine" / "pushed").touch()
 
 
 def no_database(data: DataFolder) -> None:
@@ -316,9 +300,7 @@ def no_database(data: DataFolder) -> None:
         (others_portal, "source", "red", "holds leads from portal.example"),
         (open_token, "file rights", "red", "chmod -R go= "),
         (open_leads, "file rights", "yellow", "chmod o= "),
-        (old_backup, "backup", "yellow", "Run `leads-pipeline backup TARGET`"),
         (list_without_its_key, "finder-failed/suppression-list", "red", "key"),
-        (damaged_file, "files-damaged/others", "red", "1 file in quarantine/ is of no window: quarantine/pushed."),
         (no_database, "leads-duckdb", "red", "Run `leads-pipeline backfill --last 1d`"),
     ],
 )
@@ -330,14 +312,6 @@ def test_harm_to_the_data_folder_has_a_line_with_a_remedy(
     seen = look(variables, data)
     assert (check, light) in {(one.check, one.light) for one in seen}
     assert any(words in one.message for one in seen if one.check == check)
-
-
-@pytest.mark.parametrize("check", ["alert-channels", "backup", "time-zone"])
-def test_with_a_real_portal_what_was_never_set_up_is_yellow(variables: dict[str, str], check: str) -> None:
-    for name in ("LEADS_ALERT_WEBHOOK", "LEADS_TIMEZONE"):
-        del variables[name]
-    seen = look({**variables, "LEADS_BASE_URL": "https://portal.example"}, DataFolder.at(Path("data").absolute()))
-    assert [one.light for one in seen if one.check == check] == ["yellow"]
 
 
 def look(variables: Mapping[str, str], data: DataFolder) -> list[Seen]:
