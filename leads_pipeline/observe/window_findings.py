@@ -4,7 +4,7 @@ Belongs here: the finders that look at the table of windows. Doesn't: the other 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from typing import Final
 
@@ -24,7 +24,8 @@ def windows_refused(known: Known) -> Iterator[Found]:
     """The portal refuses windows.
 
     Meaning: the portal answers 401 or 403, for example. A branch id is wrong, the client may not read the branch, or
-    the credentials are refused. No lead is lost before the portal deletes it after 30 days.
+    the credentials are refused. No lead is lost before the portal deletes it after 30 days. The branch's missing
+    windows, which nobody asked for since, are counted with them.
     Do: correct the setting that the message names, or ask the portal for access. `docs/guides/get-a-secret.md` says how
     to set a new secret. Then restart the service: it asks again within five minutes, without a restart once a day.
     Over: when the windows land, or the branch is no longer configured.
@@ -32,7 +33,9 @@ def windows_refused(known: Known) -> Iterator[Found]:
     by_reason: defaultdict[str, list[WindowRow]] = defaultdict(list)
     for row in _failed(known, "refused"):
         by_reason[row.reason].append(row)
-    for reason, rows in by_reason.items():
+    for reason, refused in by_reason.items():
+        branches = {(row.kind, row.scope) for row in refused}
+        rows = refused + [row for row in known.windows if _is_missing_of(branches, known, row)]
         then = "restart the service" if known.is_served else f"run `{pull_command(known, rows)}`"
         yield Found(
             Level.ERROR,
@@ -82,13 +85,17 @@ def windows_missing(known: Known) -> Iterator[Found]:
     overdue = known.now - (2 * _OVERDUE if is_pulling else _OVERDUE)
     late, looks = list[tuple[datetime, WindowRow]](), list[tuple[datetime, WindowRow]]()
     others = list[WindowRow]()
-    told = {row.reason for verdict in ("refused", "temporary") for row in _failed(known, verdict)}
+    refused = _failed(known, "refused")
+    told = {row.reason for row in (*refused, *_failed(known, "temporary"))}
+    branches = {(row.kind, row.scope) for row in refused}
     for row in known.windows:
         at = due_at(row.window, row.looked_at, None, known.now, known.now)
         if at is None or at > known.now or (row.kind, row.day, row.scope) in known.damaged_windows:
             continue  # damage is a finding of its own
         if row.state is WindowState.FAILED or row.reason in told:
             continue  # so is a failure, unless the window has landed
+        if _is_missing_of(branches, known, row):
+            continue  # windows-refused tells of them
         if at <= overdue and known.is_expected(row):
             (looks if row.looked_at else late).append((at, row))
         elif row.state is WindowState.MISSING and not is_pulling:
@@ -197,6 +204,11 @@ _STAY: Final = "Leads that were published stay in leads.duckdb."
 def _is_damage(row: WindowRow) -> bool:
     """Whether a damaged file is the window's only failure. files-damaged tells of it."""
     return row.failure is not None and row.failure.attempts == 0
+
+
+def _is_missing_of(branches: Collection[tuple[str, str]], known: Known, row: WindowRow) -> bool:
+    """Whether the window is missing and of these branches, by kind and scope. A run stops to ask for a refused one."""
+    return row.state is WindowState.MISSING and (row.kind, row.scope) in branches and known.is_expected(row)
 
 
 def _failed(known: Known, verdict: str) -> list[WindowRow]:

@@ -90,10 +90,17 @@ def damage(file: Path) -> None:
     file.write_bytes(bytes(100) + content[100:])
 
 
-def fail(house: House, *, reason: str = "server error (503)", is_permanent: bool = False) -> None:
-    house.data.raw.fail(
-        Place(lead_kind("applicant"), NEXT_DAY, "branch-101"), reason, f"It was a {reason}.", is_permanent=is_permanent
-    )
+def fail(
+    house: House,
+    kind: str = "applicant",
+    day: date = NEXT_DAY,
+    branch: str = "branch-101",
+    *,
+    reason: str = "server error (503)",
+    is_permanent: bool = False,
+) -> None:
+    place = Place(lead_kind(kind), day, branch)
+    house.data.raw.fail(place, reason, f"It was a {reason}.", is_permanent=is_permanent)
 
 
 # --- a healthy installation -------------------------------------------------------------------------------------------
@@ -147,17 +154,27 @@ def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it
     assert "windows-refused/refused-403" not in found(house)
 
 
+def test_a_refused_branch_is_one_finding_with_the_windows_that_nobody_asked_for(house: House) -> None:
+    house.first_day = DAY - timedelta(days=29)
+    land_all(house)
+    for kind in KINDS:
+        fail(house, kind, branch="branch-103", reason="refused (403)", is_permanent=True)
+    [finding] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
+    assert finding.key == "windows-refused/refused-403"
+    assert "6 applicant and appraisal windows of branch-103, 2026-11-18 to 2026-11-20. " in finding.message
+    assert "begins to delete their leads on 2026-12-18 00:00 UTC" in finding.message
+    assert "--from 2026-11-18 --to 2026-11-20 --scope branch-103`" in finding.what_to_do
+
+
 def test_a_temporary_error_is_one_finding_for_all_windows_and_may_pass(house: House) -> None:
     land_all(house, DAY)
     fail(house)
-    house.data.raw.fail(
-        Place(lead_kind("appraisal"), NEXT_DAY, "branch-102"), "busy (429)", "It was busy.", is_permanent=False
-    )
+    fail(house, "appraisal", branch="branch-102", reason="busy (429)")
     finding = found(house)["windows-failing"]
     assert finding.may_pass
     assert "2 applicant and appraisal windows of branch-101, branch-102" in finding.message
     assert "It was a server error (503)." in finding.message
-    assert "It was busy." in finding.message
+    assert "It was a busy (429)." in finding.message
 
 
 def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: House) -> None:
@@ -203,8 +220,7 @@ def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_ref
         for kind, branch in product(KINDS, BRANCHES):
             if (kind, branch) != ("applicant", "branch-101"):
                 house.land(kind, [], day, branch)
-        place = Place(lead_kind("applicant"), day, "branch-101")
-        house.data.raw.fail(place, "refused (403)", "No such branch.", is_permanent=True)
+        fail(house, day=day, reason="refused (403)", is_permanent=True)
     assert {key for key in found(house) if key.startswith("windows-")} == {"windows-refused/refused-403"}
 
 
@@ -215,11 +231,9 @@ def test_a_landed_window_whose_later_looks_all_fail_is_a_warning(house: House) -
         for kind, branch in product(KINDS, BRANCHES):
             if (day, kind, branch) != (DAY, "applicant", "branch-101"):
                 house.land(kind, [], day, branch)
-    house.data.raw.fail(
-        Place(lead_kind("applicant"), DAY, "branch-101"), "server error (503)", "It said 503.", is_permanent=False
-    )
+    fail(house, day=DAY)
     message = found(house)["windows-missing/looks"].message
-    assert "missed: 1 applicant window of branch-101, 2026-11-19. It said 503." in message
+    assert "missed: 1 applicant window of branch-101, 2026-11-19. It was a server error (503)." in message
 
 
 def test_an_installation_that_never_pulls_is_told_two_days_after_its_start(house: House) -> None:
