@@ -263,9 +263,9 @@ def receiver(known: Known) -> Iterator[Found]:
 def delivery(known: Known) -> Iterator[Found]:
     """Leads don't reach your own system.
 
-    Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the sensor `deliver` is off, or a
-    `leads-pipeline deliver` hangs. Every lead is sent
-    again for three days. Then it is given up: no longer sent, until it changes. `held` counts leads whose contact the
+    Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the service was not started since
+    the setting, the sensor `deliver` is off, or a `leads-pipeline deliver` hangs. Every lead is sent again for three
+    days. Then it is given up: no longer sent, until it changes. `held` counts leads whose contact the
     portal emptied: your own system would lose it, so this version is not delivered. No lead is lost: all are in
     `leads.duckdb`.
     Do: correct the endpoint, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status` lists
@@ -280,7 +280,10 @@ def delivery(known: Known) -> Iterator[Found]:
         yield Found(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
         return
     with looked_at(known.data.folder) as ledger:
-        if ledger is None:
+        if ledger is None:  # `deliver` never ran
+            landed_at = known.data.state.landed_at()
+            if landed_at and known.now - landed_at > _LATE_DELIVERY:
+                yield _nobody_looks(known)
             return
         counts, oldest = ledger.counts(), ledger.oldest_waiting()
         trouble, gone = ledger.fact("trouble"), ledger.fact("gone")
@@ -297,15 +300,7 @@ def delivery(known: Known) -> Iterator[Found]:
             may_pass=not gone,
         )
     elif neglected:
-        lock = known.data.state.path / "locks" / "delivery.lock"
-        yield Found(
-            Level.ERROR,
-            "Nobody looks for new leads to deliver.",
-            "See that the service runs, and that the sensor `deliver` is on. If a `deliver` hangs, end it: "
-            f"`fuser {lock}` names its process.",
-            known.data.state.landed_at(),
-            may_pass=True,
-        )
+        yield _nobody_looks(known)
     if dead := counts[VersionState.DEAD]:
         yield Found(
             Level.ERROR,
@@ -320,6 +315,18 @@ def delivery(known: Known) -> Iterator[Found]:
             "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers them.",
             part="held",
         )
+
+
+def _nobody_looks(known: Known) -> Found:
+    lock = known.data.state.path / "locks" / "delivery.lock"
+    return Found(
+        Level.ERROR,
+        "Nobody looks for new leads to deliver.",
+        "See that the service runs, and that the sensor `deliver` is on. If a `deliver` hangs, end it: "
+        f"`fuser {lock}` names its process.",
+        known.data.state.landed_at(),
+        may_pass=True,
+    )
 
 
 def _versions(count: int) -> str:

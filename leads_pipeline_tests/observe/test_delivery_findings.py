@@ -65,6 +65,14 @@ def test_leads_that_nobody_looks_for_are_told(agency: Agency) -> None:
     assert "Nobody looks for new leads to deliver." in told(agency)["delivery"]
 
 
+def test_leads_that_nobody_ever_delivered_are_told(agency: Agency) -> None:
+    agency.house.now = datetime.now(UTC)
+    agency.house.land("applicant", [lead(1)])
+    assert told(agency) == {}
+    agency.house.later(hours=1)
+    assert "Nobody looks for new leads to deliver." in told(agency)["delivery"]
+
+
 def test_half_a_setting_is_told(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     del agency.variables["LEADS_DELIVERY_SECRET"]
