@@ -242,11 +242,8 @@ class _Draft:
             return False
         with source:
             size = source.seek(0, os.SEEK_END)
-            try:
-                is_whole = self._copy(source, self.folder / key).startswith(hash_in(key))
-            except _UnreadableError:
-                is_whole = False
-        if is_whole:
+            digest = self._copy(source, self.folder / key)
+        if digest is not None and digest.startswith(hash_in(key)):
             self._copied.append(self.folder / key)
             self.done.new += 1
             self.done.new_bytes += size
@@ -308,31 +305,26 @@ class _Draft:
             return path.open("rb")
         return None
 
-    def _copy(self, source: BinaryIO, path: Path) -> str:
-        """Write the source to a new file, with its moment. Return the SHA-256."""
+    def _copy(self, source: BinaryIO, path: Path) -> str | None:
+        """Write the source to a new file, with its moment. Return the SHA-256, None if its disk can't read it."""
         _make_folder(path.parent)
         write_new(path, b"")
         digest = hashlib.sha256()
         source.seek(0)
         with path.open("wb") as file:
-            while piece := _read(source):
+            while True:
+                try:
+                    piece = source.read(_PIECE_BYTES)
+                except OSError:
+                    return None
+                if not piece:
+                    break
                 digest.update(piece)
                 file.write(piece)
         if not isinstance(source, io.BytesIO):
             modified_ns = os.fstat(source.fileno()).st_mtime_ns
             os.utime(path, ns=(modified_ns, modified_ns))
         return digest.hexdigest()
-
-
-class _UnreadableError(Exception):
-    """The disk of the data can't read a file."""
-
-
-def _read(source: BinaryIO) -> bytes:
-    try:
-        return source.read(_PIECE_BYTES)
-    except OSError as error:
-        raise _UnreadableError from error
 
 
 def _make_folder(folder: Path) -> None:
