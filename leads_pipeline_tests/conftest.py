@@ -13,6 +13,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import settings
 
+from leads_pipeline_tests.support.buckets import running_moto
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.migrations import read_migrations_once
 
@@ -69,6 +70,13 @@ def environment() -> Iterator[None]:
     """Take back what a test changes in the environment: commands set Dagster's home, for what they start."""
     with patch.dict(os.environ):
         yield
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[str]:
+    """The address of a server that speaks S3."""
+    with running_moto() as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

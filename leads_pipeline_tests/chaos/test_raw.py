@@ -22,11 +22,9 @@ from leads_pipeline.storage.landing import MOST_FILES, Raw
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.rows import newest_payloads
 from leads_pipeline.storage.store import open_store
-from leads_pipeline_tests.storage.test_store import moto, new_bucket
+from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import WINDOW
-
-__all__ = ["moto"]  # a fixture
 
 WRITERS = 4
 KILLS = int(os.environ.get("KILLS", "12"))

@@ -32,12 +32,10 @@ from leads_pipeline.storage.store import FolderStore, open_store
 from leads_pipeline.transform.versions import Versions
 from leads_pipeline_tests.docs.pages import GUIDES, PAGES, README, ROOT, blocks
 from leads_pipeline_tests.docs.shell import BIN, bare, run
-from leads_pipeline_tests.storage.test_store import moto, new_bucket
+from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.portal_leads import Lead, groups, people
 from leads_pipeline_tests.support.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.support.staging import LONDON
-
-__all__ = ["moto"]  # a fixture
 
 pytestmark = pytest.mark.slow  # the installation takes ten seconds
 

@@ -20,12 +20,10 @@ from leads_pipeline.storage.raw import RESTRICTED, Place
 from leads_pipeline.storage.restore import Restored, end_restore, restore
 from leads_pipeline.storage.store import open_store
 from leads_pipeline.storage.suppression import Action, Entry
-from leads_pipeline_tests.storage.test_store import moto, new_bucket
+from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, NEXT_DAY, land, publish, published_leads
 from leads_pipeline_tests.support.system_calls import NEVER, Fault, needs_seccomp, run
-
-__all__ = ["moto"]  # a fixture
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
 PLACE, NEXT_PLACE = Place(APPLICANT, DAY, "branch-101"), Place(APPLICANT, NEXT_DAY, "branch-101")

@@ -11,11 +11,9 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.rows import merged, newest_payloads
-from leads_pipeline_tests.storage.test_store import moto, new_bucket
+from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.people import EMAIL, lead, listed
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, WINDOW
-
-__all__ = ["moto"]  # a fixture
 
 PLACE = place_of(APPLICANT, WINDOW)
 HERS = lead("hers", email=EMAIL, createdAt="2026-11-19T10:00:00Z")

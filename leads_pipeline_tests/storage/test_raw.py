@@ -27,11 +27,9 @@ from leads_pipeline.storage.landing import MOST_FILES, Landed, Raw, members_besi
 from leads_pipeline.storage.raw import PUSH_SCOPE, Place, list_folders, list_places, place_of, read_failure
 from leads_pipeline.storage.rows import CORRECTION, PULL, Row, merged, microseconds, newest_payloads
 from leads_pipeline.storage.store import FolderStore, Store, open_store
-from leads_pipeline_tests.storage.test_store import moto, new_bucket
+from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, lead
-
-__all__ = ["moto"]  # a fixture
 
 PLACE = place_of(APPLICANT, WINDOW)
 NOW = CLOSED_AT + timedelta(days=2)

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,22 +13,7 @@ import pytest
 
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.storage.store import FolderStore, S3Store, Store, open_store
-from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[str]:
-    """The address of a server that speaks S3."""
-    with running_moto() as address:
-        yield address
-
-
-def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of an empty bucket. The variables lead to it."""
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
-        monkeypatch.setenv(name, value)
-    open_store.cache_clear()
-    return f"s3://{made_bucket(server)}"
+from leads_pipeline_tests.support.buckets import new_bucket
 
 
 @pytest.fixture(params=["folder", "moto", "moto/leads/of=us"])

@@ -20,11 +20,9 @@ from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.rows import Row, merged, microseconds, newest_payloads
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline.storage.takeover import take_over
-from leads_pipeline_tests.storage.test_store import moto, new_bucket
+from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, WINDOW, lead
-
-__all__ = ["moto"]  # a fixture
 
 PLACE = place_of(APPLICANT, WINDOW)
 NOW = LATER + timedelta(days=1)

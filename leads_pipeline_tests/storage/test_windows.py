@@ -1,13 +1,11 @@
-"""The table of windows, made from names, and what of it is asked for."""
+"""The table of windows, made from names."""
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
-from leads_pipeline.domain.due import due
 from leads_pipeline.domain.window import RETENTION, Scope, Window
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import Place, place_of
@@ -62,11 +60,6 @@ def test_a_row_says_how_a_window_stands(store: FolderStore, raw: Raw) -> None:
         days_left=(WINDOW.start + RETENTION - NOW) / timedelta(days=1),
         failure=None,
     )
-    assert (row_of(store, WINDOW).day, row_of(store, WINDOW).scope, row_of(store, WINDOW).reason) == (
-        DAY,
-        "branch-101",
-        "",
-    )
 
 
 def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
@@ -119,17 +112,3 @@ def test_folders_of_scopes_that_are_not_configured_are_listed(store: FolderStore
     raw.add(Place(APPLICANT, DAY, "push"), [lead(1)], CLOSED_AT)
     (key,) = list_days(store, APPLICANT, [DAY], NOW)
     assert key == "raw/applicant_leads/day=2026-11-19/scope=push/"
-
-
-def asked(rows: Iterable[WindowRow], now: datetime) -> list[Window]:
-    return due([(row.window, row.looked_at, row.failure) for row in rows], WINDOW.start, now)
-
-
-def test_the_table_is_what_decides_about_the_next_run(store: FolderStore, raw: Raw) -> None:
-    landed, missing, refused = (window(f"branch-{number}") for number in range(3))
-    land(raw, landed, CLOSED_AT)
-    raw.fail(place_of(APPLICANT, refused), "refused (403)", is_permanent=True)
-    windows = [landed, missing, refused]
-    assert asked(window_table(store, APPLICANT, windows, NOW), NOW) == [missing]
-    later = NOW + timedelta(days=1)
-    assert asked(window_table(store, APPLICANT, windows, later), later) == windows

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from typing import Final
 
 import httpx
+import pytest
 
+from leads_pipeline.storage.store import open_store
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.serving import free_port
 
@@ -34,6 +36,14 @@ def made_bucket(server: str) -> str:
     )
     client.create_bucket(Bucket=name)
     return name
+
+
+def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty bucket there. The variables lead to it."""
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
+        monkeypatch.setenv(name, value)
+    open_store.cache_clear()
+    return f"s3://{made_bucket(server)}"
 
 
 @contextmanager
