@@ -259,7 +259,7 @@ class State:
         """
         remembered = self._remember("origin", origin)
         if remembered != origin:
-            from leads_pipeline.settings import THIS_MACHINE  # its import takes as long as all others here together
+            from leads_pipeline.settings import THIS_MACHINE  # not above: each own table's process would load it
 
             whose, do = f"leads from {remembered}", ""
             if remembered == THIS_MACHINE:

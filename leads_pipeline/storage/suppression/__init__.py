@@ -4,17 +4,8 @@ Belongs here: its files, its key, its seal, which leads an entry means, and keep
 Doesn't: going through a folder (privacy/sweeping.py), finding a person (privacy/), spelling (domain/person.py).
 """
 
-from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Meant, Suppressed
-from leads_pipeline.storage.suppression.files import KEY_FILE, SuppressionList
+from leads_pipeline.storage.suppression.entries import Action, Entry, Meant, Suppressed
+from leads_pipeline.storage.suppression.files import SuppressionList
 from leads_pipeline.storage.suppression.gate import Gate
 
-__all__ = [
-    "KEY_FILE",
-    "NOBODY",
-    "Action",
-    "Entry",
-    "Gate",
-    "Meant",
-    "Suppressed",
-    "SuppressionList",
-]
+__all__ = ["Action", "Entry", "Gate", "Meant", "Suppressed", "SuppressionList"]
