@@ -8,7 +8,6 @@ the verbs of a store (store.py), who is on the suppression list.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from typing import Final, Protocol
@@ -34,13 +33,13 @@ from leads_pipeline.storage.raw import (
 from leads_pipeline.storage.rows import (
     PUSH,
     Footer,
-    NotRawError,
     Opened,
     Row,
     hash_of,
     merged,
     microseconds,
     newest_payloads,
+    open_raw,
     received_rows,
     to_parquet,
     without_returned,
@@ -141,8 +140,8 @@ def members_beside(store: Store, folders: Iterable[Folder]) -> dict[str, str]:
     for folder in folders:
         # A file that is gone was merged meanwhile. A damaged one is found when its leads are read.
         content = store.get(folder.newest.key) if folder.newest else None
-        with suppress(NotRawError):
-            members |= Opened(content or b"").footer.beside
+        if content and (opened := open_raw(content)):
+            members |= opened.footer.beside
     return members
 
 
@@ -391,12 +390,7 @@ class Raw:
 
 def _opened(content: bytes, file: RawFile) -> Opened | None:
     """Open a file. None if its bytes aren't those that were written, or no raw file's."""
-    if hash_of(content) != file.hash:
-        return None
-    try:
-        return Opened(content)
-    except NotRawError:
-        return None
+    return open_raw(content) if hash_of(content) == file.hash else None
 
 
 def _counts(before: Sequence[Row], received: Iterable[Row], now: Sequence[Row]) -> Landed:

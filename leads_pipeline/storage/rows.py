@@ -71,10 +71,6 @@ class Footer:
     gone: frozenset[str] = frozenset()
 
 
-class NotRawError(Exception):
-    """The bytes are a whole file, and none of ours."""
-
-
 def microseconds(moment: datetime) -> int:
     """Return the moment in microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
@@ -189,40 +185,44 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+@dataclass(frozen=True, slots=True)
 class Opened:
-    """A file's footer, and its rows when they are asked for.
+    """A file's footer, and its rows when they are asked for."""
 
-    Raises NotRawError if the bytes are no raw file, and StorageError if a newer version of the pipeline wrote them.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        try:
-            self._file = pq.ParquetFile(pa.BufferReader(content))
-        except pa.ArrowInvalid:
-            raise NotRawError from None
-        facts = {key.decode(): value.decode() for key, value in (self._file.metadata.metadata or {}).items()}
-        number = int(facts.get("format", "0"))
-        if number > _FORMAT:
-            raise StorageError(
-                f"A raw file has format {number}, and this version of leads-pipeline reads format {_FORMAT}. Install "
-                "the newer version again. The file is untouched."
-            )
-        if number < _FORMAT or not self._file.schema_arrow.equals(SCHEMA):
-            raise NotRawError
-        self.footer = Footer(
-            run_id=facts["run_id"],
-            body_hash=facts["body_hash"],
-            list_number=int(facts["list_number"]),
-            is_anonymous=_PERSONAL in facts,
-            beside=json.loads(facts.get("beside", "{}")),
-            gone=frozenset(json.loads(facts.get("gone", "[]"))),
-        )
+    file: pq.ParquetFile
+    footer: Footer
 
     @property
     def rows(self) -> list[Row]:
         """The file's rows. They are read anew each time."""
-        table = self._file.read(use_threads=False)
+        table = self.file.read(use_threads=False)
         return list(map(Row, *(table[name].to_pylist() for name in Row._fields)))
+
+
+def open_raw(content: bytes) -> Opened | None:
+    """Open a raw file, None if the bytes are no raw file. Raises StorageError if a newer pipeline wrote it."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content))
+    except pa.ArrowInvalid:
+        return None
+    facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
+    number = int(facts.get("format", "0"))
+    if number > _FORMAT:
+        raise StorageError(
+            f"A raw file has format {number}, and this version of leads-pipeline reads format {_FORMAT}. Install "
+            "the newer version again. The file is untouched."
+        )
+    if number < _FORMAT or not file.schema_arrow.equals(SCHEMA):
+        return None
+    footer = Footer(
+        run_id=facts["run_id"],
+        body_hash=facts["body_hash"],
+        list_number=int(facts["list_number"]),
+        is_anonymous=_PERSONAL in facts,
+        beside=json.loads(facts.get("beside", "{}")),
+        gone=frozenset(json.loads(facts.get("gone", "[]"))),
+    )
+    return Opened(file, footer)
 
 
 # pyarrow.array would import pandas: a third of a second of each process.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.settings import AuthMethod
     from leads_pipeline.storage.durable import drafted, storing
     from leads_pipeline.storage.inventory import FoundItem
-    from leads_pipeline.storage.rows import Opened
+    from leads_pipeline.storage.rows import open_raw
     from leads_pipeline.storage.windows import WindowState
     from leads_pipeline.transform.duck import connection
     from leads_pipeline.transform.feed import begin_feed
@@ -153,7 +153,7 @@ def _(self, now):
 
 @mutant("a damaged raw file counts as whole", "storage.landing:_opened", ON_DISK, RAW)
 def _(content, file):
-    return Opened(content)
+    return open_raw(content)
 
 
 @mutant("a list that grows during a landing isn't seen", "storage.landing:Raw._follow_list", ERASED, RAW)
