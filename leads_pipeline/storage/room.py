@@ -21,7 +21,7 @@ _TIGHT_BYTES: Final = 5_000_000
 def full(path: Path, published_bytes: int = 0) -> str:
     """Say which file system is full and what to do. `published_bytes` is the size of leads.duckdb."""
     folder = _existing(path)
-    mount = next(one for one in (folder, *folder.parents) if one.parent == one or _device(one) != _device(one.parent))
+    mount = next(one for one in (folder, *folder.parents) if one.is_mount())
     usage, needed = shutil.disk_usage(folder), max(_NEEDED_BYTES, _NEEDED_FACTOR * published_bytes)
     return (
         f"The file system {mount} is full: {usage.free / 1e6:.1f} of {usage.total / 1e6:.0f} MB are free. Free at "
@@ -67,9 +67,5 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _existing(path: Path) -> Path:
-    path = path.absolute()
+    path = path.resolve()
     return next(one for one in (path, *path.parents) if one.exists())
-
-
-def _device(path: Path) -> int:
-    return path.stat().st_dev
