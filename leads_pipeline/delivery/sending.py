@@ -182,7 +182,7 @@ def _send(ledger: Ledger, sender: "_Sender", sent: Sent, until: float, clock: Ca
         in_a_row = 0
         for outcomes in sender.send(ledger, ready):
             for outcome in outcomes:
-                in_a_row = _note(ledger, outcome, sent, in_a_row, sender.host, clock())
+                in_a_row = _note(ledger, outcome, sent, in_a_row, sender.endpoint.host, clock())
             ledger.commit()
             is_gone = any(outcome.status == HTTPStatus.GONE for outcome in outcomes)
             if is_gone or in_a_row >= _AWAY_AFTER:
@@ -236,24 +236,17 @@ def _wait_seconds(failures: int, longest: float, retry_after: float | None) -> f
     return min(max(jitter, retry_after or 0), _LONGEST_WAIT_SECONDS)
 
 
+@dataclass
 class _Sender:
     """Posts versions, several at once. `error` is that of a window that can't be read."""
 
-    def __init__(
-        self,
-        data: DataFolder,
-        endpoint: Endpoint,
-        zone: ZoneInfo,
-        clock: Callable[[], datetime],
-        transport: httpx.AsyncBaseTransport | None,
-        timeout_seconds: float,
-    ) -> None:
-        self._raw, self._gate = RawWindows(data.store, data.gate), data.gate
-        self.host = endpoint.host
-        self.error: StorageError | None = None
-        self._endpoint, self._zone, self._clock = endpoint, zone, clock
-        self._signs = signer(endpoint.secret)
-        self._transport, self._timeout_seconds = transport, timeout_seconds
+    data: DataFolder
+    endpoint: Endpoint
+    zone: ZoneInfo
+    clock: Callable[[], datetime]
+    transport: httpx.AsyncBaseTransport | None
+    timeout_seconds: float
+    error: StorageError | None = None
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
@@ -264,13 +257,13 @@ class _Sender:
 
         The suppression list is read before each group of messages. If it has grown, the rest waits for the next pass.
         """
-        number = self._gate.number
+        number = self.data.gate.number
         messages = list(self._bodies(ledger, versions).items())
         with asyncio.Runner() as loop:
-            http = make_async_client(CONCURRENCY, transport=self._transport, tls=self._tls)
+            http = make_async_client(CONCURRENCY, transport=self.transport, tls=self._tls)
             try:
                 for first in range(0, len(messages), CONCURRENCY):
-                    if self._gate.number != number:
+                    if self.data.gate.number != number:
                         return
                     yield loop.run(self._post_all(http, messages[first : first + CONCURRENCY]))
             finally:
@@ -279,12 +272,12 @@ class _Sender:
     def _bodies(self, ledger: Ledger, versions: Sequence[Version]) -> dict[Version, bytes]:
         wanted = {(one.kind, one.day, one.scope, one.lead_id, one.number): one for one in versions}
         found: dict[Version, bytes] = {}
-        for window, batch in read_each(self._raw, {key[:3] for key in wanted}):
+        for window, batch in read_each(RawWindows(self.data.store, self.data.gate), {key[:3] for key in wanted}):
             here = [version for key, version in wanted.items() if key[:3] == window]
             if isinstance(batch, StorageError):
                 self.error = batch
                 for unread in here:
-                    next_at = self._clock().timestamp() + _FIRST_WAIT_SECONDS
+                    next_at = self.clock().timestamp() + _FIRST_WAIT_SECONDS
                     ledger.failed(unread, "Its raw file can't be read.", next_at, is_dead=False)
                 continue
             table = with_corrections(batch.leads)
@@ -301,25 +294,25 @@ class _Sender:
             leads = leads_of(batch.kind, table.take([place for place, _ in rows.values()]))
             for (version, (_, row)), lead in zip(rows.items(), leads, strict=True):
                 is_update = ledger.has_earlier(version)
-                found[version] = body_of(batch.kind, version, row, lead, self._zone, is_update=is_update)
+                found[version] = body_of(batch.kind, version, row, lead, self.zone, is_update=is_update)
         return {version: found[version] for version in versions if version in found}
 
     async def _post_all(self, http: httpx.AsyncClient, messages: list[tuple[Version, bytes]]) -> list[_Outcome]:
         return await asyncio.gather(*(self._post(http, version, body) for version, body in messages))
 
     async def _post(self, http: httpx.AsyncClient, version: Version, body: bytes) -> _Outcome:
-        url, headers = self._endpoint.url, headers_of(self._signs, version, body, self._clock())
-        if self._endpoint.authorization:
-            headers["authorization"] = self._endpoint.authorization
+        url, headers = self.endpoint.url, headers_of(signer(self.endpoint.secret), version, body, self.clock())
+        if self.endpoint.authorization:
+            headers["authorization"] = self.endpoint.authorization
         try:
             # The answer's body stays unread: it can repeat what the lead says.
             async with (
-                asyncio.timeout(self._timeout_seconds),
+                asyncio.timeout(self.timeout_seconds),
                 http.stream("POST", url, content=body, headers=headers, timeout=None) as answer,
             ):
-                return _outcome(version, answer, self._clock())
+                return _outcome(version, answer, self.clock())
         except TimeoutError:
-            return _Outcome(version, trouble=f"gave no answer within {self._timeout_seconds:g} seconds")
+            return _Outcome(version, trouble=f"gave no answer within {self.timeout_seconds:g} seconds")
         except (httpx.ConnectError, httpx.ProxyError) as error:
             return _Outcome(version, trouble=f"can't be reached: {why_no_connection(error)}")
         except httpx.TransportError as error:

@@ -102,17 +102,6 @@ def test_the_same_text_again_is_no_change(house: House) -> None:
     assert feed(house) == [("midnight", "added"), ("other", "added")]
 
 
-def test_a_lead_that_goes_to_another_branch_is_changed(house: House) -> None:
-    house.land("applicant", [{"id": "a"}])
-    house.publish()
-    house.land("applicant", [])
-    house.land("applicant", [{"id": "a"}], scope="branch-102")
-    house.publish()
-
-    assert feed(house) == [("a", "added"), ("a", "changed")]
-    assert house.query("select scope from applicant_leads") == [("branch-102",)]
-
-
 # --- leads that go ----------------------------------------------------------------------------------------------------
 
 

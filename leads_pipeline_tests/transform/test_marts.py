@@ -208,15 +208,6 @@ def situation(lead: Lead) -> str:
     return HIDDEN if said == "moving abroad" else said
 
 
-@pytest.mark.slow
-def test_the_portal_sent_enough_to_tell_right_from_wrong(published: Published) -> None:
-    assert len(published.applicants) > 200
-    assert len(published.appraisals) > 50
-    assert people(published.leads) < len(published.leads) - 20
-    assert any(lead.created_at is None for lead in published.leads)
-    assert published.rows("select count(*) from applicant_leads") == [(len(published.applicants),)]
-
-
 @pytest.mark.parametrize("mart", [mart.name for mart in marts() if "branch" in mart.columns])
 def test_every_mart_of_branches_has_their_names(mart: str, published: Published) -> None:
     assert published.rows(f"select distinct scope, branch from {mart} order by all") == [  # noqa: S608 - a mart's name

@@ -95,15 +95,6 @@ def lead_of(branch: str) -> Row:
     return {"id": "a", "createdAt": "2026-11-19T10:00:00Z", "portalBranchId": branch}
 
 
-def test_of_one_windows_versions_the_last_counts_though_the_clock_was_set_back(house: House) -> None:
-    for text in ("old", "new"):
-        house.land("applicant", [version(text, 0)])
-        house.later(days=-1)
-    house.publish()
-
-    assert versions(house) == [("a", "new", DAY, 0)]
-
-
 # --- windows ------------------------------------------------------------------------------------------------------
 
 
