@@ -28,8 +28,8 @@ from leads_pipeline.storage.windows import WindowRow, WindowState, list_days, wi
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.reading import LeadsFile
 
-# The windows that a publication looks at, too: the portal's 30 days, and the losses of 30 days more.
-RECENT_DAYS: Final = 60
+# The windows that are listed: the portal's 30 days, and some days for publications, which know the older ones.
+RECENT_DAYS: Final = 35
 
 # The sensor `alert` notes every five minutes that it works.
 SILENCE: Final = timedelta(minutes=15)
@@ -59,8 +59,8 @@ class Damaged(NamedTuple):
 class Known:
     """The facts about an installation at the moment `now`. A fact that can't be read raises StorageError.
 
-    `is_thorough` looks for missing files of any age, not of the last 60 days alone. That takes seconds for a year of
-    500 branches.
+    `is_thorough` lists the windows of any age to find missing files, not those of the last 35 days alone. That takes
+    seconds for a year of 500 branches.
     """
 
     settings: Settings
@@ -102,7 +102,7 @@ class Known:
 
     @cached_property
     def recent(self) -> list[WindowRow]:
-        """The configured windows of the last 60 days."""
+        """The configured windows of the last 35 days, for each kind in the order of their days."""
         return self.windows_from(self.today - timedelta(days=RECENT_DAYS))
 
     def windows_from(self, day: date) -> list[WindowRow]:
@@ -137,8 +137,8 @@ class Known:
         newest: dict[str, date] = {}
         for row in self.recent:
             if row.state in (WindowState.LANDED, WindowState.EMPTY):
-                first[row.kind, row.scope] = min(row.day, first.get((row.kind, row.scope), row.day))
-                newest[row.kind] = max(row.day, newest.get(row.kind, row.day))
+                first.setdefault((row.kind, row.scope), row.day)
+                newest[row.kind] = row.day
         scopes = [(kind.name, scope.key) for kind in self.kinds for scope in self.scopes]
         recent = {kind: day - timedelta(days=2) for kind, day in newest.items()}
         opened_at = None if self.settings.missing else self.data.state.opened_at()
@@ -205,7 +205,11 @@ class Known:
         recent = self._folders.values()
         shown = [list_folders(self.data.store, f"{RAW}/", self.now)] if self.is_thorough else recent
         here = {key for folders in shown for key, folder in folders.items() if folder.files}
-        missing = [place for place in self._published_places() - are_aside if place.key not in here]
+        missing = [
+            place
+            for place in self._published_places() - are_aside
+            if place.key not in here and not self._has_files(place)
+        ]
         return sorted(
             [
                 *(Damaged(file.key, file.place, is_pushed=file.is_pushed) for file in aside),
@@ -213,14 +217,27 @@ class Known:
             ]
         )
 
+    def _has_files(self, place: Place) -> bool:
+        return any(folder.files for folder in list_folders(self.data.store, place.key, self.now).values())
+
     def _published_places(self) -> set[Place]:
-        """Return the windows that published leads are of. None if leads.duckdb can't be read, which is a finding."""
+        """Return the windows that published leads are of; of the older ones only those that had no file at publication.
+
+        None if leads.duckdb can't be read, which is a finding.
+        """
         first = date.min if self.is_thorough else self.today - timedelta(days=RECENT_DAYS)
         places = set[Place]()
         with suppress(LeadsPipelineError):
             for kind in self.kinds:
-                statement = f"select distinct window_day, scope from {quoted(kind.table)} where window_day >= $first"  # noqa: S608 - our own
-                places |= {Place(kind, day, scope) for day, scope in self.query(statement, {"first": first})[1]}
+                statement = (
+                    f"select distinct window_day, scope from {quoted(kind.table)} where window_day >= $first "  # noqa: S608 - our own
+                    "or (window_day, scope) in "
+                    "(select (day, scope) from mart_coverage where kind = $kind and rows is null)"
+                )
+                places |= {
+                    Place(kind, day, scope)
+                    for day, scope in self.query(statement, {"first": first, "kind": kind.name})[1]
+                }
         return places
 
     @cached_property

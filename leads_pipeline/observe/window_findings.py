@@ -159,8 +159,7 @@ def files_damaged(known: Known) -> Iterator[Found]:
     """Raw files are damaged or missing.
 
     Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
-    published stay in leads.duckdb. Only `leads-pipeline verify` and `backup` notice that a window older than 60 days is
-    missing.
+    published stay in leads.duckdb. If a window older than 35 days is missing, the publication of the night notices it.
     Do: check the disk. While the portal has the window, pull it again with the command of the finding. Otherwise put
     the file back from a backup: `docs/guides/back-up-and-restore.md` says how.
     Over: when each damaged file was replaced, or you deleted from `quarantine/` the files that can't be replaced.

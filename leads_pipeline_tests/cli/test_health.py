@@ -154,7 +154,7 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: House) ->
 
 @pytest.mark.slow
 def test_a_loss_is_noted_by_its_key_and_a_wrong_key_is_refused(house: House) -> None:
-    lost = YESTERDAY - timedelta(days=40)
+    lost = YESTERDAY - timedelta(days=32)
     place = Place(lead_kind("applicant"), lost, "branch-101")
     house.data.raw.fail(place, "deleted", "The portal has deleted it.", is_permanent=True)
     (house.folder / ".state" / "start_date").write_text(f"{lost}\n")

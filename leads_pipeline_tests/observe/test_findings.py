@@ -373,6 +373,9 @@ def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_las
     told = found(house)["files-damaged/backup"]
     assert place.key in told.message
     assert "from a backup" in told.what_to_do
+    house.later(days=30)
+    house.publish()
+    assert "files-damaged/backup" in found(house)
     assert f"windows-lost/{NEXT_DAY}" not in found(house)  # its leads are published
 
 
