@@ -173,20 +173,6 @@ def test_an_odd_lead_is_kept_as_received_and_costs_no_neighbour(name: str) -> No
     assert odd.lead_id == (lead_id or f"sha256:{hashlib.sha256(element).hexdigest()}")
 
 
-def test_all_odd_leads_together_are_kept() -> None:
-    leads = read_leads(APPLICANT, applicants(*(element for element, _ in ODD.values()))).leads
-    assert len(leads) == len(ODD)
-    assert {lead.lead_id for lead in leads if not lead.lead_id.startswith("sha256:")} == {
-        lead_id for _, lead_id in ODD.values() if lead_id
-    }
-
-
-def test_an_odd_lead_keeps_its_id_so_that_it_merges_with_its_repaired_version() -> None:
-    [odd] = read_leads(APPLICANT, applicants(b'{"id": "same", "radius": NaN}')).leads
-    [good] = read_leads(APPLICANT, applicants(b'{"id": "same", "radius": 1}')).leads
-    assert odd.lead_id == good.lead_id
-
-
 # --- inventory pages ------------------------------------------------------------------------------------------------
 
 
@@ -211,10 +197,6 @@ def test_the_cursor_of_the_next_page_is_found(meta: str, token: str | None) -> N
         (f"sha256:{hashlib.sha256(odd.encode()).hexdigest()}", odd),
         ("1", '{"id": "1"}'),
     ]
-
-
-def test_a_page_without_meta_is_the_last() -> None:
-    assert read_inventory_page(b'\xef\xbb\xbf{"items": []}').next_token is None
 
 
 @pytest.mark.parametrize(
@@ -325,21 +307,6 @@ def test_column_names_are_unique_snake_case_and_described(kind: LeadKind) -> Non
         assert not {"lead_id", "position", "lead_day", "scope", "fetched_at"} & set(columns)
 
 
-@pytest.mark.parametrize(
-    ("path", "column"),
-    [
-        ("contact.firstName", "contact_first_name"),
-        ("listingDetails.address.postcode", "listing_details_address_postcode"),
-        ("propertyDetails.address.line1", "property_details_address_line1"),
-        ("isOverseas", "is_overseas"),
-        ("createdAt", "created_at"),
-    ],
-)
-def test_a_column_is_its_path_in_snake_case(path: str, column: str) -> None:
-    [field] = {field for kind in LEAD_KINDS for field in kind.fields if field.path == path}
-    assert field.column == column
-
-
 def test_what_identifies_a_person_is_marked() -> None:
     marks = re.compile(
         r"(firstName|lastName|phoneNumber|[eE]mail|message|consumerPostcode|latitude|longitude|line[123])$"
@@ -348,8 +315,3 @@ def test_what_identifies_a_person_is_marked() -> None:
         for field in kind.fields:
             if marks.search(field.path):
                 assert field.is_personal, field.path
-
-
-def test_tables_have_names_of_their_own() -> None:
-    assert APPLICANT.tables == ("applicant_leads", "applicant_viewing_times", "applicant_listing_images")
-    assert APPRAISAL.tables == ("appraisal_leads",)

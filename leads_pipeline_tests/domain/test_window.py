@@ -4,7 +4,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from dagster import DailyPartitionsDefinition, MultiPartitionKey, MultiPartitionsDefinition, StaticPartitionsDefinition
+from dagster import DailyPartitionsDefinition, MultiPartitionKey
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,35 +27,17 @@ scopes = st.just(Scope(ScopeKind.ALL)) | st.builds(
 
 
 @pytest.mark.parametrize("name", ["UTC", "Europe/London", *MIDNIGHT_CHANGES])
-def test_all_days_of_a_century_tile_without_gap_or_overlap(name: str) -> None:
+def test_all_days_of_a_century_tile_and_their_moments_are_of_that_day(name: str) -> None:
     zone = ZoneInfo(name)
-    intervals = [day_interval(day, zone) for day in days(FIRST, LAST)]
+    intervals = {day: day_interval(day, zone) for day in days(FIRST, LAST)}
     assert len(intervals) == 36_525
-    assert all(before[1] == after[0] for before, after in pairwise(intervals))
-    assert all(start.tzinfo is UTC and end.tzinfo is UTC for start, end in intervals)
-    if name != "Pacific/Apia":
-        assert all(start < end for start, end in intervals)
-
-
-@pytest.mark.parametrize("name", ["UTC", "Europe/London", *MIDNIGHT_CHANGES])
-def test_a_days_first_and_last_moments_are_of_that_day(name: str) -> None:
-    zone = ZoneInfo(name)
-    for day in days(FIRST, LAST):
-        start, end = day_interval(day, zone)
-        if start < end:
-            assert today(zone, start) == day
-            assert today(zone, end - SECOND) == day
-
-
-def test_a_day_in_utc_has_24_hours() -> None:
-    assert day_interval(date(2026, 11, 19), ZoneInfo("UTC")) == (
-        datetime(2026, 11, 19, tzinfo=UTC),
-        datetime(2026, 11, 20, tzinfo=UTC),
-    )
-
-
-def test_a_british_summer_day_begins_an_hour_early_in_utc() -> None:
-    assert day_interval(date(2026, 7, 1), LONDON)[0] == datetime(2026, 6, 30, 23, tzinfo=UTC)
+    assert all(before[1] == after[0] for before, after in pairwise(intervals.values()))
+    for day, (start, end) in intervals.items():
+        assert start.tzinfo is end.tzinfo is UTC
+        if start == end:  # Samoa crossed the date line: this day never was
+            assert (name, day) == ("Pacific/Apia", date(2011, 12, 30))
+        else:
+            assert (today(zone, start), today(zone, end - SECOND)) == (day, day)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +54,6 @@ def test_a_british_summer_day_begins_an_hour_early_in_utc() -> None:
         ("Asia/Beirut", date(2026, 3, 29), 23),
         ("Asia/Beirut", date(2026, 10, 24), 25),
         ("Asia/Beirut", date(2026, 10, 25), 24),
-        # Samoa crossed the date line: this day never was.
         ("Pacific/Apia", date(2011, 12, 29), 24),
         ("Pacific/Apia", date(2011, 12, 30), 0),
         ("Pacific/Apia", date(2011, 12, 31), 24),
@@ -119,33 +100,14 @@ def test_a_scope_is_read_and_written_alike(text: str, scope: Scope) -> None:
 @pytest.mark.parametrize(
     "id_",
     [
-        *(
-            "",
-            " ",
-            ".",
-            "..",
-            "...",
-            "a..b",
-            ".a",
-            "a.",
-            "a/b",
-            "a\\b",
-            "a|b",
-            "a,b",
-            "a;b",
-            "a=b",
-            "a'b",
-            "a%2Fb",
-            "~",
-        ),
+        *("", " ", ".", "..", "a..b", ".a", "a.", "a/b", "a\\b", "a|b", "a,b", "a;b", "a=b", "a'b", "a%2Fb", "~"),
         *("9" * 65, "-1", "_1", "a b", "101\n", "\n101", "101\r", "101\x00", "é", "１０１", "١٠١", "101\u200b"),
     ],
 )
-@pytest.mark.parametrize("kind", ["branch", "group"])
-def test_an_id_outside_of_the_allow_list_is_refused(kind: str, id_: str) -> None:
+def test_an_id_outside_of_the_allow_list_is_refused(id_: str) -> None:
     with pytest.raises(SettingsError, match="is not a scope") as caught:
-        Scope.parse(f"{kind}-{id_}")
-    assert repr(f"{kind}-{id_}") in str(caught.value)
+        Scope.parse(f"branch-{id_}")
+    assert repr(f"branch-{id_}") in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "101", "branch", "branch101", "Branch-101", "office-1", "all-1", "ALL", "all\n"])
@@ -179,19 +141,6 @@ def test_a_key_reads_as_dagster_writes_it(day: date, scope: Scope) -> None:
     window = Window.of(day, scope, LONDON)
     assert window.partition_key == MultiPartitionKey({"scope": scope.key, "day": day.isoformat()})
     assert Window.from_partition_key(window.partition_key, LONDON) == window
-
-
-def test_every_key_that_dagster_lists_is_a_window() -> None:
-    keys = MultiPartitionsDefinition(
-        {
-            "day": DailyPartitionsDefinition("2026-10-24", end_date="2026-10-27", timezone="Europe/London"),
-            "scope": StaticPartitionsDefinition(["branch-101", "brand-x.y-z", "all"]),
-        }
-    ).get_partition_keys()
-    windows = [Window.from_partition_key(key, LONDON) for key in keys]
-    assert len(windows) == 9
-    assert [window.partition_key for window in windows] == list(keys)
-    assert {window.end - window.start for window in windows} == {timedelta(hours=24), timedelta(hours=25)}
 
 
 def test_a_window_is_the_interval_that_dagster_gives_the_day() -> None:
@@ -235,12 +184,6 @@ def test_what_becomes_true_does_so_at_that_second(question: Callable[[datetime],
     assert not question(moment - SECOND)
     assert question(moment)
     assert question(moment + SECOND)
-
-
-@given(st.datetimes(datetime(2026, 10, 30), datetime(2026, 12, 5), timezones=st.just(UTC)))  # noqa: DTZ001 - hypothesis takes naive bounds
-def test_retention_never_says_two_things_at_once(now: datetime) -> None:
-    assert WINDOW.is_deleted(now) <= WINDOW.is_closed(now)
-    assert WINDOW.is_deleted(now) <= (WINDOW.days_left(now) < 0)
 
 
 def test_days_left_count_down_to_the_first_deletion() -> None:

@@ -6,17 +6,13 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from email import message_from_bytes
 from email.policy import default
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import AuthResult
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
@@ -26,37 +22,13 @@ from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.observe.told import Told
 from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
+from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FULL = Finding("disk", Level.ERROR, "The disk gets full.", NOON, "Make <room> & soon. £", "findings.md#disk")
 NO_SETTINGS = Settings.from_variables({})
 DIGEST = Digest(NOON, [FULL], [replace(FULL, key="backup", message="No backup.")])
 TOKEN = "T0KEN"
-
-
-class WebSink:
-    """Keeps every request, and answers with `status`."""
-
-    def __init__(self) -> None:
-        self.url, self.status = "", 200
-        self.requests: list[tuple[str, str, bytes]] = []
-
-
-@contextmanager
-def web_sink() -> Iterator[WebSink]:
-    sink = WebSink()
-
-    class Handler(QuietHandler):
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            sink.requests.append((self.command, self.path, body))
-            self.answer(sink.status, b"", Location="/elsewhere")
-
-        do_POST = do_GET
-
-    with serving(Handler) as sink.url:
-        yield sink
 
 
 @pytest.fixture
@@ -164,45 +136,6 @@ def test_an_address_is_not_logged(web: WebSink, caplog: pytest.LogCaptureFixture
 
 
 # --- mail -------------------------------------------------------------------------------------------------------------
-
-
-class MailSink:
-    """A mail server. It answers to commands as a test says: by `MAIL`, `DATA`, or a recipient's address."""
-
-    def __init__(self) -> None:
-        self.host = f"127.0.0.1:{free_port()}"
-        self.mails: list[Any] = []
-        self.password = b"p@ss"
-        self.answers: dict[str, str] = {}
-
-    def authenticate(self, *arguments: Any) -> AuthResult:
-        return AuthResult(success=arguments[-1].password == self.password, handled=False)
-
-    async def handle_MAIL(self, _s: Any, _n: Any, envelope: Any, address: str, _o: Any) -> str:  # noqa: N802 - aiosmtpd's
-        envelope.mail_from = address
-        return self.answers.get("MAIL", "250 OK")
-
-    async def handle_RCPT(self, _s: Any, _n: Any, envelope: Any, address: str, _o: Any) -> str:  # noqa: N802 - aiosmtpd's
-        if address not in self.answers:
-            envelope.rcpt_tos.append(address)
-        return self.answers.get(address, "250 OK")
-
-    async def handle_DATA(self, _s: Any, _n: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's
-        if "DATA" not in self.answers:
-            self.mails.append(envelope)
-        return self.answers.get("DATA", "250 OK")
-
-
-@contextmanager
-def mail_server(**options: Any) -> Iterator[MailSink]:
-    sink = MailSink()
-    port = int(sink.host.rpartition(":")[2])
-    server = Controller(sink, "127.0.0.1", port=port, authenticator=sink.authenticate, ready_timeout=30, **options)
-    server.start()
-    try:
-        yield sink
-    finally:
-        server.stop()
 
 
 @pytest.fixture

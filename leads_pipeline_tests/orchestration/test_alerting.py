@@ -12,8 +12,8 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.alerting import alert_sensor
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Then
-from leads_pipeline_tests.observe.test_channels import WebSink, web_sink
 from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline_tests.support.sinks import WebSink, web_sink
 
 TOKEN = "T0KEN"
 HOUR = timedelta(hours=1)

@@ -24,7 +24,6 @@ from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
-from dagster._daemon.asset_daemon import AssetDaemon
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
@@ -48,7 +47,7 @@ IN_THIS_PROCESS: Final = {
 UNFINISHED = [BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionStatus.CANCELING]
 
 
-def one_round(workspace: WorkspaceProcessContext, conditions: AssetDaemon) -> int:
+def one_round(workspace: WorkspaceProcessContext) -> int:
     """One iteration of each loop, and the runs that come of it, to their ends. Give the number of runs.
 
     A run that waited since an earlier round counts again. A backfill that isn't finished counts as one, as more runs
@@ -60,7 +59,6 @@ def one_round(workspace: WorkspaceProcessContext, conditions: AssetDaemon) -> in
     log = logging.getLogger("daemon")
     _finish(launch_scheduled_runs(workspace, log, datetime.now(UTC), {}))
     _finish(execute_sensor_iteration(workspace, log, None, None))
-    conditions._run_iteration_impl(workspace, None, {}, {})  # noqa: SLF001 - the loop around it only sleeps
     _finish(execute_backfill_iteration(workspace, log))
     _finish(execute_run_monitoring_iteration(workspace, log))
     _finish(QueuedRunCoordinatorDaemon(interval_seconds=0).run_iteration(workspace))
@@ -102,9 +100,8 @@ def main() -> None:
         DagsterInstance.from_ref(reference) as instance,
         WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget([location])) as workspace,
     ):
-        conditions = AssetDaemon(instance.get_auto_materialize_settings(), pre_sensor_interval_seconds=30)
         for _ in sys.stdin:
-            sys.stdout.write(f"{one_round(workspace, conditions)}\n")
+            sys.stdout.write(f"{one_round(workspace)}\n")
             sys.stdout.flush()
 
 

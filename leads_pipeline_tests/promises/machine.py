@@ -116,7 +116,7 @@ class Machine:
         idle = 0
         for _ in range(MOST_ROUNDS):
             idle = idle + 1 if self._round() == 0 else 0
-            if idle > 1:  # a condition may want to see twice what has changed
+            if idle > 1:
                 return
             self.clock.move_to(self.clock.now() + (PAUSE if idle else ROUND))
         raise AssertionError(f"The daemon is still at work after {MOST_ROUNDS} rounds.")

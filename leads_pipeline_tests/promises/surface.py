@@ -18,7 +18,7 @@ from typing import Any
 import click
 import duckdb
 from click.testing import CliRunner
-from dagster import AssetKey, AutomationConditionSensorDefinition, Definitions, MultiPartitionsDefinition
+from dagster import AssetKey, Definitions, MultiPartitionsDefinition
 
 from leads_pipeline import settings
 from leads_pipeline.cli import main
@@ -142,8 +142,6 @@ def _assets(definitions: Definitions) -> Iterator[str]:
         yield f"{_name(key)}  group {node.group_name}  kinds {', '.join(sorted(node.kinds)) or 'none'}"
         yield f"    parents: {', '.join(_name(parent) for parent in sorted(node.parent_keys)) or 'none'}"
         yield f"    partitions: {_partitions(node.partitions_def)}"
-        if node.automation_condition is not None:
-            yield "    follows by an automation condition"
 
 
 def _name(key: AssetKey) -> str:
@@ -193,10 +191,7 @@ def _schedules(definitions: Definitions) -> Iterator[str]:
 def _sensors(definitions: Definitions) -> Iterator[str]:
     repository = definitions.get_repository_def()
     for one in sorted(repository.sensor_defs, key=lambda one: one.name):
-        if isinstance(one, AutomationConditionSensorDefinition):
-            targets = "automation conditions"
-        else:
-            targets = ", ".join(sorted(target.job_name for target in one.targets)) or "no job"
+        targets = ", ".join(sorted(target.job_name for target in one.targets)) or "no job"
         yield f"{one.name}  every {one.minimum_interval_seconds} s  {_on(one.default_status)}  {targets}"
 
 

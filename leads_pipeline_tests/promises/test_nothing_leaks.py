@@ -16,7 +16,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -24,14 +24,13 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import duckdb
-import pyarrow.parquet as pq
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import AuthResult
 
 from leads_pipeline_tests.promises.agency import DAY, PROGRAM
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
+from leads_pipeline_tests.support.people import decoded
 from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
+from leads_pipeline_tests.support.sinks import mail_server
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 # Letters and digits, so that no encoding of URLs, JSON or forms hides them from the search.
@@ -150,66 +149,7 @@ def web_sink(folder: Path) -> Iterator[str]:
         yield address
 
 
-@contextmanager
-def mail_sink(folder: Path) -> Iterator[str]:
-    """Takes mail from whoever knows the password, and writes it into a file."""
-
-    class Sink:
-        async def handle_DATA(self, _: Any, __: Any, envelope: Any) -> str:  # noqa: N802 - a name that aiosmtpd calls
-            with (folder / "alerts-by-mail").open("ab") as file:
-                file.write(envelope.content)
-            return "250 OK"
-
-    def authenticate(*arguments: Any) -> AuthResult:
-        return AuthResult(success=arguments[-1].password == MAIL_PASSWORD.encode(), handled=False)
-
-    port = free_port()
-    server = Controller(
-        Sink(), "127.0.0.1", port=port, authenticator=authenticate, auth_require_tls=False, ready_timeout=30
-    )
-    server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.stop()
-
-
 # --- the search -------------------------------------------------------------------------------------------------------
-
-
-def decoded(path: Path) -> Iterator[tuple[str, bytes]]:
-    """What is in a file, with the table that it is in: its bytes, and what they decode to."""
-    content = path.read_bytes()
-    yield "", content
-    if content[:2] == b"\x1f\x8b":
-        yield "", gzip.decompress(content)
-    elif content[:4] == b"PAR1":
-        yield "", repr(pq.ParquetFile(path).read().to_pylist()).encode()
-        yield "", repr(pq.ParquetFile(path).metadata.to_dict()).encode()
-    elif content[8:12] == b"DUCK":
-        yield from of_duckdb(path)
-    elif content[:16] == b"SQLite format 3\0":
-        yield from of_sqlite(path)
-
-
-def of_duckdb(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Every table and view, and what the file says of them."""
-    with duckdb.connect(str(path), read_only=True) as db:
-        for schema, table in db.execute("select table_schema, table_name from information_schema.tables").fetchall():
-            yield table, repr(db.execute(f'from "{schema}"."{table}"').fetchall()).encode()
-        for catalog in ("tables", "columns", "views", "functions"):
-            yield catalog, repr(db.execute(f"from duckdb_{catalog}() where not internal").fetchall()).encode()
-
-
-def of_sqlite(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Every row, and every cell that is packed."""
-    with closing(sqlite3.connect(path)) as lite:
-        for (table,) in lite.execute("select name from sqlite_master where type = 'table'").fetchall():
-            for row in lite.execute(f'select * from "{table}"').fetchall():  # noqa: S608 - its own names
-                yield table, repr(row).encode()
-                for cell in row:
-                    with suppress(TypeError, zlib.error):
-                        yield table, zlib.decompress(cell)
 
 
 def holding(folder: Path, canaries: Sequence[str]) -> dict[str, set[str]]:
@@ -317,7 +257,7 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
     with (
         served(SmallPortal(SECRET, answers, tokens_begin=TOKEN)) as portal,
         web_sink(tmp_path / "output") as web,
-        mail_sink(tmp_path / "output") as mail,
+        mail_server(auth_require_tls=False) as mail,
     ):
         installation = Installation(
             tmp_path,
@@ -334,13 +274,15 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
                 "LEADS_ALERT_SLACK_WEBHOOK": f"{web}/{SLACK}",
                 "LEADS_HEARTBEAT_URL": f"{web}/{HEARTBEAT}",
                 "LEADS_ALERT_EMAIL": "agent@agency.example",
-                "LEADS_SMTP_URL": f"smtp://agent:{MAIL_PASSWORD}@{mail}",
+                "LEADS_SMTP_URL": f"smtp://agent:{MAIL_PASSWORD}@{mail.host}",
                 "PATH": os.environ["PATH"],
                 "HOME": str(tmp_path / "home"),
                 "TMPDIR": str(tmp_path / "tmp"),
             },
         )
-        use(installation, web, mail)
+        mail.password = MAIL_PASSWORD.encode()
+        use(installation, web, mail.host)
+        (tmp_path / "output" / "alerts-by-mail").write_bytes(b"\n".join(one.content for one in mail.mails))
         assert {SECRET, WRONG_SECRET} == {*portal.token_requests}
     assert answers.asked["/applicant-leads", "102"] >= 3
 

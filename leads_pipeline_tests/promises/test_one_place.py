@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import leads_pipeline
-from leads_pipeline_tests.observe.test_channels import web_sink
+from leads_pipeline_tests.support.sinks import web_sink
 
 ROOT = Path(leads_pipeline.__file__).parents[1]
 

@@ -6,22 +6,19 @@ two days. `TOLD_DAYS=30` makes it longer. Nothing here depends on the words of a
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email import message_from_bytes
 from email.policy import default
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import pytest
-from aiosmtpd.controller import Controller
 
 from leads_pipeline_tests.promises.ledger import KINDS, Lead, Portal, Version, served
 from leads_pipeline_tests.promises.machine import KEY, Clock, Machine
 from leads_pipeline_tests.promises.month import libfaketime
-from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
+from leads_pipeline_tests.support.sinks import mail_server, web_sink
 
 pytestmark = [
     pytest.mark.slow,
@@ -53,47 +50,6 @@ def is_in(moment: datetime, times: tuple[datetime, datetime]) -> bool:
     return times[0] <= moment < times[1]
 
 
-class Mails:
-    """A mail server's handler: keeps each message."""
-
-    def __init__(self) -> None:
-        self.received: list[str] = []
-
-    async def handle_DATA(self, _server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
-        mail = message_from_bytes(envelope.content, policy=default)
-        body = mail.get_body()
-        assert body is not None
-        self.received.append(f"{mail['Subject']}\n{body.get_content()}")
-        return "250 OK"
-
-
-@contextmanager
-def web_sink() -> Iterator[tuple[str, list[str]]]:
-    """A web server that takes every message. Give its address and the list of their texts."""
-    received: list[str] = []
-
-    class Handler(QuietHandler):
-        def do_POST(self) -> None:
-            received.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            self.send_response(204)
-            self.end_headers()
-
-    with serving(Handler) as address:
-        yield f"{address}/{TOKEN}", received
-
-
-@contextmanager
-def mail_sink() -> Iterator[tuple[str, list[str]]]:
-    """A mail server. Give its address and the list of the messages."""
-    mails = Mails()
-    controller = Controller(mails, hostname="127.0.0.1", port=free_port())
-    controller.start()
-    try:
-        yield f"smtp://127.0.0.1:{controller.port}", mails.received
-    finally:
-        controller.stop()
-
-
 def test_a_night_without_the_portal_a_refused_branch_and_a_machine_that_is_off_are_told_once_and_over(
     tmp_path: Path,
 ) -> None:
@@ -106,16 +62,16 @@ def test_a_night_without_the_portal_a_refused_branch_and_a_machine_that_is_off_a
         for noon in (at(day, 12),)
     ]
     portal, machine = Portal(leads, clock.now, secret=SECRET), Machine(tmp_path, clock, {})
-    with served(portal) as address, web_sink() as (hook, posted), mail_sink() as (smtp, mailed):
+    with served(portal) as address, web_sink() as web, mail_server() as mail:
         machine.configure(
             address,
             SECRET,
             LEADS_BRANCH_IDS="101,102",
             LEADS_TIMEZONE="UTC",
             LEADS_START_DATE=str(at(0).date()),
-            LEADS_ALERT_WEBHOOK=hook,
+            LEADS_ALERT_WEBHOOK=f"{web.url}/{TOKEN}",
             LEADS_ALERT_EMAIL="somebody@agency.example",
-            LEADS_SMTP_URL=smtp,
+            LEADS_SMTP_URL=f"smtp://{mail.host}",
         )
         try:
             for moment in LOOKS:
@@ -128,6 +84,9 @@ def test_a_night_without_the_portal_a_refused_branch_and_a_machine_that_is_off_a
                     machine.tick()
         finally:
             machine.stop()
+    posted = [body.decode() for _, _, body in web.requests]
+    mails = [message_from_bytes(envelope.content, policy=default) for envelope in mail.mails]
+    told = [*posted, *(str(one.get_content()) for one in mails)]
     messages = [json.loads(text) for text in posted]
     new, over = (
         [
@@ -147,11 +106,11 @@ def test_a_night_without_the_portal_a_refused_branch_and_a_machine_that_is_off_a
     assert is_in(corrected_at, (REFUSED[1], REFUSED[1] + timedelta(days=1, hours=2)))
     # Two begin, two end, one is told once more after a day, and a field of these leads is in no contract.
     assert len(messages) <= 6
-    assert [text.partition("\n")[0] for text in mailed] == [one["title"] for one in messages]
+    assert [one["Subject"] for one in mails] == [one["title"] for one in messages]
     with duckdb.connect(str(machine.data / "leads.duckdb"), read_only=True) as db:
         rows = db.execute(
             "select lead_id from applicant_leads union all select lead_id from appraisal_leads"
         ).fetchall()
     assert sorted(id_ for (id_,) in rows) == sorted(lead.id for lead in leads)
     private = [SECRET, KEY, TOKEN, f"token-of-{SECRET}", "people.example", "Jane", *(lead.id for lead in leads)]
-    assert [(text, word) for text in posted + mailed for word in private if word in text] == []
+    assert [(text, word) for text in told for word in private if word in text] == []

@@ -1,8 +1,10 @@
 """A made-up person, leads that show them, entries of the suppression list that mean them, and what it left."""
 
+import gzip
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -75,19 +77,41 @@ def left_by_list(data: DataFolder) -> list[str]:
 
 
 def everything_in(folder: Path) -> str:
-    """What is in a folder's files, in lower case: as bytes, and decoded if it is Parquet, DuckDB or SQLite."""
-    found = []
-    for path in folder.rglob("*"):
-        content = path.read_bytes() if path.is_file() else b""
-        found.append(content.decode("latin-1"))
-        if content[:4] == b"PAR1":
-            found.append(f"{pq.ParquetFile(path).read().to_pylist()} {pq.read_metadata(path).to_dict()}")
-        elif content[8:12] == b"DUCK":
-            with duckdb.connect(path, read_only=True) as db:
-                tables = db.execute("select table_schema, table_name from information_schema.tables").fetchall()
-                found += [str(db.execute(f'from "{schema}"."{table}"').fetchall()) for schema, table in tables]
-        elif content[:16] == b"SQLite format 3\0":
-            with closing(sqlite3.connect(path)) as lite:
-                for (table,) in lite.execute("select name from sqlite_master where type = 'table'").fetchall():
-                    found.append(str(lite.execute(f'select * from "{table}"').fetchall()))  # noqa: S608 - its own names
-    return "\n".join(found).lower()
+    """What is in a folder's files, in lower case."""
+    contents = [content for path in folder.rglob("*") if path.is_file() for _, content in decoded(path)]
+    return b"\n".join(contents).decode("latin-1").lower()
+
+
+def decoded(path: Path) -> Iterator[tuple[str, bytes]]:
+    """What is in a file, with the table that it is in: its bytes, and what they decode to."""
+    content = path.read_bytes()
+    yield "", content
+    if content[:2] == b"\x1f\x8b":
+        yield "", gzip.decompress(content)
+    elif content[:4] == b"PAR1":
+        yield "", repr(pq.ParquetFile(path).read().to_pylist()).encode()
+        yield "", repr(pq.ParquetFile(path).metadata.to_dict()).encode()
+    elif content[8:12] == b"DUCK":
+        yield from of_duckdb(path)
+    elif content[:16] == b"SQLite format 3\0":
+        yield from of_sqlite(path)
+
+
+def of_duckdb(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Every table and view, and what the file says of them."""
+    with duckdb.connect(str(path), read_only=True) as db:
+        for schema, table in db.execute("select table_schema, table_name from information_schema.tables").fetchall():
+            yield table, repr(db.execute(f'from "{schema}"."{table}"').fetchall()).encode()
+        for catalog in ("tables", "columns", "views", "functions"):
+            yield catalog, repr(db.execute(f"from duckdb_{catalog}() where not internal").fetchall()).encode()
+
+
+def of_sqlite(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Every row, and every cell that is packed."""
+    with closing(sqlite3.connect(path)) as lite:
+        for (table,) in lite.execute("select name from sqlite_master where type = 'table'").fetchall():
+            for row in lite.execute(f'select * from "{table}"').fetchall():  # noqa: S608 - its own names
+                yield table, repr(row).encode()
+                for cell in row:
+                    with suppress(TypeError, zlib.error):
+                        yield table, zlib.decompress(cell)
