@@ -79,25 +79,6 @@ def moto() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder whose file system lets files share blocks."""
-    folder = tmp_path_factory.mktemp("sharing")
-    image, mounted = folder / "image", folder / "mounted"
-    mounted.mkdir()
-    with image.open("wb") as file:
-        file.truncate(400 << 20)
-    try:
-        subprocess.run(["mkfs.xfs", "-q", "-m", "reflink=1", image], check=True, capture_output=True)
-        subprocess.run(["mount", "-o", "loop", image, mounted], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"No XFS can be made and mounted here: {error}")
-    try:
-        yield mounted
-    finally:
-        subprocess.run(["umount", mounted], check=True)
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""

@@ -96,7 +96,12 @@ class _RefusalError(Exception):
 
 
 class Simulator:
-    """The portal: an ASGI application, with the counters, faults and truth that tests and demos ask for."""
+    """The portal: an ASGI application, with the counters, faults and truth that tests and demos ask for.
+
+    `base_url` is where it is served.
+    """
+
+    base_url = ""
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config or Config()
@@ -115,6 +120,21 @@ class Simulator:
             "/_simulator/truth": ("GET", self._tell_truth),
             "/_simulator/push": ("POST", self._push),
             CRM_PATH: ("POST", self._take_delivery),
+        }
+
+    def environment(self) -> dict[str, str]:
+        """The environment variables that point the pipeline at this simulator."""
+        return {
+            "LEADS_BASE_URL": self.base_url,
+            "LEADS_AUTH_URL": self.base_url,
+            "LEADS_CLIENT_ID": tokens.LEADS.id,
+            "LEADS_CLIENT_SECRET": tokens.LEADS.secret,
+            "LEADS_BRANCH_IDS": ",".join(branch.id for branch in self.organisation.branches),
+            "INVENTORY_BASE_URL": self.base_url,
+            "INVENTORY_CLIENT_ID": tokens.INVENTORY.id,
+            "INVENTORY_CLIENT_SECRET": tokens.INVENTORY.secret,
+            "INVENTORY_AGENCY_REF": AGENCY_REF,
+            "INVENTORY_ADDRESSES": self.organisation.branches[0].town.name,
         }
 
     def counters(self) -> Counters:

@@ -9,39 +9,16 @@ from typing import Final
 
 import uvicorn
 
-from leads_pipeline.simulator import tokens
 from leads_pipeline.simulator.app import Config, Simulator
-from leads_pipeline.simulator.inventory import AGENCY_REF
 
 _HOST: Final = "127.0.0.1"
 _STOP_SECONDS: Final = 10
 
 
-class RunningSimulator(Simulator):
-    """A simulator that is served at `base_url`."""
-
-    base_url = ""
-
-    def environment(self) -> dict[str, str]:
-        """The environment variables that point the pipeline at this simulator."""
-        return {
-            "LEADS_BASE_URL": self.base_url,
-            "LEADS_AUTH_URL": self.base_url,
-            "LEADS_CLIENT_ID": tokens.LEADS.id,
-            "LEADS_CLIENT_SECRET": tokens.LEADS.secret,
-            "LEADS_BRANCH_IDS": ",".join(branch.id for branch in self.organisation.branches),
-            "INVENTORY_BASE_URL": self.base_url,
-            "INVENTORY_CLIENT_ID": tokens.INVENTORY.id,
-            "INVENTORY_CLIENT_SECRET": tokens.INVENTORY.secret,
-            "INVENTORY_AGENCY_REF": AGENCY_REF,
-            "INVENTORY_ADDRESSES": self.organisation.branches[0].town.name,
-        }
-
-
 @contextmanager
-def running(config: Config | None = None, *, port: int = 0) -> Iterator[RunningSimulator]:
+def running(config: Config | None = None, *, port: int = 0) -> Iterator[Simulator]:
     """Serve a simulator while the block runs; port 0 takes a free one. Raises OSError if the port is taken."""
-    simulator = RunningSimulator(config)
+    simulator = Simulator(config)
     # It says nothing: a library's server doesn't set up its host's logging.
     silent = uvicorn.Config(
         simulator,

@@ -19,8 +19,8 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Seen, ask_folder, ask_leads, ask_settings
 from leads_pipeline.settings import OURS, Settings
-from leads_pipeline.simulator.app import Config
-from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.simulator.app import Config, Simulator
+from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import FolderStore
@@ -35,13 +35,13 @@ UNUSED = "http://127.0.0.1:9"  # the discard port: nothing listens there
 
 
 @pytest.fixture(scope="module")
-def simulator() -> Iterator[RunningSimulator]:
+def simulator() -> Iterator[Simulator]:
     with running(Config(branches=3, leads_per_day=2)) as simulator:
         yield simulator
 
 
 @pytest.fixture
-def variables(simulator: RunningSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def variables(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """An installation with all that doctor asks for, and nothing pulled yet."""
     monkeypatch.chdir(tmp_path)  # away from the developer's own .env
     folder = tmp_path / "data"

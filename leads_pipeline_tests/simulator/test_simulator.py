@@ -27,9 +27,9 @@ from schemathesis import checks
 from schemathesis.config import SchemathesisConfig
 from standardwebhooks import Webhook
 
-from leads_pipeline.simulator.app import CRM_PATH, CRM_SECRET, Config
+from leads_pipeline.simulator.app import CRM_PATH, CRM_SECRET, Config, Simulator
 from leads_pipeline.simulator.faults import FaultError
-from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
 NOW = datetime(2026, 11, 20, 12, 30, 15, 500_000, tzinfo=UTC)
@@ -45,13 +45,13 @@ Json = Any  # what json.loads gives
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RunningSimulator]:
+def server() -> Iterator[Simulator]:
     with running(CONFIG) as simulator:
         yield simulator
 
 
 @pytest.fixture
-def portal(server: RunningSimulator) -> RunningSimulator:
+def portal(server: Simulator) -> Simulator:
     """The module's simulator without anything that an earlier test has set or counted."""
     server.set_faults([])
     server.reset_counters()
@@ -59,7 +59,7 @@ def portal(server: RunningSimulator) -> RunningSimulator:
 
 
 @pytest.fixture
-def client(portal: RunningSimulator) -> Iterator[httpx.Client]:
+def client(portal: Simulator) -> Iterator[httpx.Client]:
     """A client that is signed in at the leads service."""
     with client_of(portal) as client:
         portal.reset_counters()
@@ -67,25 +67,25 @@ def client(portal: RunningSimulator) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def inventory(portal: RunningSimulator) -> Iterator[httpx.Client]:
+def inventory(portal: Simulator) -> Iterator[httpx.Client]:
     """A client that is signed in at the inventory API, with the right agency reference."""
     with httpx.Client(verify=PLAIN, base_url=portal.base_url) as client:
         client.headers.update(inventory_headers(portal))
         yield client
 
 
-def client_of(portal: RunningSimulator) -> httpx.Client:
+def client_of(portal: Simulator) -> httpx.Client:
     client = httpx.Client(verify=PLAIN, base_url=portal.base_url, timeout=60)
     client.headers.update(leads_headers(portal))
     return client
 
 
-def leads_headers(portal: RunningSimulator) -> dict[str, str]:
+def leads_headers(portal: Simulator) -> dict[str, str]:
     answer = httpx.post(verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=body_form(portal))
     return {"Authorization": f"Bearer {answer.json()['access_token']}"}
 
 
-def inventory_headers(portal: RunningSimulator) -> dict[str, str]:
+def inventory_headers(portal: Simulator) -> dict[str, str]:
     said = portal.environment()
     sent = basic(said["INVENTORY_CLIENT_ID"], said["INVENTORY_CLIENT_SECRET"])
     form = {"grant_type": "client_credentials"}
@@ -93,11 +93,11 @@ def inventory_headers(portal: RunningSimulator) -> dict[str, str]:
     return {"Authorization": f"Bearer {answer.json()['access_token']}", "AgencyRef": said["INVENTORY_AGENCY_REF"]}
 
 
-def credentials(portal: RunningSimulator) -> tuple[str, str]:
+def credentials(portal: Simulator) -> tuple[str, str]:
     return portal.environment()["LEADS_CLIENT_ID"], portal.environment()["LEADS_CLIENT_SECRET"]
 
 
-def body_form(portal: RunningSimulator) -> dict[str, Any]:
+def body_form(portal: Simulator) -> dict[str, Any]:
     client_id, secret = credentials(portal)
     form = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
     return {**form, "audience": portal.base_url}
@@ -163,7 +163,7 @@ SCHEMA = schemathesis.openapi.from_dict(
 
 
 @SCHEMA.parametrize()
-def test_every_answer_keeps_the_contract(case: schemathesis.Case[Any], server: RunningSimulator) -> None:
+def test_every_answer_keeps_the_contract(case: schemathesis.Case[Any], server: Simulator) -> None:
     case.call_and_validate(server.base_url, checks=CHECKS)
     if case.path.endswith("-leads"):
         case.call_and_validate(server.base_url, headers=leads_headers(server), checks=CHECKS)
@@ -387,7 +387,7 @@ UNENCODED = {"Authorization": f"Basic {base64.b64encode(b'leads-simulator:made-u
     ],
 )
 def test_a_wrong_token_request_is_refused_with_its_code(
-    portal: RunningSimulator,
+    portal: Simulator,
     change: Callable[[dict[str, Any]], dict[str, Any]],
     headers: dict[str, str],
     status: int,
@@ -487,7 +487,7 @@ def test_leads_are_pushed_to_a_receiver_as_they_are_answered(client: httpx.Clien
 
 
 def test_a_rule_takes_the_requests_it_is_about_and_counters_tell_of_them(
-    client: httpx.Client, portal: RunningSimulator
+    client: httpx.Client, portal: Simulator
 ) -> None:
     text = rules({"status": 503}, path="/applicant-leads", scope="branch-101", **{"from": "2026-11-19"})
     assert client.put("/_simulator/faults", content=text).status_code == 200
@@ -510,7 +510,7 @@ def test_a_rule_takes_the_requests_it_is_about_and_counters_tell_of_them(
     assert statuses(client, 1) == [200]
 
 
-def test_a_rule_takes_the_first_few_of_all_or_of_each_window(client: httpx.Client, portal: RunningSimulator) -> None:
+def test_a_rule_takes_the_first_few_of_all_or_of_each_window(client: httpx.Client, portal: Simulator) -> None:
     other = {"branch-id": "102"}
     portal.set_faults(rules({"status": 503}, first=2))
     assert statuses(client, 1) + statuses(client, 2, **other) == [503, 503, 200]
@@ -523,7 +523,7 @@ def test_a_rule_takes_the_first_few_of_all_or_of_each_window(client: httpx.Clien
 
 
 def test_a_probability_gives_its_share_and_the_same_requests_whatever_their_order(
-    client: httpx.Client, portal: RunningSimulator
+    client: httpx.Client, portal: Simulator
 ) -> None:
     hours = [MIDNIGHT - back * HOUR for back in range(1, 25)]
     asked = [window(hour, hour, branch=str(branch)) for hour in hours for branch in range(101, 106)]
@@ -537,7 +537,7 @@ def test_a_probability_gives_its_share_and_the_same_requests_whatever_their_orde
     assert hit(asked[::-1]) == taken
 
 
-def test_an_answer_comes_as_written_and_a_late_one_late(client: httpx.Client, portal: RunningSimulator) -> None:
+def test_an_answer_comes_as_written_and_a_late_one_late(client: httpx.Client, portal: Simulator) -> None:
     right = client.get("/applicant-leads", params=yesterday()).content
     portal.set_faults(rules({"status": 418, "body": "£ <tea>", "headers": {"Content-Type": "text/tea", "X-Pot": "1"}}))
     answer = client.get("/applicant-leads", params=yesterday())
@@ -559,7 +559,7 @@ def test_an_answer_comes_as_written_and_a_late_one_late(client: httpx.Client, po
         ('{"rules": [{"then": {"latency_ms": 5, "body": "x"}}]}', "give a status"),
     ],
 )
-def test_rules_that_cannot_be_are_refused_with_the_reason(portal: RunningSimulator, text: str, says: str) -> None:
+def test_rules_that_cannot_be_are_refused_with_the_reason(portal: Simulator, text: str, says: str) -> None:
     with pytest.raises(FaultError, match=re.escape(says)):
         portal.set_faults(text)
     answer = httpx.put(verify=PLAIN, url=f"{portal.base_url}/_simulator/faults", content=text)
@@ -628,7 +628,7 @@ def test_the_command_prints_variables_that_work_and_ends_quietly(tmp_path: Path)
     assert (process.returncode, err, out) == (0, "", "\nStopped.\n")
 
 
-def test_the_command_refuses_a_broken_fault_file_and_a_taken_port(tmp_path: Path, server: RunningSimulator) -> None:
+def test_the_command_refuses_a_broken_fault_file_and_a_taken_port(tmp_path: Path, server: Simulator) -> None:
     faults = tmp_path / "faults.json"
     faults.write_text('{"rules": [{"then": {"statsu": 500}}]}', encoding="utf-8")
     _, err = simulate("--faults", faults).communicate(timeout=20)

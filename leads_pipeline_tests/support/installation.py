@@ -51,9 +51,9 @@ from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key
 from leads_pipeline.portal import LeadsClient, RetryPolicy
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
-from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
-from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 
 # Runs start in the test's process instead of one each, which would cost seconds. The rest is as users have it.
@@ -75,7 +75,7 @@ _UNDER_WAY = (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionSt
 class Installation:
     """A simulator with its pipeline. Days are counted back from `now`, the moment at which the test began."""
 
-    simulator: RunningSimulator
+    simulator: Simulator
     environment: dict[str, str]
     instance: DagsterInstance
     now: datetime

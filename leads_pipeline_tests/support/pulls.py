@@ -42,9 +42,9 @@ from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
 from leads_pipeline.portal.credentials import secret_of
 from leads_pipeline.settings import AuthMethod, Settings
-from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
-from leads_pipeline.simulator.server import RunningSimulator, running
+from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowRow, window_table
 
@@ -88,7 +88,7 @@ class Killed(BaseException):
 class Pipeline:
     """A simulator with a pipeline that pulls from it. Days are counted back from today."""
 
-    simulator: RunningSimulator
+    simulator: Simulator
     settings: Settings
     folder: DataFolder
     instance: DagsterInstance
