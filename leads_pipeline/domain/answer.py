@@ -185,14 +185,8 @@ def _receive(element: bytes) -> tuple[str, str]:
     return element_id or f"sha256:{hashlib.sha256(element).hexdigest()}", payload
 
 
-# The form that each id had so far. json would take ten times as long to read it.
-_PLAIN_TEXT: Final = re.compile(rb'"([0-9A-Za-z_-]+)"')
-
-
 def _id_text(raw: bytes) -> str | None:
     """Return an id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
-    if plain := _PLAIN_TEXT.fullmatch(raw):
-        return plain[1].decode()
     if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):
         return raw.decode()
     try:

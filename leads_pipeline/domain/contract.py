@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
 from typing import Any, Final, NamedTuple
 
 from leads_pipeline.domain.window import ScopeKind, Window
@@ -52,12 +51,7 @@ class Field:
     @property
     def column(self) -> str:
         """Column name: the path in snake case joined by `_`, `contact.firstName` → `contact_first_name`."""
-        return _snake_case(self.path)
-
-
-@cache
-def _snake_case(path: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", path.replace(".", "_")).lower()
+        return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.path.replace(".", "_")).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +64,9 @@ class ChildTable:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LeadKind:
-    """One of the two kinds of lead: its endpoint, its list, its tables and its declared fields."""
+    """One of the two kinds of lead: its endpoint, its list, its tables and its declared fields. Each exists once."""
 
     name: str
     path: str
@@ -91,10 +85,6 @@ class LeadKind:
     def postcode(self) -> str | None:
         """Column of the postcode of the property that a lead is about, which the inventory is searched by."""
         return next((field.column for field in self.fields if field.path.endswith(".address.postcode")), None)
-
-    def __hash__(self) -> int:
-        """By the name: to hash a hundred fields takes 0.1 ms, and each window is looked up by its kind."""
-        return hash(self.name)
 
 
 def declared_members(fields: Iterable[Field], children: Iterable[ChildTable]) -> dict[str, Any]:
