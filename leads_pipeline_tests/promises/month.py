@@ -20,7 +20,8 @@ from urllib.parse import urlencode
 
 import duckdb
 
-from leads_pipeline_tests.promises.portal import Answers, variables
+from leads_pipeline_tests.promises.portal import variables
+from leads_pipeline_tests.support.small_portal import Answers
 
 RECORDED = Path(__file__).parent / "recorded"
 ANSWERS, TABLES = RECORDED / "month.json.xz", RECORDED / "tables.json.xz"

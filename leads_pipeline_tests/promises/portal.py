@@ -1,42 +1,22 @@
-"""A portal that gives fixed answers. It speaks the specification and imports nothing of the product.
+"""A portal that gives fixed answers, and the variables that lead to it.
 
-Belongs here: the token endpoints and the paths of data. Doesn't: what an answer holds, which is the caller's.
+Belongs here: what the promises share of it. Doesn't: what an answer holds, which is the caller's.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from urllib.parse import parse_qsl, urlsplit
+from typing import Final
 
-from leads_pipeline_tests.support.serving import QuietHandler, serving
+from leads_pipeline_tests.support.small_portal import Answers, SmallPortal, served
 
-# Gives the status and the body for a path and its parameters.
-Answers = Callable[[str, Mapping[str, str]], tuple[int, bytes]]
-
-_TOKEN = json.dumps({"access_token": "a-token", "expires_in": 3600, "token_type": "Bearer"}).encode()
-_REFUSED = json.dumps({"errors": [{"code": "unauthorized", "message": "No token.", "links": []}]}).encode()
+SECRET: Final = "made-up-secret"
 
 
 @contextmanager
 def portal(answers: Answers) -> Iterator[str]:
     """Serve the answers on this machine while the block runs. Give the address."""
-
-    class Handler(QuietHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.answer(200, _TOKEN)
-
-        def do_GET(self) -> None:
-            if self.headers["Authorization"] != "Bearer a-token":
-                self.answer(401, _REFUSED)
-                return
-            parts = urlsplit(self.path)
-            self.answer(*answers(parts.path, dict(parse_qsl(parts.query))))
-
-    with serving(Handler) as address:
-        yield address
+    with served(SmallPortal(SECRET, answers)) as one:
+        yield one.base_url
 
 
 def variables(address: str, data: str) -> dict[str, str]:
@@ -45,10 +25,10 @@ def variables(address: str, data: str) -> dict[str, str]:
         "LEADS_BASE_URL": address,
         "LEADS_AUTH_URL": address,
         "LEADS_CLIENT_ID": "client",
-        "LEADS_CLIENT_SECRET": "made-up-secret",
+        "LEADS_CLIENT_SECRET": SECRET,
         "INVENTORY_BASE_URL": address,
         "INVENTORY_CLIENT_ID": "client",
-        "INVENTORY_CLIENT_SECRET": "made-up-secret",
+        "INVENTORY_CLIENT_SECRET": SECRET,
         "INVENTORY_AGENCY_REF": "agency",
         "LEADS_DATA_DIR": data,
     }

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +109,7 @@ class Answers:
 
     asked: dict[tuple[str, str], int] = field(default_factory=dict)
 
-    def __call__(self, path: str, parameters: dict[str, str]) -> tuple[int, bytes]:
+    def __call__(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         branch = parameters.get("branch-id", "")
         times = self.asked[path, branch] = self.asked.get((path, branch), 0) + 1
         name = f"{path.strip('/').removesuffix('-leads')}s"

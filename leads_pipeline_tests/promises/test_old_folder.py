@@ -15,7 +15,8 @@ import duckdb
 import pytest
 
 from leads_pipeline_tests.promises.month import RECORDED, command, libfaketime, recorded_month, request
-from leads_pipeline_tests.promises.portal import Answers, portal
+from leads_pipeline_tests.promises.portal import portal
+from leads_pipeline_tests.support.small_portal import Answers
 
 FOLDER = RECORDED / "folder-dd03c9a.tar.xz"
 DAYS = ("2026-11-15", "2026-11-16", "2026-11-17")

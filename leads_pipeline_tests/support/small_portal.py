@@ -1,26 +1,29 @@
 """A portal of a few lines, for what the simulator can't do: replace and revoke its client secret, and answer by hand.
 
+It speaks the specification and imports nothing of the product.
+
 Belongs here: which secrets and tokens are good, and a count of what was asked. Doesn't: what leads look like, which
 the test says.
 """
 
+import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlsplit
 
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 CLIENT_ID = "agency"
 TOKEN_LIFETIME_SECONDS = 3600
 
-# Path and query parameters → status and body.
-Answer = Callable[[str, dict[str, str]], tuple[int, bytes]]
+# Gives the status and the body for a path and its parameters.
+Answers = Callable[[str, Mapping[str, str]], tuple[int, bytes]]
 
 
-def no_leads(path: str, _: dict[str, str]) -> tuple[int, bytes]:
+def no_leads(path: str, _: Mapping[str, str]) -> tuple[int, bytes]:
     """An empty answer of either kind."""
     return 200, json.dumps({path.strip("/").removesuffix("-leads") + "s": []}).encode()
 
@@ -28,7 +31,7 @@ def no_leads(path: str, _: dict[str, str]) -> tuple[int, bytes]:
 class SmallPortal:
     """One client at a time; a token is good while the secret that it was got with is."""
 
-    def __init__(self, secret: str, answer: Answer = no_leads, tokens_begin: str = "token") -> None:
+    def __init__(self, secret: str, answer: Answers = no_leads, tokens_begin: str = "token") -> None:
         self.secret: str | None = secret
         self.answer = answer
         self.token_requests: list[str] = []  # the secrets that were sent
@@ -52,7 +55,7 @@ class SmallPortal:
         answer = {"access_token": token, "expires_in": TOKEN_LIFETIME_SECONDS, "token_type": "Bearer"}
         return 200, json.dumps(answer).encode()
 
-    def get_data(self, token: str, path: str, parameters: dict[str, str]) -> tuple[int, bytes]:
+    def get_data(self, token: str, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         with self._guard:
             self.data_requests.append(token)
             if self.secret is None or self._tokens.get(token) != self.secret:
@@ -73,7 +76,9 @@ def served(portal: SmallPortal) -> Iterator[SmallPortal]:
 
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-            self.answer(*portal.get_token(form["client_secret"][0]))
+            pair = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
+            sent = form.get("client_secret", [unquote_plus(pair.partition(":")[2])])
+            self.answer(*portal.get_token(sent[0]))
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
