@@ -121,26 +121,12 @@ def _different_rows(table: str, columns: list[str], before: Counter[Row], now: C
         return
     if lost or new:
         yield f"{table}: {len(lost)} of {before.total()} recorded rows differ or are gone, {len(new)} rows are new"
-    for row in lost[:SHOWN]:
-        # The row that it has become, as far as one can tell.
-        likest = max(new, key=lambda one: _alike(row, one), default=None)
-        if likest is None or _alike(row, likest) * 2 < len(columns):
-            yield f"    gone: {_shown(columns, row)}"
-            continue
-        new.remove(likest)
-        yield f"    {_shown(columns[:2], row)}"
-        for column, cell, cell_now in zip(columns, row, likest, strict=True):
-            if cell != cell_now:
-                yield f"        {column}: {cell[:300]} -> {cell_now[:300]}"
-    for row in new[: SHOWN if not lost else 0]:
-        yield f"    new: {_shown(columns, row)}"
-
-
-def _alike(one: Row, other: Row) -> int:
-    return sum(cell == cell_other for cell, cell_other in zip(one, other, strict=True))
+    # Sorted, so that a row stands near the one that it has become.
+    yield from (f"    gone: {_shown(columns, row)}" for row in sorted(lost)[:SHOWN])
+    yield from (f"    new: {_shown(columns, row)}" for row in sorted(new)[:SHOWN])
 
 
 def _shown(columns: list[str], row: Row) -> str:
     return ", ".join(
-        f"{column} {cell[:60]}" for column, cell in zip(columns, row, strict=False) if cell not in ("None", "[]")
+        f"{column} {cell[:60]}" for column, cell in zip(columns, row, strict=True) if cell not in ("None", "[]")
     )
