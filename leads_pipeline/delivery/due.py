@@ -38,12 +38,12 @@ _HASH_DIGITS: Final = 32
 def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime, until: float) -> StorageError | None:
     """Note each version that has landed in the windows from that day on in the ledger.
 
-    It looks at the last 60 days, and at all of them once a day. Windows of anonymous days have nothing to deliver. A
-    version is held if it lacks a part of the contact that an earlier one has: the portal may have emptied it by
-    mistake, and the endpoint would lose it too. After `until`, by time.monotonic, the rest is left to the next look.
-    Return the error of a window that can't be read: the others are noted.
+    It looks at the last 60 days. Once a day, and when the first day has changed, it looks at all. Windows of anonymous
+    days have nothing to deliver. A version is held if it lacks a part of the contact that an earlier one has: the
+    portal may have emptied it by mistake, and the endpoint would lose it too. After `until`, by time.monotonic, the
+    rest is left to the next look. Return the error of a window that can't be read: the others are noted.
     """
-    mark, day = _mark(data, now), now.date().isoformat()
+    mark, day = _mark(data, now), f"{now.date()} {first}"
     is_first = ledger.fact("day") != day
     if mark == ledger.fact("mark") and not is_first:
         return None

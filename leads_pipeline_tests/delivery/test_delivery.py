@@ -119,6 +119,16 @@ def test_without_a_first_day_old_leads_are_not_delivered(agency: Agency) -> None
     assert [event[1] for event in agency.crm.events] == ["lead-2"]
 
 
+def test_a_first_day_that_is_set_to_an_earlier_one_counts_at_once(agency: Agency) -> None:
+    created = agency.house.now - timedelta(days=58)
+    agency.house.push("applicant", lead(1) | {"createdAt": created.isoformat()})
+    agency.house.later(days=10)
+    del agency.variables["LEADS_DELIVERY_FROM"]
+    agency.deliver()
+    agency.variables["LEADS_DELIVERY_FROM"] = f"{created.date()}"
+    assert [agency.deliver().delivered for _ in range(2)] == [1, 0]
+
+
 def test_a_failed_lead_is_sent_again_later_with_the_same_id_and_a_new_signature(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.crm.answer = answering(500)
