@@ -249,9 +249,9 @@ class Ledger:
         self.db.execute("delete from versions where (kind, lead_id) = (?, ?)", (kind, lead_id))
 
     def forget_before(self, day: date) -> None:
-        """Forget leads and windows before that day."""
+        """Forget leads and windows before that day. The day before it is kept: its lead of midnight is in both."""
         for table in ("versions", "windows"):
-            self.db.execute(f"delete from {table} where day < ?", (day.isoformat(),))  # noqa: S608 - our own words
+            self.db.execute(f"delete from {table} where date(day, '+1 day') < ?", (day.isoformat(),))  # noqa: S608 - our own words
 
 
 @contextmanager

@@ -294,6 +294,19 @@ def test_leads_of_anonymous_days_are_never_delivered(agency: Agency, knows: bool
     assert len(agency.crm.attempts) == 1
 
 
+def test_a_lead_of_midnight_is_delivered_once_when_one_of_its_days_is_anonymous(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.deliver()
+    agency.house.land("applicant", [lead(1), lead(2)], day=NEXT_DAY)
+    agency.deliver()
+    agency.house.later(days=34)
+    agency.house.retain(35)
+    assert agency.house.data.state.retained_before() == NEXT_DAY
+    agency.house.erase(email="j2@example.org")
+    agency.deliver()
+    assert [message["data"]["lead_id"] for _, _, message in agency.crm.attempts] == ["lead-1", "lead-2"]
+
+
 def test_a_replay_sends_the_newest_versions_again_with_the_same_ids(agency: Agency) -> None:
     for text in ("A", "B"):
         agency.house.land("applicant", [lead(1, text)])
