@@ -294,11 +294,11 @@ class Person:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        parts = [_loosely(key.partition("@")[0], 3) for key in self.emails]
-        parts += [_loosely(_national_digits(key), 8) for key in self.phones]
-        parts += [_loosely(max(key.split(), key=len), 0) for key in self.names]
-        parts += [_loosely(key, 3) for key in self.postcodes]
-        return re.compile("|".join(filter(None, parts)) or "(?!)", re.IGNORECASE)
+        keys = [key.partition("@")[0] for key in self.emails]
+        keys += [_national_digits(key) for key in self.phones]
+        keys += [max(key.split(), key=len) for key in self.names]
+        keys += self.postcodes
+        return re.compile("|".join(filter(None, map(_loosely, keys))) or "(?!)", re.IGNORECASE)
 
     def is_mentioned_in(self, texts: Iterable[str]) -> bool:
         """Whether any of the texts has the address, the number or the whole name."""
@@ -453,7 +453,7 @@ def _national_digits(phone_key: str) -> str:
     return str(phonenumbers.national_significant_number(phonenumbers.parse(phone_key)))
 
 
-def _loosely(key: str, most: int) -> str:
-    """The letters and digits of the key with up to so many other characters between. Only ASCII: see `_DISGUISE`."""
-    between = rf"(?:[^0-9A-Za-z]|\\[bfnrt]){{0,{most}}}"  # a line may end inside a number, in JSON by a letter
+def _loosely(key: str) -> str:
+    """The letters and digits of the key, with any other characters between. Only ASCII: see `_DISGUISE`."""
+    between = r"(?:[^0-9A-Za-z]|\\[bfnrt])*"  # a line may end inside a number, in JSON by a letter
     return between.join(re.findall("[0-9A-Za-z]", key)) if key.isascii() else ""
