@@ -61,7 +61,8 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
         return
     question = f"{data.folder} holds the demo's leads. Move them aside, and go on with real ones?"
     if is_wanted or (sys.stdin.isatty() and click.confirm(question, err=True)):
-        click.echo(f"Moved the demo's data to {move_demo(data, datetime.now(UTC))}.", err=True)
+        aside = move_demo(data, settings.dagster_folder, datetime.now(UTC))
+        click.echo(f"Moved the demo's data to {aside}.", err=True)
 
 
 def opened(settings: Settings) -> DataFolder:

@@ -134,9 +134,9 @@ class DataFolder:
             self.state.note_taken_over()
 
 
-def move_demo(data: DataFolder, now: datetime) -> Path:
+def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:
     """Move the demo's data into a new folder in `demo/`, and return that. Raises SettingsError if it is in use."""
-    if is_served(data.folder / ".dagster") or data.state.is_pulling() or data.state.is_publishing():
+    if is_served(dagster_home) or data.state.is_pulling() or data.state.is_publishing():
         raise SettingsError(f"The demo's data in {data.folder} is in use. Stop `leads-pipeline dev`, and try again.")
     aside = data.folder / DEMO / f"{now:%Y-%m-%dT%H%M%SZ}"
     with storing(aside):

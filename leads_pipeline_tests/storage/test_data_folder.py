@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import DataFolder, move_demo
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.rows import merged, newest_payloads
+from leads_pipeline.storage.service_lock import alone
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.people import EMAIL, lead, listed
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, WINDOW
@@ -52,6 +54,17 @@ def test_the_settings_name_folder_list_and_retention(tmp_path: Path) -> None:
     assert data.is_behind
     data.state.note_swept(data.gate.number)
     assert not data.is_behind
+
+
+def test_the_demos_data_stays_while_a_service_works_with_it(tmp_path: Path) -> None:
+    """Also if DAGSTER_HOME lies elsewhere."""
+    data, home = DataFolder.at(tmp_path / "data"), tmp_path / "home"
+    land(data, HERS)
+    home.mkdir()
+    with alone(home, "its address"), pytest.raises(SettingsError, match="is in use"):
+        move_demo(data, home, CLOSED_AT)
+    assert ids(data) == {"hers"}
+    assert ids(DataFolder.at(move_demo(data, home, CLOSED_AT))) == {"hers"}
 
 
 def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
