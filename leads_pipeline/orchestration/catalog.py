@@ -76,18 +76,14 @@ def table_spec(table: Table) -> AssetSpec:
         description=f"{table.description}. A table of leads.duckdb.",
         group_name="warehouse",
         kinds={"duckdb"},
-        metadata=_metadata(
-            table.name,
-            [(column.name, column.type, column.description) for column in table.columns],
-            dict.fromkeys(deps, ("payload",)) if own or table.name == "inventory" else {},
-        ),
+        metadata=_metadata(table, dict.fromkeys(deps, ("payload",)) if own or table.name == "inventory" else {}),
     )
 
 
 def mart_spec(mart: Mart) -> AssetSpec:
     """Describe a mart."""
-    known = {table.name: [column.name for column in table.columns] for table in (*lead_tables(), *other_tables())}
-    known |= {other.name: [*other.columns] for other in marts() if other is not mart}
+    others = (other for other in marts() if other is not mart)
+    known = {table.name: [*table.descriptions] for table in (*lead_tables(), *other_tables(), *others)}
     words = {*re.findall(r"\w+", mart.statement)}
     read = words & known.keys()
     if EVERY_LEAD in words:
@@ -99,7 +95,7 @@ def mart_spec(mart: Mart) -> AssetSpec:
         group_name="marts",
         kinds={"duckdb", "sql"},
         metadata={
-            **_metadata(mart.name, _columns_of(mart), {name: known[name] for name in sorted(read)}),
+            **_metadata(mart, {name: known[name] for name in sorted(read)}),
             **_code_reference(SQL_FOLDER / f"{mart.name}.sql"),
         },
     )
@@ -119,32 +115,26 @@ def own_specs(folder: Path | None) -> list[AssetSpec]:
             description=f"{one.mart.description if one.mart else 'A file as it is'}\n\nMade from {one.file}.",
             group_name=_OWN,
             kinds={"duckdb"},
-            metadata={**_metadata(name, _columns_of(one.mart) if one.mart else [], {}), **_code_reference(one.file)},
+            metadata={**_metadata(one.mart or Table(name, "", ()), {}), **_code_reference(one.file)},
         )
         for name, one in files.items()
     ]
 
 
-def _columns_of(mart: Mart) -> list[tuple[str, str, str]]:
-    return [(name, mart.types[name], description) for name, description in mart.columns.items()]
-
-
-def _metadata(
-    table: str, columns: Iterable[tuple[str, str, str]], sources: Mapping[str, Iterable[str]]
-) -> dict[str, Any]:
+def _metadata(table: Table, sources: Mapping[str, Iterable[str]]) -> dict[str, Any]:
     """The table's name, its columns, and by their names the columns of the sources that they come from.
 
     A lead's columns come from its `payload`.
     """
-    schema = TableSchema([TableColumn(name, type_.upper(), description) for name, type_, description in columns])
+    schema = TableSchema([TableColumn(one.name, one.type.upper(), one.description) for one in table.columns])
     lineage = {
         name: [
             TableColumnDep(source, of) for source, names in sources.items() for of in names if of in (name, "payload")
         ]
-        for name, _, _ in columns
+        for name in table.descriptions
     }
     return {
-        "dagster/table_name": f"leads.main.{table}",  # as SQL names it once leads.duckdb is attached
+        "dagster/table_name": f"leads.main.{table.name}",  # as SQL names it once leads.duckdb is attached
         "dagster/column_schema": schema,
         "dagster/column_lineage": TableColumnLineage(lineage),
     }

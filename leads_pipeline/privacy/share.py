@@ -35,7 +35,7 @@ _OF_ONE: Final = frozenset({"lead_id", "person", "listing_id", "item_id", "addre
 
 def shared_tables() -> tuple[Mart, ...]:
     """The tables of a copy: `lead_facts`, and the marts that know no single person."""
-    wide = (mart for mart in marts() if mart.name.startswith("mart_") and _OF_ONE.isdisjoint(mart.columns))
+    wide = (mart for mart in marts() if mart.name.startswith("mart_") and _OF_ONE.isdisjoint(mart.descriptions))
     return (*(mart for mart in marts() if mart.name == FACTS), *wide)
 
 
@@ -80,7 +80,9 @@ def _written(db: duckdb.DuckDBPyConnection, draft: Path, facts: Mapping[str, str
     set_person_key(db, secrets.token_bytes(32))
     rows = {}
     for table in shared_tables():
-        columns = {name: says for name, says in table.columns.items() if table.name != FACTS or name not in _LEFT_OUT}
+        columns = {
+            name: says for name, says in table.descriptions.items() if table.name != FACTS or name not in _LEFT_OUT
+        }
         selected = ", ".join(_hashed(name) if name in _HASHED else quoted(name) for name in columns)
         target = f"shared.main.{quoted(table.name)}"
         db.execute(f"create table {target} as select {selected} from {quoted(table.name)} order by random()")  # noqa: S608 - our own names

@@ -22,13 +22,10 @@ DRIFT_DAYS: Final = 60
 # Names and values that look like a programmer's are shown. Others may be a person's words.
 _FORM: Final = r"[A-Za-z0-9_.\[\]]{1,200}"
 
-_GRAIN: Final = (
-    f"One row per kind and change that the contract doesn't know, of the last {DRIFT_DAYS} days, from at least "
-    f"{PEOPLE_MIN} people"
-)
 DRIFT: Final = Table(
     "drift",
-    _GRAIN,
+    f"One row per kind and change that the contract doesn't know, of the last {DRIFT_DAYS} days, from at least "
+    f"{PEOPLE_MIN} people",
     (
         Column("kind", "varchar", "applicant or appraisal"),
         Column(
@@ -49,7 +46,7 @@ def make_drift(db: duckdb.DuckDBPyConnection, today: date) -> None:
     """Make the table anew, of the windows of the last 60 days."""
     first_day = today - timedelta(days=DRIFT_DAYS)
     db.execute(f"create or replace table drift as {drift_statement(first_day)}")
-    comment(db, "drift", _GRAIN, {column.name: column.description for column in DRIFT.columns})
+    comment(db, "drift", DRIFT.description, DRIFT.descriptions)
 
 
 def drift_statement(first_day: date) -> str:

@@ -9,7 +9,7 @@ drift (drift.py), when to publish (publish.py).
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cache
 from graphlib import TopologicalSorter
@@ -38,17 +38,12 @@ EVERY_LEAD: Final = "every_lead"
 
 
 @dataclass(frozen=True, slots=True)
-class Mart:
-    """A table or view that one file of sql/ makes. `columns` are in the order of the select, with their descriptions.
+class Mart(Table):
+    """A table or view that one file of sql/ makes. The columns are in the order of the select, as the file declares.
 
-    `types` are DuckDB's types of the columns, as the file declares them.
     `is_by_day`: a table with the column `lead_day`. The rows of a day are made from the leads of that day alone.
     """
 
-    name: str
-    description: str
-    columns: Mapping[str, str]
-    types: Mapping[str, str]
     statement: str
     is_by_day: bool
 
@@ -84,10 +79,11 @@ def read_mart(path: Path) -> Mart:
     """Read a file. Its first comment line is the grain, the lines after it are the columns, up to an empty line."""
     header, _, statement = path.read_text(encoding="utf-8-sig").partition("\n\n")
     description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
-    declared = dict(line.split(": ", 1) for line in lines if line != _BY_DAY)
-    types = dict(column.partition(" ")[::2] for column in declared)
-    columns = dict(zip(types, declared.values(), strict=True))
-    return Mart(path.stem, description, columns, types, statement, is_by_day=_BY_DAY in lines)
+    columns = []
+    for declared, text in (line.split(": ", 1) for line in lines if line != _BY_DAY):
+        name, _, type_ = declared.partition(" ")
+        columns.append(Column(name, type_, text))
+    return Mart(path.stem, description, tuple(columns), statement, is_by_day=_BY_DAY in lines)
 
 
 def fingerprint(branches: Branches) -> str:
@@ -157,7 +153,7 @@ def _make(db: duckdb.DuckDBPyConnection, mart: Mart, days: Sequence[date] | None
     if not mart.is_by_day:
         db.execute(f"from {name} limit 1").fetchall()
     columns = columns_of(db, mart.name)
-    if columns != list(mart.columns):
+    if columns != [*mart.descriptions]:
         raise BugError(f"{mart.name} has the columns {', '.join(columns)}, and its file describes others.")
     _comment(db, mart)
 
@@ -202,8 +198,8 @@ def _drop(db: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 def _comment(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
-    columns = {column: mart.columns.get(column, "") for column in columns_of(db, mart.name)}
-    comment(db, quoted(mart.name), mart.description, columns, is_view=not mart.is_by_day)
+    there = {column: mart.descriptions.get(column, "") for column in columns_of(db, mart.name)}
+    comment(db, quoted(mart.name), mart.description, there, is_view=not mart.is_by_day)
 
 
 def _changes(db: duckdb.DuckDBPyConnection, compared: Mapping[str, str]) -> Rows:
@@ -240,22 +236,22 @@ _TABLES: Final = {
     # `name` is NULL if the file can't make a table. `tried` is the look of the file and the day.
     "pipeline.own_tables": "file varchar, name varchar, is_made boolean, tried varchar, problem varchar",
 }
-_BRANCHES_GRAIN: Final = "One row per scope that is configured, has a landed window, or that LEADS_BRANCHES_FILE names"
-_BRANCHES: Final = {
-    "scope": "Scope as in every other table, e.g. branch-101",
-    "branch_id": "The portal's id in it, e.g. 101",
-    "name": "Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it",
-}
+_BRANCHES: Final = Table(
+    "branches",
+    "One row per scope that is configured, has a landed window, or that LEADS_BRANCHES_FILE names",
+    (
+        Column("scope", "varchar", "Scope as in every other table, e.g. branch-101"),
+        Column("branch_id", "varchar", "The portal's id in it, e.g. 101"),
+        Column(
+            "name", "varchar", "Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it"
+        ),
+    ),
+)
 
 
 def other_tables() -> tuple[Table, ...]:
     """Return the tables that are neither of leads nor marts: the inventory, names of branches, drift, the feed."""
-    return (
-        INVENTORY,
-        Table("branches", _BRANCHES_GRAIN, tuple(Column(name, "varchar", text) for name, text in _BRANCHES.items())),
-        DRIFT,
-        FEED,
-    )
+    return INVENTORY, _BRANCHES, DRIFT, FEED
 
 
 def make_tables(db: duckdb.DuckDBPyConnection) -> None:
@@ -313,15 +309,15 @@ def _make_words(db: duckdb.DuckDBPyConnection) -> bool:
 def _make_branches(db: duckdb.DuckDBPyConnection, names: Branches) -> None:
     known = db.execute("select distinct scope from pipeline.window_states").fetchall()
     scopes = {scope for (scope,) in known} | names.names.keys()
-    columns = _BRANCHES | dict.fromkeys(names.columns, "From LEADS_BRANCHES_FILE")
-    db.execute(f"create or replace table branches ({', '.join(f'{quoted(column)} varchar' for column in columns)})")
+    more = (Column(name, "varchar", "From LEADS_BRANCHES_FILE") for name in names.columns)
+    db.execute("drop table if exists branches")
+    create_table(db, replace(_BRANCHES, columns=(*_BRANCHES.columns, *more)))
     empty = (None,) * len(names.columns)
     rows = [
         (scope, scope.partition("-")[2] or scope, names.names.get(scope, scope), *names.more.get(scope, empty))
         for scope in sorted(scopes)
     ]
     fill(db, "branches", rows)
-    comment(db, "branches", _BRANCHES_GRAIN, columns)
 
 
 def _state(row: WindowRow, *, is_configured: bool) -> tuple[object, ...]:

@@ -224,7 +224,7 @@ def make_own_tables(
 def _make(one: OwnFile, make: Maker, folder: Path, draft: Path) -> Made:
     """Make the table in the draft. Return whether it is made, and what is wrong."""
     file, name = draft.with_name("draft-own.duckdb"), str(one.name)
-    statement, columns = (one.mart.statement, [*one.mart.columns]) if one.mart else (None, [])
+    statement, columns = (one.mart.statement, [*one.mart.descriptions]) if one.mart else (None, [])
     try:
         is_made, problem = make(Task(name, str(file), str(one.file), statement, columns))
         if is_made:
@@ -234,7 +234,7 @@ def _make(one: OwnFile, make: Maker, folder: Path, draft: Path) -> Made:
                 text = f"From {one.file.name} in LEADS_MARTS_DIR, as it is"
                 description, texts = text, dict.fromkeys(columns_of(db, name), text)
                 if one.mart:
-                    description, texts = one.mart.description, {**one.mart.columns}
+                    description, texts = one.mart.description, one.mart.descriptions
                 comment(db, quoted(name), description, texts)
         return is_made, problem
     finally:

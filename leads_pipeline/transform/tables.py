@@ -22,6 +22,11 @@ class Table:
     description: str
     columns: tuple[Column, ...]
 
+    @property
+    def descriptions(self) -> dict[str, str]:
+        """What an analyst reads of each column, by its name."""
+        return {column.name: column.description for column in self.columns}
+
 
 _LEAD_COLUMNS: Final = (
     Column("lead_id", "varchar", "The lead's own id; sha256: and the hash of its payload if it has none"),
@@ -84,7 +89,7 @@ def create_table(db: duckdb.DuckDBPyConnection, table: Table) -> None:
     name = quoted(table.name)
     columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in table.columns)
     db.execute(f"create table {name} ({columns})")
-    comment(db, name, table.description, {column.name: column.description for column in table.columns})
+    comment(db, name, table.description, table.descriptions)
 
 
 def comment(

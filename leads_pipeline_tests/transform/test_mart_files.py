@@ -365,6 +365,6 @@ def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(
     load(db)
     assert make(db, inputs) == {}
     for mart in marts():
-        declared = ", ".join(f"null::{type_} as {name}" for name, type_ in mart.types.items())
+        declared = ", ".join(f"null::{column.type} as {column.name}" for column in mart.columns)
         made, wanted = (db.execute(f"describe {of}").fetchall() for of in (f"from {mart.name}", f"select {declared}"))
         assert [column[:2] for column in made] == [column[:2] for column in wanted], mart.name

@@ -208,7 +208,7 @@ def situation(lead: Lead) -> str:
     return HIDDEN if said == "moving abroad" else said
 
 
-@pytest.mark.parametrize("mart", [mart.name for mart in marts() if "branch" in mart.columns])
+@pytest.mark.parametrize("mart", [mart.name for mart in marts() if "branch" in mart.descriptions])
 def test_every_mart_of_branches_has_their_names(mart: str, published: Published) -> None:
     assert published.rows(f"select distinct scope, branch from {mart} order by all") == [  # noqa: S608 - a mart's name
         ("branch-101", "York"),
@@ -257,7 +257,7 @@ def test_the_demos_first_query_counts_each_person_of_a_branch_once(published: Pu
     assert published.rows(FIRST_QUERY) == sorted(truth)
 
 
-@pytest.mark.parametrize("mart", [mart.name for mart in marts() if "people" in mart.columns])
+@pytest.mark.parametrize("mart", [mart.name for mart in marts() if "people" in mart.descriptions])
 def test_a_count_of_different_people_says_that_it_cant_be_summed(mart: str, published: Published) -> None:
     [(comment,)] = published.rows(
         f"select comment from duckdb_columns() where (table_name, column_name) = ('{mart}', 'people')"  # noqa: S608
