@@ -3,7 +3,8 @@
 Belongs here: which days are written, and which old files go. Doesn't: the rows (typed.py).
 
 Each commit names the version of leads.duckdb that it was written for. If that version is still there, no rewriting has
-come since, and the days that were touched since are written. Otherwise the table's folder is written anew.
+come since, and the days that were touched since are written. Otherwise the table's folder is written anew. If each day
+was touched, leads.duckdb may have been built anew: the table is overwritten, so that no former day or column stays.
 """
 
 import os
@@ -67,7 +68,8 @@ def write_delta(
                     present, before = None, 0
                     delete_tables(store, f"{TABLES}/{table.name}/")
                 days = {day for day, publication in publications.items() if publication > before}
-                _write(db, table, days, present or uri, options, number_of(file))
+                is_whole = days == publications.keys()
+                _write(db, table, days, present or uri, options, number_of(file), is_whole=is_whole)
                 written[table.name] = len(days)
     names = tuple(f"{TABLES}/{table.name}/" for table in lead_tables())
     store.delete([key for key in store.list(f"{TABLES}/") if not key.startswith(names)])
@@ -81,37 +83,34 @@ def _write(
     target: DeltaTable | str,
     options: Mapping[str, str] | None,
     number: int,
+    *,
+    is_whole: bool,
 ) -> None:
     parts = rows_of(db, table, days)
     first = next(parts)
     batches = (batch for part in chain([first], parts) for batch in part.to_batches())
-    rows = pa.RecordBatchReader.from_batches(first.schema, batches)
     # No retries: of two machines that write at once, one is to fail.
     noted = CommitProperties(custom_metadata={_VERSION: str(number)}, max_commit_retries=0)
-    if isinstance(target, str):
+    of_days = ", ".join(f"'{day.isoformat()}'" for day in sorted(days))
+    if days or is_whole:
         write_deltalake(
             target,
-            rows,
+            pa.RecordBatchReader.from_batches(first.schema, batches),
             partition_by="lead_day",
+            mode="overwrite",
             name=table.name,
             configuration=_CONFIGURATION,
+            schema_mode="overwrite",
             storage_options=dict(options) if options else None,
+            predicate=None if is_whole else f"lead_day in ({of_days})",
             writer_properties=_SMALL_WRITERS,
             commit_properties=noted,
         )
-        return
-    of_days = ", ".join(f"'{day.isoformat()}'" for day in sorted(days))
-    if days:
-        write_deltalake(
-            target,
-            rows,
-            mode="overwrite",
-            predicate=f"lead_day in ({of_days})",
-            writer_properties=_SMALL_WRITERS,
-            commit_properties=noted,
+    if isinstance(target, DeltaTable):
+        # With the files that killed runs left.
+        target.vacuum(
+            _READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True, commit_properties=noted
         )
-    # With the files that killed runs left.
-    target.vacuum(_READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True, commit_properties=noted)
 
 
 def _opened(uri: str, options: Mapping[str, str] | None) -> DeltaTable | None:

@@ -1,7 +1,10 @@
 """Delta tables follow each publication, read by their log alone, and an erasure leaves nothing in them."""
 
+from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
@@ -10,7 +13,9 @@ pytest.importorskip("deltalake")
 from deltalake import DeltaTable
 
 from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.transform import delta
 from leads_pipeline.transform.delta import write_delta
+from leads_pipeline.transform.tables import lead_tables
 from leads_pipeline.transform.typed import delete_tables, write_tables
 from leads_pipeline.transform.versions import Versions
 from leads_pipeline_tests.transform.test_publish import SECRET, Folder, folder
@@ -68,6 +73,35 @@ def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
     write(folder)
 
     assert [lead_id for (lead_id,) in read(folder, "lead_id")] == ["0", "1", "2", "a", "b", "c"]
+
+
+def test_a_lead_that_changes_its_day_with_the_time_zone_is_there_once(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "createdAt": "2026-11-18T23:30Z"}, {"id": "b", "createdAt": "2026-11-19T10:00Z"})
+    folder.publish()
+    write(folder)
+    folder.zone = ZoneInfo("Europe/Berlin")
+    folder.publish()
+
+    write(folder)
+
+    assert read(folder) == [("a", date(2026, 11, 19)), ("b", date(2026, 11, 19))]
+
+
+def test_a_column_of_a_newer_release_comes_with_the_next_publication(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    with monkeypatch.context() as older_release:
+        fewer = [replace(table, columns=table.columns[:-1]) for table in lead_tables()]
+        older_release.setattr(delta, "lead_tables", lambda: fewer)
+        write(folder)
+    folder.marts = "of a newer release"
+    folder.publish()
+
+    write(folder)
+
+    assert len(table(folder).schema().fields) == len(folder.query("describe applicant_leads"))
 
 
 def test_after_an_erasure_no_file_holds_the_person(folder: Folder) -> None:
