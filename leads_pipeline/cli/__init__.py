@@ -15,7 +15,7 @@ import click
 # and commands that only look don't wait for Dagster.
 COMMANDS = {
     "acknowledge": ("health", "Hide a finding about lost leads or new fields."),
-    "alert": ("alert", "Send a test message to the alert channels."),
+    "alert": ("health", "Send a test message to the alert channels."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
     "backup": ("backup", "Back up everything that can't be downloaded again."),
     "coverage": ("windows", "Count windows by state: landed, open, failed or missing."),

@@ -18,6 +18,7 @@ from leads_pipeline.domain.answer import shown_member
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import CredentialsError, SettingsError
 from leads_pipeline.observe import window_findings
+from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.channels import SET_UP, channels_of
 from leads_pipeline.observe.finding import (
     FINDERS,
@@ -35,7 +36,6 @@ from leads_pipeline.observe.finding import (
     some,
 )
 from leads_pipeline.observe.known import SILENCE, Known
-from leads_pipeline.observe.told import Told
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.publications import NOTING

@@ -419,7 +419,7 @@ def _(name, send):
         return False, str(error)
 
 
-@mutant("a broken channel is forgotten", "observe.told:Told.note_attempt", TOLD, ALERTS)
+@mutant("a broken channel is forgotten", "observe.alerts:Told.note_attempt", TOLD, ALERTS)
 def _(self, channel, trouble, now):
     return None
 

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from leads_pipeline.errors import AlertError
 from leads_pipeline.observe import channels
-from leads_pipeline.observe.alerts import Alerts
+from leads_pipeline.observe.alerts import Alerts, Memory, Told
 from leads_pipeline.observe.channels import Heartbeat
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.findings import Finding, Level
-from leads_pipeline.observe.told import Memory, Told
 
 MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
 MINUTE = 1 / 60

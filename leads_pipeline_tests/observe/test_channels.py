@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
+from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.findings import Finding, Level
-from leads_pipeline.observe.told import Told
 from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink

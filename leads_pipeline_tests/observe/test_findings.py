@@ -16,10 +16,10 @@ import pytest
 
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.finding import Finder, Found
 from leads_pipeline.observe.findings import Finding, Level, acknowledge, find, look
 from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.told import Told
 from leads_pipeline.orchestration.publish_sensor import noted_publication
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.publications import Publications
