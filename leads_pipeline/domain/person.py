@@ -41,7 +41,7 @@ _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
 _WORDS: Final = re.compile(r"[^\W\d_]+")
 
 # Forms that hide a key from a plain search: characters beyond ASCII and escapes in JSON, HTML and URLs.
-_DISGUISE: Final = re.compile(r"[^\x00-\x7f]|\\u|&#?\w+;|%[0-9a-fA-F]{2}")
+_DISGUISE: Final = re.compile(r"[^\x00-\x7f]|\\u|&#|&\w+;|%[0-9a-fA-F]{2}")
 
 
 # --- keys -----------------------------------------------------------------------------------------------------------
@@ -455,5 +455,6 @@ def _national_digits(phone_key: str) -> str:
 
 def _loosely(key: str) -> str:
     """The letters and digits of the key, with any other characters between. Only ASCII: see `_DISGUISE`."""
-    between = r"(?:[^0-9A-Za-z]|\\[bfnrt])*"  # a line may end inside a number, in JSON by a letter
+    # A line may end inside a number, in JSON by a letter. The library of numbers passes over an x between digits.
+    between = r"(?:[^0-9A-Za-z]|\\[bfnrt]|x)*" if key.isdigit() else r"(?:[^0-9A-Za-z]|\\[bfnrt])*"
     return between.join(re.findall("[0-9A-Za-z]", key)) if key.isascii() else ""

@@ -344,7 +344,7 @@ PIECES = [
     *(form("7700900123") for form in FORMS_OF_PHONE),
     *(NAME, NAME.upper(), NAME.translate(FULL_WIDTH), unicodedata.normalize("NFD", NAME), "\u212aim Iniguez"),
     *("07700\n900123", "07700\t900\r\n123", "👍", "£5", "é", "x", "7"),
-    *(f"07700{' ' * 12}900123", "\0\x1b\0\0".join(EMAIL)),
+    *(f"07700{' ' * 12}900123", "07700x900123", "\0\x1b\0\0".join(EMAIL), EMAIL.replace("jane", "&#106ane")),
 ]
 
 
@@ -366,7 +366,9 @@ class Thorough(Person):
 )
 @example(["phones"], EMAIL, ["07700\n900123"], "", "message", True)
 @example(["phones"], EMAIL, [f"07700{' ' * 12}900123"], "", "contact", True)
+@example(["phones"], EMAIL, ["07700x900123"], "", "contact", True)
 @example(["emails"], EMAIL, ["\0\x1b\0\0".join(EMAIL)], "", "message", True)
+@example(["emails"], EMAIL, [EMAIL.replace("jane", "&#106ane")], "", "contact", True)
 @example(["names"], EMAIL, [unicodedata.normalize("NFD", NAME)], "", "message", False)
 def test_the_plain_search_passes_over_nobody(
     given_: list[str], email: str, pieces: list[str], between: str, where: str, is_escaped: bool
