@@ -156,7 +156,7 @@ def timed_day(folder: Path, bucket: str | None, day: date) -> Day:
 def publish(data: DataFolder) -> Outcome:
     """Publish what has landed, with its tables."""
     outcome = bring_up_to_date(data, WANTED, NOW)
-    assert outcome.tables_trouble is None
+    assert outcome.swept.failed == {}
     return outcome
 
 

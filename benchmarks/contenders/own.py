@@ -64,7 +64,7 @@ def main() -> None:
     moments.append(clocks())
     grid = Wanted(settings.scopes, settings.start_date or first, settings.zone)
     outcome = bring_up_to_date(data, grid, datetime.now(UTC))
-    assert outcome.tables_trouble is None
+    assert outcome.swept.failed == {}
     moments.append(clocks())
     phases = {}
     for name, (before, after) in zip(("fetch and land", "publish"), pairwise(moments), strict=True):

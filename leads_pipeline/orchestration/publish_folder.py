@@ -59,16 +59,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a publication did. `publication` is None if leads.duckdb was up to date."""
+    """What a publication did. `publication` is None if leads.duckdb was up to date.
+
+    If data/tables couldn't be written, `swept.failed` says why. The next publication writes it.
+    """
 
     publication: Publication | None
     swept: Swept
     size_bytes: int
-
-    @property
-    def tables_trouble(self) -> str | None:
-        """Why data/tables couldn't be written. The next publication writes it."""
-        return self.swept.failed.get(TABLES)
 
 
 def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome:

@@ -17,7 +17,6 @@ from zoneinfo import ZoneInfo
 import msgspec
 from dagster import (
     DagsterInstance,
-    DagsterRunStatus,
     DefaultSensorStatus,
     ResourceParam,
     RunRequest,
@@ -30,7 +29,7 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import days, today
-from leads_pipeline.orchestration.pulling import PUBLISH_JOB, is_under_way, utc_now
+from leads_pipeline.orchestration.pulling import FINISHED, PUBLISH_JOB, is_under_way, utc_now
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import NIGHT, NOTING, Publications
 from leads_pipeline.storage.raw import RAW
@@ -46,7 +45,6 @@ BUCKET_SECONDS: Final = 300
 
 RUNS_KEPT_FOR: Final = timedelta(days=3)
 NIGHTS_KEPT_FOR: Final = timedelta(days=90)
-_FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
 
 def landed_mark(data: DataFolder, now: datetime, marts_dir: Path | None = None) -> str:
@@ -134,7 +132,7 @@ def delete_old_runs(instance: DagsterInstance, now: datetime) -> int:
 
     A publication each minute adds 0.9 GB a day to Dagster's database. Partitions need runs of pulls, which stay.
     """
-    finished = partial(RunsFilter, job_name=PUBLISH_JOB, statuses=_FINISHED)
+    finished = partial(RunsFilter, job_name=PUBLISH_JOB, statuses=FINISHED)
     old = instance.get_run_ids(finished(created_before=now - RUNS_KEPT_FOR))
     nights = instance.get_run_ids(finished(tags={NIGHTLY_TAG: "true"}, created_after=now - NIGHTS_KEPT_FOR))
     to_delete = {*old}.difference(nights)

@@ -51,13 +51,7 @@ DAILY_CRON: Final = "15 1 * * *"
 HOURLY_CRON: Final = "5 * * * *"
 RETRY_SECONDS: Final = 300
 
-LIVE: Final = [
-    DagsterRunStatus.QUEUED,
-    DagsterRunStatus.NOT_STARTED,
-    DagsterRunStatus.STARTING,
-    DagsterRunStatus.STARTED,
-    DagsterRunStatus.CANCELING,
-]
+FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
 # Names the machine of a run that a command started.
 MACHINE_TAG: Final = "leads_pipeline/machine"
@@ -188,7 +182,8 @@ def window_tags(keys: Mapping[LeadKind, Sequence[str]], why: str) -> dict[str, s
 
 def is_under_way(instance: DagsterInstance, job: str) -> bool:
     """Whether a run of the job is queued or started."""
-    return bool(instance.get_runs(RunsFilter(job_name=job, statuses=LIVE), limit=1))
+    live = [status for status in DagsterRunStatus if status not in FINISHED]
+    return bool(instance.get_runs(RunsFilter(job_name=job, statuses=live), limit=1))
 
 
 @dataclass(frozen=True, slots=True)

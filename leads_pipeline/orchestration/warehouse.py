@@ -39,6 +39,7 @@ from leads_pipeline.transform.duck import literal, quoted
 from leads_pipeline.transform.marts import marts, other_tables
 from leads_pipeline.transform.reading import LeadsFile, Reader
 from leads_pipeline.transform.tables import lead_tables
+from leads_pipeline.transform.typed import TABLES
 
 
 def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
@@ -91,10 +92,9 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                     for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
                         yield AssetMaterialization(name, metadata=rows[name])
                     yield from published_checks(db)
-                if outcome.tables_trouble:
+                if trouble := outcome.swept.failed.get(TABLES):
                     raise Failure(
-                        "leads.duckdb is published, and the tables in data/tables are as before. "
-                        f"{outcome.tables_trouble}",
+                        f"leads.duckdb is published, and the tables in data/tables are as before. {trouble}",
                         allow_retries=False,
                     )
         except LeadsPipelineError as error:

@@ -113,20 +113,6 @@ def test_a_message_for_several_and_a_signed_one_open(
     assert pgp.decrypt(message, key, PASSPHRASE) == pgp.decrypt(message, other_key, PASSPHRASE) == CANARY
 
 
-def test_a_message_that_names_no_key_opens(gpg: Gpg, key: bytes) -> None:
-    assert pgp.decrypt(gpg.encrypt(CANARY, "agency", options=("--throw-keyids",)), key, PASSPHRASE) == CANARY
-
-
-def test_a_message_for_an_older_subkey_and_an_expired_key_open(gpg: Gpg) -> None:
-    then = ("--faked-system-time", "20200101T000000")
-    gpg.run(*then, "--quick-generate-key", "rotated", "future-default", "default", "1y")
-    message = gpg.encrypt(CANARY, "rotated", options=then)
-    listed = gpg.run("--list-keys", "--with-colons", "rotated").decode()
-    fingerprint = next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr"))
-    gpg.run(*then, "--quick-add-key", fingerprint, "cv25519", "encr", "1y")
-    assert pgp.decrypt(message, gpg.run("--export-secret-keys", "rotated"), PASSPHRASE) == CANARY
-
-
 # Made by GnuPG 2.4.7 for these tests alone (gpg_2_4/README.md). Debian 12's gpg reads both modes and can't write OCB.
 MADE_BY_GPG_2_4 = Path(__file__).parent / "gpg_2_4"
 

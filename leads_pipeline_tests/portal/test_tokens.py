@@ -310,10 +310,6 @@ def server() -> Iterator[RawServer]:
     server.close()
 
 
-def over_the_network(server: RawServer, folder: Path, **options: Any) -> Tokens:
-    return Tokens(replace(BODY, token_url=f"{server.url}/token"), folder, **options)
-
-
 def test_no_connection_says_so(folder: Path) -> None:
     tokens = Tokens(replace(BODY, token_url="http://127.0.0.1:9/token"), folder)
     with pytest.raises(UnreachableError, match=r"found no connection: .*Check the network.*This can pass"):
@@ -321,16 +317,6 @@ def test_no_connection_says_so(folder: Path) -> None:
 
 
 # --- one token for all ------------------------------------------------------------------------------------------------
-
-
-def test_threads_that_start_cold_make_one_token_request(server: RawServer, folder: Path) -> None:
-    server.script = respond(b'{"access_token": "t"}', "Connection: close")
-    shared = over_the_network(server, folder)
-    alone = [over_the_network(server, folder) for _ in range(8)]
-    with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda tokens: tokens.get().access_token, [*[shared] * 8, *alone]))
-    assert found == ["t"] * 16
-    assert sum(tokens.requests_made for tokens in [shared, *alone]) == 1
 
 
 def test_threads_that_are_refused_together_renew_once(folder: Path, portal: Portal) -> None:

@@ -95,7 +95,7 @@ class Pipeline:
     clock: Clock
     first_day: date
     killed_after: int | None = None
-    _definitions: list[Definitions] = field(default_factory=list)
+    definitions: Definitions = field(default_factory=Definitions)
 
     # --- the leads service, as the assets get it -------------------------------------------------------------------
 
@@ -125,20 +125,14 @@ class Pipeline:
         partitions = Partitions.of(self.settings, self.first_day)
         assets = [raw_leads_asset(kind, self.settings, partitions, clock=self.clock) for kind in LEAD_KINDS]
         asking = Asking(self.settings, self.first_day, self.clock)
-        self._definitions.append(
-            Definitions(
-                assets=assets,
-                jobs=[define_asset_job(PULL_JOB, assets)],
-                schedules=asking.schedules(),
-                sensors=[asking.sensor()],
-                resources={"data": self.folder, "leads": self},
-                executor=in_process_executor,
-            )
+        self.definitions = Definitions(
+            assets=assets,
+            jobs=[define_asset_job(PULL_JOB, assets)],
+            schedules=asking.schedules(),
+            sensors=[asking.sensor()],
+            resources={"data": self.folder, "leads": self},
+            executor=in_process_executor,
         )
-
-    @property
-    def definitions(self) -> Definitions:
-        return self._definitions[-1]
 
     # --- ticks and runs --------------------------------------------------------------------------------------------
 
@@ -156,9 +150,9 @@ class Pipeline:
         assert isinstance(answer, RunRequest | SkipReason)
         return answer
 
-    def asked_for(self, name: str = "retry_failed_partitions") -> dict[str, list[str]]:
+    def asked_for(self) -> dict[str, list[str]]:
         """The partition keys that a tick asks for, by kind."""
-        request = self.tick(name)
+        request = self.tick()
         return {} if isinstance(request, SkipReason) else keys_of(request)
 
     def run(self, request: RunRequest | SkipReason) -> ExecuteInProcessResult:
@@ -265,16 +259,11 @@ VARIABLES = {"LEADS_TIMEZONE": "Europe/London"}
 
 
 @contextmanager
-def pipeline(
-    path: Path,
-    now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC),
-    first: int = 3,
-    dagster_yaml: str = _DAGSTER_YAML,
-) -> Iterator[Pipeline]:
+def pipeline(path: Path, now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC), first: int = 3) -> Iterator[Pipeline]:
     """Start one at that moment, with the first partition `first` days before."""
     clock = Clock(now)
     simulated = Config(branches=3, leads_per_day=8, clock=lambda: clock.now)
-    with running(simulated) as simulator, home(path / "home", dagster_yaml) as own, warnings.catch_warnings():
+    with running(simulated) as simulator, home(path / "home") as own, warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")  # Dagster's own
         warnings.simplefilter("ignore", BetaWarning)  # as definitions.py has it
         first_day = now.astimezone(LONDON).date() - timedelta(days=first)
