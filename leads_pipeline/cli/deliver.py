@@ -98,7 +98,7 @@ def _show(ledger: Ledger) -> None:
     click.echo(f"delivered  {counts[VersionState.DELIVERED]}, last {moment(ledger.last_delivered())}")
     click.echo(f"waiting    {counts[VersionState.WAITING]}")
     click.echo(f"held       {counts[VersionState.HELD]} (the portal emptied their contact)")
-    click.echo(f"given up   {counts[VersionState.DEAD]} (they failed for three days)")
+    click.echo(f"given up   {counts[VersionState.DEAD]} (they failed for three days, or their raw file is damaged)")
     if trouble := ledger.fact("trouble"):
         click.echo(f"The endpoint {trouble}")
     for kind, lead_id, day, state, attempts, why in ledger.left(LISTED):

@@ -81,9 +81,13 @@ class Ledger:
         self.db.execute("insert or replace into windows values (?, ?, ?, ?)", (kind, day.isoformat(), scope, hash_))
 
     def noted(self, kind: str, lead_id: str) -> list[tuple[int, str, int]]:
-        """Return number, version and parts of the contact of each noted version of the lead, oldest first."""
+        """Return number, version and parts of the contact of each noted version of the lead, oldest first.
+
+        Versions whose raw file is damaged are left out.
+        """
         return self.db.execute(
-            "select number, version, contact from versions where (kind, lead_id) = (?, ?) order by number, rowid",
+            "select number, version, contact from versions where (kind, lead_id) = (?, ?) and number > 0 "
+            "order by number, rowid",
             (kind, lead_id),
         ).fetchall()
 
@@ -98,7 +102,7 @@ class Ledger:
     def add(self, version: Version, state: VersionState, contact: int, now: float) -> None:
         """Note a version that is due, and which parts of the contact it has."""
         self.db.execute(
-            "insert into versions (kind, lead_id, version, number, day, scope, state, contact, due_at) "
+            "insert or replace into versions (kind, lead_id, version, number, day, scope, state, contact, due_at) "
             "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*version[:4], version.day.isoformat(), version.scope, state, contact, now),
         )
@@ -156,12 +160,16 @@ class Ledger:
         """Note that the first attempt is made: the days of patience begin."""
         self._set(version, "due_at = ?", now)
 
-    def drop(self, version: Version) -> None:
-        """Forget a version that raw no longer has there.
+    def drop(self, version: Version, *, is_damaged: bool) -> None:
+        """Forget a waiting version that raw no longer has there. If a file is damaged, it counts as given up.
 
         The next look may find it again: in this window, in that of another branch, or in the next day's.
         """
-        self._give_up("(kind, lead_id, version) = (?, ?, ?)", version[:3])
+        here = "(kind, lead_id, version) = (?, ?, ?) and state = 'waiting'"
+        if is_damaged:  # With the number 0 it isn't noted, so that it is due again once it is found.
+            damaged = "state = 'given up', number = 0, trouble = 'Its raw file is damaged.'"
+            self.db.execute(f"update versions set {damaged} where {here} and delivered_at is null", version[:3])  # noqa: S608 - our own words
+        self._give_up(here, version[:3])
         around = (version.kind, *((version.day + timedelta(days=days)).isoformat() for days in (-1, 1)))
         self.db.execute("delete from windows where kind = ? and day between ? and ?", around)
         self.set_fact("mark", None)

@@ -32,6 +32,7 @@ from leads_pipeline.portal.pace import parse_retry_after
 from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.raw import Place
 from leads_pipeline.transform.flatten import with_corrections
 from leads_pipeline.transform.raw_windows import RawWindows
 
@@ -253,7 +254,7 @@ class _Sender:
         return tls_context()  # reading the certificates takes as long as twenty messages
 
     def send(self, ledger: Ledger, versions: Sequence[Version]) -> Iterator[list[_Outcome]]:
-        """Post these versions. Those that raw no longer has are dropped from the ledger.
+        """Post these versions. The ledger drops those that raw no longer has.
 
         The suppression list is read before each group of messages. If it has grown, the rest waits for the next pass.
         """
@@ -287,8 +288,10 @@ class _Sender:
                 if (version := wanted.get((*window, row["lead_id"], row["number"])))
                 and version_of(row) == version.version.partition("-")[0]
             }
-            for gone in set(here) - rows.keys():
-                ledger.drop(gone)
+            if gone := set(here) - rows.keys():
+                damaged = {file.place for file in self.data.quarantine.files()}
+                for version in gone:
+                    ledger.drop(version, is_damaged=Place(batch.kind, batch.day, batch.scope) in damaged)
             if not rows:
                 continue
             leads = leads_of(batch.kind, table.take([place for place, _ in rows.values()]))

@@ -265,9 +265,9 @@ def delivery(known: Known) -> Iterator[Found]:
 
     Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the service was not started since
     the setting, the sensor `deliver` is off, or a `leads-pipeline deliver` hangs. Every lead is sent again for three
-    days. Then it is given up: no longer sent, until it changes. `held` counts leads whose contact the
-    portal emptied: your own system would lose it, so this version is not delivered. No lead is lost: all are in
-    `leads.duckdb`.
+    days. Then it is given up: no longer sent, until it changes. A lead whose raw file is damaged is given up until the
+    file is back. `held` counts leads whose contact the portal emptied: your own system would lose it, so this version
+    is not delivered. No lead is lost: all are in `leads.duckdb`.
     Do: correct the endpoint, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status` lists
     the leads and says why. `leads-pipeline deliver retry` sends those that were given up or are held. After 410,
     nothing is sent until you run it.
@@ -304,7 +304,7 @@ def delivery(known: Known) -> Iterator[Found]:
     if dead := counts[VersionState.DEAD]:
         yield Found(
             Level.ERROR,
-            f"{_versions(dead)} did not reach your own system within three days.",
+            f"{_versions(dead)} did not reach your own system. No more attempts are made.",
             "`leads-pipeline deliver status` says why. Then run `leads-pipeline deliver retry`.",
             part="given-up",
         )

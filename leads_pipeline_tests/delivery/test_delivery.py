@@ -481,19 +481,26 @@ def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(
     assert taken == {"/lead-1": ("Bearer t", "j1@example.org")}
 
 
-def test_a_waiting_version_whose_file_is_damaged_is_found_again(agency: Agency) -> None:
-    agency.house.land("applicant", [lead(1)])
+@pytest.mark.parametrize("comes", ["put back", "first", "second"])
+def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again(agency: Agency, comes: str) -> None:
+    agency.house.push("applicant", lead(1))
     agency.crm.answer = answering(503)
     agency.deliver()
     [file] = (agency.house.folder / "raw").rglob("*.parquet")
     whole = file.read_bytes()
     file.write_bytes(whole[:-5] + b"xxxxx")
-    agency.deliver(is_all=True)
-    file.write_bytes(whole)
     agency.crm.answer = answering(200)
-    agency.deliver(is_all=True)
-    agency.deliver(is_all=True)
-    assert len(agency.crm.applied) == 1
+    for _ in range(2):
+        assert agency.deliver(is_all=True).left == 1
+        assert agency.counts() == {VersionState.DEAD: 1}
+        with opened(agency.house.folder) as ledger:
+            ledger.retry(agency.house.now.timestamp())
+    if comes == "put back":
+        file.write_bytes(whole)
+    else:
+        agency.house.push("applicant", lead(1, comes))
+    assert [agency.deliver(is_all=True).delivered for _ in range(2)] == [1, 0]
+    assert agency.counts() == {VersionState.DELIVERED: 1}
 
 
 def test_texts_that_come_back_after_they_were_given_up_are_delivered_in_order(agency: Agency) -> None:
