@@ -95,10 +95,11 @@ def _delivered(data: DataFolder, leads: Sequence[tuple[str, str]], *, forgets: b
     """Say to whom and when leads were delivered. The receipt is written even if the ledger can't be read."""
     try:
         with looked_at(data.folder) as ledger:
-            sent = [one for lead in leads for one in ledger.sent(*lead)] if ledger else []
-        if forgets and sent:
+            noted = sorted({*leads} & {*ledger.leads()}) if ledger else []
+            sent = [one for lead in noted for one in ledger.sent(*lead)] if ledger else []
+        if forgets and noted:
             with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as mine:
-                for lead in leads:
+                for lead in noted:
                     mine.forget(*lead)
     except StorageError as error:
         return [f"Your own system, if leads are delivered there. {error}"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import httpx
 import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
@@ -606,11 +607,11 @@ def test_a_copy_of_another_list_is_not_put_back(desk: House, tmp_path: Path) -> 
 # --- what was delivered -------------------------------------------------------------------------------------------
 
 
-def deliver_all(desk: House) -> None:
+def deliver_all(desk: House, status: int = 200) -> None:
     settings = Settings.from_variables({**crm.VARIABLES, "LEADS_DELIVERY_FROM": str(DAY)})
     endpoint = Endpoint.of(settings)
     assert endpoint
-    deliver(settings, desk.data, endpoint, clock=lambda: desk.now, transport=crm.Crm())
+    deliver(settings, desk.data, endpoint, clock=lambda: desk.now, transport=crm.Crm(lambda _: httpx.Response(status)))
 
 
 def assert_ledger_forgot_jane(desk: House) -> None:
@@ -625,6 +626,14 @@ def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forge
     assert f"crm.example: leads of the person were delivered there on {desk.now:%Y-%m-%d}" in said
     assert "crm.example: leads of the person" in privacy("erase", "--yes", "--email", EMAIL).stdout
     assert_ledger_forgot_jane(desk)
+
+
+def test_the_ledger_forgets_an_erased_lead_that_was_never_delivered(desk: House) -> None:
+    deliver_all(desk, status=400)
+    privacy("erase", "--yes", "--email", EMAIL)
+    with looked_at(desk.folder) as ledger:
+        assert ledger
+        assert ("applicant", "jane") not in ledger.leads()
 
 
 @pytest.mark.slow
