@@ -281,7 +281,7 @@ class Person:
             _given("Telephone number", phones, phone_keys),
             _given("Name", names, lambda text: {name_key(text)}),
             _given("Postcode", postcodes, lambda text: {postcode_key(text)}),
-            frozenset(plain(one).strip() for one in lead_ids) - {""},
+            frozenset(lead_ids) - {""},  # as received: two ids can differ in a blank
             tuple(_without_accents(name) for name in names),
         )
         if person == cls():

@@ -5,7 +5,7 @@ import re
 import shutil
 import stat
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import DAY, House
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
 
 OWNER = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "createdAt": "2026-11-19T10:00:00Z"}
@@ -483,6 +483,17 @@ def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(desk: 
     assert marketed(desk.built_anew(tmp_path / "anew")) == marketed(desk)
 
 
+def test_an_id_means_the_lead_with_that_very_id(house: House) -> None:
+    """The portal says how ids look: a blank at the end, an accent as a letter of its own, an invisible character."""
+    ids = {"1", "1 ", "Zoe\u0308", "a\u200bb"}
+    for id_ in ids:
+        house.land("applicant", [lead(one) for one in ids])
+        house.publish()
+        house.erase(lead=id_)
+        assert {*house.leads("applicant")} == ids - {id_}
+        ids = ids - {id_}
+
+
 @pytest.mark.usefixtures("desk")
 def test_an_erasure_cannot_be_lifted() -> None:
     privacy("erase", *JANE, "--yes")
@@ -507,7 +518,7 @@ def test_a_correction_holds_over_later_pulls_and_by_every_way_of_reading(desk: H
 
 
 @pytest.mark.slow
-def test_a_correction_holds_for_a_lead_that_moves_to_another_branch(desk: House) -> None:
+def test_a_correction_holds_for_a_lead_that_moves_to_another_branch_or_day(desk: House) -> None:
     """Also while it is restricted, and beside another lead of that branch."""
     privacy("correct", "--lead", "jane", "--new-email", "jane@home.example")
     moved = lead("jane", email=EMAIL, name="Jane Roe", message="Moved", **OWNER)
@@ -522,6 +533,12 @@ def test_a_correction_holds_for_a_lead_that_moves_to_another_branch(desk: House)
     privacy("lift", 3)
     jane = desk.leads("applicant")["jane"]
     assert (jane["message"], jane["contact_email"]) == ("Back", "jane@home.example")
+
+    later = NEXT_DAY + timedelta(days=5)
+    desk.land("applicant", [moved | {"createdAt": f"{later}T10:00:00Z", "message": "Later"}], later)
+    desk.publish()
+    jane = desk.leads("applicant")["jane"]
+    assert (jane["lead_day"], jane["message"], jane["contact_email"]) == (later, "Later", "jane@home.example")
 
 
 @pytest.mark.slow

@@ -5,8 +5,9 @@ Doesn't: the list itself (files.py), landing (storage/landing.py), going through
 """
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import partial
+from itertools import groupby
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.cutting import cut_payload, removed_address, without_message
@@ -96,7 +97,14 @@ class Gate:
         return bool(unknown)
 
     def _with_corrections(self, kind: LeadKind, day: date, rows: list[Row]) -> list[Row]:
-        """The portal moves a lead to another branch, and midnight's lead is in two days: its correction goes along."""
+        """Its correction goes along with a lead that the portal moves to another branch or day.
+
+        Midnight's lead is in two days. The nearest days are searched first.
+        """
+
+        def distance(place: Place) -> int:
+            return abs(place.day - day).days
+
         corrected = self.entries.read().corrected
         if not corrected:
             return rows
@@ -104,14 +112,14 @@ class Gate:
         lacking -= {row.lead_id for row in rows if row.source == CORRECTION}
         if not lacking:
             return rows
-        near = [place for root in (RAW, RESTRICTED) for place in list_places(self._store, root)]
-        corrections = [
-            row
-            for place in near
-            if place.kind == kind and abs(place.day - day) <= timedelta(days=1)
-            for row in self.restricted.read(place).rows
-            if row.source == CORRECTION and row.lead_id in lacking
-        ]
+        places = [place for root in (RAW, RESTRICTED) for place in list_places(self._store, root) if place.kind == kind]
+        corrections = list[Row]()
+        for days_away, near in groupby(sorted(places, key=distance), distance):
+            if days_away > 1 and lacking <= {row.lead_id for row in corrections}:
+                break
+            for place in near:
+                found = (row for row in self.restricted.read(place).rows if row.source == CORRECTION)
+                corrections += [row for row in found if row.lead_id in lacking]
         return [*rows, *corrections]
 
     # --- rows that are set aside --------------------------------------------------------------------------------------
