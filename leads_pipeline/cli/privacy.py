@@ -100,6 +100,7 @@ def export(folder: Path, shared: bool, **given: Any) -> None:
     Exit code 1 if nothing was found, or a file couldn't be read, so that something may be missing.
     """
     settings, data = filled()
+    data.want_outside(folder)
     found = search(data, person_of(**given), is_shared=shared)
     show_found(found)
     portal, now = data.state.claimed_by(), datetime.now(UTC)

@@ -35,6 +35,7 @@ def receive(host: str, port: int) -> None:
         )
     check_writable(settings.data_dir)
     data = opened(settings)
+    data.want_restored()
     receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), key.read())
     if settings.base_url:
         data.state.claim(origin(settings.base_url))

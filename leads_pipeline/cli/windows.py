@@ -37,7 +37,7 @@ def coverage(count: int, as_json: bool) -> None:
 
     A window of today is open until the day is over.
 
-    Exit code 0 if every window that is over has landed and is published, 1 if one has not, 2 if it can't tell.
+    Exit code 0 if every window that is over has landed whole and is published, 1 if one has not, 2 if it can't tell.
     """
     facts = known()
     windows = facts.windows_from(facts.today - timedelta(days=count))
@@ -71,7 +71,7 @@ def coverage(count: int, as_json: bool) -> None:
     sys.exit(1 if not_landed or unpublished else 0)
 
 
-_NOT_LANDED = (WindowState.FAILED, WindowState.MISSING)
+_NOT_LANDED = (WindowState.FAILED, WindowState.MISSING, WindowState.PARTIAL)
 
 
 def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: Branches) -> None:
@@ -97,11 +97,14 @@ def _show_not_landed(facts: Known, not_landed: Sequence[WindowRow]) -> None:
         causes[f"{row.state}: {row.reason}" if row.failure else row.state].append(row)
     for cause, rows in causes.items():
         until = deletion(facts, rows)
-        if all(row.window.is_deleted(facts.now) for row in rows):
+        if rows[0].state is WindowState.PARTIAL:
+            until = f"The portal had begun to delete {'its' if len(rows) == 1 else 'their'} leads before the pull."
+        elif all(row.window.is_deleted(facts.now) for row in rows):
             until = f"The portal has deleted {'its' if len(rows) == 1 else 'their'} leads."
         why = rows[0].failure.message if rows[0].failure else ""
         show_windows(f"{counted(len(rows), 'window')} {cause}", f"{why} {until}".strip(), rows, facts.branches)
-    if wanted := [row for row in not_landed if not row.window.is_deleted(facts.now)]:
+    left = (row for row in not_landed if row.state is not WindowState.PARTIAL)
+    if wanted := [row for row in left if not row.window.is_deleted(facts.now)]:
         correct = "Do what the message says. Then run" if any(map(_is_refused, wanted)) else "Run"
         click.echo(f"\n{correct}: {pull_command(facts, wanted)}")
 

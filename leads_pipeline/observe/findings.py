@@ -188,13 +188,14 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
             table="emptied_contacts",
         )
         for day, leads, without in days:
+            level = Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING
             yield Found(
-                Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING,
+                level,
                 f"The portal emptied the contact of {without} of {leads} {kind.name} leads of {day}: a name, address "
                 "or number that it had sent before. Raw keeps the earlier versions.",
                 "Ask the portal if it meant to. docs/guides/ask-the-data.md has the query for earlier versions. Then "
                 "hide it: `leads-pipeline acknowledge contacts-emptied`.",
-                part=f"{kind.name}/{day}",
+                part=f"{kind.name}/{day}/{level}",  # a mistake of the portal isn't hidden by a person's own wish
             )
 
 
@@ -208,12 +209,14 @@ def inventory(known: Known) -> Iterator[Found]:
     Over: when a search succeeds.
     """
     searched_at = known.data.inventory.searched_at()
-    if searched_at and not known.settings.no_inventory and known.now - searched_at > _OLDEST_INVENTORY:
+    since = searched_at or known.data.state.opened_at()
+    if since and not known.settings.no_inventory and known.now - since > _OLDEST_INVENTORY:
+        last = f"The last inventory is from {moment(searched_at)}." if searched_at else "No inventory was ever pulled."
         yield Found(
             Level.WARNING,
-            f"The last inventory is from {moment(searched_at)}. The portal has today's until midnight only.",
+            f"{last} The portal has today's until midnight only.",
             "Run `leads-pipeline backfill --last 1d --kind inventory`: it pulls the inventory, or prints why it can't.",
-            searched_at,
+            since,
         )
 
 

@@ -28,6 +28,7 @@ _OUT_OF_REACH: Final = {
     Action.ERASE: (
         _PORTAL,
         "The CRM: erase the person there as well.",
+        "Your own files (LEADS_MARTS_DIR, answers.csv): take the person out. leads.duckdb shows what they say.",
         "Copies of leads.duckdb and exports: delete them, or make them again from the new files.",
         "Notebooks, spreadsheets and e-mails: ask everybody who may have some to delete the person's rows.",
         "Backups from before this moment: they hold the person until you delete them. A restored backup is cleaned by "

@@ -68,10 +68,7 @@ def _check(data: DataFolder, file: Path) -> None:
         raise QuestionError(f"{file} exists. Delete it, or name another file.")
     if not file.parent.is_dir():
         raise QuestionError(f"The folder {file.parent} doesn't exist. Make it, or name another one.")
-    if file.resolve().is_relative_to(data.folder.resolve()):
-        raise QuestionError(
-            f"{file} lies in the data folder, which is for the pipeline alone. Name a file outside of {data.folder}."
-        )
+    data.want_outside(file)
 
 
 def _written(db: duckdb.DuckDBPyConnection, draft: Path, facts: Mapping[str, str]) -> dict[str, int]:

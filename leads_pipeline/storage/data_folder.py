@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from leads_pipeline.domain.window import RETENTION, today
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import QuestionError, SettingsError
 from leads_pipeline.settings import Settings, origin
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.durable import make_folder, storing
@@ -109,6 +109,13 @@ class DataFolder:
     def is_of_earlier_release(self) -> bool:
         """Whether `take_over` has something to do first. Until then, its windows seem to be missing."""
         return not self.state.is_taken_over() and has_former(self.store)
+
+    def want_outside(self, path: Path) -> None:
+        """Raise QuestionError if a file that a person names is in the data folder. No erasure would find it."""
+        if path.resolve().is_relative_to(self.folder.resolve()):
+            raise QuestionError(
+                f"{path} is in the data folder, which is for the pipeline alone. Name one outside of {self.folder}."
+            )
 
     def want_restored(self) -> None:
         """Raise SettingsError if a restore into the folder isn't finished."""

@@ -86,10 +86,7 @@ def write_export(
     is published yet, or the disk can't take it.
     """
     folder = folder.absolute()
-    if folder.resolve().is_relative_to(data.folder.resolve()):
-        raise QuestionError(
-            f"{folder} is in the data folder, which is for the pipeline alone. Name a folder outside of {data.folder}."
-        )
+    data.want_outside(folder)
     with data.state.lock("export"), attached_version(data) as db:
         db.execute("use published")  # whose macros the views use
         found = "select table_name from information_schema.tables where table_catalog = 'published'"

@@ -325,6 +325,17 @@ def test_coverage_says_that_the_portal_is_deleting_leads(tmp_path: Path, monkeyp
         assert "\n  The portal is already deleting their leads.\n" in run("coverage", "--days", 30).output
 
 
+def test_coverage_tells_of_a_window_that_the_portal_had_begun_to_delete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with installation(tmp_path, first=30) as here:
+        here.pull(here.keys(range(1, 31)))
+        result = run("coverage", "--days", 30)
+        assert "3 windows partial\n  The portal had begun to delete their leads before the pull.\n" in result.output
+        assert ("backfill --from" in result.output, result.exit_code) == (False, 1)
+
+
 def test_coverage_names_branches_that_are_not_configured(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
     here.pull(here.keys([1]), [APPLICANT])
     monkeypatch.setenv("LEADS_BRANCH_IDS", "101")

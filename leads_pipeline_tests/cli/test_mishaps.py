@@ -140,7 +140,8 @@ def test_nothing_takes_a_folder_for_whole_whose_restore_found_the_disk_full(
     assert result.exit_code == 2
     assert f"The disk of {small_disk}/data is full: the backup needs about " in result.output
     subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
-    for command in (["status"], ["backfill", "--last", "1d"], ["serve"]):
+    monkeypatch.setenv("LEADS_RECEIVE_KEY", "a key of 32 bytes for the receiver")
+    for command in (["status"], ["backfill", "--last", "1d"], ["serve"], ["receive", "--port", "0"]):
         result = run(*command)
         assert (result.exit_code, "isn't finished" in result.output) == (2, True), result.output
     assert "data folder: The restore into " in run("doctor").output

@@ -418,7 +418,7 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
         house.land("applicant", [{"id": str(number), "contact": one} for number, one in enumerate(contacts)])
         house.publish()
 
-    key = f"contacts-emptied/applicant/{DAY}"
+    key = f"contacts-emptied/applicant/{DAY}/{level}"
     land(0)
     assert key not in found(house)
     land(emptied)
@@ -431,6 +431,20 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
     assert key in found(house)
     land(0)
     assert key not in found(house)
+
+
+def test_an_inventory_that_was_never_pulled_is_told_after_a_day(house: House) -> None:
+    house.data.state.remember_time_zone("Europe/London")
+    house.now = datetime.now(UTC) + timedelta(hours=26)
+    account = {
+        "INVENTORY_BASE_URL": PORTAL,
+        "INVENTORY_API_KEY": "key",
+        "INVENTORY_API_SECRET": "x",
+        "INVENTORY_ADDRESSES": "SW1",
+    }
+    assert "inventory" not in found(house, **account)
+    house.later(hours=2)
+    assert "No inventory was ever pulled." in found(house, **account)["inventory"].message
 
 
 def test_an_anonymous_day_has_no_emptied_contacts(house: House) -> None:

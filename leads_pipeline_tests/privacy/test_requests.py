@@ -216,6 +216,7 @@ def test_export_writes_all_versions_for_their_eyes_alone(desk: House, tmp_path: 
     assert "John" not in page
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "answer").iterdir()} == {0o600}
     assert privacy("export", *JANE, "--to", tmp_path / "answer", exit_code=2).stderr.count("Name a new one") == 1
+    assert "is in the data folder" in privacy("export", *JANE, "--to", desk.folder / "jane", exit_code=2).stderr
 
 
 def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(desk: House, tmp_path: Path) -> None:
@@ -315,7 +316,14 @@ def test_the_receipt_names_who_may_still_hold_the_person(desk: House, tmp_path: 
         told = privacy("erase", *JANE, "--yes").stdout
         (tmp_path / "old.duckdb").write_bytes(opened.read())
 
-    for place in ("The portal:", "Copies of leads.duckdb", "Notebooks, spreadsheets", "The CRM:", "The disk:"):
+    for place in (
+        "The portal:",
+        "Copies of leads.duckdb",
+        "Notebooks, spreadsheets",
+        "The CRM:",
+        "The disk:",
+        "LEADS_MARTS_DIR",
+    ):
         assert place in told
     assert "Backups from before this moment: they hold the person until you delete them." in told
     assert "Programs that still have the old leads.duckdb open: close them." in told

@@ -214,7 +214,7 @@ def test_a_full_disk_is_named_and_leaves_the_files_as_they_were(small_disk: Path
 
 def test_wrong_questions_are_answered_with_what_to_do(house: House, office: House, folder: Path) -> None:
     assert "all`: answers, applicant_leads" in export("applicants", folder, "csv", exit_code=2).stderr
-    assert "Name a folder outside of" in export("all", house.folder / "out", "csv", exit_code=2).stderr
+    assert "Name one outside of" in export("all", house.folder / "out", "csv", exit_code=2).stderr
     assert "--raw is for csv" in export("all", folder, "xlsx", "--raw", exit_code=2).stderr
     office.file.unlink()
     assert "leads.duckdb is missing. Run `leads-pipeline backfill" in export("all", folder, "csv", exit_code=2).stderr
