@@ -23,7 +23,7 @@ import httpx
 from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.portal.credentials import SecretSource, source_of
-from leads_pipeline.portal.http import checked_address, make_client, tls_context
+from leads_pipeline.portal.http import answer_to, checked_address, tls_context
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings, is_loopback
 
@@ -172,12 +172,7 @@ def _request(method: str, name: str, url: str, body: dict[str, Any] | None = Non
     checked_address(name, url, ("https", "http"))
     content = json.dumps(body, default=datetime.isoformat) if body else None
     try:
-        # The answer's body stays unread.
-        with (
-            make_client() as http,
-            http.stream(method, url, content=content, headers=_JSON, timeout=TIMEOUT_SECONDS) as answer,
-        ):
-            status = answer.status_code
+        status = answer_to(method, url, TIMEOUT_SECONDS, content=content, headers=_JSON).status_code
     except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
         raise AlertError(f"The address of {name} can't be reached: {why_no_connection(error)}") from None
     except httpx.TransportError as error:

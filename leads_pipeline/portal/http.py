@@ -1,5 +1,6 @@
 """Connections, bodies within bounds, and the service's clock."""
 
+import asyncio
 import gzip
 import io
 import logging
@@ -162,18 +163,31 @@ def _check_size(size: int, max_bytes: int) -> None:
         raise TooLargeError(f"It has more than the {max_bytes / 2**20:g} MiB that an answer may have.")
 
 
-def server_time(base_url: str, *, transport: httpx.BaseTransport | None = None) -> datetime | None:
+def answer_to(method: str, url: str, seconds: float, **content: Any) -> httpx.Response:
+    """Return an answer's status and headers; its body stays unread. They have to come in that time. Raises as httpx."""
+
+    async def ask() -> httpx.Response:
+        async with (
+            asyncio.timeout(seconds),  # httpx has a limit for each byte alone
+            make_async_client(1) as http,
+            http.stream(method, url, **content) as response,
+        ):
+            return response
+
+    try:
+        return asyncio.run(ask())
+    except TimeoutError:
+        raise httpx.ReadTimeout("The headers weren't complete in time.") from None
+
+
+def server_time(base_url: str) -> datetime | None:
     """Return the service's clock, by the Date header of its answer to a request without a token. None without one.
 
     Raises UnreachableError, and SettingsError if the address isn't one.
     """
     host = urlsplit(base_url).hostname
     try:
-        with (
-            make_client(transport=transport) as http,
-            http.stream("GET", base_url, timeout=CONNECT_TIMEOUT_SECONDS) as response,
-        ):
-            date = response.headers.get("date", "")  # the body stays unread
+        date = answer_to("GET", base_url, CONNECT_TIMEOUT_SECONDS).headers.get("date", "")
     except httpx.TransportError as error:
         raise broken_off(f"Asked {host} for the time: it", error) from None
     except UNUSABLE_ADDRESS:

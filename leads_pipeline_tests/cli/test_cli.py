@@ -330,9 +330,9 @@ def test_coverage_tells_of_a_window_that_the_portal_had_begun_to_delete(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with installation(tmp_path, first=30) as here:
-        here.pull(here.keys(range(1, 31)))
+        here.pull(here.keys(range(1, 31)), [APPLICANT, APPRAISAL])
         result = run("coverage", "--days", 30)
-        assert "3 windows partial\n  The portal had begun to delete their leads before the pull.\n" in result.output
+        assert "6 windows partial\n  The portal had begun to delete their leads before the pull.\n" in result.output
         assert ("backfill --from" in result.output, result.exit_code) == (False, 1)
 
 

@@ -42,7 +42,7 @@ from leads_pipeline.portal import (
     inventory,
 )
 from leads_pipeline.portal.credentials import StaticSecret
-from leads_pipeline.portal.http import server_time
+from leads_pipeline.portal.http import answer_to, server_time
 from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod
@@ -898,6 +898,14 @@ def test_a_proxy_that_wants_another_password_is_told_without_its_words(
     with pytest.raises(UnreachableError, match=r"the proxy refuses \(407\)") as caught:
         server_time("https://portal.invalid")
     assert "hunter2" not in f"{tunnelled}{plain}{caught.value}"
+
+
+def test_headers_that_come_byte_by_byte_hold_neither_an_alert_nor_the_night(raw_server: RawServer) -> None:
+    raw_server.script = drip(b"a" * 1000, head=HEAD + b"X-Slow: ", pause_seconds=0.05)
+    began = time.monotonic()
+    with pytest.raises(httpx.ReadTimeout):
+        answer_to("GET", raw_server.url, 0.3)
+    assert time.monotonic() - began < 10
 
 
 # --- inventory ------------------------------------------------------------------------------------------------------
