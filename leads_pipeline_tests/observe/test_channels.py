@@ -119,6 +119,7 @@ def test_each_answer_that_is_no_success_says_whose_turn_it_is(web: WebSink, stat
         ("http://hooks.example/T0KEN", "anybody on the way"),
         ("https://[T0KEN", "isn't an address"),
         (f"https://{'T0KEN' * 20}.example/", "can't be reached"),
+        ("https://T0KEN.münchen..example/", "holds no address that can be called"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_told_without_it(address: str, words: str) -> None:
