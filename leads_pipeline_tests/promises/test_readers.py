@@ -55,6 +55,7 @@ READ = f"""
     import duckdb
 
     def read(db):
+        db.execute("set enable_progress_bar = false")  # which the oldest DuckDB prints on a busy machine
         def one(query):
             return db.execute(query).fetchall()
 
@@ -87,6 +88,7 @@ STAYS_OPEN = """
 # Every row of every table and mart.
 READS_ALL = """
     with duckdb.connect(sys.argv[1], read_only=True) as db:
+        db.execute("set enable_progress_bar = false")
         names = db.execute("select table_name from information_schema.tables where table_schema = 'main'").fetchall()
         def plain(value):  # versions name the same time zone in different ways
             return value.timestamp() if getattr(value, "tzinfo", None) else value
