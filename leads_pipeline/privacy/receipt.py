@@ -49,6 +49,9 @@ _OTHER_MACHINES: Final = (
     "don't."
 )
 
+# How long a receipt waits for a delivery that is under way.
+_PATIENCE_SECONDS: Final = 10
+
 _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | {
     Action.ERASE: "All files were searched again. Nothing that had to be erased is left."
 }
@@ -93,21 +96,22 @@ def forget_deliveries(data: DataFolder) -> list[str]:
 
 
 def _delivered(data: DataFolder, leads: Sequence[tuple[str, str]], *, forgets: bool) -> list[str]:
-    """Say to whom and when leads were delivered. The receipt is written even if the ledger can't be read."""
+    """Say to whom and when leads were delivered. The receipt is written even if the ledger can't be used."""
+    hosts: dict[str, set[str]] = {}
+    noted, trouble = list[tuple[str, str]](), list[str]()
     try:
         with looked_at(data.folder) as ledger:
             noted = sorted({*leads} & {*ledger.leads()}) if ledger else []
-            sent = [one for lead in noted for one in ledger.sent(*lead)] if ledger else []
+            for host, at in (one for lead in noted for one in ledger.sent(*lead)) if ledger else ():
+                hosts.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
         if forgets and noted:
-            with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as mine:
+            with data.state.lock("delivery", timeout_seconds=_PATIENCE_SECONDS), opened(data.folder) as mine:
                 for lead in noted:
                     mine.forget(*lead)
     except StorageError as error:
-        return [f"Your own system, if leads are delivered there. {error}"]
-    hosts: dict[str, set[str]] = {}
-    for host, at in sent:
-        hosts.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
-    return [
+        left = "The ledger of deliveries: it still has the ids of their leads. `privacy apply` forgets them."
+        trouble = [f"{left if noted else 'Your own system, if leads are delivered there.'} {error}"]
+    return trouble + [
         f"{host}: leads of the person were delivered there on {', '.join(sorted(days))}. Tell those who run it."
         for host, days in hosts.items()
     ]

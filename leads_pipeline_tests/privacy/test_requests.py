@@ -645,6 +645,17 @@ def assert_ledger_forgot_jane(desk: House) -> None:
         assert (ledger.sent("applicant", "jane"), len(ledger.sent("applicant", "mary"))) == ([], 1)
 
 
+@pytest.mark.slow
+def test_the_receipt_says_to_whom_leads_were_delivered_also_while_a_long_delivery_is_under_way(desk: House) -> None:
+    deliver_all(desk)
+    with desk.data.state.lock("delivery"):
+        said = privacy("erase", "--email", EMAIL, "--yes").stdout
+    assert "crm.example: leads of the person were delivered there on" in said
+    assert "still has the ids of their leads. `privacy apply` forgets them." in said
+    privacy("apply")
+    assert_ledger_forgot_jane(desk)
+
+
 def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forgets_the_erased(desk: House) -> None:
     deliver_all(desk)
     said = privacy("object", "--email", EMAIL).stdout
