@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -254,8 +255,8 @@ def test_a_publication_that_fails_is_tried_again_less_and_less_often(house: Hous
 
 def test_a_publication_that_was_killed_counts_as_failed(house: House) -> None:
     house.land()
-    publication = noted_publication(house.folder, LONDON, is_nightly=False, clock=house.clock)
-    publication.__enter__()
+    with suppress(KeyboardInterrupt), noted_publication(house.folder, LONDON, is_nightly=False, clock=house.clock):
+        raise KeyboardInterrupt
     assert "The last publication failed." in str(house.tick())
     house.clock.now += 11 * MINUTE
     assert house.publishes()

@@ -125,7 +125,7 @@ command("backfill", "--help")
         "['raw_vendor_leads', 'vendor_leads']\n"
     )
     assert "[vendor|applicant|appraisal|inventory]" in printed
-    assert "vendor window of branch-102" in printed or "vendor branch-102" in printed
+    assert "vendor windows of branch-102" in printed or "vendor branch-102" in printed
 
 
 @pytest.mark.slow
