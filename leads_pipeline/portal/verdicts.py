@@ -5,6 +5,7 @@ It never repeats a server's text, which may quote a person or a secret.
 """
 
 import json
+import os
 import re
 import ssl
 from collections.abc import Mapping
@@ -150,7 +151,10 @@ def why_no_connection(error: httpx.TransportError) -> str:
     cause: BaseException = error
     while inner := cause.exceptions[0] if isinstance(cause, ExceptionGroup) else cause.__cause__ or cause.__context__:
         cause = inner
-    text = re.sub(r"[^ -~]", "?", str(cause))[:200]
+    text = str(cause)
+    if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno and cause.errno > 0:
+        text = os.strerror(cause.errno)  # of a refused connection, asyncio says "Connect call failed"
+    text = re.sub(r"[^ -~]", "?", text)[:200]
     if isinstance(error, httpx.ProxyError):
         status = re.match(r"[1-5]\d\d\b", text)  # a proxy's words are its own
         refused = f"the proxy refuses ({status[0]})" if status else "the proxy refuses"
