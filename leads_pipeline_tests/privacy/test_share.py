@@ -215,7 +215,7 @@ def test_the_copy_is_private_and_whole_or_not_there(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     content = file.read_bytes()
     inside, nowhere = data.folder / "copy.duckdb", tmp_path / "nowhere" / "copy.duckdb"
-    for refused, why in ((file, "Delete it"), (inside, "lies in the data folder"), (nowhere, "Make it")):
+    for refused, why in ((file, "Delete it"), (inside, "is in the data folder"), (nowhere, "Make it")):
         told = run("privacy", "share", refused)
         assert (told.exit_code, why in told.stderr) == (2, True), told.output
     assert file.read_bytes() == content
