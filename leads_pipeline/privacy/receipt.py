@@ -101,9 +101,10 @@ def _delivered(data: DataFolder, leads: Sequence[tuple[str, str]], *, forgets: b
     noted, trouble = list[tuple[str, str]](), list[str]()
     try:
         with looked_at(data.folder) as ledger:
-            noted = sorted({*leads} & {*ledger.leads()}) if ledger else []
-            for host, at in (one for lead in noted for one in ledger.sent(*lead)) if ledger else ():
-                hosts.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
+            if ledger:
+                noted = sorted({*leads} & {*ledger.leads()})
+                for host, at in (one for lead in noted for one in ledger.sent(*lead)):
+                    hosts.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
         if forgets and noted:
             with data.state.lock("delivery", timeout_seconds=_PATIENCE_SECONDS), opened(data.folder) as mine:
                 for lead in noted:
