@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from itertools import count, groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,13 +18,11 @@ from leads_pipeline.delivery.ledger import Ledger, Version, VersionState
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.flatten import Batch, with_corrections
+from leads_pipeline.storage.rows import LandedVersion, landed_versions
+from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.publish import WindowKey
 from leads_pipeline.transform.raw_windows import RawWindows
 from leads_pipeline.transform.reader import read_leads
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 # Another machine may have landed leads in the bucket.
 _BUCKET_LOOKS: Final = timedelta(minutes=1)
@@ -94,9 +92,9 @@ def _mark(data: DataFolder, now: datetime) -> str:
     return f"{data.state.landed_at()} {data.state.retained_before()}"
 
 
-def version_of(row: dict[str, Any]) -> str:
+def version_of(landed: LandedVersion) -> str:
     """Return a version's name: a hash of its text and its corrections."""
-    text = "\0".join([row["payload"], *(row["corrections"] or ())])
+    text = "\0".join([landed.payload, *landed.corrections])
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 
@@ -106,23 +104,22 @@ def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionSta
     Each comes with the parts of the contact that it has. A lead of midnight, or one that was moved to another branch,
     is in several windows: the number decides.
     """
-    kind, table = batch.kind, with_corrections(batch.leads)
-    rows = sorted(enumerate(table.to_pylist()), key=lambda row: (row[1]["lead_id"], row[1]["number"]))
-    for lead_id, group in groupby(rows, lambda row: row[1]["lead_id"]):
+    kind = batch.kind
+    for lead_id, group in groupby(landed_versions(batch.rows), lambda landed: landed.lead_id):
         newest, had, names, seen = (0, ""), 0, set[str](), Counter[str]()
         for number, name, contact in ledger.noted(kind.name, lead_id):
             newest, had = (number, name), had | contact
             names.add(name)
-        for place, row in group:
-            text, contact = version_of(row), _contact(kind, row, table.slice(place, 1))
+        for landed in group:
+            text, contact = version_of(landed), _contact(kind, landed)
             seen[text] += 1
-            if row["number"] >= newest[0] and text != newest[1].partition("-")[0]:
+            if landed.number >= newest[0] and text != newest[1].partition("-")[0]:
                 # The portal can go back to an earlier text.
                 counted = (text if times == 1 else f"{text}-{times}" for times in count(seen[text]))
                 name = next(one for one in counted if one not in names)
                 state = VersionState.HELD if had & ~contact else VersionState.WAITING
-                yield Version(kind.name, lead_id, name, row["number"], batch.day, batch.scope), state, contact
-                newest = (row["number"], name)
+                yield Version(kind.name, lead_id, name, landed.number, batch.day, batch.scope), state, contact
+                newest = (landed.number, name)
                 names.add(name)
             had |= contact
 
@@ -131,24 +128,24 @@ class _Lead(msgspec.Struct):
     contact: dict[str, Any] | None = None
 
 
-def _contact(kind: LeadKind, row: dict[str, Any], version: "pa.Table") -> int:
+def _contact(kind: LeadKind, landed: LandedVersion) -> int:
     """Which parts of the contact are filled, as bits: e-mail address, telephone number, name.
 
     The whole reader takes ten times as long, so only an odd text and a corrected one go to it.
     """
     contact: dict[str, Any] | None = None
-    if not row["corrections"]:
+    if not landed.corrections:
         with suppress(ValueError, RecursionError):
-            contact = msgspec.json.decode(row["payload"], type=_Lead).contact or {}
+            contact = msgspec.json.decode(landed.payload, type=_Lead).contact or {}
     if contact is None:
-        contact = leads_of(kind, version)[0]["contact"]
+        contact = leads_of(kind, [landed])[0]["contact"]
     names = ("email",), ("phoneNumber",), ("firstName", "lastName")
     return sum(
         1 << place for place, part in enumerate(names) if any(str(contact.get(name) or "").strip() for name in part)
     )
 
 
-def leads_of(kind: LeadKind, versions: "pa.Table") -> list[dict[str, Any]]:
+def leads_of(kind: LeadKind, versions: Iterable[LandedVersion]) -> list[dict[str, Any]]:
     """Return the versions as nested, typed leads, as in transform/reader.py."""
-    leads: list[Any] = read_leads(kind, versions)["lead"].to_pylist()
+    leads: list[Any] = read_leads(kind, ((one.lead_id, one.payload, one.corrections) for one in versions)).to_pylist()
     return leads

@@ -17,7 +17,7 @@ from standardwebhooks import Webhook
 from leads_pipeline.delivery.ledger import Version
 from leads_pipeline.domain.contract import ChildTable, LeadKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.storage.rows import moment_of
+from leads_pipeline.storage.rows import LandedVersion, moment_of
 from leads_pipeline.transform.reader import EXTRA, PROBLEMS
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
@@ -64,13 +64,13 @@ def headers_of(signs: Webhook, version: Version, body: bytes, now: datetime) -> 
 def body_of(
     kind: LeadKind,
     version: Version,
-    row: Mapping[str, Any],
+    landed: LandedVersion,
     lead: Mapping[str, Any],
     zone: ZoneInfo,
     *,
     is_update: bool,
 ) -> bytes:
-    """Return the body. `row` is the raw row, `lead` the same as `leads_of` returns it.
+    """Return the body. `lead` is the landed version as `leads_of` returns it.
 
     The names are those of the columns in leads.duckdb. `payload` is what the portal sent.
     """
@@ -84,13 +84,13 @@ def body_of(
         "occurred_at": occurred_at,
         "lead_day": created_at.astimezone(zone).date() if created_at else version.day,
         "scope": version.scope,
-        "source": row["source"],
+        "source": landed.source,
         **columns,
         **{
             child.name: [_columns(child, element) for element in _member(lead, child.path) or ()]
             for child in kind.children
         },
-        "payload": _payload(row["payload"]),
+        "payload": _payload(landed.payload),
     }
     what = "lead.updated" if is_update else "lead.created"
     return _ENCODER.encode({"type": what, "timestamp": occurred_at, "data": data})

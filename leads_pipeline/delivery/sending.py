@@ -33,7 +33,7 @@ from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.transform.flatten import with_corrections
+from leads_pipeline.storage.rows import landed_versions
 from leads_pipeline.transform.raw_windows import RawWindows
 
 # Requests at once, and how long each may take as a whole.
@@ -281,23 +281,20 @@ class _Sender:
                     next_at = self.clock().timestamp() + _FIRST_WAIT_SECONDS
                     ledger.failed(unread, "Its raw file can't be read.", next_at, is_dead=False)
                 continue
-            table = with_corrections(batch.leads)
-            rows = {
-                version: (place, row)
-                for place, row in enumerate(table.to_pylist())
-                if (version := wanted.get((*window, row["lead_id"], row["number"])))
-                and version_of(row) == version.version.partition("-")[0]
+            texts = {
+                version: landed
+                for landed in landed_versions(batch.rows)
+                if (version := wanted.get((*window, landed.lead_id, landed.number)))
+                and version_of(landed) == version.version.partition("-")[0]
             }
-            if gone := set(here) - rows.keys():
+            if gone := set(here) - texts.keys():
                 damaged = {file.place for file in self.data.quarantine.files()}
                 for version in gone:
                     ledger.drop(version, is_damaged=Place(batch.kind, batch.day, batch.scope) in damaged)
-            if not rows:
-                continue
-            leads = leads_of(batch.kind, table.take([place for place, _ in rows.values()]))
-            for (version, (_, row)), lead in zip(rows.items(), leads, strict=True):
+            leads = leads_of(batch.kind, texts.values())
+            for (version, landed), lead in zip(texts.items(), leads, strict=True):
                 is_update = ledger.has_earlier(version)
-                found[version] = body_of(batch.kind, version, row, lead, self.zone, is_update=is_update)
+                found[version] = body_of(batch.kind, version, landed, lead, self.zone, is_update=is_update)
         return {version: found[version] for version in versions if version in found}
 
     async def _post_all(self, http: httpx.AsyncClient, messages: list[tuple[Version, bytes]]) -> list[_Outcome]:

@@ -35,6 +35,16 @@ class Row(NamedTuple):
     source: str = PULL
 
 
+class LandedVersion(NamedTuple):
+    """A version of a lead, with the corrections of the lead in its window, oldest first."""
+
+    lead_id: str
+    number: int
+    payload: str
+    source: str
+    corrections: Sequence[str] = ()
+
+
 # No column has the name of a key in the path (kind, day, scope): readers of a hive would refuse the file.
 _COLUMNS: Final[dict[str, pa.DataType]] = {
     "lead_id": pa.string(),
@@ -141,6 +151,15 @@ def without_returned(rows: Iterable[Row], received: Iterable[Row], gone: Collect
 def newest_payloads(rows: Iterable[Row]) -> dict[str, str]:
     """Return the text that counts for each lead. `rows` are merged."""
     return {row.lead_id: row.payload for row in rows if row.source != CORRECTION}
+
+
+def landed_versions(rows: Sequence[Row]) -> list[LandedVersion]:
+    """Return the versions among the merged rows of a window, in their order."""
+    corrections: dict[str, list[str]] = {}
+    for row in rows:
+        if row.source == CORRECTION:
+            corrections.setdefault(row.lead_id, []).append(row.payload)
+    return [LandedVersion(*row, corrections.get(row.lead_id, ())) for row in rows if row.source != CORRECTION]
 
 
 def hash_of(content: bytes) -> str:

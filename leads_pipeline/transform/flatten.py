@@ -6,7 +6,7 @@ leads that the suppression list refuses, marts, the file around the tables.
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from itertools import groupby
@@ -17,29 +17,25 @@ import duckdb
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import ChildTable, LeadKind
-from leads_pipeline.storage.rows import CORRECTION
+from leads_pipeline.storage.rows import LandedVersion, Row, landed_versions
 from leads_pipeline.transform.duck import literal, quoted
 from leads_pipeline.transform.reader import EXTRA, PROBLEMS, read_leads
 
 # Leads that are loaded together, and up to one batch more. Memory is bounded by it; more aren't faster (measured).
 PART_LEADS: Final = 10_000
 
-_CORRECTIONS: Final = pa.field("corrections", pa.list_(pa.string()))
-
 
 class Batch(NamedTuple):
-    """Leads of one window, as landed.
+    """Rows of one window, as landed.
 
-    `leads` has the columns of a raw file: `lead_id`, `number` (int64), `payload` (the exact text) and `source`. The
-    number is the moment of the request that brought this version, in microseconds. A lead may stand there in several
-    versions. A row whose source is `correction` corrects all versions of its lead in the window. `hash` stands for the
-    files that were read. `is_anonymous`: nobody is named in a file.
+    A lead may stand there in several versions. A row whose source is `correction` corrects all of them. `hash` stands
+    for the files that were read. `is_anonymous`: nobody is named in a file.
     """
 
     kind: LeadKind
     day: date
     scope: str
-    leads: pa.Table
+    rows: Sequence[Row]
     hash: str
     is_anonymous: bool = False
 
@@ -74,39 +70,31 @@ def _ahead(parts: Iterator[tuple[LeadKind, pa.Table]]) -> Iterator[tuple[LeadKin
 
 def _parts(batches: Iterable[Batch]) -> Iterator[tuple[LeadKind, pa.Table]]:
     for kind, of_kind in groupby(batches, lambda batch: batch.kind):
-        held: list[pa.Table] = []
+        held: list[tuple[date, str, LandedVersion]] = []
         for batch in of_kind:
-            held.append(_with_window(batch))
-            if sum(map(len, held)) >= PART_LEADS:
+            held += [(batch.day, batch.scope, version) for version in landed_versions(batch.rows)]
+            if len(held) >= PART_LEADS:
                 yield kind, _read(kind, held)
                 held = []
         if held:
             yield kind, _read(kind, held)
 
 
-def _with_window(batch: Batch) -> pa.Table:
-    table = with_corrections(batch.leads)
-    for name, value in (("day", batch.day), ("scope", batch.scope)):
-        table = table.append_column(name, pa.repeat(pa.scalar(value), len(table)))
-    return table
-
-
-def with_corrections(table: pa.Table) -> pa.Table:
-    """Return the versions of a batch, with a column of the lead's corrections, oldest first."""
-    if CORRECTION not in table["source"].to_pylist():
-        return table.append_column(_CORRECTIONS, pa.nulls(len(table), _CORRECTIONS.type))
-    corrections: dict[str, list[str]] = {}
-    rows = sorted(table.to_pylist(), key=lambda row: row["number"])
-    for row in rows:
-        if row["source"] == CORRECTION:
-            corrections.setdefault(row["lead_id"], []).append(row["payload"])
-    versions = [row | {"corrections": corrections.get(row["lead_id"])} for row in rows if row["source"] != CORRECTION]
-    return pa.Table.from_pylist(versions, table.schema.append(_CORRECTIONS))
-
-
-def _read(kind: LeadKind, tables: list[pa.Table]) -> pa.Table:
-    received = pa.concat_tables(tables)
-    return read_leads(kind, received.append_column("place", pa.array(range(len(received)), pa.int64())))
+def _read(kind: LeadKind, held: Sequence[tuple[date, str, LandedVersion]]) -> pa.Table:
+    days, scopes, versions = zip(*held, strict=True)
+    ids, numbers, texts, sources, corrections = zip(*versions, strict=True)
+    others = pa.table(
+        {
+            "lead_id": pa.array(ids, pa.string()),
+            "number": pa.array(numbers, pa.int64()),
+            "source": pa.array(sources, pa.string()),
+            "is_corrected": pa.array(map(bool, corrections), pa.bool_()),
+            "day": pa.array(days, pa.date32()),
+            "scope": pa.array(scopes, pa.string()),
+            "place": pa.array(range(len(held)), pa.int64()),
+        }
+    )
+    return others.append_column("lead", read_leads(kind, zip(ids, texts, corrections, strict=True)))
 
 
 def _statements(kind: LeadKind, zone: ZoneInfo) -> Iterator[str]:
@@ -117,12 +105,12 @@ create or replace temp table newer as
 select lead_id, place
 from (
     from received
-    select lead_id, number, day, scope, place, corrections
+    select lead_id, number, day, scope, place, is_corrected
     qualify row_number() over (partition by lead_id order by number desc, day desc, scope desc, place desc) = 1
 ) as received
 anti join {leads} as loaded
     on loaded.lead_id = received.lead_id
-    and (loaded.sequence, loaded.window_day, loaded.scope, received.corrections is null)
+    and (loaded.sequence, loaded.window_day, loaded.scope, not received.is_corrected)
         >= (received.number, received.day, received.scope, true)
 """
     yield f"insert into received_ids select distinct {literal(kind.name)}, lead_id from received"

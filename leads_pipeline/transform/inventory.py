@@ -6,7 +6,7 @@ Belongs here: the table and its rows. Doesn't: the files of searches (storage/in
 # ruff: noqa: S608 - only the contract's own names are in the statements
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -42,7 +42,6 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
     "last_seen_day": pa.date32(),
     "fetched_at": pa.timestamp("us", tz="UTC"),
     "searched_address": pa.string(),
-    "payload": pa.string(),
 }
 
 
@@ -51,7 +50,7 @@ def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) ->
 
     The caller has made the table, and begins and ends the transaction.
     """
-    rows: dict[str, dict[str, object]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for search in searches:
         for item in search.items:
             before = rows.get(item.item_id, {})
@@ -64,8 +63,9 @@ def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) ->
                 "searched_address": item.address,
                 "payload": item.payload,
             }
-    found = pa.Table.from_pylist([row for _, row in sorted(rows.items())], pa.schema(_COLUMNS))
-    received = read_leads(_ITEM, found)  # noqa: F841 - DuckDB finds it by its name
+    found = [row for _, row in sorted(rows.items())]
+    items = read_leads(_ITEM, ((row["lead_id"], row["payload"], ()) for row in found))
+    received = pa.Table.from_pylist(found, pa.schema(_COLUMNS)).append_column("lead", items)  # noqa: F841 - DuckDB finds it by its name
     db.execute("delete from inventory")
     db.execute(
         f"""

@@ -15,7 +15,7 @@ from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Raw, SuppressionList
 from leads_pipeline.storage.raw import RAW, Folder, Place, list_folders
-from leads_pipeline.storage.rows import merged, table_of
+from leads_pipeline.storage.rows import merged
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.publish import WindowKey
@@ -60,7 +60,7 @@ class RawWindows:
             if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened.values()):
                 rows = self._suppressed.admit(kind, day, scope, rows)
             is_anonymous = any(opened.footer.is_anonymous for opened in contents.opened.values())
-            yield Batch(kind, day, scope, table_of(rows), files_hash(contents.folder), is_anonymous)
+            yield Batch(kind, day, scope, rows, files_hash(contents.folder), is_anonymous)
 
 
 def files_hash(folder: Folder) -> str:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from itertools import accumulate, chain, islice, repeat
+from itertools import accumulate, chain, islice
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Final
 
@@ -47,22 +47,17 @@ _ENCODER: Final = msgspec.json.Encoder()
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
-def read_leads(kind: LeadKind, leads: pa.Table) -> pa.Table:
-    """Put a column `lead`, nested and typed, in the place of `payload`.
+def read_leads(kind: LeadKind, leads: Iterable[tuple[str, str, Sequence[str]]]) -> "pa.ChunkedArray[Any]":
+    """Return the leads as a nested, typed column.
 
-    `leads` has the columns `lead_id` and `payload`. It may have `corrections`, a list of JSON merge patches (RFC 7396)
-    for the text, oldest first. Whatever a text holds, it becomes a row.
+    `leads` are ids, texts and corrections: JSON merge patches (RFC 7396) for the text, oldest first. Whatever a text
+    holds, it becomes a row. DuckDB refuses a slice of a nested column, so other columns beside it may have no chunks.
     """
-    lead = _declared_lead(kind)
-    given = ("lead_id", "payload", "corrections")
-    columns = [leads[name].to_pylist() if name in leads.column_names else repeat(None) for name in given]
-    rows: Iterable[Any] = zip(*columns, strict=False)
-    structs = (lead.read_lead(*row) for row in rows)
-    chunks = [lead.column(list(islice(structs, _AT_ONCE))) for _ in range(0, len(leads), _AT_ONCE)]
-    others = [name for name in leads.column_names if name != "payload"]
-    # DuckDB refuses a slice of a nested column, so the other columns may have no chunks of their own.
-    table = leads.select(others).combine_chunks()
-    return table.append_column("lead", pa.chunked_array(chunks, lead.column([]).type))
+    lead, chunks = _declared_lead(kind), []
+    structs = (lead.read_lead(*one) for one in leads)
+    while some := list(islice(structs, _AT_ONCE)):
+        chunks.append(lead.column(some))
+    return pa.chunked_array(chunks, lead.column([]).type)
 
 
 # --- values: what the decoder can't read by itself, and what is read besides what is declared -------------------------
@@ -234,9 +229,9 @@ class _Row(_Object):
         objects = [path[: dot.start()] for path in (*fields, *lists) for dot in re.finditer(r"\.", path)]
         self._order = [*fields, *objects, *lists].index
 
-    def read_lead(self, lead_id: str, payload: str, corrections: Sequence[str] | None) -> Any:
+    def read_lead(self, lead_id: str, payload: str, corrections: Sequence[str]) -> Any:
         """Return the struct of a lead's text."""
-        if corrections is None and not lead_id.startswith("sha256:"):
+        if not corrections and not lead_id.startswith("sha256:"):
             with suppress(ValueError, RecursionError):
                 if (lead := self._decode(payload)) is not None:
                     return lead
@@ -244,7 +239,7 @@ class _Row(_Object):
         received = (payload.encode(), payload.encode("latin-1", errors="replace"))
         is_nameless = any(lead_id == f"sha256:{hashlib.sha256(one).hexdigest()}" for one in received)
         text, not_json = _json_of(payload)
-        for patch in corrections or ():
+        for patch in corrections:
             with suppress(ValueError):  # it is no object, so there is nothing to correct
                 text = _corrected(text, msgspec.json.decode(patch))
         return self.read_row(text, not_json, NO_ID if is_nameless else None)

@@ -7,12 +7,13 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LeadKind
+from leads_pipeline.storage.rows import Row as RawRow
+from leads_pipeline.storage.rows import merged
 from leads_pipeline.transform.duck import set_person_key
 from leads_pipeline.transform.flatten import PART_LEADS, Batch, flatten
 from leads_pipeline.transform.tables import create_table, lead_tables
@@ -48,13 +49,13 @@ def batch(
 ) -> Batch:
     """Versions of leads, each with its number."""
     texts = [lead if isinstance(lead, str) else json.dumps(lead) for _, lead in leads]
-    columns: dict[str, pa.Array[Any]] = {
-        "lead_id": pa.array([json.loads(text)["id"] for text in texts], pa.string()),
-        "number": pa.array([number for number, _ in leads], pa.int64()),
-        "payload": pa.array(texts, pa.string()),
-        "source": pa.array([source] * len(texts), pa.string()),
-    }
-    return Batch(kind, day, scope, pa.table(columns), "")
+    numbers = [number for number, _ in leads]
+    rows = [RawRow(json.loads(text)["id"], number, text, source) for number, text in zip(numbers, texts, strict=True)]
+    return Batch(kind, day, scope, rows, "")
+
+
+def together(one: Batch, other: Batch) -> Batch:
+    return one._replace(rows=merged([*one.rows, *other.rows]))
 
 
 def rows(db: duckdb.DuckDBPyConnection, table: str) -> list[Row]:
@@ -199,12 +200,12 @@ def test_a_correction_holds_for_every_version_of_its_lead_in_the_window(db: duck
         (4, {"id": "a", "contact": {"email": "corrected", "phoneNumber": "2"}}),
         source="correction",
     )
-    both = versions._replace(leads=pa.concat_tables([corrections.leads, versions.leads]))
+    both = together(corrections, versions)
     later = batch((6, text % ("old", "second")))
 
     for batches, message in (
         ([both], "first"),
-        ([both._replace(leads=pa.concat_tables([both.leads, later.leads]))], "second"),
+        ([together(both, later)], "second"),
     ):
         flatten(db, batches, LONDON)
         one, other = rows(db, "applicant_leads")
@@ -217,14 +218,14 @@ def test_a_correction_that_another_machine_landed_shows_after_the_next_update(db
     versions = batch((2, {"id": "a", "message": "old"}), (2, {"id": "b", "message": "old"}))
     correction = batch((3, {"id": "a", "message": "new"}), source="correction")
     flatten(db, [versions], LONDON)
-    flatten(db, [versions._replace(leads=pa.concat_tables([versions.leads, correction.leads]))], LONDON)
+    flatten(db, [together(versions, correction)], LONDON)
     assert [row["message"] for row in rows(db, "applicant_leads")] == ["new", "old"]
 
 
 @pytest.mark.parametrize("text", ['{"id":"a","contact":"Ann"}', '{"id":"a","contact":null}', '{"id":"a"}'])
 def test_a_correction_puts_an_object_in_the_place_of_anything_else(db: duckdb.DuckDBPyConnection, text: str) -> None:
     versions, corrections = batch((1, text)), batch((2, {"id": "a", "contact": {"email": "x"}}), source="correction")
-    flatten(db, [versions._replace(leads=pa.concat_tables([versions.leads, corrections.leads]))], LONDON)
+    flatten(db, [together(versions, corrections)], LONDON)
 
     [row] = rows(db, "applicant_leads")
     assert (row["contact_email"], row["_problems"]) == ("x", [])

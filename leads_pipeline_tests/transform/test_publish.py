@@ -17,12 +17,12 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
-import pyarrow as pa
 import pytest
 from sqlalchemy import NullPool, Pool, QueuePool, create_engine, text
 
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.storage.rows import Row as RawRow
 from leads_pipeline.transform.duck import set_person_key
 from leads_pipeline.transform.feed import Rows
 from leads_pipeline.transform.flatten import Batch
@@ -64,13 +64,8 @@ class Windows:
             leads = [
                 (number, lead) for number, lead in self.versions[kind, day, scope] if lead["id"] not in self.refused
             ]
-            columns: dict[str, pa.Array[Any]] = {
-                "lead_id": pa.array([lead["id"] for _, lead in leads], pa.string()),
-                "number": pa.array([number for number, _ in leads], pa.int64()),
-                "payload": pa.array([json.dumps(lead) for _, lead in leads], pa.string()),
-                "source": pa.array(["pull"] * len(leads), pa.string()),
-            }
-            yield Batch(lead_kind(kind), day, scope, pa.table(columns), hashes[kind, day, scope])
+            rows = [RawRow(lead["id"], number, json.dumps(lead)) for number, lead in leads]
+            yield Batch(lead_kind(kind), day, scope, rows, hashes[kind, day, scope])
 
 
 @dataclass

@@ -34,7 +34,7 @@ class Windows:
 
     def ids(self) -> list[str]:
         batches = self._windows.read(self._windows.hashes(of_all_days=True).keys())
-        return [str(lead_id) for batch in batches for lead_id in batch.leads["lead_id"].to_pylist()]
+        return [row.lead_id for batch in batches for row in batch.rows]
 
 
 @pytest.fixture

@@ -2,12 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from leads_pipeline.domain.answer import read_leads as cut
@@ -30,13 +29,11 @@ def read(*texts: str, kind: LeadKind = APPLICANT) -> list[Row]:
     """The rows of leads as the portal sends them, in order."""
     body = f'{{"{kind.list_key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
     leads = list(cut(kind, body).leads)
-    columns = {name: [getattr(lead, name) for lead in leads] for name in ("lead_id", "payload")}
-    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    return rows(read_leads(kind, table))
+    return rows([(lead.lead_id, lead.payload) for lead in leads], kind)
 
 
-def rows(table: pa.Table) -> list[Row]:
-    found: list[Any] = table["lead"].to_pylist()
+def rows(leads: Sequence[tuple[str, str]], kind: LeadKind = APPLICANT) -> list[Row]:
+    found: list[Any] = read_leads(kind, [(*lead, ()) for lead in leads]).to_pylist()
     return found
 
 
@@ -279,9 +276,9 @@ def test_what_nests_too_deep_is_not_read_however_much_stack_is_left(opening: str
 def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
     """The raw row needs no column for it."""
     (lead,) = cut(APPLICANT, b'{"applicants":[{"message":"m"}]}').leads
-    texts = pa.table({"lead_id": [lead.lead_id, "sha256:" + "0" * 64], "payload": [lead.payload] * 2})
+    texts = [(lead_id, lead.payload) for lead_id in (lead.lead_id, "sha256:" + "0" * 64)]
 
-    assert [row["_problems"] for row in rows(read_leads(APPLICANT, texts))] == [["no id"], []]
+    assert [row["_problems"] for row in rows(texts)] == [["no id"], []]
     # It is the hash of what was received, which wasn't UTF-8.
     assert read('{"message":"caf\udce9"}')[0]["_problems"] == ["no id"]
 
