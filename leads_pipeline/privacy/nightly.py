@@ -13,7 +13,7 @@ from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.privacy.sweeping import delete_leftovers, sweep_what_appeared
+from leads_pipeline.privacy.sweeping import delete_leftovers, log_forgotten_deliveries, sweep_what_appeared
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 
@@ -62,6 +62,7 @@ def keep_clean(
 
 def _apply_list(data: DataFolder, night: Night) -> None:
     night.counts["requests_not_shown_done"] = len(open_entries(data.gate.entries.read()))
+    log_forgotten_deliveries(data)
     # A folder that is behind is swept by the publication that follows.
     if data.is_behind or not data.gate.entries.read():
         return

@@ -3,7 +3,7 @@
 Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (cli/privacy.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -46,7 +46,7 @@ _OUT_OF_REACH: Final = {
 }
 _OTHER_MACHINES: Final = (
     "Other machines on the same bucket: their files and Delta tables follow with their next publication. Their exports "
-    "don't."
+    "don't. The log of their runs of `publish` says to whom they delivered leads of the person."
 )
 
 # How long a receipt waits for a delivery that is under way.
@@ -65,8 +65,8 @@ def write_receipt(
 
     It says when the leads were delivered to whom (UK GDPR, article 19). After an erasure that isn't kept elsewhere.
     """
-    ids = [(lead.kind, lead.lead_id) for lead in leads]
-    delivered = _delivered(data, ids, forgets=entry.action is Action.ERASE)
+    ids = {(lead.kind, lead.lead_id) for lead in leads}
+    delivered = _delivered(data, ids.__contains__, forgets=entry.action is Action.ERASE)
     received = entry.received or entry.at.date()
     exports = [
         f"Exports in {folder}: delete them, then run `leads-pipeline export` again." for folder in data.state.exports()
@@ -87,22 +87,26 @@ def write_receipt(
 
 
 def forget_deliveries(data: DataFolder) -> list[str]:
-    """Forget deliveries of erased leads that an interrupted erasure has left. Say to whom and when they were."""
+    """Forget deliveries of leads whose erasure is done. Say to whom and when they were.
+
+    An interrupted command, a restored backup or an erasure on another machine leaves them.
+    """
     suppressed = data.gate.entries.read()
-    erased = {lead for entry in suppressed.active if entry.action is Action.ERASE for lead in entry.leads}
-    with looked_at(data.folder) as ledger:
-        leads = ledger.leads() if ledger and erased else []
-    return _delivered(data, [lead for lead in leads if suppressed.hashed_lead(*lead) in erased], forgets=True)
+    # The receipt of one that isn't done yet reads the ledger first.
+    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
+    erasures = [one for one in suppressed.active if one.action is Action.ERASE and one.number in done]
+    erased = {lead for entry in erasures for lead in entry.leads}
+    return _delivered(data, lambda lead: suppressed.hashed_lead(*lead) in erased, forgets=True) if erased else []
 
 
-def _delivered(data: DataFolder, leads: Sequence[tuple[str, str]], *, forgets: bool) -> list[str]:
+def _delivered(data: DataFolder, is_meant: Callable[[tuple[str, str]], bool], *, forgets: bool) -> list[str]:
     """Say to whom and when leads were delivered. The receipt is written even if the ledger can't be used."""
     hosts: dict[str, set[str]] = {}
     noted, trouble = list[tuple[str, str]](), list[str]()
     try:
         with looked_at(data.folder) as ledger:
             if ledger:
-                noted = sorted({*leads} & {*ledger.leads()})
+                noted = sorted(filter(is_meant, ledger.leads()))
                 for host, at in (one for lead in noted for one in ledger.sent(*lead)):
                     hosts.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
         if forgets and noted:

@@ -7,6 +7,7 @@ The list comes first: from then on nobody lands what it keeps out. A window is r
 folder notes how far it follows the list once that is published. So the next publication finishes a killed sweep.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,8 +15,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from leads_pipeline.errors import StorageError
+from leads_pipeline.privacy.receipt import forget_deliveries
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
+
+logger = logging.getLogger(__name__)
 
 # A sweep of millions of leads takes half an hour. A process that holds the lock for longer has hung, or is suspended.
 _LONGEST_SWEEP_SECONDS: Final = 3600.0
@@ -36,8 +40,11 @@ class Swept:
 @contextmanager
 def in_line(data: DataFolder) -> Iterator[Swept]:
     """Have the folder follow the list while something is published; remember it once that went well."""
-    swept = sweep(data) if data.is_behind else Swept(number=data.state.swept_to())
+    is_behind = data.is_behind
+    swept = sweep(data) if is_behind else Swept(number=data.state.swept_to())
     yield swept
+    if is_behind:
+        log_forgotten_deliveries(data)
     if not swept.failed:
         data.state.note_swept(swept.number)
 
@@ -65,6 +72,12 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
             if data.gate.number == swept.number:
                 return swept
             since = None
+
+
+def log_forgotten_deliveries(data: DataFolder) -> None:
+    """Forget deliveries of erased leads that a restored backup or another machine has left. Log to whom they were."""
+    for line in forget_deliveries(data):
+        logger.warning("%s", line)
 
 
 def delete_leftovers(data: DataFolder) -> None:

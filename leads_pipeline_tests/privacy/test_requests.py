@@ -22,8 +22,10 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.export import written_by
 from leads_pipeline.privacy.finding import find, left_of
+from leads_pipeline.privacy.nightly import keep_clean
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
@@ -678,3 +680,35 @@ def test_applying_an_interrupted_erasure_says_when_leads_were_delivered_and_forg
     desk.erase(email=EMAIL)  # without a receipt
     assert "crm.example: leads of the person" in privacy("apply").stdout
     assert_ledger_forgot_jane(desk)
+
+
+@pytest.mark.slow
+def test_the_first_run_of_a_restored_backup_forgets_the_deliveries_of_the_erased(desk: House, tmp_path: Path) -> None:
+    deliver_all(desk)
+    desk.back_up(tmp_path / "backup")
+    privacy("erase", "--yes", "--email", EMAIL)
+    shutil.copytree(desk.folder / "privacy", tmp_path / "new" / "privacy")
+    assert_ledger_forgot_jane(desk.restore(tmp_path / "backup", tmp_path / "new"))
+
+
+def test_a_machine_that_delivered_an_erased_lead_says_to_whom_and_forgets_it(
+    house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The erasure is done on another machine with the same bucket, after this one has published."""
+    house.bucket = FolderStore(tmp_path / "bucket")
+    other = House(tmp_path / "other")
+    other.bucket = house.bucket
+    house.land("applicant", [lead("jane", email=EMAIL, **BEFORE), lead("mary", **BEFORE)])
+    house.publish()
+    deliver_all(house)
+    other.data.share()
+    other.erase(email=EMAIL)
+    house.data.share()
+    house.publish()
+    requests.carry_out(other.data, lambda: None, other.now, {})
+    house.data.share()
+
+    keep_clean(house.data, Settings.from_variables({}), house.now, lambda _: None)
+
+    assert "crm.example: leads of the person were delivered there on" in caplog.text
+    assert_ledger_forgot_jane(house)
