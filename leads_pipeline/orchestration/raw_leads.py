@@ -99,6 +99,7 @@ def raw_leads_asset(
             context.log.info("Another pull is under way, perhaps of the command line. This one begins after it.")
         try:
             with data.state.pulling():
+                data.gate.entries.refresh()  # another machine with the same bucket may have erased somebody
                 pull = _Pull(context, config, data, kind, settings, partitions, clock())
                 yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed

@@ -11,6 +11,7 @@ from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -20,6 +21,8 @@ from leads_pipeline.delivery.message import signer
 from leads_pipeline.delivery.sending import Endpoint, Sent, deliver
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.storage.suppression import SuppressionList
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
@@ -269,6 +272,26 @@ def test_an_erasure_that_nobody_has_swept_yet_holds(agency: Agency) -> None:
     agency.crm.answer = answering(200)
     agency.deliver(is_all=True)
     assert agency.crm.events == []
+
+
+def test_a_person_who_was_erased_on_another_machine_is_not_sent(agency: Agency, tmp_path: Path) -> None:
+    """The list in the bucket is asked for before leads are sent, and not if none is due."""
+    house, other = agency.house, House(tmp_path / "other")
+    house.bucket = other.bucket = FolderStore(tmp_path / "bucket")
+    house.land("applicant", [lead(1), lead(2)])
+    agency.deliver()
+    other.erase(email="j1@example.org")
+    house.later(minutes=2)
+    house.land("applicant", [lead(1, "second"), lead(2, "second"), lead(3, email="j1@example.org")])
+
+    house.later(minutes=2)
+    for _ in range(2):  # the first pass ends early: the list has learned the id of a new lead
+        agency.deliver()
+    assert [event[1:] for event in agency.crm.events[2:]] == [("lead-2", "second")]
+
+    with patch.object(SuppressionList, "refresh") as refresh:
+        agency.deliver()
+    assert not refresh.called
 
 
 def test_a_correction_is_delivered(agency: Agency) -> None:

@@ -15,8 +15,10 @@ from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.pulling import MACHINE_TAG, PULL_JOB, end_dead_runs, pull_request
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.windows import WindowState
+from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline
 
 APPLICANT_ASSET = [AssetKey("raw_applicant_leads")]
@@ -109,6 +111,23 @@ def test_a_command_of_another_machine_with_the_same_bucket_is_not_ended(here: Pi
         ("another", DagsterRunStatus.STARTED),
         (platform.node(), DagsterRunStatus.FAILURE),
     }
+
+
+def test_a_pull_lands_nobody_who_was_erased_on_another_machine_with_the_same_bucket(
+    here: Pipeline, tmp_path: Path
+) -> None:
+    bucket = FolderStore(tmp_path / "bucket")
+    here.folder, other = (DataFolder.at(tmp_path / name, bucket=bucket, clock=here.clock) for name in ("work", "other"))
+    here.start()
+    window = here.window(1)
+    ids = {*here.simulator.truth("applicant", window.scope.key, window.start, window.end)}
+    erased = ids.pop()
+    listed(other.gate.entries, emails=(), leads=[("applicant", erased)])
+
+    assert here.run(here.tick("pull_daily")).success
+
+    place = Place(APPLICANT, window.day, window.scope.key)
+    assert {row.lead_id for row in here.folder.raw.read(place).rows} == ids
 
 
 def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
