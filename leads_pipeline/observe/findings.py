@@ -39,6 +39,7 @@ from leads_pipeline.observe.known import SILENCE, Known
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.publications import NOTING
+from leads_pipeline.storage.suppression import Action
 from leads_pipeline.storage.windows import list_days
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
@@ -426,6 +427,29 @@ def sweep(known: Known) -> Iterator[Found]:
             "Run `leads-pipeline privacy apply`.",
             may_pass=True,
         )
+
+
+@finder("corrections-lost", stays=True)
+def corrections_lost(known: Known) -> Iterator[Found]:
+    """A correction is lost.
+
+    Meaning: the file with the correction was damaged, or a backup from before the correction was restored. Tables show
+    the wrong address or number again. If leads are delivered, your own system gets it too.
+    Do: look in your own register for the right address or number. Then run `leads-pipeline privacy correct` again.
+    `leads-pipeline privacy log` has the reference of the case.
+    Over: when the leads are corrected again or erased, or when a person acknowledges it.
+    """
+    suppressed = known.data.gate.entries.read()
+    for entry in suppressed.active:
+        if entry.action is Action.CORRECT and (leads := suppressed.lacking.intersection(entry.leads)):
+            case = f" (case {entry.case})" if entry.case else ""
+            yield Found(
+                Level.ERROR,
+                f"Correction {entry.number}{case} is lost for {counted(len(leads), 'lead')}. Tables show the wrong "
+                "address or number again.",
+                "Look in your own register for the right one. Then run `leads-pipeline privacy correct` again.",
+                part=str(entry.number),
+            )
 
 
 @finder("suppression-list")

@@ -531,6 +531,53 @@ def test_a_folder_behind_the_suppression_list_is_an_error(house: House) -> None:
     assert "privacy apply" in found(house)["sweep"].what_to_do
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("is_restored", [True, False], ids=["restored backup", "damaged file"])
+def test_a_correction_that_is_lost_is_told_until_it_is_repeated(
+    house: House, tmp_path: Path, is_restored: bool
+) -> None:
+    wrong = [{"id": "theirs", "contact": {"email": "wrong@example.com"}}]
+    house.land("applicant", wrong)
+    house.publish()
+    house.back_up(tmp_path / "backup")
+    house.correct("theirs", email="right@example.com")
+    if is_restored:
+        shutil.copytree(house.folder / "privacy", tmp_path / "new" / "privacy")
+        house = house.restore(tmp_path / "backup", tmp_path / "new")
+    else:
+        for file in (house.folder / "raw").rglob("*.parquet"):
+            file.write_bytes(b"damaged")
+        assert lost_corrections(house) == []
+
+    house.land("applicant", wrong)
+    house.land("applicant", wrong, scope="branch-102")
+
+    assert lost_corrections(house) == ["corrections-lost/1"]
+    house.publish()
+    assert not house.data.is_behind
+    assert lost_corrections(house) == ["corrections-lost/1"]
+    house.correct("theirs", email="right@example.com")
+    assert house.leads("applicant")["theirs"]["contact_email"] == "right@example.com"
+    assert lost_corrections(house) == []
+
+
+@pytest.mark.slow
+def test_a_lead_that_is_erased_has_no_lost_correction(house: House) -> None:
+    theirs = [{"id": "theirs", "contact": {"email": "wrong@example.com"}}]
+    house.land("applicant", theirs)
+    house.publish()
+    house.correct("theirs", email="right@example.com")
+    house.erase(lead="theirs")
+    entries = house.data.gate.entries.read().entries
+    house.land("applicant", theirs)
+    assert house.data.gate.entries.read().entries == entries
+    assert lost_corrections(house) == []
+
+
+def lost_corrections(house: House) -> list[str]:
+    return [key for key in found(house) if key.startswith("corrections-lost")]
+
+
 def test_a_suppression_list_in_the_data_folder_is_told_once_somebody_is_on_it(house: House) -> None:
     house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])
     assert "suppression-list" not in found(house, LEADS_BASE_URL=PORTAL)

@@ -24,9 +24,9 @@ class Action(StrEnum):
 
     ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
     of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected:
-    their corrections follow them from window to window. LIFT ends an entry, LEARNED adds ids or contacts to one, DONE
-    says that one was carried out. LOST stands for an entry that was lost with the list's newest files. REFUSE is of
-    earlier versions, and does nothing any more.
+    their corrections follow them from window to window. LACKING says that raw has lost the corrections of leads. LIFT
+    ends an entry, LEARNED adds ids or contacts to one, DONE says that one was carried out. LOST stands for an entry
+    that was lost with the list's newest files. REFUSE is of earlier versions, and does nothing any more.
     """
 
     ERASE = "erase"
@@ -34,6 +34,7 @@ class Action(StrEnum):
     RESTRICT = "restrict"
     CLEAR = "clear"
     CORRECT = "correct"
+    LACKING = "lacking"
     LIFT = "lift"
     LEARNED = "learned"
     DONE = "done"
@@ -88,7 +89,8 @@ class Suppressed:
 
     `active` are the entries that hold, each with what it has learned since. The others are the leads that entries mean:
     `erased` are kept out of everything, `restricted` are kept in `restricted/` alone, `out` are both. The messages of
-    `cleared` are emptied, `corrected` have corrections, `objecting` are kept out of direct marketing.
+    `cleared` are emptied, `corrected` have corrections, `objecting` are kept out of direct marketing. `lacking` are
+    hashes of leads whose corrections raw has lost.
     """
 
     def __init__(self, key: bytes, entries: Sequence[Entry]) -> None:
@@ -98,7 +100,8 @@ class Suppressed:
         self.erased = self._meant(Action.ERASE)
         self.restricted = self._meant(Action.RESTRICT)
         self.out = self._meant(Action.ERASE, Action.RESTRICT)
-        self.corrected = self._meant(Action.CORRECT)
+        self.lacking = self._lacking()
+        self.corrected = self._corrected()
         self.objecting = self._meant(Action.OBJECT)
         # Earlier versions wrote an entry of its own.
         cleared = [(one, one.leads if one.action is Action.CLEAR else one.cleared) for one in self.active]
@@ -112,14 +115,15 @@ class Suppressed:
     def number(self) -> int:
         """The number of the newest entry by which leads may have to go, 0 if there is none.
 
-        What an objection has learned takes no lead out.
+        What an objection has learned takes no lead out, and a lost correction can't be put back.
         """
         objections = {entry.number for entry in self.entries if entry.action is Action.OBJECT}
         return max(
             (
                 one.number
                 for one in self.entries
-                if one.action is not Action.DONE and not (one.action is Action.LEARNED and one.of in objections)
+                if one.action not in {Action.DONE, Action.LACKING}
+                and not (one.action is Action.LEARNED and one.of in objections)
             ),
             default=0,
         )
@@ -148,6 +152,21 @@ class Suppressed:
             if entry.action in _HOLDING and entry.number not in ended
         )
 
+    def _lacking(self) -> frozenset[str]:
+        """The leads of LACKING that weren't corrected again or erased since."""
+        lacking = set[str]()
+        for entry in self.entries:
+            if entry.action is Action.LACKING:
+                lacking.update(entry.leads)
+            elif entry.action is Action.CORRECT:
+                lacking.difference_update(entry.leads)
+        return frozenset(lacking - self.erased.known)
+
+    def _corrected(self) -> "Meant":
+        gone = self.lacking | self.erased.known
+        entries = [one for one in self.active if one.action is Action.CORRECT]
+        return Meant(self, [msgspec.structs.replace(one, leads=tuple({*one.leads} - gone)) for one in entries])
+
     def _meant(self, *actions: Action) -> "Meant":
         return Meant(self, [entry for entry in self.active if entry.action in actions])
 
@@ -173,6 +192,11 @@ class Meant:
     def is_known(self, kind: str, lead_id: str) -> bool:
         """Whether an entry has the lead's id. Then all versions of the lead are meant, whomever they show."""
         return bool(self._by_lead) and self._list.hashed_lead(kind, lead_id) in self._by_lead
+
+    @property
+    def known(self) -> Set[str]:
+        """The hashed ids that the entries have."""
+        return self._by_lead.keys()
 
     @property
     def persons(self) -> set[str]:

@@ -99,13 +99,14 @@ class Gate:
     def _with_corrections(self, kind: LeadKind, day: date, rows: list[Row]) -> list[Row]:
         """Its correction goes along with a lead that the portal moves to another branch or day.
 
-        Midnight's lead is in two days. The nearest days are searched first.
+        Midnight's lead is in two days. The nearest days are searched first. If raw has lost it, the list says so.
         """
 
         def distance(place: Place) -> int:
             return abs(place.day - day).days
 
-        corrected = self.entries.read().corrected
+        suppressed = self.entries.read()
+        corrected = suppressed.corrected
         if not corrected:
             return rows
         lacking = {row.lead_id for row in rows if corrected.is_known(kind.name, row.lead_id)}
@@ -120,6 +121,10 @@ class Gate:
             for place in near:
                 found = (row for row in self.restricted.read(place).rows if row.source == CORRECTION)
                 corrections += [row for row in found if row.lead_id in lacking]
+        lost = lacking - {row.lead_id for row in corrections}
+        if lost and not self._key_of_day(day):  # an anonymous day has no address to correct
+            hashed = {suppressed.hashed_lead(kind.name, lead_id) for lead_id in lost}
+            self.entries.append(partial(_lacking, tuple(sorted(hashed))))
         return [*rows, *corrections]
 
     # --- rows that are set aside --------------------------------------------------------------------------------------
@@ -176,3 +181,7 @@ class _Everybody:
 
 def _learned(of: int, hashed: tuple[str, ...], _: Suppressed, number: int) -> Entry:
     return Entry(number=number, at=datetime.now(UTC), action=Action.LEARNED, of=of, leads=hashed)
+
+
+def _lacking(hashed: tuple[str, ...], _: Suppressed, number: int) -> Entry:
+    return Entry(number=number, at=datetime.now(UTC), action=Action.LACKING, leads=hashed)
