@@ -92,10 +92,11 @@ class Ledger:
         ).fetchall()
 
     def has_earlier(self, version: Version) -> bool:
-        """Whether an earlier version of the lead was delivered."""
+        """Whether an earlier version of the lead was delivered. A corrected one has the number of the one before."""
         found = self.db.execute(
-            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null and number < ?",
-            (version.kind, version.lead_id, version.number),
+            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null and number <= ? "
+            "and version <> ?",
+            (version.kind, version.lead_id, version.number, version.version),
         )
         return found.fetchone() is not None
 

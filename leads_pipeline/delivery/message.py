@@ -74,7 +74,7 @@ def body_of(
 
     The names are those of the columns in leads.duckdb. `payload` is what the portal sent.
     """
-    occurred_at = moment_of(version.number)
+    occurred_at = moment_of(max(landed.number, landed.corrected_at))
     columns = _columns(kind, lead)
     created_at = columns["created_at"]
     data = {

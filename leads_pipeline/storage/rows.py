@@ -36,13 +36,17 @@ class Row(NamedTuple):
 
 
 class LandedVersion(NamedTuple):
-    """A version of a lead, with the corrections of the lead in its window, oldest first."""
+    """A version of a lead, with the texts of the lead's corrections in its window, oldest first.
+
+    `corrected_at` is the number of the newest of them.
+    """
 
     lead_id: str
     number: int
     payload: str
     source: str
     corrections: Sequence[str] = ()
+    corrected_at: int = 0
 
 
 # No column has the name of a key in the path (kind, day, scope): readers of a hive would refuse the file.
@@ -155,11 +159,12 @@ def newest_payloads(rows: Iterable[Row]) -> dict[str, str]:
 
 def landed_versions(rows: Sequence[Row]) -> list[LandedVersion]:
     """Return the versions among the merged rows of a window, in their order."""
-    corrections: dict[str, list[str]] = {}
+    corrections: dict[str, tuple[list[str], int]] = {}
     for row in rows:
         if row.source == CORRECTION:
-            corrections.setdefault(row.lead_id, []).append(row.payload)
-    return [LandedVersion(*row, corrections.get(row.lead_id, ())) for row in rows if row.source != CORRECTION]
+            before, _ = corrections.get(row.lead_id, ([], 0))
+            corrections[row.lead_id] = ([*before, row.payload], row.number)
+    return [LandedVersion(*row, *corrections.get(row.lead_id, ())) for row in rows if row.source != CORRECTION]
 
 
 def hash_of(content: bytes) -> str:

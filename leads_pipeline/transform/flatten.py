@@ -82,7 +82,7 @@ def _parts(batches: Iterable[Batch]) -> Iterator[tuple[LeadKind, pa.Table]]:
 
 def _read(kind: LeadKind, held: Sequence[tuple[date, str, LandedVersion]]) -> pa.Table:
     days, scopes, versions = zip(*held, strict=True)
-    ids, numbers, texts, sources, corrections = zip(*versions, strict=True)
+    ids, numbers, texts, sources, corrections, _ = zip(*versions, strict=True)
     others = pa.table(
         {
             "lead_id": pa.array(ids, pa.string()),

@@ -294,15 +294,15 @@ def test_a_person_who_was_erased_on_another_machine_is_not_sent(agency: Agency, 
     assert not refresh.called
 
 
-def test_a_correction_is_delivered(agency: Agency) -> None:
+def test_a_correction_is_delivered_as_a_later_update(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.deliver()
     agency.house.correct("lead-1", email="right@example.org")
     agency.deliver()
-    assert [one["data"]["contact_email"] for one in agency.crm.applied.values()] == [
-        "j1@example.org",
-        "right@example.org",
-    ]
+    before, after = agency.crm.applied.values()
+    assert (before["type"], before["data"]["contact_email"]) == ("lead.created", "j1@example.org")
+    assert (after["type"], after["data"]["contact_email"]) == ("lead.updated", "right@example.org")
+    assert after["timestamp"] > before["timestamp"]
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["this machine", "another machine of the bucket"])
