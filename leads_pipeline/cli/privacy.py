@@ -20,6 +20,7 @@ from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.known import Known
 from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.export import write_export
+from leads_pipeline.privacy.finding import is_mentioned_beside_message
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
@@ -217,6 +218,11 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
     if missing := set(cleared) - {lead.lead_id for lead in others}:
         raise QuestionError(
             f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
+        )
+    if beside := [lead.lead_id for lead in others if is_mentioned_beside_message(request.person, lead)]:
+        raise QuestionError(
+            f"--clear-message empties the message alone, and {' and '.join(beside)} mentions the person in another "
+            "field. Give the id to --lead, which erases that lead, or leave it out."
         )
     leads = counted(len(found.theirs), "lead")
     messages = f", and {counted(len(others), 'message')} of others emptied" if others else ""

@@ -151,6 +151,11 @@ def find(
     return Found(leads, names, is_shared, sorted({*first.unread, *second.unread}), first.files)
 
 
+def is_mentioned_beside_message(person: Person, lead: FoundLead) -> bool:
+    """Whether a version of the lead mentions the person in another field than its message."""
+    return any(person.is_mentioned_in(shown_by(without_message(row.payload)).others) for row in lead.rows)
+
+
 def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]:
     """Search all places for leads that these erasures mean. Return what is left, by the number of the erasure.
 

@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+import filelock
+
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.room import full, is_full
 
@@ -24,6 +26,8 @@ PRIVATE_FILE_MODE: Final = 0o600
 
 # A draft's name begins with a dot, so that no reader of Parquet folders takes it for data.
 DRAFT: Final = ".tmp"
+
+_POLL_SECONDS: Final = 0.02
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -122,6 +126,30 @@ def make_folder(folder: Path) -> None:
         make_folder(folder.parent)
         folder.mkdir(PRIVATE_FOLDER_MODE, exist_ok=True)
         sync(folder.parent)
+
+
+@contextmanager
+def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -> Iterator[None]:
+    """Hold this lock against all other processes and threads. It goes with the process.
+
+    `is_of_process`: other threads of this process may hold it too. Raises StorageError if another holder keeps it for
+    longer than `timeout_seconds`. Below 0 there is no end.
+    """
+    lock = filelock.FileLock(path, mode=PRIVATE_FILE_MODE, is_singleton=is_of_process, thread_local=not is_of_process)
+    with storing(path):
+        make_folder(path.parent)
+        try:
+            lock.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
+        except filelock.Timeout:
+            raise StorageError(
+                f"Another process has held {path} for more than {timeout_seconds:g} s. Find it with `fuser {path}` "
+                "and end it if it hangs. Then run again."
+            ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the work under the lock is done, and the lock ends with this process
+            lock.release()
 
 
 def check_writable(folder: Path) -> None:

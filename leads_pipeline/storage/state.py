@@ -19,12 +19,11 @@ from typing import Final
 import filelock
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, locked, reading, replace_file, storing
 from leads_pipeline.storage.store import Store
 
 # Longer than any holder needs: a publication of millions of leads takes seconds.
 LOCK_TIMEOUT_SECONDS: Final = 600.0
-_POLL_SECONDS: Final = 0.02
 
 # What machines agree on. In the bucket it lies in this folder.
 _SHARED_FOLDER: Final = "state/"
@@ -46,33 +45,11 @@ class State:
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
-    @contextmanager
     def lock(
         self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS, is_of_process: bool = False
-    ) -> Iterator[None]:
-        """Hold the lock of that name against all other processes and threads. It goes with the process.
-
-        `is_of_process`: other threads of this process may hold it too. Raises StorageError if another holder keeps it
-        for longer than `timeout_seconds`. Below 0 there is no end.
-        """
-        path = self._lock_path(name)
-        lock = filelock.FileLock(
-            path, mode=PRIVATE_FILE_MODE, is_singleton=is_of_process, thread_local=not is_of_process
-        )
-        with storing(path):
-            make_folder(path.parent)
-            try:
-                lock.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
-            except filelock.Timeout:
-                raise StorageError(
-                    f"Another process has held {path} for more than {timeout_seconds:g} s. Find it with `fuser {path}` "
-                    "and end it if it hangs. Then run again."
-                ) from None
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # the work under the lock is done, and the lock ends with this process
-                lock.release()
+    ) -> AbstractContextManager[None]:
+        """The lock of that name. See durable.locked."""
+        return locked(self._lock_path(name), timeout_seconds, is_of_process=is_of_process)
 
     def is_held(self, name: str) -> bool:
         """Whether any process holds the lock of that name."""

@@ -350,6 +350,16 @@ def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk:
     assert EMAIL not in raw_text(desk)
 
 
+def test_a_lead_that_mentions_them_beside_its_message_is_not_called_done(desk: House) -> None:
+    desk.land("applicant", [lead("paul", message=f"For {EMAIL}", notes=f"Of {EMAIL}", **BEFORE)])
+    desk.publish()
+
+    told = privacy("erase", *JANE, "--yes", "--clear-message", "paul", exit_code=2).stderr
+
+    assert "paul mentions the person in another field" in " ".join(told.split())
+    assert "jane" in ids(desk)
+
+
 def test_a_lead_to_look_at_is_erased_by_its_id(desk: House) -> None:
     privacy("erase", *JANE, "--lead", "john", "--yes")
     assert ids(desk) == {"mary"}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import filelock
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -44,6 +45,14 @@ def newest(list_: SuppressionList) -> Path:
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_holds_the_list_and_hangs_is_told_and_holds_nobody_for_long(list_: SuppressionList) -> None:
+    listed(list_, phones=[PHONE])
+    waiting = SuppressionList(list_.folder, list_.guard, lock_seconds=0.1)
+    with filelock.FileLock(list_.folder / ".lock"), pytest.raises(StorageError, match="`fuser "):
+        listed(waiting, emails=[EMAIL])
+    assert len(waiting.read().entries) == 1
 
 
 def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: SuppressionList) -> None:

@@ -18,11 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import filelock
 import msgspec
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, reading, replace_file, storing
+from leads_pipeline.storage.durable import locked, reading, replace_file, storing
 from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Suppressed
 
@@ -39,11 +38,15 @@ _VERSIONS_KEPT: Final = 5
 
 
 class SuppressionList:
-    """The list's files in their folder, and the guard in the data folder. Many processes may use it at once."""
+    """The list's files in their folder, and the guard in the data folder. Many processes may use it at once.
 
-    def __init__(self, folder: Path, guard: Path, store: Store | None = None) -> None:
+    A holder of the lock needs a moment, with a bucket a few seconds.
+    """
+
+    def __init__(self, folder: Path, guard: Path, store: Store | None = None, *, lock_seconds: float = 60) -> None:
         self.folder = folder
         self.guard = guard
+        self._lock_seconds = lock_seconds
         self._here = FolderStore(folder)
         self._store = store
         # What the files looked like when they were read, and what they said.
@@ -235,10 +238,8 @@ class SuppressionList:
     def _held(self) -> Iterator[None]:
         """Against whoever else adds an entry."""
         path = self.folder / ".lock"
-        with storing(path):
-            make_folder(self.folder)
-            with filelock.FileLock(path, mode=PRIVATE_FILE_MODE):
-                yield
+        with storing(path), locked(path, self._lock_seconds):
+            yield
 
     def _key(self) -> bytes:
         return self._key_in(self.folder / KEY_FILE)
