@@ -565,6 +565,16 @@ def test_every_question_is_answered(question: str, published: Published) -> None
     assert answer(published, question)
 
 
+def test_question_response_by_source(published: Published) -> None:
+    truth = [
+        (*key, len(leads), people(leads))
+        for key, leads in groups(published.leads, lambda lead: (site(lead), product(lead), lead.kind))
+    ]
+    found = answer(published, "response_by_source")
+    assert sorted(found) == sorted(truth)
+    assert {"zoopla website", "unknown"} <= {row[0] for row in found}
+
+
 def test_question_week_on_week(published: Published) -> None:
     weeks = [date(2026, 10, 19), date(2026, 10, 26)]
     truth = []
@@ -641,6 +651,27 @@ def test_question_listings_by_viewings(published: Published) -> None:
     assert [row[3] or "" for row in found] == [addresses[row[1]] for row in found]
 
 
+def test_question_price_bands(published: Published) -> None:
+    truth: dict[tuple[str, str], list[int]] = {}
+    for (_, listing), leads in groups(
+        published.applicants, lambda lead: (lead.scope, lead.text("listingDetails.id").strip())
+    ):
+        if listing:
+            market, price = leads[0].market, leads[0].get("listingDetails.pricing.price")
+            width = 500 if market == "lettings" else 100_000
+            band = (
+                PRICED[listing][3]
+                if listing in PRICED
+                else f"{price // width * width:,.0f} to {price // width * width + width - 1:,.0f}"
+            )
+            counts = truth.setdefault((market, band), [0, 0, 0])
+            for at, more in enumerate((1, len(leads), sum(bool(lead.get("organiseViewing")) for lead in leads))):
+                counts[at] += more
+    found = answer(published, "price_bands")
+    assert sorted(found) == sorted((*key, *counts) for key, counts in truth.items())
+    assert ("lettings", "unknown") in truth
+
+
 def test_question_first_time_buyers(published: Published) -> None:
     truth = []
     of_sales = [lead for lead in published.applicants if lead.market == "sales"]
@@ -649,6 +680,19 @@ def test_question_first_time_buyers(published: Published) -> None:
         truth.append((name, len(buyers), people(buyers), round(100 * len(buyers) / len(leads), 1)))
     assert answer(published, "first_time_buyers") == sorted(truth)
     assert all(row[1] for row in truth)
+
+
+def test_question_several_branches(published: Published) -> None:
+    truth: dict[tuple[str, ...], list[int]] = {}
+    for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)):
+        names = tuple(sorted({branch(lead) for lead in leads}))
+        if identity and len(names) > 1:
+            counts = truth.setdefault(names, [0, 0])
+            counts[0] += 1
+            counts[1] += len(leads)
+    found = answer(published, "several_branches")
+    assert sorted((tuple(names), *counts) for names, *counts in found) == sorted((k, *v) for k, v in truth.items())
+    assert truth
 
 
 def test_question_leads_per_available_listing(published: Published) -> None:
