@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -25,6 +26,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
+from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
@@ -138,6 +140,21 @@ def test_what_is_wrong_is_found_and_what_to_do_is_said(
     assert seen.not_green == expected | FRESH
     assert words in seen.messages[check]
     assert seen.exit_code == (2 if expected.get("settings") == "red" else "red" in expected.values())
+
+
+def test_delta_tables_without_their_package_are_told_with_how_to_install_it(
+    variables: dict[str, str], house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leads are published all the same."""
+    monkeypatch.setitem(sys.modules, "deltalake", None)  # as if it weren't there
+    seen = found(variables, LEADS_TABLES="delta")
+    assert seen.lights["settings"] == "red"
+    assert "uv pip install -c requirements.lock -e '.[delta]'" in seen.messages["settings"]
+    house.tables_as = "delta"
+    house.land("applicant", [{"id": "a"}])
+    with pytest.raises(AssertionError):  # the house takes no trouble
+        house.publish()
+    assert house.leads("applicant").keys() == {"a"}
 
 
 def test_the_token_is_tried_before_the_branches_are_known(variables: dict[str, str]) -> None:
