@@ -51,3 +51,10 @@ def test_the_day_is_the_local_one_of_created_at_within_60_days_and_tomorrow_else
 )
 def test_the_scope_is_the_first_configured_one_that_the_lead_names(members: dict[str, object], scope: str) -> None:
     assert place(**members).scope == scope
+
+
+def test_a_set_up_without_a_filter_takes_every_lead_as_its_own() -> None:
+    everything = Placement([Scope.parse("all")], PLACEMENT.zone)
+    for members in ({"portalBranchId": "999"}, {}):
+        lead = ReceivedLead("a", json.dumps({"id": "a", **members}))
+        assert everything.of(APPLICANT, lead, RECEIVED_AT) == Place(APPLICANT, date(2026, 7, 31), "all")
