@@ -1,6 +1,8 @@
 """The event log over kept connections records what Dagster's own does, in files that Dagster's own reads."""
 
 import sqlite3
+import subprocess
+import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -125,6 +127,32 @@ def test_threads_share_the_event_log(tmp_path: Path) -> None:
             thread.join()
         assert not errors
         assert all(len(instance.all_logs(run_id(number))) == len(log) for number in range(1, 12))
+
+
+# Longer than Python's sqlite3 waits by itself, which is five seconds.
+LOCKING = """
+import sqlite3, sys, time
+with sqlite3.connect(sys.argv[1], isolation_level=None) as other:
+    other.execute("begin exclusive")
+    print("locked", flush=True)
+    time.sleep(7)
+    other.execute("rollback")
+"""
+
+
+@pytest.mark.slow
+def test_a_log_that_another_program_locks_for_a_while_loses_nothing(tmp_path: Path) -> None:
+    with home(tmp_path / "home") as instance:
+        record(instance, run_id(0))
+        before = content(tmp_path / "home")["index"]
+        command = [sys.executable, "-c", LOCKING, str(tmp_path / "home" / "history" / "runs" / "index.db")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout
+            assert other.stdout.readline() == "locked\n"
+            record(instance, run_id(1))
+        assert other.returncode == 0
+    after = content(tmp_path / "home")["index"]
+    assert [row[1:] for row in after[len(before) :]] == [row[1:] for row in before]
 
 
 def test_a_power_cut_takes_the_last_moments_at_most_and_never_the_file(tmp_path: Path) -> None:
