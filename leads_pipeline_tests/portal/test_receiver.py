@@ -1,5 +1,6 @@
 """The receiver by real requests: the keys it takes, its answers, its log, and that 200 means stored."""
 
+import hmac
 import http.client
 import json
 import logging
@@ -296,6 +297,23 @@ def test_a_fault_of_the_program_is_500_and_quotes_nothing(
     assert status == 500
     assert "RuntimeError" in caplog.text
     assert SECRET_TEXT not in caplog.text + json.dumps(said)
+
+
+def test_keys_are_compared_in_constant_time_and_at_one_length(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[tuple[int, int]] = []
+    real = hmac.compare_digest
+
+    def compare(one: bytes, other: bytes) -> bool:
+        compared.append((len(one), len(other)))
+        return real(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    with receiving(data) as port:
+        statuses = [deliver(port, headers={**JSON, "X-API-Key": given})[0] for given in (KEY, "x", KEY * 9)]
+    assert statuses == [200, 401, 401]
+    assert compared == [(32, 32)] * 3
 
 
 def test_a_short_key_is_refused(data: DataFolder) -> None:
