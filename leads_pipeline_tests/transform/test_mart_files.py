@@ -359,6 +359,23 @@ def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(db: duckdb.DuckDBPyCo
     ]
 
 
+def test_answers_come_as_parquet_too(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    inputs.folder.mkdir(exist_ok=True)
+    moments = "[timestamptz '2026-11-19 10:30:00+00', timestamptz '2026-11-19 12:00:00+02']"
+    db.execute(
+        f"copy (select 'a' as lead_id, 'x' as who, unnest({moments}) as answered_at) "
+        f"to '{inputs.folder / 'answers.parquet'}' (format parquet)"
+    )
+    load(db, {"id": "a"})
+
+    make(db, inputs)
+
+    found = db.execute("select lead_id, answered_at, problem from answers order by number").fetchall()
+    assert found == [
+        ("a", datetime(2026, 11, 19, hour, minute, tzinfo=UTC), None) for hour, minute in [(10, 30), (10, 0)]
+    ]
+
+
 def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(
     db: duckdb.DuckDBPyConnection, inputs: Inputs
 ) -> None:
