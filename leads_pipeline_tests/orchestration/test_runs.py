@@ -75,6 +75,10 @@ def test_the_daemon_looks_for_runs_that_go_on_for_ever(here: Installation) -> No
     assert here.instance.run_monitoring_max_runtime_seconds == 6 * 3600
 
 
+def test_dagster_sends_no_telemetry(here: Installation) -> None:
+    assert not here.instance.telemetry_enabled
+
+
 def test_dagster_retries_no_run_by_itself(here: Installation) -> None:
     """The client and the retry sensor decide by one verdict; a third mechanism would repeat what is refused."""
     assert not here.instance.run_retries_enabled
