@@ -13,6 +13,7 @@ from leads_pipeline.storage.data_folder import DataFolder, move_demo
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.rows import merged, newest_payloads
 from leads_pipeline.storage.service_lock import alone
+from leads_pipeline.storage.store import Store
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.people import EMAIL, lead, listed
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, WINDOW
@@ -86,3 +87,38 @@ def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
     land(two, HERS)
     assert ids(one) == ids(two) == {"others"}
     assert [path.suffix for path in (tmp_path / "two" / ".cache").rglob("*") if path.is_file()] == [".parquet"]
+
+
+def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
+    moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Raw files are copied by hand. The keys and the list follow by themselves."""
+    address = new_bucket(moto, monkeypatch)
+    alone = DataFolder.at(tmp_path / "data")
+    land(alone, HERS, OTHERS)
+    listed(alone.gate.entries)
+    key, number = alone.state.person_key(), alone.gate.number
+    alone.state.remember_start_date(DAY)
+
+    def in_the_bucket(work: str) -> DataFolder:
+        variables = {"LEADS_DATA_DIR": address, "AWS_ENDPOINT_URL": moto, "LEADS_WORK_DIR": str(tmp_path / work)}
+        return DataFolder.of(Settings.from_variables(variables))
+
+    def copy(source: Store, target: Store) -> None:
+        for name in source.list("raw/"):
+            target.create(name, source.get(name) or b"")
+
+    moved = in_the_bucket("data")
+    copy(alone.store, moved.store)
+    moved.share()
+    other = in_the_bucket("other")
+    other.share()
+    assert (other.state.person_key(), other.state.start_date(), other.gate.number) == (key, DAY, number)
+    assert ids(other) == {"hers", "others"}  # until it is swept
+    land(other, HERS, OTHERS, lead("new"))
+    assert ids(moved) == {"others", "new"}
+
+    back = DataFolder.at(tmp_path / "data")
+    back.store.delete(back.store.list("raw/"))
+    copy(moved.store, back.store)
+    assert (ids(back), back.state.person_key(), back.gate.number) == ({"others", "new"}, key, number)
