@@ -29,7 +29,7 @@ from leads_pipeline.domain.person import (
 )
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import CORRECTION, moment_of, table_of
+from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, table_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
@@ -227,14 +227,15 @@ class _Look:
             yield from filter(is_wanted, self._of_tables(kind, in_raw[kind]))
 
     def _of_window(self, place: Place, in_raw: list[pa.Table]) -> Iterator[Row]:
-        """The rows of a window. Their ids and numbers are added to `in_raw`."""
-        for file, opened in self._data.raw.read(place).opened.items():
+        """The rows of a window, corrections as whole texts. Their ids and numbers are added to `in_raw`."""
+        by_file = {file.key: opened.rows for file, opened in self._data.raw.read(place).opened.items()}
+        texts = corrected_texts([row for rows in by_file.values() for row in rows])
+        for key, rows in by_file.items():
             self._count()
-            rows = opened.rows
             # Arrow keeps millions of ids in a tenth of what they take in a dict. A correction is no version of its own.
             in_raw.append(table_of([row for row in rows if row.source != CORRECTION]).select(["lead_id", "number"]))
             for row in rows:
-                yield Row(place, file.key, row.lead_id, row.payload, moment_of(row.number), row.source)
+                yield Row(place, key, row.lead_id, texts.get(row, row.payload), moment_of(row.number), row.source)
 
     def _quarantined(self) -> Iterator[Row]:
         """The rows of files in quarantine, of earlier versions too."""

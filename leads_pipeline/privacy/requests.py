@@ -7,18 +7,19 @@ leads out (sweeping.py), receipts (receipt.py), whom an entry means (storage/sup
 import json
 from calendar import monthrange
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
 from typing import Any, Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS, ReceivedLead
-from leads_pipeline.domain.person import Person
+from leads_pipeline.domain.person import LeadRow, Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_delta, left_of
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED
-from leads_pipeline.storage.rows import CORRECTION
+from leads_pipeline.storage.rows import CORRECTION, corrected
 from leads_pipeline.storage.suppression import Action, Entry, Suppressed
 
 NOUNS: Final = {
@@ -86,22 +87,35 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     """Land each raw version of their leads again with the right address or number, and note it. A publication follows.
 
     Objections and restrictions hold for the new address and number too. After a kill the correction isn't on the list,
-    and can be repeated. Raises QuestionError if neither is given, one isn't valid, or no lead is theirs.
+    and can be repeated. Raises QuestionError if neither is given, one isn't valid, no lead is theirs, or an erasure
+    means the corrected lead.
     """
     if not request.found.theirs:
         raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")
     given = {"email": email, "phoneNumber": phone}
     patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
-    corrected = Person.of([email] if email else [], [phone] if phone else [])
-    for entry in in_force(data.gate.entries.read(), request.person, request.found):
+    contact = Person.of([email] if email else [], [phone] if phone else [])
+    suppressed, rows = data.gate.entries.read(), [row for lead in request.found.in_raw for row in lead.rows]
+    if suppressed.erased.leads(LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in rows):
+        raise QuestionError(
+            "The new address or number is that of a person who was erased, so the corrected lead would be erased too. "
+            "Nothing was corrected."
+        )
+    for entry in in_force(suppressed, request.person, request.found):
         if entry.action in LIFTABLE:
-            data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, person=corrected))
+            data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, person=contact))
     data.state.want_rewriting()
     for lead in request.found.in_raw:
         for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
             root = data.gate.restricted if place.root == RESTRICTED else data.raw
             root.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
     return add(data, request, now)
+
+
+def _corrected(payload: str, patch: str) -> str:
+    with suppress(ValueError):
+        return corrected(payload, patch).decode()
+    return patch
 
 
 def add_lift(data: DataFolder, of: Entry, *, case: str, received: date, now: datetime) -> Entry:

@@ -7,11 +7,13 @@ import hashlib
 import json
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -62,6 +64,8 @@ SCHEMA: Final = pa.schema(_COLUMNS)
 _FORMAT: Final = 3
 
 _HASH_DIGITS: Final = 16
+
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 # The footer's mark of an anonymous file.
 _PERSONAL: Final = "personal_fields"
@@ -165,6 +169,38 @@ def landed_versions(rows: Sequence[Row]) -> list[LandedVersion]:
             before, _ = corrections.get(row.lead_id, ([], 0))
             corrections[row.lead_id] = ([*before, row.payload], row.number)
     return [LandedVersion(*row, *corrections.get(row.lead_id, ())) for row in rows if row.source != CORRECTION]
+
+
+def corrected(text: str | bytes, patch: str) -> bytes:
+    """Lay a correction over a lead's text. All else stays as it was written. Raises ValueError if it is no object."""
+    return _patched(text, msgspec.json.decode(patch))
+
+
+def _patched(text: str | bytes, patch: Mapping[str, Any]) -> bytes:
+    members = _MEMBERS.decode(text)
+    for name, value in patch.items():
+        if value is None:
+            members.pop(name, None)
+        elif isinstance(value, dict):
+            inner = bytes(members.get(name, b""))
+            members[name] = msgspec.Raw(_patched(inner if inner.startswith(b"{") else b"{}", value))
+        else:
+            members[name] = msgspec.Raw(msgspec.json.encode(value))
+    return msgspec.json.encode(members)
+
+
+def corrected_texts(rows: Iterable[Row]) -> dict[Row, str]:
+    """Return what each correction in a window makes of the lead's newest version.
+
+    Alone, a correction shows a number without the name that belongs to it.
+    """
+    made: dict[Row, str] = {}
+    if corrections := sorted(row for row in rows if row.source == CORRECTION):
+        texts = newest_payloads(merged(rows))
+        for row in corrections:
+            with suppress(KeyError, ValueError):  # the version is in another window, or isn't JSON
+                made[row] = texts[row.lead_id] = corrected(texts[row.lead_id], row.payload).decode()
+    return made
 
 
 def hash_of(content: bytes) -> str:

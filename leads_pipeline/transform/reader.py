@@ -24,6 +24,7 @@ import msgspec
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind, declared_members
+from leads_pipeline.storage.rows import corrected
 
 PROBLEMS: Final = "_problems"
 EXTRA: Final = "_extra"
@@ -241,7 +242,7 @@ class _Row(_Object):
         text, not_json = _json_of(payload)
         for patch in corrections:
             with suppress(ValueError):  # it is no object, so there is nothing to correct
-                text = _corrected(text, msgspec.json.decode(patch))
+                text = corrected(text, patch)
         return self.read_row(text, not_json, NO_ID if is_nameless else None)
 
     def read_row(self, raw: Any, oddity: str | None = None, oddity_of_object: str | None = None) -> Any:
@@ -286,20 +287,6 @@ def _node(name: str, what: Any) -> _Leaf | _Object | _List:
     if isinstance(what, Field):
         return _Leaf(what.type)
     return _List(what) if isinstance(what, ChildTable) else _Object(name, what)
-
-
-def _corrected(raw: Any, patch: dict[str, Any]) -> bytes:
-    """Lay the patch over the object. All else stays as it was written."""
-    members = _MEMBERS.decode(raw)
-    for name, value in patch.items():
-        if value is None:
-            members.pop(name, None)
-        elif isinstance(value, dict):
-            inner = bytes(members.get(name, b""))
-            members[name] = msgspec.Raw(_corrected(inner if inner.startswith(b"{") else b"{}", value))
-        else:
-            members[name] = msgspec.Raw(_ENCODER.encode(value))
-    return _ENCODER.encode(members)
 
 
 @cache

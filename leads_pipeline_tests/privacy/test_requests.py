@@ -584,6 +584,33 @@ def test_a_correction_after_an_erasure_erases_no_lead_with_the_new_address(desk:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("comes", ["before", "after"])
+def test_a_lead_that_is_corrected_to_a_shared_number_stays_its_own_person_s(desk: House, comes: str) -> None:
+    """As if the portal itself sent the number: the name and the address beside it count."""
+    number = "0161 496 0000"
+    ann = lead("ann", email="ann@people.example", phone=number, name="Ann Roe", **BEFORE)
+    paul = lead("paul", email="paul@people.example", phone="0161 496 0001", name="Paul Roe", **BEFORE)
+    desk.land("applicant", [ann, paul])
+    desk.publish()
+    correction = "correct", "--lead", "paul", "--new-phone", number
+    if comes == "before":
+        privacy(*correction)
+        found = json.loads(privacy("find", "--phone", number, "--name", "Ann Roe", "--json").stdout)
+        assert [one["lead_id"] for one in found["to_look_at"]] == ["paul"]
+    privacy("erase", "--phone", number, "--email", "ann@people.example", "--name", "Ann Roe", "--yes")
+    if comes == "after":
+        privacy(*correction)
+    assert "ann" not in ids(desk)
+    assert desk.leads("applicant")["paul"]["contact_phone_number"] == number
+
+
+def test_a_correction_to_an_erased_person_s_address_is_refused(desk: House) -> None:
+    privacy("erase", *JANE, "--yes")
+    told = privacy("correct", "--lead", "mary", "--new-email", EMAIL, exit_code=2).stderr
+    assert "a person who was erased" in told
+    assert desk.leads("applicant")["mary"]["contact_email"] == "mary@people.example"
+
+
 def test_a_correction_of_restricted_leads_comes_back_with_them(desk: House) -> None:
     privacy("restrict", *JANE)
     privacy("correct", *JANE, "--new-email", "jane@home.example")

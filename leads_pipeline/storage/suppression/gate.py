@@ -14,7 +14,7 @@ from leads_pipeline.domain.cutting import cut_payload, removed_address, without_
 from leads_pipeline.domain.person import LeadKey, LeadRow
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import CORRECTION, Row, merged
+from leads_pipeline.storage.rows import CORRECTION, Row, corrected_texts, merged
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression.entries import Action, Entry, Meant, Suppressed
 from leads_pipeline.storage.suppression.files import SuppressionList
@@ -64,8 +64,9 @@ class Gate:
 
     def _judge(self, kind: LeadKind, day: date, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
         """Return the rows of erased leads, of restricted leads, and the others with the messages that may stay."""
+        texts = corrected_texts(rows)
         # An answer mostly repeats what its window has.
-        shown = {LeadRow(kind.name, row.lead_id, day, row.payload) for row in rows}
+        shown = {LeadRow(kind.name, row.lead_id, day, texts.get(row, row.payload)) for row in rows}
         while True:
             suppressed = self.entries.read()
             erased, restricted = suppressed.erased.leads(shown), suppressed.restricted.leads(shown)
