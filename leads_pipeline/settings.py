@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
 
-from leads_pipeline.domain.window import Scope, ScopeKind
+from leads_pipeline.domain.window import SHORTEST_RETENTION, Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
@@ -334,7 +334,7 @@ class Settings(BaseModel):
     privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list")
     """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
     Set it to a folder that isn't restored together with the data, as a restored backup would bring an old list back"""
-    keep_personal_days: Annotated[int | None, _whole_number(35, 3650, _WHY_35_DAYS)] = setting(
+    keep_personal_days: Annotated[int | None, _whole_number(SHORTEST_RETENTION.days, 3650, _WHY_35_DAYS)] = setting(
         "LEADS_KEEP_PERSONAL_DAYS", _PULL, link="guides/answer-a-person.md#keep-a-retention-of-your-own"
     )
     """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
@@ -437,6 +437,8 @@ class Settings(BaseModel):
             raise ValueError(
                 "LEADS_WORK_DIR is for a bucket alone, and LEADS_DATA_DIR names a folder. Unset LEADS_WORK_DIR."
             )
+        if bool(self.alert_email) != bool(self.smtp_url):
+            raise ValueError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
         if self.bucket_endpoint and self.store is not None:
             try:
                 _address(self.bucket_endpoint)
