@@ -184,9 +184,11 @@ class Ledger:
         where = "where (kind, lead_id, version) = (?, ?, ?)"
         self.db.execute(f"update versions set {what} {where}", (*values, *version[:3]))  # noqa: S608 - our own words
 
-    def postpone(self, by: timedelta) -> None:
-        """Give each waiting version that much more time before it is given up."""
-        self.db.execute("update versions set due_at = due_at + ? where state = 'waiting'", (by.total_seconds(),))
+    def postpone(self, by: timedelta, now: float) -> None:
+        """Give each waiting version that much more time before it is given up. None is due later than now."""
+        self.db.execute(
+            "update versions set due_at = min(due_at + ?, ?) where state = 'waiting'", (by.total_seconds(), now)
+        )
 
     def wake(self) -> None:
         """Make each waiting version ready now: the endpoint works again."""

@@ -133,7 +133,7 @@ def deliver(
     ):
         sent, sender = Sent(), _Sender(data, endpoint, settings.zone, clock, transport, timeout_seconds)
         _note_address(ledger, endpoint)
-        _note_day(ledger, clock().date())
+        _note_day(ledger, clock())
         # Without the setting, leads are delivered from the day of the first delivery on.
         first = settings.delivery_from or data.state.remember_delivery_from(today(settings.zone, clock()))
         sender.error = note_due(data, ledger, first, clock(), begun + seconds / 2)
@@ -158,12 +158,12 @@ def _note_address(ledger: Ledger, endpoint: Endpoint) -> None:
         ledger.set_fact("address", address)
 
 
-def _note_day(ledger: Ledger, day: date) -> None:
+def _note_day(ledger: Ledger, now: datetime) -> None:
     """Days on which nobody sends don't count among the three for which a version is tried."""
-    before = ledger.fact("sent_on")
+    before, day = ledger.fact("sent_on"), now.date()
     if before != day.isoformat():
         days_off = (day - date.fromisoformat(before)).days - 1 if before else 0
-        ledger.postpone(timedelta(days=max(days_off, 0)))
+        ledger.postpone(timedelta(days=max(days_off, 0)), now.timestamp())
         ledger.set_fact("sent_on", day.isoformat())
 
 

@@ -228,6 +228,16 @@ def test_days_on_which_the_machine_is_off_do_not_count(agency: Agency) -> None:
     assert agency.counts() == {VersionState.WAITING: 1}
 
 
+def test_a_clock_that_ran_ahead_once_keeps_no_lead_waiting_for_years(agency: Agency) -> None:
+    agency.house.land("applicant", [lead(1)])
+    agency.crm.answer = answering(400)
+    right = agency.house.now
+    for days in (0, 3650, 1, 2, 3, 4, 5):
+        agency.house.now = right + timedelta(days=days)
+        agency.deliver()
+    assert agency.counts() == {VersionState.DEAD: 1}
+
+
 def test_a_contact_that_the_portal_emptied_waits_for_a_person(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.deliver()
