@@ -18,9 +18,11 @@ from leads_pipeline.domain.person import email_keys, phone_keys
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.known import Known
+from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.export import write_export
 from leads_pipeline.privacy.finding import is_mentioned_beside_message
+from leads_pipeline.privacy.nightly import check_clock
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.share import write_share
@@ -146,6 +148,7 @@ def retain(dry_run: bool) -> None:
     keep_days, now = settings.keep_personal_days, datetime.now(UTC)
     if keep_days is None:
         raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more.")
+    check_clock(settings, now, server_time)
     before = due_before(now, Known(settings, data, now).zone, keep_days)
     days = list(cut_days(data, before, is_dry=dry_run))
     leads = f"{counted(sum(day.leads for day in days), 'lead')} from before {before}"

@@ -17,6 +17,9 @@ from leads_pipeline.errors import SettingsError
 # Specification, "Limits": retention of leads.
 RETENTION = timedelta(days=30)
 
+# The agency's own retention isn't shorter: checks compare the last 35 days.
+SHORTEST_RETENTION = timedelta(days=35)
+
 # An id becomes a folder name and half of a partition key. So separators of paths, of Dagster's keys ("|", ",", "...")
 # and of SQL are refused, and dots stand alone and never last. The portal's ids are digits.
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", re.ASCII)

@@ -80,15 +80,7 @@ def _cut(
 ) -> None:
     if settings.keep_personal_days is None:
         return
-    if settings.base_url is not None:
-        # Fields that are cut out are lost for good, so a wrong clock must not decide it alone.
-        theirs = portal_time(settings.base_url)
-        if theirs is None or abs(theirs - now) > MOST_CLOCK_DIFFERENCE:
-            said = f"says {theirs:%Y-%m-%d %H:%M}" if theirs else "can't be read: it sends no Date"
-            raise SettingsError(
-                f"This machine's clock says {now:%Y-%m-%d %H:%M} UTC. The portal's {said}. They have to agree within "
-                "an hour. Set this machine's clock: timedatectl set-ntp true"
-            )
+    check_clock(settings, now, portal_time)
     before = due_before(now, settings.zone, settings.keep_personal_days)
     days = list(cut_days(data, before))
     night.counts |= {
@@ -98,3 +90,19 @@ def _cut(
     night.troubles += [
         f"The {day.kind.name} leads of {day.day} keep their personal fields: {day.error}" for day in days if day.error
     ]
+
+
+def check_clock(settings: Settings, now: datetime, portal_time: Callable[[str], datetime | None]) -> None:
+    """Raise SettingsError if this machine's clock and the portal's differ, and UnreachableError.
+
+    Fields that are cut out are lost for good, so a wrong clock must not decide it alone.
+    """
+    if settings.base_url is None:
+        return
+    theirs = portal_time(settings.base_url)
+    if theirs is None or abs(theirs - now) > MOST_CLOCK_DIFFERENCE:
+        said = f"says {theirs:%Y-%m-%d %H:%M}" if theirs else "can't be read: it sends no Date"
+        raise SettingsError(
+            f"This machine's clock says {now:%Y-%m-%d %H:%M} UTC. The portal's {said}. They have to agree within an "
+            "hour. Set this machine's clock: timedatectl set-ntp true"
+        )

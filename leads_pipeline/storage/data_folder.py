@@ -80,7 +80,7 @@ class DataFolder:
         keeps_personal_days: bool = False,
     ) -> Self:
         """Return the data folder of that path. `privacy` is where the suppression list lies, if not in the folder."""
-        state = State(folder, bucket)
+        state = State(folder, bucket, clock)
         store: Store = CachedStore(bucket, folder / _CACHE) if bucket else FolderStore(folder)
         entries = SuppressionList(privacy or folder / "privacy", folder / ".state" / "privacy", bucket)
         gate = Gate(store, entries, clock, state.key_of_day if keeps_personal_days else lambda _: None)

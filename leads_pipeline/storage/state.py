@@ -10,14 +10,15 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 import filelock
 
+from leads_pipeline.domain.window import SHORTEST_RETENTION
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, locked, reading, replace_file, storing
 from leads_pipeline.storage.store import Store
@@ -39,9 +40,15 @@ class State:
     Many processes and threads may use it at once. Methods raise StorageError.
     """
 
-    def __init__(self, folder: Path, shared: Store | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        shared: Store | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self.path = folder / ".state"
         self._shared = shared
+        self._clock = clock
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
@@ -193,9 +200,13 @@ class State:
         self._write("retained_before", before.isoformat())
 
     def retained_before(self) -> date | None:
-        """Return that day, None if retention has never run."""
-        day = self._read("retained_before")
-        return date.fromisoformat(day) if day else None
+        """Return that day, None if retention has never run.
+
+        A day that can't be due yet is of a clock that ran ahead, and counts for nothing.
+        """
+        text = self._read("retained_before")
+        day = date.fromisoformat(text) if text else None
+        return day if day and day - timedelta(days=1) <= self._clock().date() - SHORTEST_RETENTION else None
 
     def is_taken_over(self) -> bool:
         """Whether raw files of an earlier release were landed anew."""

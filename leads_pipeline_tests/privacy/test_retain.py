@@ -18,6 +18,7 @@ from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.serving import free_port
 
 KINDS = ("applicant", "appraisal")
 PLANTED = "Quenby"
@@ -175,6 +176,46 @@ def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: Ho
     for house in (full, anew):
         sql = "select lead_id, person, contact_email from applicant_leads where window_day = ?"
         assert house.query(sql, DAY) == lost
+
+
+def test_a_retention_whose_clock_ran_ahead_cuts_nothing_that_lands_later(house: House) -> None:
+    house.land("applicant", [lead("old", "ann1")])
+    house.publish()
+    right = house.now
+    house.later(days=3650)
+    house.retain(365)
+    house.now = right
+    house.land("applicant", [lead("new", "bob2", house.today)], house.today)
+    house.retain(365)
+    assert house.leads("applicant")["new"]["contact_email"] == f"bob2.{PLANTED}@people.example"
+
+
+def test_without_the_portal_s_clock_the_command_cuts_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.land("applicant", [lead("old", "ann1")])
+    house.publish()
+    for name, value in {
+        "LEADS_DATA_DIR": str(house.folder),
+        "LEADS_BRANCH_IDS": "101",
+        "LEADS_BASE_URL": f"http://127.0.0.1:{free_port()}",
+        "LEADS_KEEP_PERSONAL_DAYS": "35",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert run("privacy", "retain").exit_code != 0
+    house.publish()
+    assert house.leads("applicant")["old"]["contact_first_name"] == PLANTED
+
+
+def test_a_person_of_whom_one_lead_was_corrected_stays_one_person(house: House) -> None:
+    wrong = {"contact": {"email": "ann@wrong.example", "phoneNumber": "07700 900111"}}
+    house.land("applicant", [lead("address", "ann1") | wrong, lead("number", "ann1"), lead("neither", "ann1")])
+    house.publish()
+    house.correct("address", email=f"ann1.{PLANTED}@people.example")
+    house.correct("number", phone="07700 900333")
+    assert people_in(house, "applicant") == 1
+    house.later(days=50)
+    house.retain(35)
+    assert people_in(house, "applicant") == 1
+    assert {row["contact_phone_number"] for row in house.leads("applicant").values()} == {None}
 
 
 def test_who_has_set_no_retention_is_told_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

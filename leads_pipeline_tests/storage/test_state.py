@@ -118,6 +118,7 @@ def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, stat
     key = state.make_key_of_day(DAY)
     assert State(tmp_path).make_key_of_day(DAY) == key
     assert state.key_of_day(DAY) is None
+    state = State(tmp_path, clock=lambda: NOW + timedelta(days=40))
     state.note_retention(DAY + timedelta(days=1))
     assert state.key_of_day(DAY) == key
     assert state.key_of_day(DAY + timedelta(days=1)) is None

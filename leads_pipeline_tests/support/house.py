@@ -265,11 +265,11 @@ class House:
         requests.add(self.data, requests.Request(action, person, found, moment.date()), moment)
         self.publish()
 
-    def correct(self, lead_id: str, email: str) -> None:
-        """Correct the address of a lead, and publish."""
+    def correct(self, lead_id: str, email: str | None = None, phone: str | None = None) -> None:
+        """Correct the address or the number of a lead, and publish."""
         found, moment = find(self.data, person := _person({"lead": lead_id})), self._tick()
         request = requests.Request(Action.CORRECT, person, found, moment.date())
-        requests.add_correction(self.data, request, email, None, moment)
+        requests.add_correction(self.data, request, email, phone, moment)
         self.publish()
 
 

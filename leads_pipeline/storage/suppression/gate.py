@@ -57,8 +57,14 @@ class Gate:
                 self._set_aside(Place(kind, day, scope, RESTRICTED), restricted)
             rows = admitted
         if rows and (key := self._key_of_day(day)):
+            # What was corrected, the address or the number, tells who the person is, and is cut out then.
+            texts = {row.lead_id: text for row, text in corrected_texts(rows).items()}
             return [
-                row._replace(payload=cut_payload(kind, row.payload, removed_address(row.payload, key))) for row in rows
+                row._replace(
+                    payload=cut_payload(kind, row.payload, removed_address(texts.get(row.lead_id, row.payload), key))
+                )
+                for row in rows
+                if row.source != CORRECTION
             ]
         return rows
 
