@@ -437,8 +437,6 @@ class Settings(BaseModel):
             raise ValueError(
                 "LEADS_WORK_DIR is for a bucket alone, and LEADS_DATA_DIR names a folder. Unset LEADS_WORK_DIR."
             )
-        if bool(self.alert_email) != bool(self.smtp_url):
-            raise ValueError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
         if self.bucket_endpoint and self.store is not None:
             try:
                 _address(self.bucket_endpoint)

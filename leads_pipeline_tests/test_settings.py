@@ -290,12 +290,6 @@ def test_a_folder_to_work_in_is_for_stores_alone() -> None:
         read(LEADS_WORK_DIR="data")
 
 
-@pytest.mark.parametrize("given", [{"LEADS_ALERT_EMAIL": "ops@agency.example"}, {"LEADS_SMTP_URL": "smtp://mail"}])
-def test_half_a_mail_setting_is_told_before_anything_starts(given: dict[str, str]) -> None:
-    with pytest.raises(SettingsError, match="LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"):
-        read(**given)
-
-
 def test_an_endpoint_without_https_is_for_this_machine_alone() -> None:
     bucket = {"LEADS_DATA_DIR": "s3://leads"}
     assert read(**bucket, AWS_ENDPOINT_URL="http://127.0.0.1:9000")["plain_http"]

@@ -25,6 +25,7 @@ from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.cli.installation import opened
 from leads_pipeline.cli.ports import refuse_taken
 from leads_pipeline.cli.session import dagster_instance
+from leads_pipeline.observe.channels import channels_of
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import end_dead_runs
@@ -59,6 +60,7 @@ def run_together(settings: Settings, host: str, port: int, log_level: str) -> in
     """Run Dagster's processes until one ends or a signal comes, then end all. Return the exit code."""
     refuse_taken(port, host)
     check_writable(settings.data_dir)
+    channels_of(settings)  # the code location would only end
     data, home = opened(settings), dagster_home(settings)
     data.want_restored()
     # Dagster gives an .env in its working directory precedence over the environment, even its empty lines. So it works

@@ -153,7 +153,9 @@ CHANNELS: Final[Sequence[type[Channel]]] = (Webhook, SlackWebhook, Email)
 
 
 def channels_of(settings: Settings) -> list[Channel]:
-    """Return the channels that are set up."""
+    """Return the channels that are set up. Raises SettingsError if only a part of the mail settings is there."""
+    if bool(settings.alert_email) != bool(settings.smtp_url):
+        raise SettingsError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
     return [channel for channel in (one.of(settings) for one in CHANNELS) if channel]
 
 

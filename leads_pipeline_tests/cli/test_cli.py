@@ -379,6 +379,9 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
         refused = run("serve", "--port", free_port())
         assert refused.exit_code == 2
         assert f"process {os.getpid()}, with its pages at http://127.0.0.1:3000" in refused.output
+    monkeypatch.setenv("LEADS_ALERT_EMAIL", "ops@agency.example")
+    refused = run("serve", "--port", free_port())
+    assert (refused.exit_code, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together" in refused.output) == (2, True)
     monkeypatch.delenv("LEADS_BASE_URL")
     refused = run("serve", "--port", free_port())
     assert (refused.exit_code, "Settings are missing: LEADS_BASE_URL" in refused.output) == (2, True)

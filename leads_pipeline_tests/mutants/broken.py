@@ -545,15 +545,15 @@ def _(payload):
     return text, None
 
 
-@mutant("a correction is forgotten", "transform.reader:_corrected", ERASED, LOAD)
-def _(raw, patch):
-    return raw
+@mutant("a correction is forgotten", "storage.rows:_patched", ERASED, LOAD)
+def _(text, patch):
+    return text if isinstance(text, bytes) else text.encode()
 
 
 @mutant("new corrections wait for a rewriting", "transform.flatten:_statements", ERASED, LOAD)
 def _(kind, zone):
     for statement in unbroken(kind, zone):
-        yield statement.replace("received.corrections is null)", "true)")
+        yield statement.replace("not received.is_corrected)", "true)")
 
 
 @mutant("retention believes a wrong clock", "privacy.nightly:_cut", ERASED, NIGHT)

@@ -150,9 +150,7 @@ OPS, IT = "ops@agency.example", "it@agency.example"
 
 def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
     """Send the message. Give whether it was sent, and what is told."""
-    settings = Settings.from_variables(
-        {"LEADS_ALERT_EMAIL": f"{OPS},{IT}", "LEADS_ALERT_FROM": sender or "", "LEADS_SMTP_URL": address}
-    )
+    settings = Settings.from_variables({"LEADS_ALERT_EMAIL": f"{OPS},{IT}", "LEADS_ALERT_FROM": sender or ""})
     channel = Email(StaticSecret(address), settings)
     is_sent, trouble = attempt(channel.name, lambda: channel.send(DIGEST))
     assert "p%40ss" not in str(trouble)

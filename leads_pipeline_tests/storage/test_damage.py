@@ -142,6 +142,7 @@ def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
     land(data, APPLICANT, [{"id": "101-1", "contact": {"email": EMAIL}, "message": "planted"}], fetched_at=LATER)
     publish(data)
     raw_of(data, "101").unlink()
+    data = DataFolder.at(data.folder, clock=lambda: LATER + timedelta(days=50))
     assert [day.leads for day in cut_days(data, NEXT_DAY)] == [1]
     publish(data)
     assert published_leads(data, APPLICANT)["101-1"]["message"] is None
