@@ -19,7 +19,7 @@ from leads_pipeline.observe.findings import FINDERS, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, seen
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import list_places
+from leads_pipeline.storage.raw import RESTRICTED, list_places
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
 from leads_pipeline.transform.publish import WindowKey
 from leads_pipeline.transform.raw_windows import files_hash
@@ -43,19 +43,21 @@ def verify(known: Known) -> Iterator[Seen]:
     A damaged raw file is moved to quarantine, as by any run. Windows that wait for a publication, for example after an
     erasure, aren't counted.
     """
-    data, raw, files = known.data, _Windows(), 0
-    for place in list_places(data.store):
+    data, raw, files, windows = known.data, _Windows(), 0, set[WindowKey]()
+    for place in [*list_places(data.store), *list_places(data.store, RESTRICTED)]:
         contents = data.raw.read(place)
         if not contents.opened:  # damaged, or merged meanwhile
             continue
         files += len(contents.opened)
-        ids = {row.lead_id for row in contents.rows}
-        raw[place.kind.name, place.day, place.scope] = files_hash(contents.folder), ids
+        window = (place.kind.name, place.day, place.scope)
+        windows.add(window)
+        if place.root != RESTRICTED:  # nothing of those is published
+            raw[window] = files_hash(contents.folder), {row.lead_id for row in contents.rows}
     searches = len([*data.inventory.searches()])
     yield Seen(
         "raw files",
         Light.GREEN,
-        f"{counted(files, 'file')} of {counted(len(raw), 'window')} and {searches} of the inventory are whole.",
+        f"{counted(files, 'file')} of {counted(len(windows), 'window')} and {searches} of the inventory are whole.",
     )
     yield from map(seen, find(replace(known, is_thorough=True), [FINDERS["files-damaged"], FINDERS["sweep"]]))
     version = Versions(data.folder).current()

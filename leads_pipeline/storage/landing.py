@@ -19,6 +19,7 @@ from leads_pipeline.domain.due import Failure
 from leads_pipeline.domain.window import Window
 from leads_pipeline.storage.raw import (
     FAILED,
+    RESTRICTED,
     Folder,
     Place,
     RawFile,
@@ -372,7 +373,8 @@ class Raw:
         failure = msgspec.structs.replace(self._failure(place, now), damaged_at=now)
         self._store.create(place.key + FAILED, msgspec.json.encode(failure))
         again = "Its window is pulled again while the portal has it. Its leads stay published."
-        set_aside(self._store, key, now, again)
+        is_restricted = place.root == RESTRICTED
+        set_aside(self._store, key, now, "Put it back from a backup." if is_restricted else again)
 
     def _failure(self, place: Place, now: datetime) -> Failure:
         """Return the window's failure, or one that begins now with a damaged file."""

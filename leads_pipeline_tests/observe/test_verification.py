@@ -131,6 +131,17 @@ def test_leads_that_are_set_aside_are_not_missing(data: DataFolder) -> None:
     assert not_green(data) == {}
 
 
+def test_a_damaged_file_of_leads_that_are_set_aside_is_red(data: DataFolder, caplog: pytest.LogCaptureFixture) -> None:
+    """No other file has them, and publications don't read it."""
+    listed(data.gate.entries, Action.RESTRICT, emails=[EMAIL], until=None)
+    publish(data)
+    flip(next((data.folder / "restricted").rglob("*.parquet")))
+    light, message = found(data)["files-damaged/backup"]
+    assert (light, "quarantine/restricted/applicant_leads" in message) == (Light.RED, True)
+    assert not_green(data) == {"files-damaged/backup": "red"}
+    assert "Put it back from a backup" in caplog.text
+
+
 CHANGES = {
     "1 of 13 leads in raw files are not in leads.duckdb.": "delete from applicant_leads where lead_id = 'midnight'",
     "13 leads are in leads.duckdb twice.": "insert into applicant_leads from applicant_leads",
