@@ -51,6 +51,9 @@ _STATE_LEFT_OUT: Final = tuple(
 # Deliveries go on while a backup is made, so SQLite copies their ledger. Its journal belongs to a moment.
 _LEDGER: Final = ".state/deliveries.sqlite"
 
+# It tells whose backup it is. Each data folder has one.
+_KEY: Final = ".state/person_key"
+
 _NAME: Final = "%Y-%m-%dT%H%M%SZ"
 _UNFINISHED: Final = ".unfinished-"
 _VERSIONS: Final = ".versions/"
@@ -89,7 +92,7 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
     key = data.state.person_key().hex()
     with data.state.lock("backup", timeout_seconds=0):
         before = next(reversed(snapshots(target, now)), None)
-        if before and (before / ".state" / "person_key").read_text().strip() != key:
+        if before and (before / _KEY).read_text().strip() != key:
             raise SettingsError(
                 f"{target} has backups of another data folder than {data.folder}: the two would delete each other's. "
                 "Name a folder of its own. Nothing was changed.",
@@ -110,9 +113,12 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
 
 
 def snapshots(target: Path, now: datetime) -> list[Path]:
-    """Return the target's snapshots, oldest first. One of the future is of a clock that ran ahead, and comes first."""
+    """Return the target's snapshots, oldest first. One of the future is of a clock that ran ahead, and comes first.
+
+    A folder without the data folder's key is none, as an interrupted copy of the target leaves it.
+    """
     with reading(target):
-        found = [(moment, path) for path in target.glob("*") if (moment := made_at(path))]
+        found = [(moment, path) for path in target.glob("*") if (moment := made_at(path)) and (path / _KEY).exists()]
     return [path for _, path in sorted(found, key=lambda one: (one[0] <= now, one))]
 
 

@@ -228,6 +228,16 @@ def test_a_backup_of_a_clock_that_ran_ahead_is_the_oldest(data: DataFolder, targ
     assert [path.name for path in snapshots(target, NOW)] == [ahead, now]
 
 
+def test_a_half_copied_backup_is_none(data: DataFolder, target: Path, tmp_path: Path) -> None:
+    """As a copy of the target leaves it that was interrupted."""
+    whole = backed_up(data, target).name
+    (target / "2026-11-22T030000Z" / "raw").mkdir(parents=True)
+    assert restored(target, DataFolder.at(tmp_path / "restored")).source.name == whole
+    newer = backed_up(data, target, 1, keep=1)
+    assert (newer.is_first, newer.removed, newer.new < newer.files) == (False, 1, True)
+    assert {path.name for path in target.iterdir()} == {"2026-11-22T030000Z", newer.name}
+
+
 def test_a_target_without_hard_links_gets_copies(
     data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
