@@ -14,7 +14,7 @@ from rich.markup import escape
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import LISTED, err, json_option, out
 from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found
-from leads_pipeline.domain.person import email_keys, phone_keys
+from leads_pipeline.domain.person import is_email, phone_keys
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.known import Known
@@ -280,9 +280,9 @@ def _hold(action: Action, what: str, dry_run: bool, **asked: Any) -> None:
     _hand_out(data, request, entry, f"{leads} {what}.\n{holds}", _lost(request) if action is Action.RESTRICT else [])
 
 
-def _checked(keys: Callable[[str], frozenset[str]]) -> Callable[..., str | None]:
+def _checked(is_valid: Callable[[str], object]) -> Callable[..., str | None]:
     def check(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-        if text and not keys(text):
+        if text and not is_valid(text):
             raise click.BadParameter("It isn't valid. Check its spelling.")
         return text
 
@@ -292,7 +292,7 @@ def _checked(keys: Callable[[str], frozenset[str]]) -> Callable[..., str | None]
 @privacy.command(short_help="Correct a person's e-mail address or telephone number.")
 @identifiers
 @dated
-@click.option("--new-email", callback=_checked(email_keys), help="The right e-mail address.")
+@click.option("--new-email", callback=_checked(is_email), help="The right e-mail address.")
 @click.option("--new-phone", callback=_checked(phone_keys), help="The right telephone number.")
 def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked: Any) -> None:
     """Correct the e-mail address or telephone number of a person's leads (UK GDPR, article 16), for later pulls too.

@@ -37,6 +37,7 @@ _DIGIT_RUN: Final = re.compile(r"\d{10,15}")
 _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
 _MAY_HOLD_ADDRESS: Final = re.compile(r"[@%&]|[^\x00-\x7f]")
 _BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
+_ONE_ADDRESS: Final = re.compile(r"""[^\s<>()\[\],;:"\\@]+@[^\s<>()\[\],;:"\\@]+""")
 _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
 _WORDS: Final = re.compile(r"[^\W\d_]+")
 
@@ -72,6 +73,11 @@ def email_keys(text: str) -> frozenset[str]:
         for word in _BESIDE_ADDRESS.split(one.replace('"@', "@"))
         if "@" in word and (key := _email_key(word))
     )
+
+
+def is_email(text: str) -> bool:
+    """Whether the text is one e-mail address, without a name or anything else beside it."""
+    return bool(text.isprintable() and _ONE_ADDRESS.fullmatch(text) and email_keys(text))
 
 
 def _without_addresses(text: str) -> str:

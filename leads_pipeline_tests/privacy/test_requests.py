@@ -620,8 +620,15 @@ def test_a_correction_of_restricted_leads_comes_back_with_them(desk: House) -> N
 
 
 @pytest.mark.usefixtures("desk")
-def test_a_correction_that_is_no_address_is_refused() -> None:
-    assert "It isn't valid" in privacy("correct", *JANE, "--new-email", "notanaddress", exit_code=2).stderr
+def test_a_correction_that_is_not_one_address_is_refused() -> None:
+    """It is published and delivered as it was typed."""
+    for given in (
+        *("notanaddress", "Jane Roe <jane@home.example>", "jane@home.example, old@home.example", "jane@home.example\n"),
+        *("mailto:jane@home.example", "jane@home.example (work)", "a@b@home.example", "jane\u200b@home.example"),
+    ):
+        assert "It isn't valid" in privacy("correct", *JANE, "--new-email", given, exit_code=2).stderr, given
+    for given in ("Jane+x@Home.example", "o'brien@home.example", "søren@bücher.example"):
+        assert "would be corrected" in privacy("correct", *JANE, "--new-email", given, "--dry-run").stdout
     assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
 
 
