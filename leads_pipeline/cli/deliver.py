@@ -11,6 +11,7 @@ from leads_pipeline.cli.output import LISTED, json_option
 from leads_pipeline.delivery.ledger import Ledger, VersionState, looked_at, opened
 from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.delivery.sending import deliver as deliver_due
+from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.finding import counted, moment
 
@@ -103,6 +104,6 @@ def _show(ledger: Ledger) -> None:
         click.echo(f"The endpoint {trouble}")
     for kind, lead_id, day, state, attempts, why in ledger.left(LISTED):
         tried = f"{counted(attempts, 'attempt')}{f', the last {why}' if why else ''}"
-        click.echo(f"{state}: {kind} lead {lead_id} of {day}, {tried}")
+        click.echo(f"{state}: {lead_in_words(kind, lead_id)} of {day}, {tried}")
     if counts[VersionState.HELD] or counts[VersionState.DEAD]:
         click.echo("`leads-pipeline deliver retry` sends those that are held or given up.")

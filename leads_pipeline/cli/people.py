@@ -13,6 +13,7 @@ import click
 from rich.markup import escape
 
 from leads_pipeline.cli.output import LISTED, err, out
+from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.observe.finding import counted
@@ -85,7 +86,7 @@ def show_found(found: Found, *, show: bool = False) -> None:
         if leads:
             out.print(f"[bold]{title}[/bold]")
         for lead in leads:
-            out.print(escape("\n    ".join(_shown(lead, show=show))))
+            out.print(escape("\n    ".join(lines_of(lead, show=show))))
     read, theirs = counted(found.files, "file"), counted(len(found.theirs), "lead")
     if found.leads:
         next_ = " If one of these is theirs, add --lead ID." if found.to_look_at else ""
@@ -105,10 +106,11 @@ def show_found(found: Found, *, show: bool = False) -> None:
         )
 
 
-def _shown(lead: FoundLead, *, show: bool) -> Iterator[str]:
+def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
+    """The lines that show a lead. None holds a line break or another character that a terminal obeys."""
     contact = Contact.of(lead) if show else Contact.of(lead).masked()
     places = [f"{place} ({counted(count, 'version')})" for place, count in sorted(lead.places.items())]
-    yield f"  {lead.kind} lead {lead.lead_id}"
+    yield f"  {lead_in_words(lead.kind, lead.lead_id)}"
     for label, texts in (
         ("name", contact.names),
         ("contact", contact.others),
@@ -117,7 +119,7 @@ def _shown(lead: FoundLead, *, show: bool) -> Iterator[str]:
         ("wrote", written_by(lead) if show else []),
         ("stored in", places),
     ):
-        yield from (f"{'' if number else label:9} {text}" for number, text in enumerate(texts))
+        yield from (f"{'' if number else label:9} {' '.join(text.split())}" for number, text in enumerate(texts))
 
 
 def found_as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:

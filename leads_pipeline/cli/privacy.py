@@ -14,6 +14,7 @@ from rich.markup import escape
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import LISTED, err, json_option, out
 from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found
+from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.domain.person import is_email, phone_keys
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.finding import counted
@@ -417,8 +418,8 @@ def _hand_out(
 def _lost(request: Request) -> list[str]:
     """Say of each lead that stays as it is why: its only copy is neither taken out nor changed."""
     return [
-        f"{lead.kind} lead {lead.lead_id} stays in leads.duckdb as it is: its raw file is lost. Pull its day again if "
-        "the portal still has it, and repeat the request. Otherwise erase the lead."
+        f"{lead_in_words(lead.kind, lead.lead_id)} stays in leads.duckdb as it is: its raw file is lost. Pull its "
+        "day again if the portal still has it, and repeat the request. Otherwise erase the lead."
         for lead in request.found.theirs
         if lead.is_lost
     ]

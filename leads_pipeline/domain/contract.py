@@ -111,6 +111,11 @@ class ReceivedLead(NamedTuple):
     payload: str
 
 
+def lead_in_words(kind: str, lead_id: str) -> str:
+    """Name a lead on one line. Characters that a terminal obeys are escaped as in a Python text."""
+    return f"{kind} lead {lead_id if lead_id.isprintable() else repr(lead_id)[1:-1]}"
+
+
 class InventoryItem(NamedTuple):
     """One element of an inventory page, as received: its id as with ReceivedLead, and the exact text."""
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_in_words
 from leads_pipeline.domain.cutting import without_message
 from leads_pipeline.domain.person import (
     THEIRS,
@@ -173,7 +173,7 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
         for entry, of_entry in meant:
             is_meant = hashed in entry.leads if is_in_raw else of_entry.leads([lead])
             if is_meant or (hashed in entry.cleared and without_message(row.payload) != row.payload):
-                left[entry.number].add(f"{row.path} holds the {' lead '.join(row.key)}.")
+                left[entry.number].add(f"{row.path} holds the {lead_in_words(*row.key)}.")
     unread = {
         f"{path} can't be read, so it may hold the person. Delete it, then run `leads-pipeline privacy apply`."
         for path in look.unread

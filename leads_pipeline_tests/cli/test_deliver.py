@@ -58,6 +58,17 @@ def test_what_is_left_is_told_and_listed_with_its_reason(applied: Applied, monke
     assert not applied
 
 
+@pytest.mark.usefixtures("applied")
+def test_an_id_with_control_characters_is_listed_in_one_harmless_line(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.land("applicant", [lead(1) | {"id": "lead\x1b[31m\nwaiting: none"}])
+    monkeypatch.setenv("LEADS_DELIVERY_URL", "http://127.0.0.1:9/nobody")
+    run("deliver")
+    said = run("deliver", "status").stdout
+    assert r"waiting: applicant lead lead\x1b[31m\nwaiting: none of" in said
+
+
 def test_a_replay_is_sent_again(applied: Applied) -> None:
     run("deliver")
     applied.clear()

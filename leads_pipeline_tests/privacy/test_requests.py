@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
+from leads_pipeline.cli.people import lines_of
 from leads_pipeline.delivery.ledger import looked_at
 from leads_pipeline.delivery.sending import Endpoint, deliver
 from leads_pipeline.domain.person import Person
@@ -252,6 +253,16 @@ def test_nobody_found_is_said_so(tmp_path: Path) -> None:
     assert nobody in privacy("export", "--email", "x@y.example", "--to", tmp_path / "a", exit_code=1).stdout
     assert nobody in privacy("correct", "--email", "x@y.example", "--new-phone", PHONE, exit_code=2).stderr
     assert not (tmp_path / "a").exists()
+
+
+def test_an_id_and_a_contact_with_control_characters_make_one_harmless_line_each(desk: House) -> None:
+    """`--show` prints the contact, on a terminal alone."""
+    odd = lead("ann\x1b[31m\nnone of theirs\u202e", email=EMAIL, name="Ann\nRoe\r", **BEFORE)
+    desk.land("applicant", [odd])
+    told = privacy("find", "--lead", odd["id"]).stdout
+    assert r"  applicant lead ann\x1b[31m\nnone of theirs\u202e" in told.splitlines()
+    [found] = find(desk.data, Person.of(lead_ids=[odd["id"]])).leads
+    assert all(line.isprintable() for line in lines_of(found, show=True))
 
 
 # --- erase --------------------------------------------------------------------------------------------------------
