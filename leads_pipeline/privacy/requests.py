@@ -11,9 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 
-from leads_pipeline.domain.contract import LEAD_KINDS, ReceivedLead
+from leads_pipeline.domain.contract import LEAD_KINDS, ReceivedLead, lead_in_words, lead_kind
 from leads_pipeline.domain.person import LeadRow, Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_delta, left_of
@@ -21,6 +22,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED
 from leads_pipeline.storage.rows import CORRECTION, corrected
 from leads_pipeline.storage.suppression import Action, Entry, Suppressed
+from leads_pipeline.transform.reader import read_leads
 
 NOUNS: Final = {
     Action.ERASE: "erasure",
@@ -31,6 +33,9 @@ NOUNS: Final = {
 }
 
 NOBODY: Final = Person()
+
+# Laid over a text to see if the text can be read.
+_ANY_PATCH: Final = '{"contact": {"email": "jane@home.example"}}'
 
 # Requests that can be ended.
 LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
@@ -87,11 +92,17 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     """Land each raw version of their leads again with the right address or number, and note it. A publication follows.
 
     Objections and restrictions hold for the new address and number too. After a kill the correction isn't on the list,
-    and can be repeated. Raises QuestionError if neither is given, one isn't valid, no lead is theirs, or an erasure
-    means the corrected lead.
+    and can be repeated. Raises QuestionError if neither is given, one isn't valid, no lead is theirs, a lead's
+    text can't be read, or an erasure means the corrected lead.
     """
     if not request.found.theirs:
         raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")
+    for lead in request.found.in_raw:
+        if not _is_readable(lead):
+            raise QuestionError(
+                f"{lead_in_words(lead.kind, lead.lead_id)} can't be corrected: its text can't be read. Leave it out, "
+                "or erase it. Nothing was corrected."
+            )
     given = {"email": email, "phoneNumber": phone}
     patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
     contact = Person.of([email] if email else [], [phone] if phone else [])
@@ -110,6 +121,14 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
             root = data.gate.restricted if place.root == RESTRICTED else data.raw
             root.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
     return add(data, request, now)
+
+
+def _is_readable(lead: FoundLead) -> bool:
+    """Whether a correction can be laid over the newest version, as tables and deliveries do."""
+    rows = [row for row in lead.rows if row.place.root in PLACES_OF_RAW and row.source != CORRECTION]
+    newest = [(row.lead_id, row.payload, [_ANY_PATCH]) for row in sorted(rows, key=attrgetter("received_at"))[-1:]]
+    leads: list[Any] = read_leads(lead_kind(lead.kind), newest).to_pylist()
+    return all(read["contact"]["email"] for read in leads)
 
 
 def _corrected(payload: str, patch: str) -> str:

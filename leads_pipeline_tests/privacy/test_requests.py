@@ -630,6 +630,20 @@ def test_a_correction_of_restricted_leads_comes_back_with_them(desk: House) -> N
     assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
 
 
+@pytest.mark.parametrize("text", ['"x" 1', '"x": ' + "[" * 3000 + "]" * 3000])
+def test_a_lead_whose_text_cannot_be_read_is_not_called_corrected(desk: House, text: str) -> None:
+    """What else isn't strict JSON is read, and corrected."""
+    correction = "correct", "--lead", "odd", "--new-email", "jane@home.example"
+    desk.land("applicant", [f'{{"id": "odd", {text}}}'], scope="branch-102")
+    desk.publish()
+    assert "applicant lead odd can't be corrected" in privacy(*correction, exit_code=2).stderr
+    assert "jane@home.example" not in raw_text(desk)
+    desk.land("applicant", ['{"id": "odd", "x": NaN, "contact": []}'], scope="branch-102")
+    desk.publish()
+    privacy(*correction)
+    assert desk.leads("applicant")["odd"]["contact_email"] == "jane@home.example"
+
+
 @pytest.mark.usefixtures("desk")
 def test_a_correction_that_is_not_one_address_is_refused() -> None:
     """It is published and delivered as it was typed."""
