@@ -172,8 +172,14 @@ def landed_versions(rows: Sequence[Row]) -> list[LandedVersion]:
 
 
 def corrected(text: str | bytes, patch: str) -> bytes:
-    """Lay a correction over a lead's text. All else stays as it was written. Raises ValueError if it is no object."""
-    return _patched(text, msgspec.json.decode(patch))
+    """Lay a correction over a lead's text. All else stays as it was written.
+
+    Raises ValueError if the text is no object, or too deeply nested.
+    """
+    try:
+        return _patched(text, msgspec.json.decode(patch))
+    except RecursionError as error:
+        raise ValueError(*error.args) from None
 
 
 def _patched(text: str | bytes, patch: Mapping[str, Any]) -> bytes:

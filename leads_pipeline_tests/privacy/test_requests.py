@@ -644,6 +644,15 @@ def test_a_lead_whose_text_cannot_be_read_is_not_called_corrected(desk: House, t
     assert desk.leads("applicant")["odd"]["contact_email"] == "jane@home.example"
 
 
+def test_a_corrected_lead_that_comes_again_too_deeply_nested_stops_nobody(desk: House) -> None:
+    privacy("correct", "--lead", "mary", "--new-email", "mary@home.example")
+    nested = '{"id": "mary", "x": ' + "[" * 3000 + "]" * 3000 + "}"
+    desk.land("applicant", [nested, lead("ann", email="ann@people.example")], scope="branch-102")
+    desk.publish()
+    assert "ann" in ids(desk)
+    privacy("find", "--lead", "mary")
+
+
 @pytest.mark.usefixtures("desk")
 def test_a_correction_that_is_not_one_address_is_refused() -> None:
     """It is published and delivered as it was typed."""
