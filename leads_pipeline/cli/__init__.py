@@ -40,6 +40,16 @@ COMMANDS = {
 class Commands(click.Group):
     """The commands of the table, each loaded when it is needed."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments of all commands. Raises UsageError if one isn't UTF-8, as it can't be hashed or noted."""
+        try:
+            "".join(args).encode()
+        except UnicodeEncodeError:
+            raise click.UsageError(
+                "An argument isn't UTF-8 text. Set the terminal to UTF-8, and type it again."
+            ) from None
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. The pipeline's own errors are shown as a sentence."""
         from leads_pipeline.cli.output import plain_errors

@@ -156,3 +156,12 @@ def test_a_dangling_link_as_backup_target_is_explained(tmp_path: Path) -> None:
     assert result.exit_code != 0
     assert "File exists" not in result.output
     assert "unplugged" in result.output
+
+
+@pytest.mark.parametrize(
+    "command", ["privacy erase --yes --lead", "privacy correct --lead 1 --new-email", "export all --to"]
+)
+def test_an_argument_that_is_not_utf_8_is_refused(healthy: Path, command: str) -> None:
+    result = run(*command.split(), "jane\udcff@home.example")
+    assert (result.exit_code, "An argument isn't UTF-8" in result.stderr) == (2, True)
+    assert not (healthy / "privacy").exists()
