@@ -615,6 +615,17 @@ def test_a_lead_that_is_corrected_to_a_shared_number_stays_its_own_person_s(desk
     assert desk.leads("applicant")["paul"]["contact_phone_number"] == number
 
 
+def test_a_lead_whose_name_and_address_the_portal_empties_stays_its_own_person_s(house: House) -> None:
+    house.land("applicant", [lead("ann", email="ann@people.example", phone=PHONE, name="Ann Roe", **BEFORE)])
+    house.publish()
+    house.erase(email="ann@people.example", phone=PHONE, name="Ann Roe")
+    for contact in ({"email": "paul@people.example", "name": "Paul Roe"}, {}):
+        house.land("applicant", [lead("paul", phone=PHONE, **contact, **BEFORE), lead("nobody", phone=PHONE, **BEFORE)])
+        house.publish()
+        assert set(house.leads("applicant")) == {"paul"}
+    assert "Paul" in raw_text(house)
+
+
 def test_a_correction_to_an_erased_person_s_address_is_refused(desk: House) -> None:
     privacy("erase", *JANE, "--yes")
     told = privacy("correct", "--lead", "mary", "--new-email", EMAIL, exit_code=2).stderr

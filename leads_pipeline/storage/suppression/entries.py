@@ -205,12 +205,11 @@ class Meant:
 
     def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
         """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
-        meant: dict[LeadKey, int] = {}
+        versions: dict[LeadKey, list[LeadRow]] = {}
         for row in rows if self.entries else ():
-            key = (row.kind, row.lead_id)
-            if key not in meant and (number := self._entry_of(row)):
-                meant[key] = number
-        return meant
+            versions.setdefault((row.kind, row.lead_id), []).append(row)
+        found = {key: self._entry_of(key, of_lead) for key, of_lead in versions.items()}
+        return {key: number for key, number in found.items() if number}
 
     def unknown(self, meant: Mapping[LeadKey, int]) -> dict[int, list[str]]:
         """The hashes of those that no entry knows by their id yet, by the number of the entry that means them."""
@@ -220,20 +219,29 @@ class Meant:
                 by_entry.setdefault(number, []).append(self._list.hashed_lead(*key))
         return by_entry
 
-    def _entry_of(self, row: LeadRow) -> int:
-        """The number of the first entry that means the row's lead; 0 if there is none."""
-        if number := self._by_lead.get(self._list.hashed_lead(row.kind, row.lead_id), 0):
+    def _entry_of(self, key: LeadKey, versions: Sequence[LeadRow]) -> int:
+        """The number of the first entry that means the lead; 0 if there is none."""
+        if number := self._by_lead.get(self._list.hashed_lead(*key), 0):
             return number
         if not self._by_person:
             return 0
-        shown = _shown_by(row.payload)
-        emails, phones = {*self._list.hashes("mailbox", shown.emails)}, {*self._list.hashes("phone", shown.phones)}
-        if self._emails.isdisjoint(emails) and self._phones.isdisjoint(phones):
-            return 0
-        names = {*self._list.hashes("name", shown.names)}
-        # A new enquiry of an erased person lands.
-        in_time = [entry for entry in self._by_person if entry.until is None or row.created_at < entry.until]
-        return next((entry.number for entry in in_time if _shows(entry, emails, phones, names)), 0)
+        contacts = [self._contact(row) for row in versions]
+        # The portal can empty a name or an address: those of the other versions still say whose number it is.
+        all_emails, all_names = (set().union(*(one[place] for one in contacts)) for place in (0, 2))
+        for row, (emails, phones, names) in zip(versions, contacts, strict=True):
+            if self._emails.isdisjoint(emails) and self._phones.isdisjoint(phones):
+                continue
+            # A new enquiry of an erased person lands.
+            in_time = [entry for entry in self._by_person if entry.until is None or row.created_at < entry.until]
+            for entry in in_time:
+                if _shows(entry, emails or all_emails, phones, names or all_names):
+                    return entry.number
+        return 0
+
+    def _contact(self, row: LeadRow) -> tuple[Set[str], Set[str], Set[str]]:
+        """Hashes of the addresses, numbers and names that a version shows."""
+        shown, hashes = _shown_by(row.payload), self._list.hashes
+        return {*hashes("mailbox", shown.emails)}, {*hashes("phone", shown.phones)}, {*hashes("name", shown.names)}
 
 
 def _shows(entry: Entry, emails: Set[str], phones: Set[str], names: Set[str]) -> bool:
