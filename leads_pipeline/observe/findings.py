@@ -36,6 +36,7 @@ from leads_pipeline.observe.finding import (
     some,
 )
 from leads_pipeline.observe.known import SILENCE, Known
+from leads_pipeline.privacy.requests import NOUNS, due_on, open_entries
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.publications import NOTING
@@ -63,6 +64,9 @@ _OLDEST_INVENTORY: Final = timedelta(hours=27)
 _OLDEST_BACKUP: Final = timedelta(days=2)
 
 _MANY_EMPTIED: Final = 0.05
+
+# The command carries a request out at once: with millions of leads within an hour.
+_LONGEST_REQUEST: Final = timedelta(days=1)
 
 # The portal sends a push again for so long.
 _PORTAL_GIVES_UP: Final = timedelta(hours=20)
@@ -448,6 +452,29 @@ def corrections_lost(known: Known) -> Iterator[Found]:
                 f"Correction {entry.number}{case} is lost for {counted(len(leads), 'lead')}. Tables show the wrong "
                 "address or number again.",
                 "Look in your own register for the right one. Then run `leads-pipeline privacy correct` again.",
+                part=str(entry.number),
+            )
+
+
+@finder("requests-open")
+def requests_open(known: Known) -> Iterator[Found]:
+    """A person's request isn't carried out.
+
+    Meaning: its command was interrupted, or something of the person is left. After the day on which the person has to
+    be answered it is an error.
+    Do: run `leads-pipeline privacy apply`. It names what is left.
+    Over: when the request is done.
+    """
+    for entry in open_entries(known.data.gate.entries.read()):
+        if known.now - entry.at > _LONGEST_REQUEST:
+            due = due_on(entry.received or entry.at.date())
+            case = f" (case {entry.case})" if entry.case else ""
+            yield Found(
+                Level.ERROR if known.now.date() > due else Level.WARNING,
+                f"{NOUNS[entry.action].capitalize()} {entry.number}{case} isn't carried out. The person has to be "
+                f"answered by {due}.",
+                "Run `leads-pipeline privacy apply`. It names what is left.",
+                since=entry.at,
                 part=str(entry.number),
             )
 

@@ -159,7 +159,7 @@ def serve(
     host: str,
     port: int,
     on_listening: Callable[[str], None],
-    each_minute: Callable[[], None] = lambda: None,
+    each_minute: Callable[[], object] = lambda: None,
 ) -> None:
     """Receive until the process is told to stop. Pushes under way are finished first.
 
@@ -179,11 +179,11 @@ def serve(
         server(receiver, each_minute).run([listener])
 
 
-def server(receiver: Receiver, each_minute: Callable[[], None] = lambda: None) -> uvicorn.Server:
+def server(receiver: Receiver, each_minute: Callable[[], object] = lambda: None) -> uvicorn.Server:
     """Return uvicorn with its limits, for sockets that listen."""
 
     async def notify() -> None:
-        each_minute()
+        await asyncio.to_thread(each_minute)  # it may wait for a bucket, and pushes go on
 
     return uvicorn.Server(
         uvicorn.Config(

@@ -21,6 +21,7 @@ from leads_pipeline.observe.finding import Finder, Found
 from leads_pipeline.observe.findings import Finding, Level, acknowledge, find, look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.orchestration.publish_sensor import noted_publication
+from leads_pipeline.privacy.requests import carry_out
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place
@@ -572,6 +573,19 @@ def test_a_lead_that_is_erased_has_no_lost_correction(house: House) -> None:
     house.land("applicant", theirs)
     assert house.data.gate.entries.read().entries == entries
     assert lost_corrections(house) == []
+
+
+def test_a_request_that_nobody_finished_is_told_and_is_an_error_once_it_is_due(house: House) -> None:
+    house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])
+    house.publish()
+    house.erase(email="jane@example.com")  # as a command that is killed before it looks again
+    levels = []
+    for days in (0, 2, 40):
+        house.later(days=days)
+        levels += [one.level for key, one in found(house).items() if key == "requests-open/1"]
+    assert levels == [Level.WARNING, Level.ERROR]
+    assert carry_out(house.data, lambda: None, house.now, {}) == {}
+    assert "requests-open/1" not in found(house)
 
 
 def lost_corrections(house: House) -> list[str]:

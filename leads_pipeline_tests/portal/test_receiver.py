@@ -52,9 +52,9 @@ def data(tmp_path: Path) -> DataFolder:
 
 
 @contextmanager
-def receiving(data: DataFolder, key: str = KEY) -> Iterator[int]:
+def receiving(data: DataFolder, key: str = KEY, each_minute: Callable[[], object] = lambda: None) -> Iterator[int]:
     """A receiver on a socket, in a thread; its port."""
-    server = receiver.server(Receiver(data.raw, Placement(SCOPES, LONDON), key))
+    server = receiver.server(Receiver(data.raw, Placement(SCOPES, LONDON), key), each_minute)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
@@ -243,6 +243,13 @@ def test_more_connections_than_allowed_are_told_to_come_back(data: DataFolder) -
             assert status_of(port) == 503
         assert eventually(lambda: status_of(port) == 200)
     assert len(kept(data)) == 1
+
+
+def test_a_bucket_that_does_not_answer_holds_no_push(data: DataFolder) -> None:
+    is_over = threading.Event()
+    with receiving(data, each_minute=is_over.wait) as port:
+        assert status_of(port) == 200
+        is_over.set()
 
 
 def status_of(port: int) -> int:
