@@ -36,7 +36,7 @@ from leads_pipeline.observe.finding import (
     some,
 )
 from leads_pipeline.observe.known import SILENCE, Known
-from leads_pipeline.privacy.requests import NOUNS, due_on, open_entries
+from leads_pipeline.privacy.requests import due_on, in_words, open_entries
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.publications import NOTING
@@ -471,8 +471,8 @@ def requests_open(known: Known) -> Iterator[Found]:
             case = f" (case {entry.case})" if entry.case else ""
             yield Found(
                 Level.ERROR if known.now.date() > due else Level.WARNING,
-                f"{NOUNS[entry.action].capitalize()} {entry.number}{case} isn't carried out. The person has to be "
-                f"answered by {due}.",
+                f"Request {entry.number}{case}, {in_words(entry)}, isn't carried out. The person has to be answered by "
+                f"{due}.",
                 "Run `leads-pipeline privacy apply`. It names what is left.",
                 since=entry.at,
                 part=str(entry.number),

@@ -220,7 +220,7 @@ def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
     return [
         {
             "number": entry.number,
-            "action": f"{NOUNS.get(entry.action, entry.action)}{f' of {entry.of}' if entry.of else ''}",
+            "action": in_words(entry),
             "case": entry.case,
             "received": entry.received.isoformat(),
             "due": due_on(entry.received).isoformat(),
@@ -231,6 +231,11 @@ def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
         for entry in suppressed.entries
         if entry.received
     ]
+
+
+def in_words(entry: Entry) -> str:
+    """Name what was asked for: `erasure`, or `end of 3`."""
+    return f"{NOUNS.get(entry.action, entry.action)}{f' of {entry.of}' if entry.of else ''}"
 
 
 def due_on(received: date) -> date:
