@@ -195,7 +195,7 @@ def _patched(text: str | bytes, patch: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(members)
 
 
-def corrected_texts(rows: Iterable[Row]) -> dict[Row, str]:
+def corrected_texts(rows: Sequence[Row]) -> dict[Row, str]:
     """Return what each correction in a window makes of the lead's newest version.
 
     Alone, a correction shows a number without the name that belongs to it.
