@@ -11,7 +11,8 @@ The promises:
   is made within a day of good time: the portal answers, the machine is on and knows its secret and the time, and has
   had REACH to recover. So a lead that is listed when a look falls due, and still a day later, has been received.
 - Every lead that was received is published once, in the version that was received last, whatever clocks say. Received
-  means answered to a pull, or acknowledged with 200. The answers to a daemon that was killed may be published.
+  means answered to a pull, or acknowledged with 200. The answers to a daemon that was killed may be published. A lead
+  that visits another window between two looks, and comes back unchanged, may stay shown there.
 - A lead that a reader has seen stays. If a backup is restored, `leads.duckdb` is as old as the backup.
 - A window shows as landed only after an answer from after its end, and from before the portal began to delete it.
 - The marts add up with the tables.
@@ -21,6 +22,7 @@ The promises:
 
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
@@ -33,7 +35,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline_tests.promises.ledger import KEEPS, KINDS, Lead, Portal, Version, day_interval, served
+from leads_pipeline_tests.promises.ledger import KEEPS, KINDS, Handed, Lead, Portal, Version, day_interval, served
 from leads_pipeline_tests.promises.machine import Clock, KilledError, Machine
 from leads_pipeline_tests.promises.month import libfaketime
 from leads_pipeline_tests.promises.weeks import (
@@ -271,12 +273,32 @@ class Weeks:
     def _wanted(self, kind: str) -> dict[str, tuple[bool, list[tuple[str, str, datetime]]]]:
         """By lead: whether it must be published, and the versions that it may be published in."""
         found: dict[str, tuple[bool, list[tuple[str, str, datetime]]]] = {}
+        earlier: defaultdict[str, list[Handed]] = defaultdict(list)
         for number, handed in enumerate(self.portal.handed):
             if handed.lead.kind == kind:
                 must, may = found.get(handed.lead.id, (False, []))
+                earlier[handed.lead.id].append(handed)
                 is_certain = number not in self.undone | self.killed
-                found[handed.lead.id] = must or is_certain, [*([] if is_certain else may), handed.version.shown]
+                is_only = is_certain and not self._is_back_unnoticed(earlier[handed.lead.id])
+                found[handed.lead.id] = must or is_certain, [*([] if is_only else may), handed.version.shown]
         return found
+
+    def _is_back_unnoticed(self, handed: Sequence[Handed]) -> bool:
+        """Whether a lead is back unchanged from another window, and no look found it gone: it may stay shown there."""
+        last = handed[-1].version
+        away = max((place for place, one in enumerate(handed) if one.version.shown != last.shown), default=-1)
+        here = [one for one in handed[: away + 1] if one.version.shown == last.shown]
+        if not here:
+            return False
+        window = (
+            handed[-1].lead.kind,
+            last.branch,
+            day_interval(last.created_at.astimezone(self.zone).date(), self.zone)[0],
+        )
+        left, back = here[-1].moment, handed[away + 1].moment
+        return not any(
+            (one.kind, one.branch, one.start) == window and left < one.moment < back for one in self.portal.answered
+        )
 
     def _judge_coverage(self) -> None:
         complete = {
