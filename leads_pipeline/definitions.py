@@ -53,7 +53,7 @@ _JOBS: Final = {
     ),
 }
 
-# What is due is asked for again (domain/due.py). Dagster would retry for ever what is refused.
+# Windows that are due are asked for again (domain/due.py). Dagster would retry refused ones for ever.
 _TAGS: Final = {"dagster/max_retries": "0"}
 
 

@@ -26,7 +26,7 @@ from leads_pipeline.errors import SettingsError
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 
-# What the names of our variables begin with.
+# The names of our variables begin with these.
 OURS: Final = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 
 # Dagster's event log names it as well.
@@ -90,7 +90,7 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-# Where the simulator's leads come from.
+# The origin of the simulator's leads.
 THIS_MACHINE = "this machine"
 
 
@@ -279,7 +279,7 @@ _WHY_35_DAYS = " The portal keeps leads for 30 days and checks compare the last 
 
 
 class Settings(BaseModel):
-    """What differs between installations. A service that isn't set is None: the rest still runs."""
+    """The settings of an installation. A service that isn't set is None: the rest still runs."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
@@ -478,7 +478,7 @@ class Settings(BaseModel):
 
     @property
     def dagster_folder(self) -> Path:
-        """Where Dagster's own state is or will be: DAGSTER_HOME, else `.dagster` in the data folder."""
+        """The folder of Dagster's own state: DAGSTER_HOME, else `.dagster` in the data folder."""
         return self.dagster_home or self.data_dir / ".dagster"
 
     @property

@@ -58,7 +58,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def _disk_trouble(error: Exception) -> str | None:
-    """What to do about a full disk or a broken database of Dagster. None if the error is another one."""
+    """Advice for a full disk or a broken database of Dagster. None if the error is another one."""
     from leads_pipeline.settings import Settings, variables
     from leads_pipeline.storage.room import full, sqlite_error, tightest_of
 

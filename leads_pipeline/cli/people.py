@@ -1,4 +1,4 @@
-"""Who is sought, and how the leads that were found are shown.
+"""The person who is sought, and how the leads that were found are shown.
 
 Belongs here: options and questions that name a person, leads in words and as JSON, masked unless asked for. Doesn't:
 the search (privacy/finding.py), requests (cli/privacy.py).
@@ -55,7 +55,7 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def person_of(listed: TextIO | None, **given: Sequence[str]) -> Person:
-    """Who is sought, by options, by a file, or by asking. Raises QuestionError."""
+    """The person who is sought, by options, by a file, or by asking. Raises QuestionError."""
     values = {name: list(given[f"{name}s"]) for name in _IDENTIFIERS}
     for number, line in enumerate(listed or (), 1):
         name, _, value = (part.strip() for part in line.partition(":"))

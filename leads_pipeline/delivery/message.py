@@ -22,7 +22,7 @@ from leads_pipeline.transform.reader import EXTRA, PROBLEMS
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
-# What the specification allows.
+# The specification allows these lengths of a secret.
 _SECRET_BYTES: Final = range(24, 65)
 
 

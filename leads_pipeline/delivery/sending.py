@@ -54,13 +54,13 @@ _LONGEST_PAUSE_SECONDS: Final = 300.0
 # Answers that are about the one lead. All other failures are the endpoint's.
 _OF_THE_LEAD: Final = {400, 409, 413, 415, 422}
 
-# What the ledger remembers of an endpoint that fails.
+# The facts of the ledger about an endpoint that fails.
 _TROUBLE: Final = ("trouble", "pause_until", "pauses")
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where leads are delivered. Its `repr` shows no secret."""
+    """The address that leads are delivered to. Its `repr` shows no secret."""
 
     url: str = field(repr=False)
     secret: str = field(repr=False)
@@ -85,7 +85,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Sent:
-    """What a pass did. `trouble` is the endpoint's last failure in words.
+    """The result of a pass. `trouble` is the endpoint's last failure in words.
 
     `left` versions aren't delivered, held and given up ones among them.
     """

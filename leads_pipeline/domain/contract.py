@@ -23,7 +23,7 @@ UNKNOWN_MOMENT: Final = "0001-01-01T00:00"
 
 
 class FieldType(Enum):
-    """What a declared field holds. transform/ knows the DuckDB type and the strict cast of each."""
+    """The type of a declared field. transform/ knows the DuckDB type and the strict cast of each."""
 
     TEXT = "text"
     BOOLEAN = "boolean"

@@ -263,7 +263,7 @@ def role_of(path: str) -> str:
 
 @dataclass(frozen=True)
 class Person:
-    """Who is sought, as keys. `spoken` are the names as they were given, to find them in messages."""
+    """The person who is sought, as keys. `spoken` are the names as they were given, to find them in messages."""
 
     emails: frozenset[str] = frozenset()
     phones: frozenset[str] = frozenset()

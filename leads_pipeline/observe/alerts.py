@@ -32,7 +32,7 @@ _NAME: Final = "alerts.json"
 
 
 class Memory(BaseModel):
-    """What one channel was told: open findings by key, and when it got its last message.
+    """The messages of one channel so far: open findings by key, and when it got its last message.
 
     `unsure` has the keys of those whose message may not have arrived.
     """

@@ -1,4 +1,4 @@
-"""Where alerts go: webhooks, e-mail, and the heartbeat that an outside monitor waits for.
+"""The channels of alerts: webhooks, e-mail, and the heartbeat that an outside monitor waits for.
 
 Belongs here: sending, and the errors of sending. Doesn't: when to send (alerts.py), the words (digest.py). Addresses
 can hold passwords and tokens: they are read like secrets, and are in no message and no log.

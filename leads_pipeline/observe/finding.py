@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a finder found. `part` tells it from others of the same finder."""
+    """A problem that a finder found. `part` tells it from others of the same finder."""
 
     level: Level
     message: str

@@ -186,7 +186,7 @@ class Known:
 
     @cached_property
     def leads_duckdb_trouble(self) -> str:
-        """What is wrong with leads.duckdb, empty if nothing is. Before the first publication there is none."""
+        """Why leads.duckdb can't be read, empty if it can. Before the first publication there is no such file."""
         if not self.has_published:
             return ""
         if not (self.data.folder / WAREHOUSE_FILE).exists():

@@ -1,4 +1,4 @@
-"""What `doctor` asks: whether settings, secret, services and data folder work, and what to do if one doesn't.
+"""The questions of `doctor`: whether settings, secret, services and data folder work, and what to do if one doesn't.
 
 Belongs here: live questions, a function each, and the short line if a finder found nothing. Doesn't: what is wrong with
 the data (findings.py), reading every file (verification.py). Only the store of tokens is written to.

@@ -1,4 +1,4 @@
-"""What `verify` finds: whether every file is whole, and whether counts agree from raw files to marts.
+"""The questions of `verify`: whether every file is whole, and whether counts agree from raw files to marts.
 
 Belongs here: reading all of a data folder once. Doesn't: what whole means (storage/, transform/), services and settings
 (questions.py).

@@ -1,4 +1,4 @@
-"""What Dagster's catalog says of each asset: columns, lineage, owners, tags, freshness, and links to code.
+"""The entries of Dagster's catalog: columns, lineage, owners, tags, freshness, and links to code.
 
 Belongs here: metadata of definitions. Doesn't: what a run records (raw_leads.py, warehouse.py), columns of tables
 (transform/tables.py, sql/).

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the settings say of a publication. `tables` is parquet, delta or none, `marts_dir` is LEADS_MARTS_DIR."""
+    """The settings of a publication. `tables` is parquet, delta or none, `marts_dir` is LEADS_MARTS_DIR."""
 
     scopes: Sequence[Scope]
     first_day: date
@@ -59,7 +59,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a publication did. `publication` is None if leads.duckdb was up to date.
+    """The result of bringing leads.duckdb up to date. `publication` is None if leads.duckdb was up to date.
 
     If data/tables couldn't be written, `swept.failed` says why. The next publication writes it.
     """
@@ -173,7 +173,7 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
 
 
 def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: bool) -> marts.Inputs:
-    """What marts read besides the leads: of all days, or of those that an update looks at."""
+    """Return the other inputs of marts: of all days, or of those that an update looks at."""
     to_day = today(wanted.zone, now)
     first_day = wanted.first_day if of_all_days else max(wanted.first_day, to_day - timedelta(days=RECENT_DAYS))
     shown = [*days(first_day, to_day)]

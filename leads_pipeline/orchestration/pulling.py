@@ -64,7 +64,7 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class PullConfig(Config):
-    """What to pull, if tags don't say it.
+    """The windows to pull, if tags don't name them.
 
     `requested_at` is when a schedule or a sensor asked, as ISO 8601. Without it, a person asks for exactly these keys.
     """

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DataFolderResource(ConfigurableResource[DataFolder]):
-    """Where Parquet, leads.duckdb and the pipeline's own state lie.
+    """The folder or bucket of Parquet, leads.duckdb and the pipeline's own state.
 
     `store` is the address of the bucket, if the data is in one. `first_day` is the first partition. The
     first run or sensor remembers it.

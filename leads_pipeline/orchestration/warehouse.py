@@ -136,7 +136,7 @@ def report_asset() -> AssetsDefinition:
 
 
 def known_branches(path: Path | None, file: LeadsFile) -> Branches:
-    """What the branches are called. If the file can't be read, which is a finding, the published names stay."""
+    """The names of the branches. If the file can't be read, which is a finding, the published names stay."""
     try:
         return read_branches(path)
     except SettingsError:

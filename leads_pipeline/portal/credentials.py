@@ -1,4 +1,4 @@
-"""Where a secret comes from: a variable, a file, or a PGP message. Each file is read once a process.
+"""The sources of a secret: a variable, a file, or a PGP message. Each file is read once a process.
 
 Belongs here: sources of secrets, and clear words if one can't be read. Doesn't: the use of a secret (portal/), or which
 variables name it (orchestration/resources.py, cli/).

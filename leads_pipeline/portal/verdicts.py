@@ -1,4 +1,4 @@
-"""What each answer means, and what to do about it: one table for the services, one for the token servers.
+"""The meaning of each answer, and what to do about it: one table for the services, one for the token servers.
 
 A verdict is an error of the right kind (errors.py). Its text names path and status, what they mean, and who must act.
 It never repeats a server's text, which may quote a person or a secret.

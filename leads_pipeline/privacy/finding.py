@@ -35,7 +35,7 @@ from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
 from leads_pipeline.transform.typed import TABLES
 
-# Where a lead's exact texts lie, by window.
+# The places of a lead's exact texts, by window.
 PLACES_OF_RAW: Final = (RAW, RESTRICTED)
 
 # Damaged files of the inventory hold no person.
@@ -92,7 +92,7 @@ class FoundLead:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     `names` are the person's. `is_shared`: others have the number too. `unread` are files that can't be read, relative
     to the data folder.

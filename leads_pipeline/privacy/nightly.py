@@ -22,7 +22,7 @@ MOST_CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 
 @dataclass(slots=True)
 class Night:
-    """What a night did, as counts without personal data. `troubles` say what couldn't be done, and why."""
+    """The result of a night, as counts without personal data. `troubles` say what couldn't be done, and why."""
 
     counts: dict[str, int] = field(default_factory=dict)
     troubles: list[str] = field(default_factory=list)

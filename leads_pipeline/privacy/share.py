@@ -100,7 +100,7 @@ def _hashed(column: str) -> str:
 
 
 def _facts(data: DataFolder, now: datetime) -> dict[str, str]:
-    """What the copy says of itself."""
+    """The facts that the copy holds about itself."""
     return {
         "what it is": "A pseudonymised copy of an agency's figures, made by `leads-pipeline privacy share`.",
         "what it isn't": "It isn't anonymous. Names, addresses, numbers and messages are not in it. But somebody "

@@ -59,7 +59,7 @@ def _utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """What differs between simulators.
+    """The settings of a simulator.
 
     `leads_per_day` is the mean of applicant leads of a branch and day; there are a quarter as many appraisal leads.
     `clock` gives the portal's moment in UTC: leads later than it aren't there yet, those 30 days older are deleted.
@@ -74,7 +74,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What has been asked of the portal since the start or the last reset; control requests don't count.
+    """Counts of the requests since the start or the last reset. Control requests don't count.
 
     `requests` and `token_requests` by path, `statuses` by status, `faults` by rule, `windows` by (kind, scope,
     from-time as sent). The scope is `branch-101`, `all` or `several`. A missing from-time is an empty text.
@@ -138,7 +138,7 @@ class Simulator:
         }
 
     def counters(self) -> Counters:
-        """What has been asked since the start or the last reset; it goes on counting."""
+        """The counts since the start or the last reset. They go on counting."""
         return self._counters
 
     def reset_counters(self) -> None:
@@ -291,7 +291,7 @@ class Simulator:
 
 
 def _asked(request: Request) -> Asked:
-    """What rules and counters look at, read leniently: they also see requests that the portal refuses."""
+    """Read a request for rules and counters, leniently: they also see requests that the portal refuses."""
     query, path = request.query_params, request.url.path
     scopes = _scopes(query) or ["all"]
     is_one = path in LEAD_PATHS and len(scopes) == 1

@@ -80,7 +80,7 @@ class _Rules(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Asked(NamedTuple):
-    """What rules and counters look at. `scope` is None without one, or if a request names several."""
+    """The parts of a request that faults look at. `scope` is None without one, or if a request names several."""
 
     path: str
     scope: str | None

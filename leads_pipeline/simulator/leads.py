@@ -1,4 +1,4 @@
-"""Who asks which branch for what, and when. The seed alone decides, so any day can be had without the days before it.
+"""The leads of each branch and day. The seed alone decides, so any day can be had without the days before it.
 
 Belongs here: the schedule of a day, the body of a lead, and which leads an answer holds. Doesn't: how a request spells
 it (app.py).

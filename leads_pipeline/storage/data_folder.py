@@ -28,7 +28,7 @@ from leads_pipeline.storage.takeover import has_former, take_over, take_over_inv
 # The raw files of a bucket that this machine has read. It can be deleted at any time.
 _CACHE: Final = ".cache"
 
-# Where the demo's data goes when real leads come.
+# The demo's data goes here when real leads come.
 DEMO: Final = "demo"
 
 # In the folder while a restore is under way, or after it was killed. Then the next restore does all of it again.
@@ -97,7 +97,7 @@ class DataFolder:
 
     @property
     def folder_of_raw(self) -> Path:
-        """Where raw files lie on this machine. With a bucket, those that it has read."""
+        """The folder of raw files on this machine. With a bucket, of those that it has read."""
         return self.folder / _CACHE if self.bucket else self.folder
 
     @property

@@ -46,7 +46,7 @@ SCHEMA: Final = pa.schema(_COLUMNS)
 
 
 class Search(NamedTuple):
-    """What a day's newest search found."""
+    """The result of a day's newest search."""
 
     day: date
     items: Sequence[FoundItem]

@@ -120,7 +120,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What a landing did, in different ids.
+    """The result of a landing, in different ids.
 
     `leads` counts those that the window has afterwards. `new` and `changed` count those that weren't there, or not with
     this text. `refused` counts those that arrived and that the suppression list keeps out.
@@ -292,7 +292,7 @@ class Raw:
             # taken out, the hash would confirm a guess of the whole answer.
             is_as_answered = admitted == everything and all(row.number <= look.at for row in rows)
             body_hash = look.body_hash if is_as_answered else ""
-            # What landed after the request can't be in its answer.
+            # Leads that landed after the request can't be in its answer.
             here = {row.lead_id for row in [*received, *(row for row in now if row.number > look.at)]}
             gone = frozenset(row.lead_id for row in now) - here
             footer = replace(footer, run_id=look.run_id, body_hash=body_hash, beside=look.beside, gone=gone)

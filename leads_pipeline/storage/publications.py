@@ -1,4 +1,4 @@
-"""What a data folder remembers of its publications.
+"""The memory of a data folder's publications.
 
 Belongs here: how they went, and when the next one is due. Doesn't: asking for one (orchestration/publish_sensor.py).
 """

@@ -31,7 +31,7 @@ RAW: Final = "raw"
 RESTRICTED: Final = "restricted"
 QUARANTINE: Final = "quarantine"
 
-# What a name in quarantine/ ends with: when the file was moved there, UTC.
+# The end of a name in quarantine/: when the file was moved there, UTC.
 MOMENT: Final = "%Y%m%dT%H%M%S.%fZ"
 
 # Pushed leads of no configured scope. No scope of the settings has this key.
@@ -51,7 +51,7 @@ _STATES: Final[tuple[State, ...]] = ("rows", "open", "partial", "closed")
 
 
 class Place(NamedTuple):
-    """Where a window lies. `scope` is a scope's key, or PUSH_SCOPE. `root` is RESTRICTED for what was set aside."""
+    """The place of a window. `scope` is a scope's key, or PUSH_SCOPE. `root` is RESTRICTED for what was set aside."""
 
     kind: LeadKind
     day: date

@@ -24,7 +24,7 @@ from leads_pipeline.storage.room import is_full
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import SuppressionList
 
-# What may lie in a folder that counts as empty. `privacy` is a suppression list that was put there before.
+# Names that a folder may hold and still counts as empty. `privacy` is a suppression list that was put there before.
 _NOTHING: Final = {
     *("README.md", "lost+found", ".dagster", "privacy"),
     *(".state", ".state/locks", ".state/tokens", ".state/duckdb"),
@@ -36,7 +36,7 @@ _WRITERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a restore did. `damaged` files are left out."""
+    """The result of a restore. `damaged` files are left out."""
 
     source: Path
     files: int

@@ -1,4 +1,4 @@
-"""What a raw file holds: versions of leads, and how versions merge.
+"""The contents of a raw file: versions of leads, and how versions merge.
 
 Belongs here: a row, numbers, merging, the bytes of a file. Pure functions. Doesn't: names, stores.
 """

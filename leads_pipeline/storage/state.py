@@ -1,4 +1,4 @@
-"""What a data folder remembers, and its locks, all in `.state/`.
+"""The memory of a data folder, and its locks, all in `.state/`.
 
 Belongs here: small facts that outlive a process, locks between processes of this machine. Doesn't: leads, the
 suppression list, tokens.
@@ -26,7 +26,7 @@ from leads_pipeline.storage.store import Store
 # Longer than any holder needs: a publication of millions of leads takes seconds.
 LOCK_TIMEOUT_SECONDS: Final = 600.0
 
-# What machines agree on. In the bucket it lies in this folder.
+# Machines with the same bucket agree on these facts. In the bucket they lie in this folder.
 _SHARED_FOLDER: Final = "state/"
 _SHARED: Final = ("origin", "person_key", "start_date")
 

@@ -31,7 +31,7 @@ class Store(Protocol):
 
     @property
     def options(self) -> dict[str, str]:
-        """What deltalake needs to know to write there."""
+        """The options of deltalake for writing there."""
 
     def create(self, key: str, content: bytes) -> None:
         """Keep the content under the key. It is whole and durable when this returns. A file of that key is replaced."""

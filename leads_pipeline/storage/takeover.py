@@ -30,7 +30,7 @@ from leads_pipeline.storage.store import Store
 _NAME: Final = re.compile(r"(?:leads|pushed)(?:-[0-9a-f]{32})?\.parquet", re.ASCII)
 _SEAL_BYTES: Final = hashlib.sha256().digest_size
 
-# Where deliveries of pushed leads waited.
+# Deliveries of pushed leads waited here.
 _SPOOL: Final = "spool/"
 _DELIVERY: Final = ".pushed"
 

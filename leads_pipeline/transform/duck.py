@@ -1,4 +1,4 @@
-"""What each use of DuckDB needs: a connection with its limits, columns, names and texts in SQL.
+"""The common parts of all uses of DuckDB: a connection with its limits, columns, names and texts in SQL.
 
 Belongs here: what a statement needs around it, and what DuckDB's errors become. Doesn't: any statement over leads.
 """

@@ -50,7 +50,7 @@ class Mart(Table):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What marts read besides the leads. `folder` is the data folder, `today` is the local day.
+    """The other inputs of marts, besides the leads. `folder` is the data folder, `today` is the local day.
 
     `marts_dir` is LEADS_MARTS_DIR, whose answers count before those in the data folder.
     `windows` are the configured ones, `other_windows` others that were landed: all, or those from `first_day` on.

@@ -53,7 +53,7 @@ class Raw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What the file holds besides the leads, and what it is made from besides the raw windows.
+    """The other contents and inputs of the file, besides leads and raw windows.
 
     If `fingerprint` changes, the file is built anew: marts, names of branches, the key of people.
     `inputs` stands for what marts read besides the leads: when it changes, they are made again. `list_number` is the
@@ -77,7 +77,7 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What publishing did: an update, a rewriting or a new file. `leads` counts those that it appended to the feed.
+    """The result of publishing: an update, a rewriting or a new file. `leads` counts those that the feed got.
 
     `rows` counts the rows that were added, changed and removed, by table.
     """
@@ -90,7 +90,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a file remembers of what it was made from. `named_from` is None if it has no feed."""
+    """The inputs that a file remembers. `named_from` is None if it has no feed."""
 
     fingerprint: str
     inputs: str

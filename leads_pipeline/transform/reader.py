@@ -29,7 +29,7 @@ from leads_pipeline.storage.rows import corrected
 PROBLEMS: Final = "_problems"
 EXTRA: Final = "_extra"
 
-# What `_problems` says of a lead as a whole.
+# The words of `_problems` for a lead as a whole.
 NOT_AN_OBJECT: Final = "not an object"
 NOT_JSON: Final = "not valid JSON"
 NO_ID: Final = "no id"

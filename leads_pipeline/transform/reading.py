@@ -30,7 +30,7 @@ _SMALL: Final[dict[str, str | bool | int | float | list[str]]] = {"memory_limit"
 
 
 class Reader(Protocol):
-    """What answers a query on the published file: one version of it, or whichever is there at each query."""
+    """A reader of the published file: of one version of it, or whichever is there at each query."""
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
@@ -125,7 +125,7 @@ class LeadsFile:
 
     @property
     def path(self) -> Path:
-        """Where the file lies once something was published."""
+        """The path of the file once something was published."""
         return self._data.folder / WAREHOUSE_FILE
 
     @contextmanager

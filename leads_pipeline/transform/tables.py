@@ -24,7 +24,7 @@ class Table:
 
     @property
     def descriptions(self) -> dict[str, str]:
-        """What an analyst reads of each column, by its name."""
+        """The description of each column, by its name."""
         return {column.name: column.description for column in self.columns}
 
 

@@ -1,4 +1,4 @@
-"""What an entry of the list says, and which leads it means.
+"""The entries of the list, and the leads that each means.
 
 Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), spelling
 (domain/person.py), taking leads out (gate.py).
@@ -20,7 +20,7 @@ _HASH_BYTES: Final = 16
 
 
 class Action(StrEnum):
-    """What an entry does.
+    """The effect of an entry.
 
     ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
     of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected:

@@ -28,12 +28,12 @@ from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Su
 KEY_FILE: Final = "key"
 VERSIONS: Final = "list/"
 
-# Where the list lies in a bucket, and in the folder of earlier versions, which had a chained file.
+# The place of the list in a bucket, and in the folder of earlier versions, which had a chained file.
 _STORED: Final = "privacy/"
 _FORMER_FILE: Final = "suppressed"
 _FORMER_ENTRIES: Final = "privacy/entries/"
 
-# Whoever has just listed them can still read the newest.
+# A process that has just listed them can still read the newest.
 _VERSIONS_KEPT: Final = 5
 
 
@@ -49,7 +49,7 @@ class SuppressionList:
         self._lock_seconds = lock_seconds
         self._here = FolderStore(folder)
         self._store = store
-        # What the files looked like when they were read, and what they said.
+        # The identity of the files when they were read, and their content.
         self._read: tuple[object, Suppressed] | None = None
 
     def read(self) -> Suppressed:

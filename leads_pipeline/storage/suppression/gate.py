@@ -21,7 +21,7 @@ from leads_pipeline.storage.suppression.files import SuppressionList
 
 
 class Gate:
-    """What raw windows may hold. It implements the protocol SuppressionList of storage/landing.py.
+    """Decides which leads raw windows may hold. It implements the protocol SuppressionList of storage/landing.py.
 
     `entries` is the list itself, `restricted` are the rows that are set aside. `key_of_day` gives the key under which
     the people of an anonymous day become random ids, None for other days. Methods raise StorageError if the list or the
@@ -57,7 +57,7 @@ class Gate:
                 self._set_aside(Place(kind, day, scope, RESTRICTED), restricted)
             rows = admitted
         if rows and (key := self._key_of_day(day)):
-            # What was corrected, the address or the number, tells who the person is, and is cut out then.
+            # The corrected address or number tells who the person is, and is cut out then.
             texts = {row.lead_id: text for row, text in corrected_texts(rows).items()}
             return [
                 row._replace(
