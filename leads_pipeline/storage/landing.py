@@ -254,7 +254,7 @@ class Raw:
         footer = before.footer
         if footer.body_hash != look.body_hash or footer.list_number != number:
             return None
-        renamed = replace(newest, look=look.at, state=most_whole(newest.state, look.state))
+        renamed = newest._replace(look=look.at, state=most_whole(newest.state, look.state))
         if not self._store.rename(newest.key, renamed.named(place.key)):
             return None
         self._forget_failure(place, before)

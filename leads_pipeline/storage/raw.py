@@ -12,7 +12,7 @@ store (store.py).
 import logging
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from functools import cache
 from operator import attrgetter
@@ -84,8 +84,7 @@ def place_of(kind: LeadKind, window: Window) -> Place:
     return Place(kind, window.day, window.scope.key)
 
 
-@dataclass(frozen=True, slots=True)
-class RawFile:
+class RawFile(NamedTuple):
     """A raw file by its name alone. `look` is 0 in a file of `rows`. `leads` counts different ids."""
 
     key: str
@@ -147,7 +146,7 @@ def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
             if file.look > latest:
                 modified_at = store.modified_at(key)
                 look = microseconds(modified_at) if modified_at and modified_at <= now else 0
-                file = replace(file, look=look, state=file.state if look else "rows")
+                file = file._replace(look=look, state=file.state if look else "rows")
             folders.setdefault(folder, Folder()).files.append(file)
         elif key.endswith(FAILED):
             folders.setdefault(folder, Folder()).has_failed = True

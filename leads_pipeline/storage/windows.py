@@ -4,9 +4,9 @@ Belongs here: the state of each window. Doesn't: what is asked for (domain/due.p
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LeadKind
@@ -34,8 +34,7 @@ class WindowState(StrEnum):
     MISSING = "missing"
 
 
-@dataclass(frozen=True, slots=True)
-class WindowRow:
+class WindowRow(NamedTuple):
     """A row of the table.
 
     `looked_at` is the newest whole look, in UTC. `leads` adds up the files, so a lead that was pulled and then pushed
