@@ -19,7 +19,6 @@ from leads_pipeline.domain.person import LeadRow, Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_delta, left_of
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import RESTRICTED
 from leads_pipeline.storage.rows import CORRECTION, corrected
 from leads_pipeline.storage.suppression import Action, Entry, Suppressed
 from leads_pipeline.transform.reader import read_leads
@@ -118,8 +117,7 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     data.state.want_rewriting()
     for lead in request.found.in_raw:
         for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
-            root = data.gate.restricted if place.root == RESTRICTED else data.raw
-            root.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
+            data.raw.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
     return add(data, request, now)
 
 

@@ -60,7 +60,7 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
         while True:
             # A lead that is met by its contact has other versions, with other contacts. Then its id is known.
             swept.number = data.gate.number
-            swept.windows += len(data.gate.sweep_restricted(data.raw))
+            swept.windows += data.gate.sweep_restricted()
             for place in list_places(data.store):
                 if since is not None and not _has_appeared(data, place, since):
                     continue

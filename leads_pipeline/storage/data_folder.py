@@ -83,14 +83,15 @@ class DataFolder:
         state = State(folder, bucket, clock)
         store: Store = CachedStore(bucket, folder / _CACHE) if bucket else FolderStore(folder)
         entries = SuppressionList(privacy or folder / "privacy", folder / ".state" / "privacy", bucket)
-        gate = Gate(store, entries, clock, state.key_of_day if keeps_personal_days else lambda _: None)
+        key_of_day = state.key_of_day if keeps_personal_days else lambda _: None
+        gate = Gate(store, entries, clock, key_of_day, state.note_landed)
         return cls(
             folder=folder,
             store=store,
             bucket=bucket,
             state=state,
             gate=gate,
-            raw=Raw(store, gate, clock, state.note_landed),
+            raw=gate.raw,
             inventory=Inventory(store, clock, state.note_landed),
             quarantine=Quarantine(store, folder),
         )
@@ -135,7 +136,7 @@ class DataFolder:
         if self.state.is_taken_over():
             return
         with self.state.lock("takeover", timeout_seconds=-1):
-            take_over(self.store, self.gate.restricted, RESTRICTED)
+            take_over(self.store, self.raw, RESTRICTED)
             take_over(self.store, self.raw)
             take_over_inventory(self.store, self.inventory)
             self.state.note_taken_over()

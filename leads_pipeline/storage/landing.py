@@ -9,7 +9,7 @@ the verbs of a store (store.py), who is on the suppression list.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
 import msgspec
@@ -58,8 +58,8 @@ class SuppressionList(Protocol):
     def number(self) -> int:
         """The number of the list's newest entry, read anew each time. It only grows."""
 
-    def admit(self, kind: LeadKind, day: date, scope: str, rows: list[Row]) -> list[Row]:
-        """Return the rows of a window that may lie in raw, in their order, with payloads as they may lie there.
+    def admit(self, place: Place, rows: list[Row]) -> list[Row]:
+        """Return the rows that may lie in the window, in their order, with payloads as they may lie there.
 
         Rows that are set aside are durable in their other place when this returns.
         """
@@ -235,7 +235,7 @@ class Raw:
         before = self.read(place)
         rows = before.rows
         received = received_rows(leads, received_at, rows, self._clock(), source)
-        admitted = self._suppressed.admit(place.kind, place.day, place.scope, [*rows, *received])
+        admitted = self._suppressed.admit(place, [*rows, *received])
         came_back = not before.footer.gone.isdisjoint(row.lead_id for row in received)
         if len(before.opened) > MOST_FILES or came_back or not set(rows) <= set(admitted):
             return self._merge(place, before, rows, received, None, number)
@@ -278,7 +278,7 @@ class Raw:
         later = [row for row in received if is_newest_look or (newest and row.number > newest.look)]
         rows = without_returned(rows, later, before.footer.gone)
         everything = [*rows, *received]
-        admitted = self._suppressed.admit(place.kind, place.day, place.scope, everything)
+        admitted = self._suppressed.admit(place, everything)
         now = merged(admitted)
         footer = replace(
             before.footer,
@@ -346,7 +346,7 @@ class Raw:
             number = self._suppressed.number
             before = self.read(place)
             rows = merged(before.rows)
-            now = merged(change(self._suppressed.admit(place.kind, place.day, place.scope, rows)))
+            now = merged(change(self._suppressed.admit(place, rows)))
             is_anonymous_now = is_anonymous or before.is_anonymous
             if now != rows or is_anonymous_now != before.is_anonymous:
                 footer = replace(before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous_now)

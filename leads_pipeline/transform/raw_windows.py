@@ -55,10 +55,11 @@ class RawWindows:
         """Yield each window's rows: all versions, and the corrections."""
         for name, day, scope in sorted(windows):
             kind = lead_kind(name)
-            contents = self._raw.read(Place(kind, day, scope))
+            place = Place(kind, day, scope)
+            contents = self._raw.read(place)
             rows = merged(contents.rows)
             if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened.values()):
-                rows = self._suppressed.admit(kind, day, scope, rows)
+                rows = self._suppressed.admit(place, rows)
             is_anonymous = any(opened.footer.is_anonymous for opened in contents.opened.values())
             yield Batch(kind, day, scope, rows, files_hash(contents.folder), is_anonymous)
 

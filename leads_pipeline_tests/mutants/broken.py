@@ -478,7 +478,7 @@ def _(db, data):
     "a person's requests do what they say",
     REQUESTS,
 )
-def _(self, kind, day, rows):
+def _(self, window, rows):
     return rows
 
 

@@ -32,13 +32,10 @@ class Folder:
         self.list = SuppressionList(folder / "privacy", folder / ".state" / "privacy")
         self.anonymous: dict[date, bytes] = {}
         self.gate = self.new_gate()
-        self.raw = self.raw_of(self.gate)
+        self.raw = self.gate.raw
 
     def new_gate(self) -> Gate:
         return Gate(self.store, self.list, lambda: self.now, lambda day: self.anonymous.get(day))
-
-    def raw_of(self, gate: Gate) -> Raw:
-        return Raw(self.store, gate, lambda: self.now)
 
     def land(self, *leads: dict[str, object], window: Window = WINDOW, at: datetime = CLOSED_AT) -> None:
         self.raw.land(APPLICANT, window, list(map(received, leads)), at, json.dumps(leads), "run-1")
@@ -48,8 +45,7 @@ class Folder:
 
     def leads(self, place: Place = PLACE) -> dict[str, dict[str, object]]:
         """The newest text of each lead that lies in the window."""
-        raw = self.gate.restricted if place.root == RESTRICTED else self.raw
-        return {id_: json.loads(text) for id_, text in newest_payloads(merged(raw.read(place).rows)).items()}
+        return {id_: json.loads(text) for id_, text in newest_payloads(merged(self.raw.read(place).rows)).items()}
 
     def files(self, place: Place) -> list[str]:
         return self.store.list(place.key)
@@ -70,7 +66,7 @@ OTHERS = lead("others", email="john@people.example", createdAt=BEFORE)
 
 def test_with_nobody_on_the_list_rows_land_as_they_are(folder: Folder) -> None:
     rows = [Row("hers", 1, json.dumps(HERS))]
-    assert folder.gate.admit(APPLICANT, DAY, "branch-101", rows) is rows
+    assert folder.gate.admit(PLACE, rows) is rows
     assert folder.gate.number == 0
 
 
@@ -136,15 +132,15 @@ def test_lifted_rows_land_again_with_their_corrections_and_those_of_erased_leads
     restriction = listed(folder.list, Action.RESTRICT, emails=[EMAIL, "gone@people.example"])
     folder.land(HERS, OTHERS, lead("gone", email="gone@people.example", createdAt=BEFORE))
     folder.raw.add(PLACE, [ReceivedLead("hers", '{"contact":{"phoneNumber":"1"}}')], LATER, CORRECTION)
-    assert folder.gate.sweep_restricted(folder.raw) == {}
+    assert folder.gate.sweep_restricted() == 0
     listed(folder.list, Action.LIFT, emails=[], of=restriction.number)
     listed(folder.list, emails=["gone@people.example"])
 
-    assert folder.gate.sweep_restricted(folder.raw) == {PLACE: {"hers", "gone"}}
+    assert folder.gate.sweep_restricted() == 1
     assert folder.leads() == {"hers": HERS, "others": OTHERS}
     assert [row.source for row in folder.raw.read(PLACE).rows] == ["pull", CORRECTION, "pull"]
     assert folder.files(ASIDE) == []
-    assert folder.gate.sweep_restricted(folder.raw) == {}
+    assert folder.gate.sweep_restricted() == 0
 
 
 @pytest.mark.parametrize("when", ["before they land", "after they landed", "as their file is deleted"])
@@ -162,7 +158,7 @@ def test_who_is_restricted_again_while_a_restriction_is_lifted_loses_no_row(
         if moment in moments:
             moments.remove(moment)
             listed(folder.list, Action.RESTRICT)
-            folder.raw_of(folder.new_gate()).rewrite(PLACE)
+            folder.new_gate().raw.rewrite(PLACE)
 
     def merging(place: Place, rows: list[Row]) -> None:
         restrict_again("before they land")
@@ -176,7 +172,7 @@ def test_who_is_restricted_again_while_a_restriction_is_lifted_loses_no_row(
 
     monkeypatch.setattr(folder.raw, "merge", merging)
     monkeypatch.setattr(folder.store, "delete", deleting)
-    folder.gate.sweep_restricted(folder.raw)
+    folder.gate.sweep_restricted()
 
     assert moments == []
     assert (folder.leads(), folder.leads(ASIDE)) == ({"others": OTHERS}, {"hers": HERS})

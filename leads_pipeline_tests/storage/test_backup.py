@@ -194,7 +194,7 @@ def test_leads_that_move_while_a_backup_is_made_are_in_it(
         run(at, place)
         back = DataFolder.at(place / "restored", place / "other list")
         restored(place / "target", back)
-        rows = [*back.raw.read(PLACE).rows, *back.gate.restricted.read(PLACE._replace(root=RESTRICTED)).rows]
+        rows = [*back.raw.read(PLACE).rows, *back.raw.read(PLACE._replace(root=RESTRICTED)).rows]
         assert {row.lead_id for row in rows} >= {"2026-11-19-1", "2026-11-19-2", "pushed-1"}, at
 
 

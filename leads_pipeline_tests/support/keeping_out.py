@@ -4,10 +4,9 @@ Belongs here: the least that landing asks of a list. Doesn't: the real one (supp
 """
 
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 
-from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.rows import Row
 
 
@@ -25,10 +24,8 @@ class KeptOut:
     def number(self) -> int:
         return len(self._ids())
 
-    def admit(self, kind: LeadKind, day: date, scope: str, rows: list[Row]) -> list[Row]:
-        assert kind.table
-        assert day
-        assert scope
+    def admit(self, place: Place, rows: list[Row]) -> list[Row]:
+        assert place.key
         out = self._ids()
         self._while_admitting()
         return [row for row in rows if row.lead_id not in out]

@@ -66,7 +66,7 @@ def left_by_list(data: DataFolder) -> list[str]:
     left = []
     for place in list_places(data.store):
         rows = data.raw.read(place).rows
-        if data.gate.admit(place.kind, place.day, place.scope, rows) != rows:
+        if data.gate.admit(place, rows) != rows:
             left.append(place.key)
     out = data.gate.entries.read().out
     with duckdb.connect(data.folder / "leads.duckdb", read_only=True) as db:
