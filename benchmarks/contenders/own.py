@@ -14,8 +14,7 @@ from leads_pipeline.domain.window import Window, days
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.orchestration.publish_folder import Wanted, bring_up_to_date
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
-from leads_pipeline.portal.credentials import StaticSecret
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Secret, Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Landed
 
@@ -25,7 +24,7 @@ def connect(settings: Settings, data: DataFolder) -> LeadsClient:
     credentials = ClientCredentials(
         token_url=f"{settings.auth_url}{LEADS_TOKEN_PATH}",
         client_id=settings.client_id or "",
-        secret=StaticSecret(os.environ["LEADS_CLIENT_SECRET"]),
+        secret=Secret("LEADS_CLIENT_SECRET", os.environ["LEADS_CLIENT_SECRET"]),
         method=settings.auth_method,
         audience=settings.audience,
     )

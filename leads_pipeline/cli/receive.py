@@ -9,7 +9,7 @@ from leads_pipeline.cli.installation import opened
 from leads_pipeline.cli.output import Number
 from leads_pipeline.cli.ports import HOST
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.portal.credentials import source_of
+from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.receiver import Receiver, serve
 from leads_pipeline.settings import Settings, origin, variables
 from leads_pipeline.storage.durable import check_writable
@@ -27,8 +27,7 @@ def receive(host: str, port: int) -> None:
     Pushes carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
     """
     settings = Settings.from_variables(variables())
-    key = source_of(settings.receive_key)
-    if key is None:
+    if settings.receive_key is None:
         raise SettingsError(
             "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's pushes carry. Make one "
             "with: openssl rand -hex 32"
@@ -36,7 +35,7 @@ def receive(host: str, port: int) -> None:
     check_writable(settings.data_dir)
     data = opened(settings)
     data.want_restored()
-    receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), key.read())
+    receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), read_secret(settings.receive_key))
     if settings.base_url:
         data.state.claim(origin(settings.base_url))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")

@@ -26,7 +26,7 @@ from leads_pipeline.delivery.ledger import Ledger, Version, opened
 from leads_pipeline.delivery.message import body_of, headers_of, signer
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.portal.credentials import source_of
+from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import checked_address, checked_header, make_async_client, tls_context
 from leads_pipeline.portal.pace import parse_retry_after
 from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
@@ -70,16 +70,16 @@ class Endpoint:
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint | None":
         """Return the endpoint of the settings, None if delivery is off. Raises SettingsError and CredentialsError."""
-        url, secret = source_of(settings.delivery_url), source_of(settings.delivery_secret)
+        url, secret = settings.delivery_url, settings.delivery_secret
         if bool(url) != bool(secret):
             raise SettingsError("LEADS_DELIVERY_URL and LEADS_DELIVERY_SECRET go together. Set both, or none.")
         if url is None or secret is None:
             return None
-        address = url.read().strip()
+        address = read_secret(url).strip()
         parts = checked_address("LEADS_DELIVERY_URL", address, ("https", "http"))
-        source, key = source_of(settings.delivery_authorization), secret.read()
+        header, key = settings.delivery_authorization, read_secret(secret)
         signer(key)
-        authorization = checked_header("LEADS_DELIVERY_AUTHORIZATION", source.read()) if source else None
+        authorization = checked_header("LEADS_DELIVERY_AUTHORIZATION", read_secret(header)) if header else None
         return cls(address, key, authorization, parts.hostname or "")
 
 

@@ -22,10 +22,10 @@ import httpx
 
 from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
 from leads_pipeline.observe.digest import Digest
-from leads_pipeline.portal.credentials import SecretSource, source_of
+from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import answer_to, checked_address, tls_context
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, why_no_connection
-from leads_pipeline.settings import Settings, is_loopback
+from leads_pipeline.settings import Secret, Settings, is_loopback
 
 # Dagster ends a tick of a sensor after a minute.
 TIMEOUT_SECONDS: Final = 10.0
@@ -40,14 +40,14 @@ class _Address:
 
     name: ClassVar[str]
 
-    def __init__(self, url: SecretSource, settings: Settings) -> None:
+    def __init__(self, url: Secret, settings: Settings) -> None:
         self._url = url
         self._settings = settings
 
     @classmethod
     def of(cls, settings: Settings) -> Self | None:
         """Return what the settings set up, None if they don't."""
-        url = source_of(getattr(settings, cls.name.removeprefix("LEADS_").lower()))
+        url = getattr(settings, cls.name.removeprefix("LEADS_").lower())
         return cls(url, settings) if url else None
 
 
@@ -85,7 +85,7 @@ class Webhook(Channel):
 
     def send(self, digest: Digest) -> None:
         """Post it (see Channel)."""
-        _request("POST", self.name, self._url.read().strip(), self._body(digest))
+        _request("POST", self.name, read_secret(self._url).strip(), self._body(digest))
 
     def _body(self, digest: Digest) -> dict[str, Any]:
         return {"title": digest.title, "message": digest.text, **asdict(digest)}
@@ -113,7 +113,7 @@ class Heartbeat(_Address):
 
     def beat(self, *, is_well: bool) -> None:
         """Call the address, or the one with /fail at the end of its path. Raises as Channel.send does."""
-        url = self._url.read().strip()
+        url = read_secret(self._url).strip()
         parts = checked_address(self.name, url, ("https", "http"))
         if not is_well:
             url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + "/fail"))
@@ -127,7 +127,7 @@ class Email(Channel):
 
     def send(self, digest: Digest) -> str | None:
         """Mail it (see Channel). Return who was refused, if not everybody was."""
-        address = _mail_address(self.name, self._url.read().strip())
+        address = _mail_address(self.name, read_secret(self._url).strip())
         user, password = unquote(address.username or ""), unquote(address.password or "")
         mail = EmailMessage()
         mail["Subject"] = digest.title

@@ -20,9 +20,9 @@ from leads_pipeline.observe.finding import counted, some
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
-from leads_pipeline.portal.credentials import SecretSource, client_secret
+from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import server_time
-from leads_pipeline.settings import THIS_MACHINE, Settings, pasted_with
+from leads_pipeline.settings import THIS_MACHINE, Secret, Settings, pasted_with
 from leads_pipeline.storage.data_folder import DataFolder, check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove
@@ -102,7 +102,7 @@ def _env_file(path: Path) -> str:
 
 def ask_leads(
     known: Known,
-    source: Callable[[], SecretSource],
+    secret_of: Callable[[], Secret | PgpSecret],
     tokens: Callable[[], Tokens],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Iterator[Seen]:
@@ -114,7 +114,7 @@ def ask_leads(
         yield ask("clock", lambda: _clock(server_time(base_url), clock()))
     reason = "settings are missing" if settings.missing else ""
     if {*settings.missing} <= {"LEADS_BRANCH_IDS"}:  # else the line of the settings is red for it
-        secret = token = ask("secret", lambda: _secret(settings, source()))
+        secret = token = ask("secret", lambda: _secret(settings, secret_of()))
         yield secret
         if secret.light is not Light.RED:
             token = ask("token", lambda: _token(tokens()))
@@ -147,8 +147,8 @@ def ask_inventory(settings: Settings, tokens: Callable[[], Tokens]) -> Seen:
     return ask("inventory", partial(search, settings.inventory_base_url))
 
 
-def _secret(settings: Settings, source: SecretSource) -> str:
-    value = client_secret(source)
+def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
+    value = client_secret(secret)
     pasted = {"The client secret": pasted_with(value), "LEADS_CLIENT_ID": pasted_with(settings.client_id or "-")}
     if doubts := [f"{name} {doubt}" for name, doubt in pasted.items() if doubt]:
         raise Doubt(" ".join(doubts))

@@ -12,8 +12,8 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.dagster_compat import ConfigurableClassData, UserConfigSchema
 from leads_pipeline.orchestration.event_log import KnownColumns
-from leads_pipeline.portal.credentials import secret_of
-from leads_pipeline.settings import POSTGRES_VARIABLE
+from leads_pipeline.portal.credentials import read_secret
+from leads_pipeline.settings import POSTGRES_VARIABLE, Secret, path_of
 
 # How long to wait for a server that doesn't answer, if the address doesn't say.
 _CONNECT_SECONDS: Final = 10
@@ -56,11 +56,12 @@ class PostgresEventLog(KnownColumns, PostgresEventLogStorage):
 
 def _address(value: str | None, file: str | None) -> URL:
     """Return the address in SQLAlchemy's form, with the driver that Dagster uses."""
-    source = secret_of(value, file)
-    if source is None:
+    if not (value or file):
         raise SettingsError(f"{POSTGRES_VARIABLE} is not set, and dagster.yaml in DAGSTER_HOME uses it.")
     try:
-        url = sqlalchemy.make_url(source.read().strip())
+        url = sqlalchemy.make_url(
+            read_secret(Secret(POSTGRES_VARIABLE, value, path_of(file) if file else None)).strip()
+        )
     except (ArgumentError, ValueError):  # a port that is no number
         url = None
     # An @ that isn't written %40 makes a part of the password count as the host's name, which messages show.

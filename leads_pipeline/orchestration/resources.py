@@ -14,8 +14,8 @@ from dagster import ConfigurableResource, InitResourceContext, ResourceDependenc
 from leads_pipeline.domain.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClient, Tokens
-from leads_pipeline.portal.credentials import PgpSecret, SecretSource, source_of
-from leads_pipeline.settings import AuthMethod, Settings, origin
+from leads_pipeline.portal.credentials import PgpSecret
+from leads_pipeline.settings import AuthMethod, Secret, Settings, origin
 from leads_pipeline.storage.data_folder import DataFolder
 
 T = TypeVar("T")
@@ -88,13 +88,13 @@ class LeadsService(ConfigurableResource[None]):
         )
         return Tokens(credentials, _token_folder(self.data))
 
-    def secret(self) -> SecretSource:
+    def secret(self) -> Secret | PgpSecret:
         """Return where the client secret comes from. Raises SettingsError naming the missing variable."""
         settings = self.settings
         if settings.client_secret_pgp_file is None:
-            return _required(source_of(settings.client_secret), "LEADS_CLIENT_SECRET")
+            return _required(settings.client_secret, "LEADS_CLIENT_SECRET")
         private_key = _required(settings.pgp_private_key_file, "LEADS_PGP_PRIVATE_KEY_FILE")
-        return PgpSecret(settings.client_secret_pgp_file, private_key, source_of(settings.pgp_passphrase))
+        return PgpSecret(settings.client_secret_pgp_file, private_key, settings.pgp_passphrase)
 
 
 class InventoryService(ConfigurableResource[None]):
@@ -122,7 +122,7 @@ class InventoryService(ConfigurableResource[None]):
         credentials = ClientCredentials(
             token_url=_required(self.base_url, "INVENTORY_BASE_URL") + INVENTORY_TOKEN_PATH,
             client_id=_required(self.client_id, "INVENTORY_CLIENT_ID"),
-            secret=_required(source_of(self.settings.inventory_client_secret), "INVENTORY_CLIENT_SECRET"),
+            secret=_required(self.settings.inventory_client_secret, "INVENTORY_CLIENT_SECRET"),
             method=AuthMethod.BASIC,
         )
         return Tokens(credentials, _token_folder(self.data))

@@ -6,49 +6,18 @@ variables name it (orchestration/resources.py, cli/).
 
 import stat
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
 
 from leads_pipeline.errors import CredentialsError
 from leads_pipeline.portal import pgp
-from leads_pipeline.settings import Secret, odd_character, path_of
+from leads_pipeline.settings import Secret, odd_character
 
 # Issued secrets have 32 to 128 characters. A larger file is another one by mistake.
 MAX_SECRET_BYTES = 8192
 # A 4096-bit key has 7 kB. Signatures of other people make it grow.
 MAX_PGP_BYTES = 1024 * 1024
-
-
-class SecretSource(Protocol):
-    """A secret. Its `repr` must not show it."""
-
-    def read(self) -> str:
-        """Return the secret. Raises CredentialsError."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class StaticSecret:
-    """A secret that is known already, for example from an environment variable."""
-
-    value: str = field(repr=False)
-
-    def read(self) -> str:
-        """Return the value. Raises CredentialsError if it can't be a secret."""
-        return _checked(self.value, "The secret")
-
-
-@dataclass(frozen=True, slots=True)
-class FileSecret:
-    """A secret in a file of its own, as container platforms mount them. One line break at its end is not part of it."""
-
-    path: Path
-
-    def read(self) -> str:
-        """Return the file's content. Raises CredentialsError if it is missing, unreadable or can't be a secret."""
-        return _file_secret(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +26,21 @@ class PgpSecret:
 
     message: Path
     private_key: Path
-    passphrase: SecretSource | None
+    passphrase: Secret | None
 
-    def read(self) -> str:
-        """Return the message's content. Raises CredentialsError if a file is missing, or the message doesn't open."""
-        try:
-            passphrase = self.passphrase.read() if self.passphrase else None
-        except CredentialsError as error:
-            raise CredentialsError(f"The passphrase of {self.private_key} can't be read. {error}") from None
-        return _pgp_secret(self.message, self.private_key, passphrase)
+
+def read_secret(secret: Secret | PgpSecret) -> str:
+    """Return the secret. Raises CredentialsError if it can't be read, can't be a secret, or its message doesn't open.
+
+    One line break at the end of a file is not part of it, as container platforms mount secrets so.
+    """
+    if isinstance(secret, Secret):
+        return _file_secret(secret.file) if secret.file else _checked(secret.value or "", "The secret")
+    try:
+        passphrase = read_secret(secret.passphrase) if secret.passphrase else None
+    except CredentialsError as error:
+        raise CredentialsError(f"The passphrase of {secret.private_key} can't be read. {error}") from None
+    return _pgp_secret(secret.message, secret.private_key, passphrase)
 
 
 # An error isn't remembered: once the file is corrected, the next use reads it.
@@ -86,21 +61,9 @@ def _pgp_secret(message: Path, private_key: Path, passphrase: str | None) -> str
     raise CredentialsError(f"The secret in {message} can't be opened with the key {private_key}. {why}")
 
 
-def secret_of(value: str | None, file: str | Path | None) -> SecretSource | None:
-    """Return the source of a secret: its value or its file. None if there is neither."""
-    if file:
-        return FileSecret(path_of(str(file)))
-    return StaticSecret(value) if value else None
-
-
-def source_of(secret: Secret | None) -> SecretSource | None:
-    """Return the source of a secret of the settings. None if it isn't set."""
-    return secret_of(secret.value, secret.file) if secret else None
-
-
-def client_secret(source: SecretSource) -> str:
+def client_secret(secret: Secret | PgpSecret) -> str:
     """Read a client secret. Raises CredentialsError if it can't be read, or holds a character that no secret has."""
-    value = source.read()
+    value = read_secret(secret)
     if odd := odd_character(value):
         raise CredentialsError(f"The client secret {odd}. Copy the secret alone, from the portal's message.")
     return value

@@ -35,10 +35,10 @@ from leads_pipeline.errors import (
     TooLargeError,
     UnreachableError,
 )
-from leads_pipeline.portal.credentials import SecretSource, client_secret
+from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off, is_bearer, token_verdict
-from leads_pipeline.settings import AuthMethod
+from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file
 from leads_pipeline.storage.store import FolderStore
 
@@ -69,7 +69,7 @@ class ClientCredentials:
 
     token_url: str
     client_id: str
-    secret: SecretSource
+    secret: Secret | PgpSecret
     method: AuthMethod
     audience: str | None = None
     scope: str | None = None

@@ -351,9 +351,9 @@ def _(self, secret):
     return {**unbroken(self, secret), **({"Authorization": f"Basic {pair}"} if self.method is AuthMethod.BASIC else {})}
 
 
-@mutant("a secret shows itself", "portal.credentials:StaticSecret.__repr__", SECRET, CREDENTIALS)
+@mutant("a secret shows itself", "settings:Secret.__repr__", SECRET, CREDENTIALS)
 def _(self):
-    return f"StaticSecret({self.value!r})"
+    return f"Secret({self.value!r})"
 
 
 @mutant("an error quotes the secret", "portal.credentials:_checked", SECRET, CREDENTIALS)

@@ -20,8 +20,7 @@ from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.findings import Finding, Level
-from leads_pipeline.portal.credentials import StaticSecret
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Secret, Settings
 from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -38,7 +37,7 @@ def web() -> Iterator[WebSink]:
 
 
 def webhook(url: str) -> Channel:
-    return Webhook(StaticSecret(url), NO_SETTINGS)
+    return Webhook(Secret("A_SECRET", url), NO_SETTINGS)
 
 
 def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
@@ -67,7 +66,7 @@ def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
 
 def test_slack_gets_a_text_without_marks_that_fits_into_discord(web: WebSink) -> None:
     for digest in (DIGEST, Digest(NOON, [FULL] * 20)):
-        SlackWebhook(StaticSecret(f"{web.url}/{TOKEN}"), NO_SETTINGS).send(digest)
+        SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}"), NO_SETTINGS).send(digest)
     short, long = (json.loads(body)["text"] for _, _, body in web.requests)
     assert short.startswith("*[leads_pipeline] New problem: The disk gets full.*\nNew:\n\n- Error: The disk gets full.")
     assert "Make &lt;room&gt; &amp; soon. £" in short
@@ -83,7 +82,7 @@ def test_slack_gets_a_text_without_marks_that_fits_into_discord(web: WebSink) ->
     ],
 )
 def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink, path: str, well: str, failing: str) -> None:
-    heartbeat = Heartbeat(StaticSecret(f"{web.url}{path}"), NO_SETTINGS)
+    heartbeat = Heartbeat(Secret("A_SECRET", f"{web.url}{path}"), NO_SETTINGS)
     for is_well in (True, False):
         heartbeat.beat(is_well=is_well)
     assert [request[:2] for request in web.requests] == [("GET", well), ("GET", failing)]
@@ -151,7 +150,7 @@ OPS, IT = "ops@agency.example", "it@agency.example"
 def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
     """Send the message. Give whether it was sent, and what is told."""
     settings = Settings.from_variables({"LEADS_ALERT_EMAIL": f"{OPS},{IT}", "LEADS_ALERT_FROM": sender or ""})
-    channel = Email(StaticSecret(address), settings)
+    channel = Email(Secret("A_SECRET", address), settings)
     is_sent, trouble = attempt(channel.name, lambda: channel.send(DIGEST))
     assert "p%40ss" not in str(trouble)
     assert "p@ss" not in str(trouble)

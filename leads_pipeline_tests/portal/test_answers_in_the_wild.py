@@ -12,8 +12,7 @@ from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Timing, Tokens
-from leads_pipeline.portal.credentials import StaticSecret
-from leads_pipeline.settings import AuthMethod
+from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.portal.answers_in_the_wild import ANSWERS, LEADS, NOW, PLAIN, TOKENS, Wild
 from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.raw_server import RawServer, respond, unknown_authority
@@ -28,7 +27,7 @@ MINUTE = replace(A_DAY, end=A_DAY.start + timedelta(minutes=1))
 def ask(data: str, tokens: str, folder: Path, deadline_seconds: float) -> tuple[LeadsPipelineError | None, list[str]]:
     """Pull one window from these servers. Give why it failed, and the ids of the leads that came."""
     credentials = ClientCredentials(
-        token_url=f"{tokens}{TOKEN}", client_id="agency", secret=StaticSecret("s3cret"), method=AuthMethod.BODY
+        token_url=f"{tokens}{TOKEN}", client_id="agency", secret=Secret("A_SECRET", "s3cret"), method=AuthMethod.BODY
     )
     clock = FakeTiming()  # nobody sleeps
     timing = Timing(now=lambda: NOW, monotonic=lambda: clock.seconds, wait=clock.wait)

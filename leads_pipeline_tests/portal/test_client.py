@@ -41,11 +41,10 @@ from leads_pipeline.portal import (
     Tokens,
     inventory,
 )
-from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.portal.http import answer_to, server_time
 from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW
 from leads_pipeline.portal.tokens import Token
-from leads_pipeline.settings import AuthMethod
+from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
 from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, bomb, drip, gzipped, raw, respond
 
@@ -56,7 +55,7 @@ ONCE = RetryPolicy(max_attempts=1)
 # Real waiting, on the day after the windows', whatever the calendar says: a month later nobody would ask for them.
 THAT_DAY = Timing(now=lambda: NOW)
 CREDENTIALS = ClientCredentials(
-    token_url=f"{BASE_URL}/oauth2/token", client_id="me", secret=StaticSecret("s3cret"), method=AuthMethod.BODY
+    token_url=f"{BASE_URL}/oauth2/token", client_id="me", secret=Secret("A_SECRET", "s3cret"), method=AuthMethod.BODY
 )
 
 Outcome = Answer | LeadsPipelineError
@@ -855,7 +854,7 @@ def test_nothing_of_a_proxys_password_is_in_an_error(
     monkeypatch.setenv(variable, proxy)
     portal = "https://127.0.0.1:1" if variable == "HTTPS_PROXY" else "http://127.0.0.1:1"
     credentials = ClientCredentials(
-        token_url=f"{portal}/oauth2/token", client_id="me", secret=StaticSecret("s3cret"), method=AuthMethod.BODY
+        token_url=f"{portal}/oauth2/token", client_id="me", secret=Secret("A_SECRET", "s3cret"), method=AuthMethod.BODY
     )
     errors: list[LeadsPipelineError] = []
     for ask in (

@@ -9,14 +9,21 @@ from leads_pipeline.portal import pgp
 from leads_pipeline.portal.credentials import (
     MAX_PGP_BYTES,
     MAX_SECRET_BYTES,
-    FileSecret,
     PgpSecret,
-    SecretSource,
-    StaticSecret,
+    read_secret,
 )
+from leads_pipeline.settings import Secret
 from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg, running_gpg
 
 CANARY = "canary-5Ecr3t-b:%+ c"
+
+
+def given(value: str) -> Secret:
+    return Secret("A_SECRET", value)
+
+
+def in_file(path: Path) -> Secret:
+    return Secret("A_SECRET_FILE", file=path)
 
 
 @pytest.fixture
@@ -27,32 +34,32 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n"])
 def test_a_secret_file_may_end_with_one_line_break(path: Path, ending: str) -> None:
     path.write_bytes(f"{CANARY}{ending}".encode())
-    assert FileSecret(path).read() == CANARY
+    assert read_secret(in_file(path)) == CANARY
 
 
 def test_spaces_belong_to_the_secret(path: Path) -> None:
     path.write_text(" a b \n")
-    assert FileSecret(path).read() == " a b "
-    assert StaticSecret(" a b ").read() == " a b "
+    assert read_secret(in_file(path)) == " a b "
+    assert read_secret(given(" a b ")) == " a b "
 
 
 def test_a_byte_order_mark_does_not_belong_to_the_secret(path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbfsecr\xc3\xa8t\r\n")
-    assert FileSecret(path).read() == "secrèt"
+    assert read_secret(in_file(path)) == "secrèt"
 
 
 def test_a_file_is_read_once_a_process_but_an_error_is_not_remembered(path: Path) -> None:
     with pytest.raises(CredentialsError):
-        FileSecret(path).read()
+        read_secret(in_file(path))
     path.write_text("old\n")
-    assert FileSecret(path).read() == "old"
+    assert read_secret(in_file(path)) == "old"
     path.write_text("new\n")
-    assert FileSecret(path).read() == "old"
+    assert read_secret(in_file(path)) == "old"
 
 
 def test_a_secret_of_the_largest_size_is_read(path: Path) -> None:
     path.write_text("x" * MAX_SECRET_BYTES)
-    assert len(FileSecret(path).read()) == MAX_SECRET_BYTES
+    assert len(read_secret(in_file(path))) == MAX_SECRET_BYTES
 
 
 @pytest.mark.parametrize(
@@ -71,7 +78,7 @@ def test_a_secret_of_the_largest_size_is_read(path: Path) -> None:
 def test_a_file_that_holds_no_secret_is_told_apart(path: Path, content: bytes, words: str) -> None:
     path.write_bytes(content)
     with pytest.raises(CredentialsError, match=words) as caught:
-        FileSecret(path).read()
+        read_secret(in_file(path))
     assert str(path) in str(caught.value)
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None
@@ -79,29 +86,29 @@ def test_a_file_that_holds_no_secret_is_told_apart(path: Path, content: bytes, w
 
 def test_a_missing_file_is_named(path: Path) -> None:
     with pytest.raises(CredentialsError, match=r"secret can't be read \(No such file or directory\)"):
-        FileSecret(path).read()
+        read_secret(in_file(path))
 
 
 def test_a_folder_or_a_pipe_is_refused_without_waiting(path: Path) -> None:
     with pytest.raises(CredentialsError, match="not a regular file"):
-        FileSecret(path.parent).read()
+        read_secret(in_file(path.parent))
     os.mkfifo(path)
     with pytest.raises(CredentialsError, match="not a regular file"):
-        FileSecret(path).read()
+        read_secret(in_file(path))
 
 
 @pytest.mark.parametrize("value", ["", " ", CANARY + "\n", CANARY + "\udcff"])
 def test_a_value_that_can_not_be_a_secret_is_refused(value: str) -> None:
     with pytest.raises(CredentialsError) as caught:
-        StaticSecret(value).read()
+        read_secret(given(value))
     assert CANARY not in str(caught.value)
 
 
 def test_no_source_shows_its_secret(path: Path) -> None:
     path.write_text(CANARY)
-    sources: list[SecretSource] = [StaticSecret(CANARY), FileSecret(path)]
+    sources: list[Secret] = [given(CANARY), in_file(path)]
     for source in sources:
-        assert source.read() == CANARY
+        assert read_secret(source) == CANARY
         assert CANARY not in f"{source} {source!r} {[source]}"
 
 
@@ -123,7 +130,7 @@ class Delivery:
 
     @property
     def secret(self) -> PgpSecret:
-        return PgpSecret(self.message, self.key, FileSecret(self.passphrase))
+        return PgpSecret(self.message, self.key, in_file(self.passphrase))
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +159,9 @@ def test_a_secret_is_read_from_its_message_once_a_process(delivery: Delivery, mo
         return decrypt(message, private_key, passphrase)
 
     monkeypatch.setattr(pgp, "decrypt", noted)
-    assert delivery.secret.read() == CANARY
+    assert read_secret(delivery.secret) == CANARY
     delivery.deliver("new-one")
-    assert PgpSecret(delivery.message, delivery.key, StaticSecret(PASSPHRASE)).read() == CANARY
+    assert read_secret(PgpSecret(delivery.message, delivery.key, given(PASSPHRASE))) == CANARY
     assert len(opened) == 1
 
 
@@ -164,7 +171,7 @@ def test_a_pgp_file_of_absurd_size_is_refused(delivery: Delivery, name: str) -> 
     path: Path = getattr(delivery, name)
     path.write_bytes(path.read_bytes() + b"\n" * MAX_PGP_BYTES)
     with pytest.raises(CredentialsError, match="holds more than"):
-        delivery.secret.read()
+        read_secret(delivery.secret)
 
 
 @needs_gpg
@@ -172,7 +179,7 @@ def test_a_pgp_file_of_absurd_size_is_refused(delivery: Delivery, name: str) -> 
 def test_a_message_that_holds_no_secret_alone_is_refused(delivery: Delivery, content: str) -> None:
     delivery.deliver(content)
     with pytest.raises(CredentialsError, match=r"The content of the PGP message .*message.asc") as caught:
-        delivery.secret.read()
+        read_secret(delivery.secret)
     assert CANARY not in str(caught.value)
 
 
@@ -185,7 +192,7 @@ def test_a_passphrase_that_can_not_be_had_is_told(delivery: Delivery, content: s
     with pytest.raises(
         CredentialsError, match=r"^The passphrase of .*key.asc can't be read\. The secret file .*passphrase "
     ):
-        delivery.secret.read()
+        read_secret(delivery.secret)
 
 
 @needs_gpg
@@ -193,19 +200,19 @@ def test_an_error_of_pgp_names_the_files_and_no_secret_and_is_not_remembered(del
     right = delivery.message.read_bytes()
     delivery.message.write_bytes(right[:100])
     with pytest.raises(CredentialsError) as caught:
-        delivery.secret.read()
+        read_secret(delivery.secret)
     for named in (delivery.message, delivery.key):
         assert str(named) in str(caught.value)
     for secret in (CANARY, PASSPHRASE):
         assert secret not in str(caught.value)
     assert caught.value.__context__ is None
     delivery.message.write_bytes(right)
-    assert delivery.secret.read() == CANARY
+    assert read_secret(delivery.secret) == CANARY
 
 
 @needs_gpg
 def test_a_pgp_source_shows_neither_secret_nor_passphrase(delivery: Delivery) -> None:
-    source = PgpSecret(delivery.message, delivery.key, StaticSecret(PASSPHRASE))
-    assert source.read() == CANARY
+    source = PgpSecret(delivery.message, delivery.key, given(PASSPHRASE))
+    assert read_secret(source) == CANARY
     assert CANARY not in repr(source)
     assert PASSPHRASE not in repr(source)

@@ -30,7 +30,6 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.portal import ClientCredentials, Tokens
-from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.portal.requests import DEADLINE_SECONDS, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import (
     DEFAULT_LIFETIME_SECONDS,
@@ -40,7 +39,7 @@ from leads_pipeline.portal.tokens import (
     TOKEN_DEADLINE_SECONDS,
     Token,
 )
-from leads_pipeline.settings import AuthMethod
+from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.npm import install_pinned_packages
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
@@ -52,7 +51,7 @@ TOKEN_URL = "https://login.example/oauth2/token"
 BODY = ClientCredentials(
     token_url=TOKEN_URL,
     client_id="id/1 ü",
-    secret=StaticSecret(SECRET),
+    secret=Secret("A_SECRET", SECRET),
     method=AuthMethod.BODY,
     audience=SERVICE,
     scope="api/api_access",
@@ -348,9 +347,8 @@ def test_threads_that_wait_together_fail_together(folder: Path, portal: Portal) 
 PROCESSES = """
 import multiprocessing, sys
 from pathlib import Path
-from leads_pipeline.portal.credentials import StaticSecret
 from leads_pipeline.portal import ClientCredentials, Tokens
-from leads_pipeline.settings import AuthMethod
+from leads_pipeline.settings import AuthMethod, Secret
 
 url, folder = sys.argv[1:]
 context = multiprocessing.get_context("fork")
@@ -358,7 +356,7 @@ barrier = context.Barrier(8)
 
 def run():
     credentials = ClientCredentials(
-        token_url=url + "/token", client_id="id", secret=StaticSecret("secret"), method=AuthMethod.BODY
+        token_url=url + "/token", client_id="id", secret=Secret("A_SECRET", "secret"), method=AuthMethod.BODY
     )
     tokens = Tokens(credentials, Path(folder))
     barrier.wait()
@@ -487,7 +485,7 @@ def test_a_folder_that_can_not_be_is_an_error_before_anything_is_asked(tmp_path:
     [
         {"token_url": "https://other.example/token"},
         {"client_id": "other"},
-        {"secret": StaticSecret("other")},
+        {"secret": Secret("A_SECRET", "other")},
         {"audience": "other"},
         {"scope": "other"},
         {"method": AuthMethod.BASIC},
@@ -525,16 +523,11 @@ CANARY_ANSWERS: list[Handler] = [
 ]
 
 
-class BrokenSecret:
-    def read(self) -> str:
-        return StaticSecret(f"{SECRET}\n").read()
-
-
 @pytest.mark.parametrize(
     ("answer", "credentials"),
     [
         *zip([*CANARY_ANSWERS, None], cycle([{}, {"method": AuthMethod.BASIC}]), strict=False),
-        (None, {"secret": BrokenSecret()}),
+        (None, {"secret": Secret("A_SECRET", f"{SECRET}\n")}),
     ],
 )
 def test_no_failure_shows_the_secret_or_a_token(
@@ -599,7 +592,7 @@ def certified(url: str, folder: Path, client: tuple[str, str, AuthMethod]) -> To
     credentials = ClientCredentials(
         token_url=f"{url}/oauth2/token",
         client_id=client_id,
-        secret=StaticSecret(secret),
+        secret=Secret("A_SECRET", secret),
         method=method,
         audience="https://portal.example",
         scope="api/api_access",

@@ -40,7 +40,6 @@ from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.pulling import PULL_JOB, Asking, raw_key
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
-from leads_pipeline.portal.credentials import secret_of
 from leads_pipeline.settings import AuthMethod, Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
@@ -102,14 +101,13 @@ class Pipeline:
     def connect(self) -> LeadsClient:
         """A client that asks once for each window."""
         settings = self.settings
-        secret = settings.client_secret and secret_of(settings.client_secret.value, None)
         assert settings.base_url
         assert settings.client_id
-        assert secret
+        assert settings.client_secret
         credentials = ClientCredentials(
             token_url=f"{settings.auth_url}/oauth2/token",
             client_id=settings.client_id,
-            secret=secret,
+            secret=settings.client_secret,
             method=AuthMethod.BODY,
             audience=settings.base_url,
         )
