@@ -17,8 +17,7 @@ from prometheus_client import generate_latest, start_http_server
 from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import known
-from leads_pipeline.cli.output import Number, json_option, show_indented
-from leads_pipeline.cli.ports import HOST, refuse_taken
+from leads_pipeline.cli.output import HOST, Number, json_option, refuse_taken, show_indented
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.channels import SET_UP, Heartbeat, attempt, channels_of

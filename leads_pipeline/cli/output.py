@@ -1,8 +1,10 @@
-"""How commands print: consoles, tables, and errors as sentences.
+"""How commands print and listen: consoles, tables, errors as sentences, ports.
 
 Belongs here: what every command needs. Doesn't: Dagster and the settings' model, so that `--help` is quick.
 """
 
+import os
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -13,13 +15,16 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError
 
 # 128 and the signal's number, as shells have it.
 EXIT_INTERRUPTED = 130
 
 # How many things of one cause are listed. The rest are counted.
 LISTED = 20
+
+# The address that commands listen on, unless they are told another.
+HOST = "127.0.0.1"
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
@@ -85,3 +90,13 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | N
     for row in rows:
         shown.add_row(*("" if value is None else str(value) for value in row))
     return shown
+
+
+def refuse_taken(port: int, host: str = HOST) -> None:
+    """Refuse a port before anything is started. Raises SettingsError if nobody can listen on it."""
+    try:
+        with socket.create_server((host, port)):
+            pass
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else error
+        raise SettingsError(f"Can't listen on {host}:{port}: {why}. Name another port with --port.") from None

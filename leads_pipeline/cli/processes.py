@@ -23,7 +23,7 @@ import click
 
 from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.cli.installation import opened
-from leads_pipeline.cli.ports import refuse_taken
+from leads_pipeline.cli.output import refuse_taken
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.observe.channels import channels_of
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE

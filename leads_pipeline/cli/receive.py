@@ -6,8 +6,7 @@ from contextlib import suppress
 import click
 
 from leads_pipeline.cli.installation import opened
-from leads_pipeline.cli.output import Number
-from leads_pipeline.cli.ports import HOST
+from leads_pipeline.cli.output import HOST, Number
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.receiver import Receiver, serve

@@ -7,8 +7,7 @@ import click
 
 from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
 from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
-from leads_pipeline.cli.output import Number
-from leads_pipeline.cli.ports import HOST
+from leads_pipeline.cli.output import HOST, Number
 from leads_pipeline.settings import Settings, variables
 
 port_option = click.option(
