@@ -43,8 +43,8 @@ class InventoryClient:
     def search(self, address: str) -> tuple[InventoryItem, ...]:
         """Return all items of all pages for a place, in the service's order.
 
-        Raises the LeadsPipelineError of the first page that failed, and InvalidAnswerError for a cursor that repeats or
-        never ends: a part of a search is never taken for the whole.
+        Raises the LeadsPipelineError of the first page that failed, and InvalidAnswerError if the pages never end: a
+        part of a search is never taken for the whole.
         """
         return tuple(itertools.chain.from_iterable(page.items for page in self._pages(address)))
 
@@ -54,7 +54,6 @@ class InventoryClient:
 
     def _pages(self, address: str) -> Iterator[InventoryPage]:
         parameters = {"address": address, "maxResults": str(INVENTORY_PAGE_SIZE)}
-        seen: set[str] = set()
         run = Requests(self._service)
         try:
             for number in range(1, MAX_INVENTORY_PAGES + 1):
@@ -69,18 +68,11 @@ class InventoryClient:
                 yield page
                 if page.next_token is None:
                     return
-                if page.next_token in seen:
-                    raise InvalidAnswerError(
-                        f"{spec} names a next page that was fetched before, so the search would never end. Nothing of "
-                        "it is kept; it is tried again later. If it stays so, tell the portal's contact.",
-                        reason="repeating cursor",
-                    )
-                seen.add(page.next_token)
                 parameters = {**parameters, "nextToken": page.next_token}
         finally:
             run.close()
         raise InvalidAnswerError(
             f"The inventory search has more than {MAX_INVENTORY_PAGES} pages. Nothing of it is kept. Search for a "
-            "smaller place.",
+            "smaller place. If it stays so, tell the portal's technical contact.",
             reason="endless cursor",
         )

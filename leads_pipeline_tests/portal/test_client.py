@@ -946,20 +946,13 @@ def test_an_inventory_search_reads_every_page_exactly() -> None:
     assert asked == [first, {**first, "nextToken": "a b+c/="}, {**first, "nextToken": "next"}]
 
 
-@pytest.mark.parametrize("tokens", [["a", "a"], ["a", "b", "c", "a"]])
-def test_a_cursor_that_repeats_is_an_error_and_no_loop(tokens: list[str]) -> None:
-    left = iter(tokens)
-    with pytest.raises(InvalidAnswerError, match="fetched before") as caught:
-        inventory_client(lambda _: page([], next(left))).search("Leeds")
-    assert caught.value.reason == "repeating cursor"
-
-
-def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cursors", ["abcdefgh", "aaaaaaaa"])
+def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch, cursors: str) -> None:
     monkeypatch.setattr(inventory, "MAX_INVENTORY_PAGES", 5)
-    numbers = iter(range(100))
+    left = iter(cursors)
     with pytest.raises(InvalidAnswerError, match="more than 5 pages"):
-        inventory_client(lambda _: page([], str(next(numbers)))).search("Leeds")
-    assert next(numbers) == 5
+        inventory_client(lambda _: page([], next(left))).search("Leeds")
+    assert "".join(left) == cursors[5:]
 
 
 def test_a_failing_page_fails_the_search() -> None:
