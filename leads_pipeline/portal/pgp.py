@@ -26,7 +26,6 @@ _NO_PASSPHRASE: Final = 177
 
 _Ended: TypeAlias = "subprocess.CompletedProcess[bytes]"
 
-_ANONYMOUS: Final = "0" * 16  # the id in a message that names no key (RFC 9580, section 5.1.1)
 _SAVE_AGAIN: Final = (
     "Save it again, from BEGIN PGP MESSAGE to END PGP MESSAGE, or ask the portal's technical contact for a new one."
 )
@@ -48,7 +47,7 @@ def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes
             f"gpg can't be started, has no room for temporary files, or doesn't end within {GPG_SECONDS:.0f} seconds."
         )
     imported, opened = ended
-    _check_key(private_key, imported.stderr)
+    _check_key(imported.stderr)
     # Both are needed: gpg 2.2 says DECRYPTION_OKAY of a damaged OCB message, and exits with 0 if nothing was encrypted.
     if opened.returncode != 0 or b"\n[GNUPG:] DECRYPTION_OKAY" not in opened.stderr:
         raise CredentialsError(_why(opened.stderr.decode(errors="replace")))
@@ -78,14 +77,9 @@ def _ask_gpg(gpg: str, message: bytes, private_key: bytes, passphrase: str | Non
                 _run([str(Path(gpg).with_name("gpgconf")), "--homedir", home, "--kill", "all"], b"")
 
 
-def _check_key(private_key: bytes, status: bytes) -> None:
+def _check_key(status: bytes) -> None:
     found = re.search(rb"^\[GNUPG:\] IMPORT_RES((?: \d+)+)", status, re.MULTILINE)
     counts = [int(count) for count in found[1].split()] if found else [0] * 11
-    if b"-----BEGIN PGP MESSAGE-----" in private_key:
-        raise CredentialsError(
-            "An earlier version sealed the private key. Unseal it once: gpg --output NEW --decrypt OLD. Then set "
-            "LEADS_PGP_PRIVATE_KEY_FILE to NEW."
-        )
     if counts[10] == 0:  # private keys imported
         is_public = counts[0] > counts[9]  # keys and private keys read
         what = "holds a public key" if is_public else "holds no private key, is not whole, or gpg-agent is missing here"
@@ -107,17 +101,10 @@ def _why(status: str) -> str:
         )
     if _NO_PASSPHRASE in codes:
         return "The private key is locked, and no passphrase is set. Set LEADS_PGP_PASSPHRASE or its _FILE."
-    if not named and "[GNUPG:] NODATA" in status:
-        return f"The message is no PGP message, or is not whole. {_SAVE_AGAIN}"
     if not named:
-        return (
-            "The message is not encrypted for a public key, or by a program that gpg doesn't understand. Save the one "
-            "that came for the public key you sent."
-        )
+        return f"The message is no PGP message for a public key, or is not whole. {_SAVE_AGAIN}"
     if "[GNUPG:] DECRYPTION_KEY" in status or "[GNUPG:] NO_SECKEY" not in status:
         return f"The message was altered or cut on its way. {_SAVE_AGAIN}"
-    if named == [_ANONYMOUS]:
-        return "The message names no key, and this private key with this passphrase doesn't open it. Check both."
     return (
         f"The message is for another key: it names {', '.join(named)}. Name the private key that belongs to the public "
         "key you sent, or ask the portal's technical contact for a message for this key."

@@ -150,12 +150,12 @@ def test_another_key_is_told_with_the_id_that_the_message_names(gpg: Gpg, messag
     assert "is for another key" in told
     listed = gpg.run("--list-keys", "--with-colons", "agency").decode().splitlines()
     assert next(line.split(":")[4] for line in listed if line.startswith("sub")) in told
-    assert "names no key" in refusal(gpg.encrypt(CANARY, "agency", options=("--throw-keyids",)), other_key)
+    assert "is for another key" in refusal(gpg.encrypt(CANARY, "agency", options=("--throw-keyids",)), other_key)
 
 
 def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> None:
     for beginning in (b"", message[:26], b"client_secret: abc\n"):
-        assert "is no PGP message, or is not whole" in refusal(beginning, key)
+        assert "is no PGP message for a public key, or is not whole" in refusal(beginning, key)
     # The last two lines are the checksum and the end: without them the message is still whole.
     needed = len(b"\n".join(message.rstrip().split(b"\n")[:-2]))
     for length in range(40, needed, 150):
@@ -178,7 +178,7 @@ def test_an_altered_message_never_opens(gpg: Gpg, mode: str) -> None:
 def test_a_message_that_is_not_encrypted_for_a_key_is_told(gpg: Gpg, key: bytes) -> None:
     symmetric = gpg.run("--armor", "--symmetric", given=CANARY, passphrase="another")
     for text in (gpg.run("--armor", "--store", given=CANARY), symmetric, key):
-        assert "is not encrypted for a public key" in refusal(text, key)
+        assert "is no PGP message for a public key" in refusal(text, key)
 
 
 def test_a_message_that_is_too_large_is_refused(gpg: Gpg, key: bytes) -> None:
@@ -189,9 +189,6 @@ def test_a_file_without_a_private_key_is_told(gpg: Gpg, message: bytes, key: byt
     assert "holds a public key" in refusal(message, gpg.run("--armor", "--export", "agency"))
     for content in (b"", b"hello", key[:300]):
         assert "holds no private key, is not whole" in refusal(message, content)
-    sealed = gpg.run("--armor", "--symmetric", given=key)
-    assert "gpg --output NEW --decrypt OLD" in refusal(message, sealed)
-    assert gpg.run("--decrypt", given=sealed) == key
 
 
 def test_a_gpg_that_hangs_or_cannot_start_is_not_waited_for(
