@@ -7,7 +7,6 @@ and `leads-pipeline settings`. Doesn't belong here: reading a secret (portal/cre
 import ipaddress
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -100,24 +99,17 @@ def origin(base_url: str) -> str:
     return THIS_MACHINE if is_loopback(host) else host
 
 
-_KINDS = {
-    "Zs": "a special space, such as a non-breaking one,",
-    "Cc": "a control character, such as a line break,",
-    "Cf": "an invisible character",
-    "Pi": "a typographic quotation mark",
-    "Pf": "a typographic quotation mark",
-}
-
-
 def odd_character(value: str) -> str | None:
-    """Name the first character that no client id and no client secret may have, by kind and position.
+    """Name the first character that no client id and no client secret may have, by its position.
 
     RFC 6749 (appendix A) allows 0x20 to 0x7E. The text doesn't tell the character itself.
     """
     for position, character in enumerate(value, start=1):
         if not " " <= character <= "~":
-            kind = _KINDS.get(unicodedata.category(character), "a character outside ASCII")
-            return f"holds {kind} at position {position}, which neither a client id nor a client secret may have"
+            return (
+                f"holds a character at position {position} that neither a client id nor a client secret may have, such "
+                "as an invisible one, a special space or a typographic quotation mark"
+            )
     return None
 
 
