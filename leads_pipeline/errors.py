@@ -61,7 +61,7 @@ class ServerError(TransientError):
 
 
 class UnreachableError(TransientError):
-    """No connection, a connection that broke, or a deadline that passed."""
+    """No connection, a connection that broke, a deadline that passed, or an alert that couldn't be sent."""
 
     default_reason = "unreachable"
 
@@ -76,12 +76,6 @@ class StorageError(TransientError):
     """The data folder can't be read or written. Temporary, because a full disk gets free again."""
 
     default_reason = "storage"
-
-
-class AlertError(TransientError):
-    """An alert couldn't be sent. Its finding stays open."""
-
-    default_reason = "alert"
 
 
 class PermanentError(LeadsPipelineError):

@@ -20,11 +20,11 @@ from urllib.parse import SplitResult, unquote, urlunsplit
 
 import httpx
 
-from leads_pipeline.errors import AlertError, LeadsPipelineError, SettingsError
+from leads_pipeline.errors import LeadsPipelineError, SettingsError, UnreachableError
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import answer_to, checked_address, tls_context
-from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, why_no_connection
+from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off
 from leads_pipeline.settings import Secret, Settings, is_loopback
 
 # Dagster ends a tick of a sensor after a minute.
@@ -58,7 +58,7 @@ class Channel(_Address, ABC):
     def send(self, digest: Digest) -> str | None:
         """Send it. Return a sentence if it was sent, but not to everybody.
 
-        Raises AlertError, SettingsError and CredentialsError, or an error of the library.
+        Raises UnreachableError, SettingsError and CredentialsError, or an error of the library.
         """
 
 
@@ -145,7 +145,7 @@ class Email(Channel):
                     _log_in(server, user, password)
                 refused = server.send_message(mail)
         except (OSError, smtplib.SMTPException) as error:
-            raise AlertError(f"The mail server of {self.name} {_smtp_verdict(error)}") from None
+            raise UnreachableError(f"The mail server of {self.name} {_smtp_verdict(error)}") from None
         return f"The mail server of {self.name} {_refused_recipients(refused)}" if refused else None
 
 
@@ -173,14 +173,12 @@ def _request(method: str, name: str, url: str, body: dict[str, Any] | None = Non
     content = json.dumps(body, default=datetime.isoformat) if body else None
     try:
         status = answer_to(method, url, TIMEOUT_SECONDS, content=content, headers=_JSON).status_code
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
-        raise AlertError(f"The address of {name} can't be reached: {why_no_connection(error)}") from None
     except httpx.TransportError as error:
-        raise AlertError(f"The address of {name} gave no answer ({type(error).__name__}). {LATER}") from None
+        raise broken_off(f"The address of {name}", error) from None
     except UNUSABLE_ADDRESS:
         raise SettingsError(f"{name} holds no address that can be called. Copy it again.") from None
     if status // 100 != 2:
-        raise AlertError(f"The address of {name} {_http_verdict(name, status)}")
+        raise UnreachableError(f"The address of {name} {_http_verdict(name, status)}")
 
 
 def _http_verdict(name: str, status: int) -> str:
@@ -209,7 +207,10 @@ def _mail_address(name: str, url: str) -> SplitResult:
 
 
 def _connected(name: str, address: SplitResult) -> smtplib.SMTP:
-    """Connect, with TLS unless the address asks for none or is this machine. Raises AlertError and those of smtplib."""
+    """Connect, with TLS unless the address asks for none or is this machine.
+
+    Raises UnreachableError and errors of smtplib.
+    """
     host, port = address.hostname or "", address.port or _SMTP_PORTS[address.scheme]
     if address.scheme == "smtps":
         return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=tls_context())
@@ -219,7 +220,7 @@ def _connected(name: str, address: SplitResult) -> smtplib.SMTP:
         if address.query != "tls=none" and server.has_extn("starttls"):
             server.starttls(context=tls_context())
         elif address.query != "tls=none" and not is_loopback(host):
-            raise AlertError(
+            raise UnreachableError(
                 f"The mail server of {name} offers no encryption (STARTTLS), so nothing was sent. Write smtps://, or "
                 "put ?tls=none at the end of the address to send password and messages unencrypted."
             )
@@ -251,10 +252,7 @@ def _smtp_verdict(error: OSError) -> str:
             return f"can't take the message now ({code}). {LATER}"
         if isinstance(error, smtplib.SMTPAuthenticationError):
             return f"refuses the user or the password ({code}). Correct them."
-        sender = "Set LEADS_ALERT_FROM to a sender that this server lets you use."
-        if isinstance(error, smtplib.SMTPSenderRefused):
-            return f"refuses the sender ({code}). {sender}"
-        return f"refuses the message ({code}). If it wants another sender: {sender}"
+        return f"refuses the message ({code}). If it wants another sender, set LEADS_ALERT_FROM."
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             "has a certificate that isn't trusted. If your network has its own certificate authority, put that "

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.errors import AlertError
+from leads_pipeline.errors import UnreachableError
 from leads_pipeline.observe import channels
 from leads_pipeline.observe.alerts import Alerts, Memory, Told
 from leads_pipeline.observe.channels import Heartbeat
@@ -193,7 +193,7 @@ def test_a_channel_that_does_not_work_keeps_no_other_waiting_and_is_told_when_it
     assert failure.since == MIDNIGHT
     assert "ImportError" in failure.message
     assert "pa55" not in failure.message
-    mail.error = AlertError("Down.")
+    mail.error = UnreachableError("Down.")
     service.look(2, DISK)
     assert Told.read(tmp_path).failures["LEADS_SMTP_URL"].since == MIDNIGHT
     mail.error = None
@@ -229,7 +229,7 @@ def test_after_a_kill_between_sending_and_noting_a_message_is_repeated_and_the_e
 
 
 def test_the_end_is_told_if_nobody_knows_whether_the_beginning_was(service: Service, channel: Channel) -> None:
-    channel.error = AlertError("Gave no answer within 30 seconds.")  # the message may have arrived
+    channel.error = UnreachableError("Gave no answer within 30 seconds.")  # the message may have arrived
     assert service.look(0, DISK) == service.look(1) == []
     channel.error = None
     service.look(2)
@@ -284,7 +284,7 @@ def test_over_any_history_a_problem_begins_once_and_ends_once(
     hours, open_, levels = 0.0, set[str](), {one.key: one.level for one in (DISK, REFUSED, OUTAGE, DRIFT)}
     for findings, later, is_down, failing in history:
         hours += later
-        channel.error = AlertError("Down.") if is_down else None
+        channel.error = UnreachableError("Down.") if is_down else None
         before = open_
         there = {one for one in findings if not failing or not one.key.startswith(failing)}
         for told in service.look(hours, *sorted(there, key=lambda one: one.key), failed=[failing]):
@@ -334,7 +334,7 @@ def test_a_clock_that_ran_ahead_silences_neither_the_heartbeat_nor_the_daily_rep
 def test_a_heartbeat_that_fails_is_noted_and_called_again_at_the_next_look(tmp_path: Path, channel: Channel) -> None:
     beats = Beats()
     service = Service(tmp_path, channel, heartbeat=beats)
-    beats.error = AlertError("Down.")
+    beats.error = UnreachableError("Down.")
     service.look(0)
     service.look(0.1)
     assert Told.read(tmp_path).failures["LEADS_HEARTBEAT_URL"].message == "Down."

@@ -112,12 +112,12 @@ def test_each_answer_that_is_no_success_says_whose_turn_it_is(web: WebSink, stat
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("http://127.0.0.1:9/T0KEN", "can't be reached: "),
+        ("http://127.0.0.1:9/T0KEN", "found no connection: "),
         ("hooks.example/T0KEN", "isn't an address"),
         ("ftp://hooks.example/T0KEN", "begins with https:// or http://"),
         ("http://hooks.example/T0KEN", "anybody on the way"),
         ("https://[T0KEN", "isn't an address"),
-        (f"https://{'T0KEN' * 20}.example/", "can't be reached"),
+        (f"https://{'T0KEN' * 20}.example/", "found no connection"),
         ("https://T0KEN.münchen..example/", "holds no address that can be called"),
     ],
 )
@@ -210,9 +210,12 @@ def test_a_mail_server_that_cannot_be_used_is_told_without_the_password(
     [
         ({OPS: "451 greylisted", IT: "451 greylisted"}, "doesn't take messages for it@agency.example, ops@"),
         ({OPS: "550 no", IT: "550 no"}, "Correct LEADS_ALERT_EMAIL"),
-        ({"MAIL": "550 not your address"}, "refuses the sender (550). Set LEADS_ALERT_FROM"),
+        (
+            {"MAIL": "550 not your address"},
+            "refuses the message (550). If it wants another sender, set LEADS_ALERT_FROM",
+        ),
         ({"MAIL": "451 busy"}, "can't take the message now (451)"),
-        ({"DATA": "550 not your address"}, "If it wants another sender: Set LEADS_ALERT_FROM"),
+        ({"DATA": "550 not your address"}, "If it wants another sender, set LEADS_ALERT_FROM"),
         ({"DATA": "452 full"}, "can't take the message now (452)"),
     ],
 )
