@@ -5,7 +5,6 @@ the data (findings.py), reading every file (verification.py). Only the store of 
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -27,7 +26,6 @@ from leads_pipeline.storage.data_folder import DataFolder, check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove
 from leads_pipeline.storage.store import Store
-from leads_pipeline.storage.windows import WindowState
 from leads_pipeline.transform.typed import want_deltalake
 
 # A person waits for the answer.
@@ -109,7 +107,6 @@ def ask_leads(
     """Ask the leads service: the time, a token, and for each kind of leads one small request per scope."""
     settings, base_url = known.settings, known.settings.base_url
     tokens = cache(tokens)  # a full disk keeps none, and each says so
-    told = _told_failures(known)
     if base_url:
         yield ask("clock", lambda: _clock(server_time(base_url), clock()))
     reason = "settings are missing" if settings.missing else ""
@@ -125,7 +122,7 @@ def ask_leads(
         if reason or not base_url:
             yield Seen(name, Light.YELLOW, f"Not tried, as {reason}.")
         else:
-            yield ask(name, partial(_small_requests, base_url, tokens, kind, settings, told))
+            yield ask(name, partial(_small_requests, base_url, tokens, kind, settings))
 
 
 def ask_inventory(settings: Settings, tokens: Callable[[], Tokens]) -> Seen:
@@ -174,24 +171,11 @@ def _clock(theirs: datetime | None, ours: datetime) -> str:
 
 def _token(tokens: Tokens) -> str:
     minutes = tokens.get().lifetime_seconds / 60
-    return f"{'A new' if tokens.source == 'endpoint' else 'The stored'} token is valid. Tokens last {minutes:.0f} min."
+    return f"It is valid. Tokens last {minutes:.0f} min."
 
 
-def _told_failures(known: Known) -> set[tuple[str, str]]:
-    """Return reason and scope of the failures that a finding tells of."""
-    with suppress(LeadsPipelineError):  # the data folder has a line of its own
-        _writable(known.data)
-        return {(row.reason, row.scope) for row in known.windows if row.state is WindowState.FAILED}
-    return set()
-
-
-def _small_requests(
-    base_url: str, tokens: Callable[[], Tokens], kind: LeadKind, settings: Settings, told: set[tuple[str, str]]
-) -> str:
-    """Ask for one minute of every scope. Raises the first error of a reason, with the scopes that it befell.
-
-    One fault is one red line: failures that another line is red for are in `told`, by reason and scope.
-    """
+def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind, settings: Settings) -> str:
+    """Ask for one minute of every scope. Raises the first error of a reason, with the scopes that it befell."""
     client = LeadsClient(base_url, tokens(), max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT)
     end = datetime.now(UTC).replace(microsecond=0) - _WINDOW_AGE
     windows = [Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end) for scope in settings.scopes]
@@ -209,10 +193,6 @@ def _small_requests(
         ]
         if all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases):
             raise Doubt(" ".join(lines))
-        failures = {(reason, scope) for reason, cases in failed.items() for scope, _ in cases}
-        if failures <= told:
-            raise Doubt(f"{' '.join(lines)} A red line has the same cause.")
-        told |= failures
         raise LeadsPipelineError(" ".join(lines))
     scopes = "1 scope answers" if len(windows) == 1 else f"All {len(windows)} scopes answer"
     return f"{scopes} within {slowest:.2f} s."

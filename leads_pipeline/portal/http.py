@@ -10,14 +10,14 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
 import httpx
 
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, TooLargeError, UnreachableError
+from leads_pipeline.portal.pace import http_date
 from leads_pipeline.portal.verdicts import DEADLINE_PASSED, UNUSABLE_ADDRESS, broken_off
 from leads_pipeline.settings import is_loopback
 
@@ -192,8 +192,4 @@ def server_time(base_url: str) -> datetime | None:
         raise broken_off(f"Asked {host} for the time: it", error) from None
     except UNUSABLE_ADDRESS:
         raise SettingsError(f"{host} can't be asked. {ADDRESS_HINT}") from None
-    try:
-        moment = parsedate_to_datetime(date)
-    except (ValueError, OverflowError):
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return http_date(date)

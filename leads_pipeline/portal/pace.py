@@ -105,11 +105,15 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
         return float(value)
     if re.fullmatch(r"[0-9]+", value, re.ASCII):
         return float("inf")  # a huge number is a wish for a long wait; the policy limits it
+    moment = http_date(value)
+    seconds = (moment - now).total_seconds() if moment else 0
+    return seconds if seconds > 0 else None
+
+
+def http_date(text: str) -> datetime | None:
+    """Return the moment of an HTTP date, None if the text is none."""
     try:
-        moment = parsedate_to_datetime(value)
+        moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError, IndexError):  # email.utils raises these over texts that are no dates
         return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    seconds = (moment - now).total_seconds()
-    return seconds if seconds > 0 else None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

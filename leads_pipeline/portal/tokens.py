@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import quote_plus
 
 import filelock
@@ -135,7 +135,6 @@ class Tokens:
         lock_deadline_seconds: float = LOCK_DEADLINE_SECONDS,
     ) -> None:
         self.requests_made = 0
-        self.source: Literal["store", "endpoint"] | None = None
         self._credentials, self._folder, self._clock, self._transport = credentials, folder, clock, transport
         self._deadline_seconds, self._lock_deadline_seconds = deadline_seconds, lock_deadline_seconds
         self._guard = Lock()
@@ -178,12 +177,10 @@ class Tokens:
         with self._locked(path):
             stored = _read(path)
             if stored is not None and self._is_good(stored, refused):
-                self.source = "store"
                 return stored
             with suppress(OSError):  # no other process takes the refused token, even if the request fails
                 path.unlink(missing_ok=True)
             token = self._ask(secret)
-            self.source = "endpoint"
             try:
                 FolderStore(self._folder).delete_drafts("")  # of killed processes
                 replace_file(path, msgspec.json.encode(token))

@@ -100,7 +100,8 @@ def verdict_on(
     status = response.status_code
     meaning = _STATUSES.get(status) or _HUNDREDS.get(status // 100, _TEMPORARY)
     sentence = f"{USELESS} {advice[status]}" if status in advice else meaning.advice
-    message = f"{asked} was answered {status}{_phrase(status)}{_code_in(body)}. {sentence}"
+    answered = f"{status} {httpx.codes.get_reason_phrase(status)}".rstrip()
+    message = f"{asked} was answered {answered}{_code_in(body)}. {sentence}"
     reason = f"{meaning.reason} ({status})"
     patience = parse_retry_after(response.headers.get("retry-after"), now)
     if meaning.error is BusyError or meaning.error is ServerError:
@@ -108,13 +109,6 @@ def verdict_on(
     if meaning.error is RefusedError:
         return RefusedError(message, status=status)
     return meaning.error(message, reason=reason)
-
-
-def _phrase(status: int) -> str:
-    try:
-        return f" {HTTPStatus(status).phrase}"
-    except ValueError:
-        return ""
 
 
 def _code_in(body: bytes) -> str:
