@@ -7,7 +7,7 @@ and `leads-pipeline settings`. Doesn't belong here: reading a secret (portal/cre
 import ipaddress
 import os
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
@@ -127,15 +127,20 @@ def _client_id(value: str) -> str:
     return value
 
 
+def address_parts(value: str, schemes: Collection[str] = ("http", "https")) -> SplitResult | None:
+    """Return the parts of an address, None if it isn't one."""
+    with suppress(ValueError):  # brackets that don't close, a port that is no number
+        parts = urlsplit(value)
+        if parts.scheme in schemes and parts.hostname and parts.port != 0:
+            return parts
+    return None
+
+
 def _address(value: str) -> str:
     """An address: https, since it carries a secret or a token and leads, unless it never leaves this machine."""
-    try:
-        parts = urlsplit(value)
-        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # brackets that don't close, a port that is no number
-        is_address = False
+    parts = address_parts(value)
     # Searched in the text, because urlsplit drops line breaks and can't tell an empty query from none.
-    if not is_address or re.search(r"[\s?#@\\]", value):
+    if parts is None or re.search(r"[\s?#@\\]", value):
         raise ValueError("is not an address. Write it like https://portal.example, without query or user.")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError(

@@ -19,7 +19,7 @@ import httpx
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, TooLargeError, UnreachableError
 from leads_pipeline.portal.pace import http_date
 from leads_pipeline.portal.verdicts import DEADLINE_PASSED, UNUSABLE_ADDRESS, broken_off
-from leads_pipeline.settings import is_loopback
+from leads_pipeline.settings import address_parts, is_loopback
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 # The longest silence within a request. The service needs a while for a busy day of a large group.
@@ -100,12 +100,8 @@ def _forget_redirect(response: httpx.Response) -> None:
 
 def checked_address(name: str, url: str, schemes: Sequence[str]) -> SplitResult:
     """Return the parts of an address. Raises SettingsError, without the address, if it isn't one."""
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a bracket that isn't closed, a port that isn't a number
-        is_address = False
-    if not is_address:
+    parts = address_parts(url, schemes)
+    if parts is None:
         raise SettingsError(f"{name} isn't an address. It begins with {' or '.join(f'{one}://' for one in schemes)}.")
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise SettingsError(f"{name} begins with http://, so that anybody on the way could read it. Write https://.")
