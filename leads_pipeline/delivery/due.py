@@ -6,13 +6,10 @@ The ledger learns of leads only by looking at raw windows. So nothing is lost by
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, timedelta
 from itertools import count, groupby
 from typing import Any, Final
-
-import msgspec
 
 from leads_pipeline.delivery.ledger import Ledger, Version, VersionState
 from leads_pipeline.domain.contract import LeadKind
@@ -105,13 +102,15 @@ def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionSta
     is in several windows: the number decides.
     """
     kind = batch.kind
-    for lead_id, group in groupby(landed_versions(batch.rows), lambda landed: landed.lead_id):
+    versions = landed_versions(batch.rows)
+    contacts = map(_contact, leads_of(kind, versions))
+    for lead_id, group in groupby(zip(versions, contacts, strict=True), lambda one: one[0].lead_id):
         newest, had, names, seen = (0, ""), 0, set[str](), Counter[str]()
         for number, name, contact in ledger.noted(kind.name, lead_id):
             newest, had = (number, name), had | contact
             names.add(name)
-        for landed in group:
-            text, contact = version_of(landed), _contact(kind, landed)
+        for landed, contact in group:
+            text = version_of(landed)
             seen[text] += 1
             if landed.number >= newest[0] and text != newest[1].partition("-")[0]:
                 # The portal can go back to an earlier text.
@@ -124,25 +123,10 @@ def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionSta
             had |= contact
 
 
-class _Lead(msgspec.Struct):
-    contact: dict[str, Any] | None = None
-
-
-def _contact(kind: LeadKind, landed: LandedVersion) -> int:
-    """Which parts of the contact are filled, as bits: e-mail address, telephone number, name.
-
-    The whole reader takes ten times as long, so only an odd text and a corrected one go to it.
-    """
-    contact: dict[str, Any] | None = None
-    if not landed.corrections:
-        with suppress(ValueError, RecursionError):
-            contact = msgspec.json.decode(landed.payload, type=_Lead).contact or {}
-    if contact is None:
-        contact = leads_of(kind, [landed])[0]["contact"]
-    names = ("email",), ("phoneNumber",), ("firstName", "lastName")
-    return sum(
-        1 << place for place, part in enumerate(names) if any(str(contact.get(name) or "").strip() for name in part)
-    )
+def _contact(lead: Mapping[str, Any]) -> int:
+    """Which parts of the contact are filled, as bits: e-mail address, telephone number, name."""
+    contact, names = lead["contact"], (("email",), ("phoneNumber",), ("firstName", "lastName"))
+    return sum(1 << place for place, part in enumerate(names) if any((contact[name] or "").strip() for name in part))
 
 
 def leads_of(kind: LeadKind, versions: Iterable[LandedVersion]) -> list[dict[str, Any]]:

@@ -43,23 +43,6 @@ Rows = dict[str, dict[str, int]]
 # These columns say how a version came, not what it says.
 _HOW_IT_CAME: Final = {"fetched_at", "sequence", "source", "window_day", "day"}
 
-_NONE: Final = {"added": 0, "changed": 0, "removed": 0}
-
-
-def begin_feed(db: duckdb.DuckDBPyConnection, at: datetime, named_from: date) -> Rows:
-    """Begin the feed anew with all leads. Arguments and result are those of `append_changes`."""
-    kinds = (
-        f"select {literal(kind.name)}, lead_id, 'added' from {quoted(kind.table)} where {_is_named(named_from)}"
-        for kind in LEAD_KINDS
-    )
-    after = _append(db, " union all ".join(kinds), at)
-    db.execute(f"delete from lead_feed where number <= {after}")
-    return {
-        table: _NONE | {"added": db.execute(f"select count(*) from {quoted(table)}").fetchall()[0][0]}
-        for kind in LEAD_KINDS
-        for table in kind.tables
-    }
-
 
 def append_changes(
     db: duckdb.DuckDBPyConnection,
@@ -67,23 +50,27 @@ def append_changes(
     days: Sequence[date] | None,
     *,
     named_from: date,
-    before_named_from: date,
+    before_named_from: date | None,
 ) -> Rows:
     """Append to the feed what differs between the database `before` and this one. Return the rows by table and change.
 
     Only leads of these days are compared, or all. `named_from`: leads of windows before that day are anonymous, and
-    count as removed; `before_named_from` is the day that counted in the file before.
+    count as removed; `before_named_from` is the day that counted in the file before. Without it, the feed begins anew
+    with all leads.
     """
     db.execute("create temp table changes (table_name varchar, kind varchar, lead_id varchar, change varchar)")
     counts: Rows = {}
     of_days = f" and {is_of(days)}" if days is not None else ""
     for kind in LEAD_KINDS:
         for table in kind.tables:
-            counts[table] = {**_NONE}
-            _compare(db, kind, table, _is_named(before_named_from) + of_days, _is_named(named_from) + of_days)
+            counts[table] = {"added": 0, "changed": 0, "removed": 0}
+            was_there = _is_named(before_named_from) + of_days if before_named_from else None
+            _compare(db, kind, table, was_there, _is_named(named_from) + of_days)
     is_lead = f"table_name in ({', '.join(literal(kind.table) for kind in LEAD_KINDS)})"
     change = f"coalesce(any_value(change) filter ({is_lead}), 'changed')"
-    _append(db, f"select kind, lead_id, {change} from changes group by kind, lead_id", at)
+    after = _append(db, f"select kind, lead_id, {change} from changes group by kind, lead_id", at)
+    if before_named_from is None:
+        db.execute(f"delete from lead_feed where number <= {after}")
     for table, change, rows in db.execute("select table_name, change, count(*) from changes group by all").fetchall():
         counts[table][change] = rows
     return counts
@@ -104,12 +91,14 @@ def _is_named(named_from: date) -> str:
     return f"window_day >= {literal(named_from.isoformat())}"
 
 
-def _compare(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, was_there: str, is_there: str) -> None:
+def _compare(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, was_there: str | None, is_there: str) -> None:
     """Note which rows of the table differ. The conditions say which leads count, before and now."""
     columns = [name for name in columns_of(db, table) if name not in _HOW_IT_CAME]
     shared = [name for name in columns_of(db, table, database="before") if name in columns]
     now = _rows(kind, table, shared or columns, is_there)
-    before = _rows(kind, table, shared, was_there, "before.main.") if shared else f"from ({now}) limit 0"
+    before = f"from ({now}) limit 0"
+    if shared and was_there:
+        before = _rows(kind, table, shared, was_there, "before.main.")
     key = "lead_id" if table == kind.table else "lead_id, position"
     db.execute(
         f"""

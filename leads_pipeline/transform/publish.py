@@ -21,7 +21,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
-from leads_pipeline.transform.feed import FEED, Rows, append_changes, begin_feed
+from leads_pipeline.transform.feed import FEED, Rows, append_changes
 from leads_pipeline.transform.flatten import Batch, flatten
 from leads_pipeline.transform.reading import is_open_for_writing, is_readable
 from leads_pipeline.transform.tables import columns_of, create_table, fill, lead_tables
@@ -331,9 +331,10 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
 
 
 def _follow(db: duckdb.DuckDBPyConnection, content: Content, feed_from: date | None, *, of_all: bool) -> Rows:
-    """Append to the feed what this publication changes. An update compares the leads of the touched days."""
-    if feed_from is None:
-        return begin_feed(db, content.at, content.named_from)
+    """Append to the feed what this publication changes, or begin it anew without `feed_from`.
+
+    An update compares the leads of the touched days.
+    """
     days = db.execute("select distinct lead_day from touched").fetchall()
     is_whole = of_all or feed_from != content.named_from
     days_compared = None if is_whole else [day for (day,) in days]
@@ -366,11 +367,10 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
         "fingerprint": _fingerprint(content),
         "inputs": content.inputs,
         "list_number": content.list_number,
-        "is_alone": is_alone,
+        "is_alone": "true" if is_alone else "false",
         "named_from": content.named_from,
     }
-    for name, value in facts.items():
-        db.execute("insert into pipeline.facts values ($name, $value::varchar)", {"name": name, "value": value})
+    fill(db, "pipeline.facts", [(name, str(value)) for name, value in facts.items()])
     db.execute("create temp table hashes as from pipeline.windows limit 0")
     fill(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
     db.execute("delete from pipeline.windows where (kind, day, scope) in (select (kind, day, scope) from hashes)")

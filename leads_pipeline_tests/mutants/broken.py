@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # the bodies see the names of the modules that they are put i
     from leads_pipeline.storage.rows import open_raw
     from leads_pipeline.storage.windows import WindowState
     from leads_pipeline.transform.duck import connection
-    from leads_pipeline.transform.feed import begin_feed
     from leads_pipeline.transform.versions import number_of
 
 DURABLE = "storage/test_durable.py"
@@ -669,7 +668,7 @@ def _(db, kind, table, was_there, is_there):
 
 @mutant("each publication begins the feed anew", "transform.publish:_follow", FOLLOWED, FEED)
 def _(db, content, feed_from, *, of_all):
-    return begin_feed(db, content.at, content.named_from)
+    return unbroken(db, content, None, of_all=of_all)
 
 
 @mutant("a new file leaves out who is gone", "transform.publish:_follow", FOLLOWED, FEED)
@@ -991,7 +990,7 @@ def _(self, version, host, now):
 
 
 @mutant("an emptied contact is delivered", "delivery.due:_contact", DELIVERED, DELIVERY)
-def _(kind, row, version):
+def _(lead):
     return 0
 
 
