@@ -177,9 +177,8 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
     to_day = today(wanted.zone, now)
     first_day = wanted.first_day if of_all_days else max(wanted.first_day, to_day - timedelta(days=RECENT_DAYS))
     shown = [*days(first_day, to_day)]
-    windows = dict.fromkeys(Window.of(day, scope, wanted.zone) for day in shown for scope in wanted.scopes)
+    configured = dict.fromkeys(Window.of(day, scope, wanted.zone) for day in shown for scope in wanted.scopes)
     rows: list[WindowRow] = []
-    others: list[WindowRow] = []
     for kind in LEAD_KINDS:
         if of_all_days:
             folders = list_folders(data.store, f"{RAW}/{kind.table}/", now)
@@ -190,15 +189,9 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
             for place in map(Place.parse, folders)
             if place and place.scope != PUSH_SCOPE
         ]
-        rows += window_rows(data.store, kind, windows, folders, now)
-        others += window_rows(data.store, kind, [one for one in landed if one not in windows], folders, now)
+        rows += window_rows(data.store, kind, {**configured, **dict.fromkeys(landed)}, folders, now)
     return marts.Inputs(
-        data.folder,
-        wanted.zone,
-        to_day,
-        rows,
-        others,
-        wanted.branches,
+        *(data.folder, wanted.zone, to_day, rows, configured.keys(), wanted.branches),
         first_day=None if of_all_days else first_day,
         marts_dir=wanted.marts_dir,
     )
@@ -206,8 +199,8 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
 
 def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str], own: OwnFiles) -> str:
     windows = [
-        [(row.kind, row.window, row.state, row.leads, row.looked_at, row.failure) for row in rows]
-        for rows in (inputs.windows, inputs.other_windows)
+        (row.kind, row.window, row.state, row.leads, row.looked_at, row.failure, row.window in inputs.configured)
+        for row in inputs.windows
     ]
     answers = [digest_of(path) for path in answer_files(inputs.marts_dir, inputs.folder)]
     looks = sorted((one.file, one.look) for one in own.files)

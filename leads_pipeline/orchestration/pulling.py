@@ -206,7 +206,7 @@ class Asking:
             description="Pulls the windows that are due, one run for all: the day that has closed, and further looks.",
         )
         def pull_daily(context: ScheduleEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
-            return self._ask(context.instance, data, "daily", self._due)
+            return self._ask(context.instance, data, "daily")
 
         @schedule(
             name="pull_hourly",
@@ -216,7 +216,7 @@ class Asking:
             description="Pulls the day under way. Off until you switch it on: daily is enough for most agencies.",
         )
         def pull_hourly(context: ScheduleEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
-            return self._ask(context.instance, data, "hourly", self._day_under_way)
+            return self._ask(context.instance, data, "hourly")
 
         return [pull_daily, pull_hourly]
 
@@ -241,17 +241,11 @@ class Asking:
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
                 note_start(data.state.path, daemon, self.clock())
-            return self._ask(context.instance, data, "retry", self._due)
+            return self._ask(context.instance, data, "retry")
 
         return retry_failed_partitions
 
-    def _ask(
-        self,
-        instance: DagsterInstance,
-        data: DataFolder,
-        why: str,
-        keys_of: Callable[[DataFolder, LeadKind, datetime], list[str]],
-    ) -> RunRequest | SkipReason:
+    def _ask(self, instance: DagsterInstance, data: DataFolder, why: str) -> RunRequest | SkipReason:
         if self.settings.base_url is None:
             return SkipReason(NO_PORTAL)
         if not self.settings.scopes:
@@ -261,16 +255,17 @@ class Asking:
                 "A pull is under way. Windows that are due then are asked for within 5 minutes of its end."
             )
         now = self.clock()
-        keys = {kind: of_kind for kind in LEAD_KINDS if (of_kind := keys_of(data, kind, now))}
+        zone, scopes = self.settings.zone, self.settings.scopes
+        keys: dict[LeadKind, list[str]] = {}
+        for kind in LEAD_KINDS:
+            if why == "hourly":
+                windows = [Window.of(today(zone, now), scope, zone) for scope in scopes]
+            else:
+                rows = known_windows(data.store, kind, scopes, zone, self.first_day, now)
+                windows = due_windows(rows, started_at(data.state.path, now), now)
+            if windows:
+                keys[kind] = [window.partition_key for window in windows]
         return pull_request(keys, why, now) if keys else SkipReason("No window is due.")
-
-    def _due(self, data: DataFolder, kind: LeadKind, now: datetime) -> list[str]:
-        rows = known_windows(data.store, kind, self.settings.scopes, self.settings.zone, self.first_day, now)
-        return [window.partition_key for window in due_windows(rows, started_at(data.state.path, now), now)]
-
-    def _day_under_way(self, _data: DataFolder, _kind: LeadKind, now: datetime) -> list[str]:
-        zone = self.settings.zone
-        return [Window.of(today(zone, now), scope, zone).partition_key for scope in self.settings.scopes]
 
 
 def inventory_schedule(settings: Settings) -> ScheduleDefinition:

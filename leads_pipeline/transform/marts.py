@@ -8,6 +8,7 @@ drift (drift.py), when to publish (publish.py).
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -20,7 +21,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.domain.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS
-from leads_pipeline.domain.window import RETENTION
+from leads_pipeline.domain.window import RETENTION, Window
 from leads_pipeline.errors import BugError, LeadsPipelineError
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow
@@ -53,14 +54,14 @@ class Inputs:
     """The other inputs of marts, besides the leads. `folder` is the data folder, `today` is the local day.
 
     `marts_dir` is LEADS_MARTS_DIR, whose answers count before those in the data folder.
-    `windows` are the configured ones, `other_windows` others that were landed: all, or those from `first_day` on.
+    `windows` are those that are `configured` or were landed: all, or those from `first_day` on.
     """
 
     folder: Path
     zone: ZoneInfo
     today: date
     windows: Sequence[WindowRow] = ()
-    other_windows: Sequence[WindowRow] = ()
+    configured: AbstractSet[Window] = frozenset()
     branches: Branches = field(default_factory=Branches)
     first_day: date | None = None
     marts_dir: Path | None = None
@@ -264,8 +265,7 @@ def make_tables(db: duckdb.DuckDBPyConnection) -> None:
 
 def _make_inputs(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> bool:
     """Fill the tables that marts read. Return whether other values of enumerated fields are known than before."""
-    states = [_state(row, is_configured=True) for row in inputs.windows]
-    states += [_state(row, is_configured=False) for row in inputs.other_windows]
+    states = [_state(row, is_configured=row.window in inputs.configured) for row in inputs.windows]
     db.execute("delete from pipeline.window_states where day >= $since", {"since": inputs.first_day or date.min})
     fill(db, "pipeline.window_states", states)
     db.execute("delete from pipeline.answers")

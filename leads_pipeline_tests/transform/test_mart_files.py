@@ -279,10 +279,10 @@ def test_coverage_says_of_each_window_how_it_stands(db: duckdb.DuckDBPyConnectio
         return WindowRow("applicant", window, state, looked_at, leads, 29.0, failure)
 
     load(db)
-    windows = [row("branch-101", WindowState.LANDED, 2), row("branch-102", WindowState.FAILED, failure=refused)]
-    others = [row("company-7", WindowState.LANDED)]
+    configured = [row("branch-101", WindowState.LANDED, 2), row("branch-102", WindowState.FAILED, failure=refused)]
+    windows = [*configured, row("company-7", WindowState.LANDED)]
     names = Branches({"branch-101": "York", "branch-103": "Hull"}, ("region",), {"branch-101": ("North",)})
-    make(db, replace(inputs, windows=windows, other_windows=others, branches=names))
+    make(db, replace(inputs, windows=windows, configured={one.window for one in configured}, branches=names))
 
     portal_has_it_until = datetime(2026, 12, 19, tzinfo=UTC)
     assert db.execute("select * exclude (kind, day) from mart_coverage order by scope").fetchall() == [
