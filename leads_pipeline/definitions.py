@@ -22,15 +22,14 @@ from dagster import (
 )
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.orchestration.alerting import alert_sensor
 from leads_pipeline.orchestration.catalog import own_specs, with_conventions
-from leads_pipeline.orchestration.delivering import deliver_sensor
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Asking, inventory_schedule
 from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
+from leads_pipeline.orchestration.sensors import alert_sensor, deliver_sensor
 from leads_pipeline.orchestration.warehouse import report_asset, warehouse_asset
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import first_day

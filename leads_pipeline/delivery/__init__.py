@@ -5,5 +5,5 @@
     message.py    a version as JSON, signed by the Standard Webhooks specification
     sending.py    sending what is due, and what an answer means
 
-Doesn't belong here: when it is done (orchestration/delivering.py, cli/deliver.py).
+Doesn't belong here: when it is done (orchestration/sensors.py, cli/deliver.py).
 """

@@ -1,6 +1,7 @@
 """Dagster's checks: findings on raw windows and files, and the statements of sql/checks/ on the published tables.
 
-Belongs here: specs and results. Doesn't: the findings (observe/findings.py), what a statement checks (sql/checks/).
+Belongs here: specs and results, and the failure of a run in our words. Doesn't: the findings (observe/findings.py),
+what a statement checks (sql/checks/).
 A failed check with `is_error` stops the assets below it in the run. leads.duckdb is published all the same.
 """
 
@@ -8,10 +9,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec
+from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, Failure, MetadataValue
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.observe.finding import RUNBOOK
 from leads_pipeline.observe.findings import FINDERS, Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
@@ -75,4 +77,17 @@ def _result(asset: str, check: str, found: Sequence[str], *, is_error: bool) -> 
         severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
         description="\n".join([*(f"- {line}" for line in found[:NAMED]), *more]) or "No problems.",
         metadata={"problems": len(found)},
+    )
+
+
+def failure(tried: str, error: LeadsPipelineError, finder: str) -> Failure:
+    """Return the run's failure for one of the pipeline's own errors. The finder's entry in the runbook says what to do.
+
+    Dagster retries nothing: what is due is asked for again.
+    """
+    runbook = f"{RUNBOOK}#{finder}"
+    return Failure(
+        f"{tried}. {error}\nWhat to do: {runbook}",
+        metadata={"reason": error.reason, "runbook": MetadataValue.path(runbook)},
+        allow_retries=False,
     )

@@ -20,7 +20,7 @@ from dagster import (
 
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.orchestration.failing import failure
+from leads_pipeline.orchestration.checks import failure
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.orchestration.resources import InventoryService

@@ -32,9 +32,8 @@ from leads_pipeline.domain.contract import Answer, LeadKind
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
 from leads_pipeline.observe.finding import RUNBOOK
-from leads_pipeline.orchestration.checks import raw_check_specs, raw_checks
+from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
-from leads_pipeline.orchestration.failing import failure
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.orchestration.pulling import PullConfig, due_windows, raw_key, utc_now
 from leads_pipeline.orchestration.resources import LeadsService

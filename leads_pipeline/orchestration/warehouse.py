@@ -25,8 +25,7 @@ from dagster import (
 
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.orchestration.catalog import mart_spec, table_spec
-from leads_pipeline.orchestration.checks import published_check_specs, published_checks
-from leads_pipeline.orchestration.failing import failure
+from leads_pipeline.orchestration.checks import failure, published_check_specs, published_checks
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG, delete_old_runs, noted_publication

@@ -9,7 +9,7 @@ import pytest
 from dagster import DefaultSensorStatus, SensorDefinition
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.orchestration.alerting import alert_sensor
+from leads_pipeline.orchestration.sensors import alert_sensor
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.support.installation import Installation, installation

@@ -1,7 +1,11 @@
-"""The sensor that tells people, and notes what Dagster knows for findings. The rules are in observe/alerts.py."""
+"""The sensors that send something themselves: alerts to people, and leads to the agency's own system.
+
+Belongs here: when they send. Doesn't: what is told to whom (observe/alerts.py), what is delivered (delivery/).
+"""
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 from dagster import (
     DagsterInstance,
@@ -14,6 +18,8 @@ from dagster import (
     sensor,
 )
 
+from leads_pipeline.delivery.sending import Endpoint, deliver
+from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.observe.alerts import Alerts
 from leads_pipeline.observe.channels import Heartbeat, channels_of
 from leads_pipeline.observe.findings import look
@@ -23,7 +29,12 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.state import State
 
-ALERT_INTERVAL_SECONDS = 300
+ALERT_INTERVAL_SECONDS: Final = 300
+DELIVERY_INTERVAL_SECONDS: Final = 5
+# Without an endpoint there is nothing to do.
+_IDLE_SECONDS: Final = 3600
+# Dagster ends a tick of a sensor after a minute. The last requests of a pass take 15 seconds more.
+_PASS_SECONDS: Final = 30.0
 
 
 def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
@@ -66,3 +77,30 @@ def note_service(
         on_by_default |= {one.name for one in sensors if one.default_status is DefaultSensorStatus.RUNNING}
     stopped = {one.instigator_name for one in instance.all_instigator_state() if not one.is_running}
     state.note_service(now, sorted(stopped & on_by_default))
+
+
+def deliver_sensor(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
+    """Return `deliver`. It sends inside its tick, and asks for no run."""
+
+    @sensor(
+        name="deliver",
+        minimum_interval_seconds=DELIVERY_INTERVAL_SECONDS if settings.delivery_url else _IDLE_SECONDS,
+        default_status=DefaultSensorStatus.RUNNING,
+        description="Posts each new lead, and each new version of one, to LEADS_DELIVERY_URL.",
+        required_resource_keys={"data"},
+    )
+    def deliver_leads(context: SensorEvaluationContext) -> SkipReason:
+        try:
+            endpoint = Endpoint.of(settings)
+            if endpoint is None:
+                return SkipReason("LEADS_DELIVERY_URL is not set.")
+            sent = deliver(
+                settings, context.resources.data, endpoint, seconds=_PASS_SECONDS, patience_seconds=0, clock=clock
+            )
+        except LeadsPipelineError as error:
+            return SkipReason(str(error))
+        if sent.failed:
+            context.log.warning("Failed: %d. %s %s", sent.failed, endpoint.host, sent.trouble)
+        return SkipReason(f"Delivered {sent.delivered} versions of leads. {sent.left} are left.")
+
+    return deliver_leads
