@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.storage.data_folder import DEMO, RESTORING, DataFolder
@@ -60,8 +60,6 @@ _VERSIONS: Final = ".versions/"
 
 # Raw files and versions of leads.duckdb are named by the hash of their bytes.
 _HASH: Final = re.compile(r"-([0-9a-f]{16})\.(?:parquet|duckdb)$")
-
-_PIECE_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -247,17 +245,11 @@ class _Draft:
         if source is None:
             return False
         with source:
-            size = source.seek(0, os.SEEK_END)
-            digest = self._copy(source, self.folder / key)
-        if digest is not None and digest.startswith(hash_in(key)):
-            self._copied.append(self.folder / key)
-            self.done.new += 1
-            self.done.new_bytes += size
-            self._count(size)
-        else:
-            (self.folder / key).unlink()
-            self.done.damaged.append(key)
-            self._keep_former(key)
+            if _is_whole(source, key):
+                self._copy(source, self.folder / key)
+            else:
+                self.done.damaged.append(key)
+                self._keep_former(key)
         return True
 
     def _same(self, key: str) -> Path | None:
@@ -291,7 +283,7 @@ class _Draft:
         self.done.files += 1
         self.done.bytes += size
 
-    def _open(self, key: str) -> BinaryIO | None:
+    def _open(self, key: str) -> io.BufferedReader | io.BytesIO | None:
         """Open a file of the data. None if it is gone."""
         if self._data.bucket and key.startswith(STORED):
             content = self._data.store.get(key)
@@ -311,26 +303,29 @@ class _Draft:
             return path.open("rb")
         return None
 
-    def _copy(self, source: BinaryIO, path: Path) -> str | None:
-        """Write the source to a new file, with its moment. Return the SHA-256, None if its disk can't read it."""
+    def _copy(self, source: io.BufferedReader | io.BytesIO, path: Path) -> None:
+        """Write the source to a new file, with its moment."""
         _make_folder(path.parent)
         write_new(path, b"")
-        digest = hashlib.sha256()
         source.seek(0)
         with path.open("wb") as file:
-            while True:
-                try:
-                    piece = source.read(_PIECE_BYTES)
-                except OSError:
-                    return None
-                if not piece:
-                    break
-                digest.update(piece)
-                file.write(piece)
+            shutil.copyfileobj(source, file)
+            size = file.tell()
         if not isinstance(source, io.BytesIO):
             modified_ns = os.fstat(source.fileno()).st_mtime_ns
             os.utime(path, ns=(modified_ns, modified_ns))
-        return digest.hexdigest()
+        self._copied.append(path)
+        self.done.new += 1
+        self.done.new_bytes += size
+        self._count(size)
+
+
+def _is_whole(source: io.BufferedReader | io.BytesIO, key: str) -> bool:
+    """Whether the file can be read, and has the hash that its name says."""
+    try:
+        return hashlib.file_digest(source, "sha256").hexdigest().startswith(hash_in(key))
+    except OSError:
+        return False
 
 
 def _make_folder(folder: Path) -> None:

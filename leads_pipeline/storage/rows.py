@@ -5,12 +5,10 @@ Belongs here: a row, numbers, merging, the bytes of a file. Pure functions. Does
 
 import hashlib
 import json
-from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -216,8 +214,9 @@ def hash_of(content: bytes) -> str:
 
 def table_of(rows: Sequence[Row]) -> pa.Table:
     """Return the rows as an Arrow table."""
-    ids, numbers, payloads, sources = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return pa.Table.from_arrays([_texts(ids), _numbers(numbers), _texts(payloads), _texts(sources)], schema=SCHEMA)
+    columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
+    arrays = [pa.array(values, column.type) for values, column in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
 def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
@@ -289,17 +288,3 @@ def open_raw(content: bytes) -> Opened | None:
         gone=frozenset(json.loads(facts.get("gone", "[]"))),
     )
     return Opened(file, footer)
-
-
-# pyarrow.array would import pandas: a third of a second of each process.
-
-
-def _texts(values: Sequence[str]) -> "pa.Array[Any]":
-    encoded = [value.encode() for value in values]
-    ends = array("i", accumulate(map(len, encoded), initial=0))
-    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"".join(encoded))]
-    return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
-
-
-def _numbers(values: Sequence[int]) -> "pa.Array[Any]":
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(array("q", values).tobytes())])

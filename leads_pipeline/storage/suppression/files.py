@@ -65,8 +65,8 @@ class SuppressionList:
         guard = _identity(self.guard)
         if newest is None and guard is None:
             return NOBODY
-        version = self.folder / VERSIONS / (newest or "")
-        identity = (newest, _identity(version), guard, _identity(self.folder / KEY_FILE))
+        version = _identity(self.folder / newest) if newest else None
+        identity = (newest, version, guard, _identity(self.folder / KEY_FILE))
         read = self._read  # another thread may bring an older list meanwhile
         if read is None or read[0] != identity:
             guarded = self._guarded()  # before the list, which is never behind it then
@@ -138,17 +138,15 @@ class SuppressionList:
         return True
 
     def _newest(self) -> str | None:
-        with reading(self.folder), suppress(FileNotFoundError):
-            names = (path.name for path in (self.folder / VERSIONS).iterdir())
-            return max(filter(str.isdecimal, names), default=None)
-        return None
+        """The key of the newest version."""
+        return next(reversed(_versions(self._here, VERSIONS)), None)
 
     def _lines(self) -> list[bytes]:
         """The entries of the newest version, each as it was written."""
         while newest := self._newest():
             # One that is gone again was followed by newer ones.
-            if (content := self._here.get(f"{VERSIONS}{newest}")) is not None:
-                return self._checked(content, self.folder / VERSIONS / newest)
+            if (content := self._here.get(newest)) is not None:
+                return self._checked(content, self.folder / newest)
         return []
 
     def _checked(self, content: bytes, where: Path | str, key: bytes | None = None) -> list[bytes]:
@@ -185,7 +183,7 @@ class SuppressionList:
         if store is None:
             return None
         self._refresh_key(store)
-        there = [key for key in store.list(f"{_STORED}{VERSIONS}") if key.rpartition("/")[2].isdecimal()]
+        there = _versions(store, f"{_STORED}{VERSIONS}")
         ours, theirs = self._lines(), list[bytes]()
         if there:
             if (content := store.get(there[-1])) is None:
@@ -282,6 +280,11 @@ def _entry(line: bytes) -> Entry:
     if entry.action is Action.CLEAR:
         return msgspec.structs.replace(entry, emails=(), mailboxes=(), phones=(), names=())
     return msgspec.structs.replace(entry, emails=entry.mailboxes, mailboxes=()) if entry.mailboxes else entry
+
+
+def _versions(store: Store, prefix: str) -> list[str]:
+    """The keys of the list's versions, oldest first."""
+    return [key for key in store.list(prefix) if key.rpartition("/")[2].isdecimal()]
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
