@@ -27,7 +27,7 @@ from leads_pipeline.privacy.sweeping import Swept, in_line
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import digest_of, replace_file, storing
-from leads_pipeline.storage.raw import PUSH_SCOPE, RAW, Place, list_folders
+from leads_pipeline.storage.raw import PUSH_SCOPE, Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Meant, Suppressed
 from leads_pipeline.storage.windows import WindowRow, list_days, window_rows
@@ -180,10 +180,7 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
     configured = dict.fromkeys(Window.of(day, scope, wanted.zone) for day in shown for scope in wanted.scopes)
     rows: list[WindowRow] = []
     for kind in LEAD_KINDS:
-        if of_all_days:
-            folders = list_folders(data.store, f"{RAW}/{kind.table}/", now)
-        else:
-            folders = list_days(data.store, kind, shown, now)
+        folders = list_days(data.store, kind, None if of_all_days else shown, now)
         landed = [
             Window.of(place.day, Scope.parse(place.scope), wanted.zone)
             for place in map(Place.parse, folders)

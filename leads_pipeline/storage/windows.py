@@ -65,8 +65,10 @@ class WindowRow(NamedTuple):
         return self.failure.reason if self.failure else ""
 
 
-def list_days(store: Store, kind: LeadKind, of_days: Iterable[date], now: datetime) -> dict[str, Folder]:
-    """Return the folders of these days, by their keys. Folders of scopes that aren't configured are among them."""
+def list_days(store: Store, kind: LeadKind, of_days: Iterable[date] | None, now: datetime) -> dict[str, Folder]:
+    """Return the folders of these days or of all, by their keys, those of scopes that aren't configured too."""
+    if of_days is None:
+        return list_folders(store, f"{RAW}/{kind.table}/", now)
     folders: dict[str, Folder] = {}
     for day in of_days:
         folders |= list_folders(store, f"{RAW}/{kind.table}/day={day.isoformat()}/", now)

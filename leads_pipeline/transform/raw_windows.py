@@ -14,9 +14,10 @@ from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Raw, SuppressionList
-from leads_pipeline.storage.raw import RAW, Folder, Place, list_folders
+from leads_pipeline.storage.raw import Folder, Place
 from leads_pipeline.storage.rows import merged
 from leads_pipeline.storage.store import Store
+from leads_pipeline.storage.windows import list_days
 from leads_pipeline.transform.flatten import Batch
 from leads_pipeline.transform.publish import WindowKey
 from leads_pipeline.transform.reading import LeadsFile
@@ -43,12 +44,9 @@ class RawWindows:
         days = [now.date() + timedelta(days=1) - timedelta(days=ago) for ago in range(RECENT_DAYS)]
         found: dict[WindowKey, str] = {}
         for kind in LEAD_KINDS:
-            folder = f"{RAW}/{kind.table}/"
-            prefixes = [folder] if of_all_days else [f"{folder}day={day.isoformat()}/" for day in days]
-            for prefix in prefixes:
-                for key, files in list_folders(self._store, prefix, now).items():
-                    if files.files and (place := Place.parse(key)):
-                        found[kind.name, place.day, place.scope] = files_hash(files)
+            for key, files in list_days(self._store, kind, None if of_all_days else days, now).items():
+                if files.files and (place := Place.parse(key)):
+                    found[kind.name, place.day, place.scope] = files_hash(files)
         return found
 
     def read(self, windows: Collection[WindowKey]) -> Iterator[Batch]:
