@@ -93,12 +93,10 @@ def _is_named(named_from: date) -> str:
 
 def _compare(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, was_there: str | None, is_there: str) -> None:
     """Note which rows of the table differ. The conditions say which leads count, before and now."""
-    columns = [name for name in columns_of(db, table) if name not in _HOW_IT_CAME]
-    shared = [name for name in columns_of(db, table, database="before") if name in columns]
-    now = _rows(kind, table, shared or columns, is_there)
-    before = f"from ({now}) limit 0"
-    if shared and was_there:
-        before = _rows(kind, table, shared, was_there, "before.main.")
+    columns = {*columns_of(db, table)} - _HOW_IT_CAME
+    shared = [name for name in columns_of(db, table, database="before") if was_there and name in columns]
+    now = _rows(kind, table, shared, is_there)
+    before = _rows(kind, table, shared, was_there, "before.main.") if shared and was_there else f"from ({now}) limit 0"
     key = "lead_id" if table == kind.table else "lead_id, position"
     db.execute(
         f"""
@@ -113,9 +111,9 @@ def _compare(db: duckdb.DuckDBPyConnection, kind: LeadKind, table: str, was_ther
 
 
 def _rows(kind: LeadKind, table: str, columns: Sequence[str], is_there: str, database: str = "") -> str:
-    """Return a select of the rows of a table: their keys, and a hash of these columns as `content`."""
+    """Return a select of the rows of a table: their keys, and as `content` a hash of these columns, 0 without any."""
     leads = f"from {database}{quoted(kind.table)} where {is_there}"
-    content = f"hash({', '.join(map(quoted, columns))}) as content"
+    content = (f"hash({', '.join(map(quoted, columns))})" if columns else "0") + " as content"
     if table == kind.table:
         return f"select lead_id, {content} {leads}"
     return f"select lead_id, position, {content} from {database}{quoted(table)} semi join ({leads}) using (lead_id)"
