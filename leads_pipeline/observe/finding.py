@@ -5,7 +5,7 @@ Belongs here: the form. Doesn't: the finders (findings.py, which loads them), th
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
@@ -43,30 +43,20 @@ class Finding:
     (`windows-lost/2026-11-19`, `drift/applicant/newField`). `message` says what happened and why it matters,
     `what_to_do` what to do now, as a command if there is one. `since` is when it began, None if that isn't known.
     `link` is its entry in the runbook. If `may_pass`, it often ends by itself: alerts wait an hour.
+
+    A finder gives as `key` what tells it from its other findings. `look` puts the finder's name before it.
     """
 
-    key: str
-    level: Level
-    message: str
-    since: datetime | None
-    what_to_do: str
-    link: str
-    may_pass: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A problem that a finder found. `part` tells it from others of the same finder."""
-
+    key: str = field(default="", kw_only=True)
     level: Level
     message: str
     what_to_do: str
     since: datetime | None = None
-    part: str = ""
+    link: str = ""
     may_pass: bool = False
 
 
-Look = Callable[[Known], Iterator[Found]]
+Look = Callable[[Known], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +94,7 @@ def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Fi
     found, failed = list[Finding](), dict[str, LeadsPipelineError]()
     for each in finders or FINDERS.values():
         try:
-            found += (_finding(each.name, one) for one in each.look(known))
+            found += (_of(each.name, one) for one in each.look(known))
         except LeadsPipelineError as error:
             failed[each.name] = error
         except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
@@ -114,7 +104,7 @@ def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Fi
     for name, reason in failed.items():
         if not (is_told and isinstance(reason, UnreadableFileError)):
             what_to_do = f"Do what the message says. Until then, nobody is told of {name}."
-            found.append(_finding(FAILED, Found(Level.ERROR, str(reason), what_to_do, part=name, may_pass=True)))
+            found.append(_of(FAILED, Finding(Level.ERROR, str(reason), what_to_do, key=name, may_pass=True)))
     acknowledged, levels = known.data.state.acknowledged(), list(Level)
     return sorted(
         (one for one in found if one.key not in acknowledged),
@@ -127,10 +117,9 @@ def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]
     return look(known, finders)[0]
 
 
-def _finding(finder: str, one: Found) -> Finding:
-    part = re.sub(r"[\s()=]+", "-", one.part).strip("-")  # so that nobody has to quote it in a shell
-    key = f"{finder}/{part}" if part else finder
-    return Finding(key, one.level, one.message, one.since, one.what_to_do, f"{RUNBOOK}#{finder}", one.may_pass)
+def _of(finder: str, one: Finding) -> Finding:
+    key = re.sub(r"[\s()=]+", "-", one.key).strip("-")  # so that nobody has to quote it in a shell
+    return replace(one, key=f"{finder}/{key}" if key else finder, link=f"{RUNBOOK}#{finder}")
 
 
 def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:

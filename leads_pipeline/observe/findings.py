@@ -24,7 +24,6 @@ from leads_pipeline.observe.finding import (
     FINDERS,
     LEADS_DUCKDB,
     Finding,
-    Found,
     Level,
     acknowledge,
     counted,
@@ -81,7 +80,7 @@ _ERROR_BYTES: Final = 100_000_000
 
 
 @finder(LEADS_DUCKDB)
-def leads_duckdb(known: Known) -> Iterator[Found]:
+def leads_duckdb(known: Known) -> Iterator[Finding]:
     """leads.duckdb is missing, damaged or not up to date.
 
     Meaning: nobody can query it, or analysts see old figures. A new one is made from raw files. Leads whose raw file is
@@ -98,7 +97,7 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
         publish = "See the last run of `publish` in the Dagster UI, and that the sensor `publish_changes` is on."
     if trouble := known.leads_duckdb_trouble:
         is_renewed = known.is_served and failures <= 0
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"{trouble} A new one is made from raw files.",
             "Nothing: the service publishes a new one within a minute. If it happens again, check the disk."
@@ -106,7 +105,7 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
             else publish,
         )
     elif failures > 0:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"Publishing leads.duckdb failed {counted(failures, 'time')} in a row. Newer leads wait in raw.",
             publish,
@@ -118,14 +117,14 @@ def leads_duckdb(known: Known) -> Iterator[Found]:
         and now - max(landed_at, state.next_at() or landed_at) > _UNPUBLISHED
         and (published_at is None or landed_at > published_at)
     ):
-        yield Found(Level.ERROR, f"Leads that landed on {moment(landed_at)} are not published.", publish, landed_at)
+        yield Finding(Level.ERROR, f"Leads that landed on {moment(landed_at)} are not published.", publish, landed_at)
     elif known.is_served and published_at and now - published_at > _TWO_NIGHTS:  # another machine may have landed leads
         message = f"Nothing was published since {moment(published_at)}. The service does that each night."
-        yield Found(Level.ERROR, message, publish, published_at, may_pass=True)
+        yield Finding(Level.ERROR, message, publish, published_at, may_pass=True)
 
 
 @finder("checks")
-def check_tables(known: Known) -> Iterator[Found]:
+def check_tables(known: Known) -> Iterator[Finding]:
     """A check on the tables of leads.duckdb fails.
 
     Meaning: the tables are published, and something in them is unusual. The message says what.
@@ -134,16 +133,16 @@ def check_tables(known: Known) -> Iterator[Found]:
     """
     for check in checks() if known.has_published else ():
         if check.what_to_do and (found := problems(known, check)):
-            yield Found(
+            yield Finding(
                 Level.ERROR if check.is_error else Level.WARNING,
                 f"{check.table}: this doesn't hold: {check.description}. Found: {some(found)}.",
                 check.what_to_do,
-                part=f"{check.name}/{check.table}",
+                key=f"{check.name}/{check.table}",
             )
 
 
 @finder("drift", stays=True)
-def drift(known: Known) -> Iterator[Found]:
+def drift(known: Known) -> Iterator[Finding]:
     """The portal sends something that the contract doesn't know.
 
     Meaning: a new field, a new value, or a value of another type, from at least three people. Or a new member beside
@@ -157,26 +156,26 @@ def drift(known: Known) -> Iterator[Found]:
         folders = list_days(known.data.store, kind, [known.today - timedelta(days=1), known.today], known.now)
         members = members_beside(known.data.store, folders.values())
         for name, type_ in sorted({(shown_member(name), type_) for name, type_ in members.items()}):
-            yield Found(
+            yield Finding(
                 Level.WARNING,
                 f"The portal's answers with {kind.name} leads have a new member beside the list: {name} ({type_}). "
                 "The portal may begin to answer in pages.",
                 "Ask the portal's technical contact what it means. Then hide it: `leads-pipeline acknowledge drift`.",
-                part=f"{kind.name}/{name}/{type_}",
+                key=f"{kind.name}/{name}/{type_}",
             )
     rows = "select kind, change, field, value, first_seen_day, leads from drift"
     for kind, change, field, value, day, leads in known.rows(rows):
         what = f"{field} = {value}" if value is not None else field
-        yield Found(
+        yield Finding(
             Level.WARNING,
             f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
             "Nothing now. CONTRIBUTING.md says how it gets a column. Hide it: `leads-pipeline acknowledge drift`.",
-            part=f"{kind}/{what}",
+            key=f"{kind}/{what}",
         )
 
 
 @finder("contacts-emptied", stays=True)
-def contacts_emptied(known: Known) -> Iterator[Found]:
+def contacts_emptied(known: Known) -> Iterator[Finding]:
     """The portal emptied contacts of leads that it had sent with them.
 
     Meaning: the newest version of a lead counts, so its name, address or number is gone from leads.duckdb. Raw keeps
@@ -194,18 +193,18 @@ def contacts_emptied(known: Known) -> Iterator[Found]:
         )
         for day, leads, without in days:
             level = Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING
-            yield Found(
+            yield Finding(
                 level,
                 f"The portal emptied the contact of {without} of {leads} {kind.name} leads of {day}: a name, address "
                 "or number that it had sent before. Raw keeps the earlier versions.",
                 "Ask the portal if it meant to. docs/guides/ask-the-data.md has the query for earlier versions. Then "
                 "hide it: `leads-pipeline acknowledge contacts-emptied`.",
-                part=f"{kind.name}/{day}/{level}",  # a mistake of the portal isn't hidden by a person's own wish
+                key=f"{kind.name}/{day}/{level}",  # a mistake of the portal isn't hidden by a person's own wish
             )
 
 
 @finder("inventory")
-def inventory(known: Known) -> Iterator[Found]:
+def inventory(known: Known) -> Iterator[Finding]:
     """Today's inventory was not pulled.
 
     Meaning: a day's inventory can be pulled on that day alone. Without a pull, listings of this day stay unknown.
@@ -217,7 +216,7 @@ def inventory(known: Known) -> Iterator[Found]:
     since = searched_at or known.data.state.opened_at()
     if since and not known.settings.no_inventory and known.now - since > _OLDEST_INVENTORY:
         last = f"The last inventory is from {moment(searched_at)}." if searched_at else "No inventory was ever pulled."
-        yield Found(
+        yield Finding(
             Level.WARNING,
             f"{last} The portal has today's until midnight only.",
             "Run `leads-pipeline backfill --last 1d --kind inventory`: it pulls the inventory, or prints why it can't.",
@@ -226,7 +225,7 @@ def inventory(known: Known) -> Iterator[Found]:
 
 
 @finder("spool")
-def spool(known: Known) -> Iterator[Found]:
+def spool(known: Known) -> Iterator[Finding]:
     """Pushed leads of an earlier version wait in spool/.
 
     Meaning: this version couldn't read them when it took over. The portal doesn't send them again.
@@ -235,7 +234,7 @@ def spool(known: Known) -> Iterator[Found]:
     Over: when `spool/` has no file `*.pushed`.
     """
     if waiting := [*(known.data.folder / "spool").glob("*.pushed")]:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"{counted(len(waiting), 'file')} with pushed leads of an earlier version can't be read: in "
             f"{known.data.folder}/spool.",
@@ -248,7 +247,7 @@ def spool(known: Known) -> Iterator[Found]:
 
 
 @finder("receiver")
-def receiver(known: Known) -> Iterator[Found]:
+def receiver(known: Known) -> Iterator[Finding]:
     """Nobody takes the leads that the portal pushes.
 
     Meaning: `leads-pipeline receive` has not run for more than 20 hours, so the portal gave failed pushes up.
@@ -259,7 +258,7 @@ def receiver(known: Known) -> Iterator[Found]:
     """
     seen_at = known.data.state.receiver_seen_at()
     if known.settings.receive_key and seen_at and known.now - seen_at > _PORTAL_GIVES_UP:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             "`leads-pipeline receive` has not run for more than 20 hours, so pushed leads come with the daily pull.",
             "Start `leads-pipeline receive`.",
@@ -268,7 +267,7 @@ def receiver(known: Known) -> Iterator[Found]:
 
 
 @finder("delivery")
-def delivery(known: Known) -> Iterator[Found]:
+def delivery(known: Known) -> Iterator[Finding]:
     """Leads don't reach your own system.
 
     Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the service was not started since
@@ -285,7 +284,7 @@ def delivery(known: Known) -> Iterator[Found]:
         if Endpoint.of(known.settings) is None:
             return
     except (SettingsError, CredentialsError) as error:
-        yield Found(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
+        yield Finding(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
         return
     with looked_at(known.data.folder) as ledger:
         if ledger is None:  # `deliver` never ran
@@ -298,7 +297,7 @@ def delivery(known: Known) -> Iterator[Found]:
         neglected = is_neglected(known.data, ledger, known.now, _LATE_DELIVERY)
     if gone or (oldest and known.now - oldest >= _LATE_DELIVERY):
         why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"{_versions(counts[VersionState.WAITING])} wait to be delivered. {why.replace('..', '.')}",
             "Run `leads-pipeline deliver retry` once the endpoint is there again."
@@ -310,24 +309,24 @@ def delivery(known: Known) -> Iterator[Found]:
     elif neglected:
         yield _nobody_looks(known)
     if dead := counts[VersionState.DEAD]:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"{_versions(dead)} did not reach your own system. No more attempts are made.",
             "`leads-pipeline deliver status` says why. Then run `leads-pipeline deliver retry`.",
-            part="given-up",
+            key="given-up",
         )
     if held := counts[VersionState.HELD]:
-        yield Found(
+        yield Finding(
             Level.WARNING,
             f"{_versions(held)} lack a contact that an earlier version has, and are not delivered.",
             "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers them.",
-            part="held",
+            key="held",
         )
 
 
-def _nobody_looks(known: Known) -> Found:
+def _nobody_looks(known: Known) -> Finding:
     lock = known.data.state.path / "locks" / "delivery.lock"
-    return Found(
+    return Finding(
         Level.ERROR,
         "Nobody looks for new leads to deliver.",
         "See that the service runs, and that the sensor `deliver` is on. If a `deliver` hangs, end it: "
@@ -345,7 +344,7 @@ def _versions(count: int) -> str:
 
 
 @finder("time-zone")
-def time_zone(known: Known) -> Iterator[Found]:
+def time_zone(known: Known) -> Iterator[Finding]:
     """The time zone was changed, or never set.
 
     Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours: leads at
@@ -356,7 +355,7 @@ def time_zone(known: Known) -> Iterator[Found]:
     """
     settings, remembered = known.settings, known.data.state.time_zone()
     if settings.scopes and remembered and remembered != settings.zone.key:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"LEADS_TIMEZONE is {settings.zone.key}, and earlier days were pulled as days of {remembered}. Leads at "
             "midnight are in another day than before.",
@@ -364,7 +363,7 @@ def time_zone(known: Known) -> Iterator[Found]:
             f"{known.data.state.path / 'time_zone'}.",
         )
     elif settings.scopes and "zone" not in settings.model_fields_set:
-        yield Found(
+        yield Finding(
             never_set_up(known),
             "LEADS_TIMEZONE isn't set, so days begin at 00:00 UTC. In summer, that is 01:00 in Britain.",
             "Set LEADS_TIMEZONE=Europe/London if your branches are in Britain, or LEADS_TIMEZONE=UTC to keep it so.",
@@ -372,7 +371,7 @@ def time_zone(known: Known) -> Iterator[Found]:
 
 
 @finder("branch-names")
-def branch_names(known: Known) -> Iterator[Found]:
+def branch_names(known: Known) -> Iterator[Finding]:
     """The file with the branches' names can't be read, or lacks a branch.
 
     Meaning: tables and report show the old names, or ids.
@@ -383,10 +382,10 @@ def branch_names(known: Known) -> Iterator[Found]:
     try:
         names = read_branches(file).names
     except SettingsError as error:
-        yield Found(Level.WARNING, str(error), "Correct the file. The next publication reads it.")
+        yield Finding(Level.WARNING, str(error), "Correct the file. The next publication reads it.")
         return
     if file and (nameless := [scope.key for scope in known.scopes if scope.key not in names]):
-        yield Found(
+        yield Finding(
             Level.WARNING,
             f"LEADS_BRANCHES_FILE has no name for {some(nameless)}.",
             f"Add a line for each to {file}. The next publication reads it.",
@@ -394,7 +393,7 @@ def branch_names(known: Known) -> Iterator[Found]:
 
 
 @finder("own-marts")
-def own_marts(known: Known) -> Iterator[Found]:
+def own_marts(known: Known) -> Iterator[Finding]:
     """A mart or a file of your own can't be made into a table.
 
     Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows. After an
@@ -408,16 +407,16 @@ def own_marts(known: Known) -> Iterator[Found]:
         "from pipeline.own_tables where problem is not null order by file"
     )
     for file, problem, is_kept in known.rows(rows, table="own_tables"):
-        yield Found(
+        yield Finding(
             Level.WARNING,
             f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",
             f"Mend it, or take it out of {known.settings.marts_dir}. The next publication reads it again.",
-            part=file,
+            key=file,
         )
 
 
 @finder("sweep")
-def sweep(known: Known) -> Iterator[Found]:
+def sweep(known: Known) -> Iterator[Finding]:
     """The folder is behind the suppression list.
 
     Meaning: an erasure was cut off, or a backup was restored. Leads of people on the list may still be published.
@@ -425,7 +424,7 @@ def sweep(known: Known) -> Iterator[Found]:
     Over: when the folder follows the list.
     """
     if known.data.is_behind:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             "The data folder is behind the suppression list: leads of people on the list may still be there.",
             "Run `leads-pipeline privacy apply`.",
@@ -434,7 +433,7 @@ def sweep(known: Known) -> Iterator[Found]:
 
 
 @finder("corrections-lost", stays=True)
-def corrections_lost(known: Known) -> Iterator[Found]:
+def corrections_lost(known: Known) -> Iterator[Finding]:
     """A correction is lost.
 
     Meaning: the file with the correction was damaged, or a backup from before the correction was restored. Tables show
@@ -447,17 +446,17 @@ def corrections_lost(known: Known) -> Iterator[Found]:
     for entry in suppressed.active:
         if entry.action is Action.CORRECT and (leads := suppressed.lacking.intersection(entry.leads)):
             case = f" (case {entry.case})" if entry.case else ""
-            yield Found(
+            yield Finding(
                 Level.ERROR,
                 f"Correction {entry.number}{case} is lost for {counted(len(leads), 'lead')}. Tables show the wrong "
                 "address or number again.",
                 "Look in your own register for the right one. Then run `leads-pipeline privacy correct` again.",
-                part=str(entry.number),
+                key=str(entry.number),
             )
 
 
 @finder("requests-open")
-def requests_open(known: Known) -> Iterator[Found]:
+def requests_open(known: Known) -> Iterator[Finding]:
     """A person's request isn't carried out.
 
     Meaning: its command was interrupted, or something of the person is left. After the day on which the person has to
@@ -469,18 +468,18 @@ def requests_open(known: Known) -> Iterator[Found]:
         if known.now - entry.at > _LONGEST_REQUEST:
             due = due_on(entry.received or entry.at.date())
             case = f" (case {entry.case})" if entry.case else ""
-            yield Found(
+            yield Finding(
                 Level.ERROR if known.now.date() > due else Level.WARNING,
                 f"Request {entry.number}{case}, {in_words(entry)}, isn't carried out. The person has to be answered by "
                 f"{due}.",
                 "Run `leads-pipeline privacy apply`. It names what is left.",
                 since=entry.at,
-                part=str(entry.number),
+                key=str(entry.number),
             )
 
 
 @finder("suppression-list")
-def suppression_list(known: Known) -> Iterator[Found]:
+def suppression_list(known: Known) -> Iterator[Finding]:
     """The suppression list lies in the data folder.
 
     Meaning: a restored backup of the data folder brings an older list back, and with it the people who were erased
@@ -490,7 +489,7 @@ def suppression_list(known: Known) -> Iterator[Found]:
     """
     entries = known.data.gate.entries
     if known.data.bucket is None and entries.folder.is_relative_to(known.data.folder) and entries.read():
-        yield Found(
+        yield Finding(
             never_set_up(known),
             f"The suppression list is in the data folder, in {entries.folder}. A restored backup would bring erased "
             "people back.",
@@ -500,7 +499,7 @@ def suppression_list(known: Known) -> Iterator[Found]:
 
 
 @finder("retention")
-def retention(known: Known) -> Iterator[Found]:
+def retention(known: Known) -> Iterator[Finding]:
     """Personal data is kept for ever.
 
     Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
@@ -509,7 +508,7 @@ def retention(known: Known) -> Iterator[Found]:
     Over: when it is set.
     """
     if known.settings.keep_personal_days is None:
-        yield Found(
+        yield Finding(
             Level.HINT,
             "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",
             "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. docs/guides/answer-a-person.md "
@@ -521,7 +520,7 @@ def retention(known: Known) -> Iterator[Found]:
 
 
 @finder("disk")
-def disk(known: Known) -> Iterator[Found]:
+def disk(known: Known) -> Iterator[Finding]:
     """The disk of the data folder is nearly full.
 
     Meaning: a publication needs room for a second leads.duckdb, an erasure for two. On a full disk nothing lands and
@@ -534,7 +533,7 @@ def disk(known: Known) -> Iterator[Found]:
     size, free = file.stat().st_size if file.exists() else 0, known.free_bytes
     if free < _WARNING_BYTES + 2 * size:
         is_error = free < _ERROR_BYTES + size
-        yield Found(
+        yield Finding(
             Level.ERROR if is_error else Level.WARNING,
             f"{free / 1e9:.1f} GB are free on the disk of {known.data.folder}. Publishing leads.duckdb needs up "
             f"to {(size + _ERROR_BYTES) / 1e9:.1f} GB{', so it may fail' if is_error else ', an erasure twice that'}.",
@@ -543,7 +542,7 @@ def disk(known: Known) -> Iterator[Found]:
 
 
 @finder("backup")
-def backup(known: Known) -> Iterator[Found]:
+def backup(known: Known) -> Iterator[Finding]:
     """There is no backup of the last two days.
 
     Meaning: leads that the portal has deleted exist only on this disk.
@@ -552,13 +551,13 @@ def backup(known: Known) -> Iterator[Found]:
     """
     made_at = known.data.state.last_backup()
     if made_at is None and known.data.bucket is None:
-        yield Found(
+        yield Finding(
             never_set_up(known),
             "No backup yet. Leads that the portal has deleted exist only on this disk.",
             "Run `leads-pipeline backup TARGET` each night. TARGET is a folder on another disk, such as /mnt/backup.",
         )
     elif made_at and known.now - made_at > _OLDEST_BACKUP:
-        yield Found(
+        yield Finding(
             Level.WARNING,
             f"The last backup is from {moment(made_at)}. Once the portal deletes newer leads, they exist "
             "only on this disk.",
@@ -568,7 +567,7 @@ def backup(known: Known) -> Iterator[Found]:
 
 
 @finder("alert-channels")
-def alert_channels(known: Known) -> Iterator[Found]:
+def alert_channels(known: Known) -> Iterator[Finding]:
     """Nobody is told of problems, or a channel doesn't work.
 
     Meaning: without a channel, only people who look see problems. Without a heartbeat, nobody notices that this machine
@@ -578,22 +577,22 @@ def alert_channels(known: Known) -> Iterator[Found]:
     Over: when both are set, and a message or a test has got through.
     """
     for variable, failure in Told.read(known.data.state.path).failures.items():
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"Messages don't get through on {variable}. {failure.message}",
             "Run `leads-pipeline alert --test` to try it again.",
             since=failure.since,
-            part=variable,
+            key=variable,
             may_pass=True,
         )
     if not channels_of(known.settings):
-        yield Found(
+        yield Finding(
             never_set_up(known),
             "No alert channel is set up, so nobody is told of problems.",
             f"{SET_UP} Then run `leads-pipeline alert --test`.",
         )
     elif not known.settings.heartbeat_url:
-        yield Found(
+        yield Finding(
             Level.HINT,
             "LEADS_HEARTBEAT_URL isn't set. Alerts stop when this machine stops, and nobody notices.",
             "Set LEADS_HEARTBEAT_URL to the address of an outside monitor.",
@@ -601,7 +600,7 @@ def alert_channels(known: Known) -> Iterator[Found]:
 
 
 @finder("service")
-def service(known: Known) -> Iterator[Found]:
+def service(known: Known) -> Iterator[Finding]:
     """The service gives no sign of life, or a schedule or sensor is off.
 
     Meaning: the service doesn't run, its daemon hangs, or the sensor `alert` is off: then nobody is alerted. Or the
@@ -612,7 +611,7 @@ def service(known: Known) -> Iterator[Found]:
     """
     seen_at, stopped = known.service or (known.now, [])
     if known.now - seen_at > SILENCE:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"The service gave no sign of life since {moment(seen_at)}. Nothing is pulled or published.",
             "Start it: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the sensor "
@@ -621,9 +620,9 @@ def service(known: Known) -> Iterator[Found]:
         )
     for name in stopped:
         if name != "pull_inventory_daily" or not known.settings.no_inventory:
-            yield Found(
+            yield Finding(
                 Level.ERROR,
                 f"{name} is off in the Dagster UI, and the pipeline needs it.",
                 f"Switch {name} on in the Dagster UI, under Automation.",
-                part=name,
+                key=name,
             )

@@ -261,12 +261,9 @@ def _source(known: Known) -> str:
 
 
 def _modes(folder: Path) -> str:
-    tokens = folder / ".state" / "tokens"
-    if any(path.stat().st_mode & 0o077 for path in (tokens, *tokens.glob("*")) if path.exists()):
-        raise StorageError(f"Other users can read access tokens. Run `chmod -R go= {tokens}`.")
     # Everybody can enter a checkout's own data/, so the files in it count.
     open_ones = [path for path in folder.iterdir() if path.stat().st_mode & 0o007 and path.name != "README.md"]
     if open_ones and folder.stat().st_mode & 0o001:
         named = some(sorted(path.name for path in open_ones))
         raise Doubt(f"Other users of this machine can read leads, in {named}. Run `chmod o= {folder}`.")
-    return "Other users can't read tokens and leads."
+    return "Other users can't read leads."

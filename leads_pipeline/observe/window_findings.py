@@ -11,7 +11,7 @@ from typing import Final
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.due import due_at
 from leads_pipeline.domain.window import RETENTION, day_interval
-from leads_pipeline.observe.finding import NAMED, Found, Level, counted, finder, moment, some
+from leads_pipeline.observe.finding import NAMED, Finding, Level, counted, finder, moment, some
 from leads_pipeline.observe.known import RECENT_DAYS, Known
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.duck import statement
@@ -20,7 +20,7 @@ _OVERDUE: Final = timedelta(days=1)
 
 
 @finder("windows-refused")
-def windows_refused(known: Known) -> Iterator[Found]:
+def windows_refused(known: Known) -> Iterator[Finding]:
     """The portal refuses windows.
 
     Meaning: the portal answers 401 or 403, for example. A branch id is wrong, the client may not read the branch, or
@@ -37,17 +37,17 @@ def windows_refused(known: Known) -> Iterator[Found]:
         branches = {(row.kind, row.scope) for row in refused}
         rows = refused + [row for row in known.windows if _is_missing_of(branches, known, row)]
         then = "restart the service" if known.is_served else f"run `{pull_command(known, rows)}`"
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"The portal refuses {_windows(known, rows)}. {_messages(rows)} {deletion(known, rows)}",
             f"Do what the message says, then {then}.",
             _first_failed_at(rows),
-            part=reason,
+            key=reason,
         )
 
 
 @finder("windows-failing")
-def windows_failing(known: Known) -> Iterator[Found]:
+def windows_failing(known: Known) -> Iterator[Finding]:
     """Windows fail with temporary errors.
 
     Meaning: the portal, or the network on the way to it, doesn't answer as it should. The service asks again after 10
@@ -58,7 +58,7 @@ def windows_failing(known: Known) -> Iterator[Found]:
     """
     if rows := _failed(known, "temporary"):
         command = pull_command(known, rows)
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"Pulling fails for {_windows(known, rows)}. {_messages(rows)} {deletion(known, rows)}",
             _pull(
@@ -70,7 +70,7 @@ def windows_failing(known: Known) -> Iterator[Found]:
 
 
 @finder("windows-missing")
-def windows_missing(known: Known) -> Iterator[Found]:
+def windows_missing(known: Known) -> Iterator[Finding]:
     """Windows were not pulled, or not looked at again.
 
     Meaning: an error if nobody tried to pull a window for more than a day. A warning if windows that landed should have
@@ -103,28 +103,28 @@ def windows_missing(known: Known) -> Iterator[Found]:
     if late:
         rows = [row for _, row in late]
         message = f"{_are(known, rows)} missing for more than a day. {deletion(known, rows)}"
-        yield Found(
+        yield Finding(
             Level.ERROR, message, _overdue(known, rows, is_pulling=is_pulling), min(at for at, _ in late), may_pass=True
         )
     if looks:
         rows = [row for _, row in looks]
         message = f"Not looked at again, so that late leads would be missed: {_windows(known, rows)}. {_messages(rows)}"
         since = min(at for at, _ in looks)
-        yield Found(
+        yield Finding(
             Level.WARNING,
             message.rstrip(),
             _overdue(known, rows, is_pulling=is_pulling),
             since,
-            part="looks",
+            key="looks",
             may_pass=True,
         )
     if others:
         message = f"{_are(known, others)} not pulled yet. {deletion(known, others)}"
-        yield Found(Level.HINT, message, _pull(known, others, _BY_ITSELF), part="first")
+        yield Finding(Level.HINT, message, _pull(known, others, _BY_ITSELF), key="first")
 
 
 @finder("windows-lost", stays=True)
-def windows_lost(known: Known) -> Iterator[Found]:
+def windows_lost(known: Known) -> Iterator[Finding]:
     """The portal deleted windows before they landed.
 
     Meaning: leads of that day are lost, unless the portal pushed them. Figures of that day are too low.
@@ -145,17 +145,17 @@ def windows_lost(known: Known) -> Iterator[Found]:
         if (kind, day, scope) not in known.damaged_windows:  # their leads stay published
             by_day[day].append(f"{kind} {known.branches.shown(scope)}")
     for day, named in sorted(by_day.items()):
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"Leads of {day} are lost: the portal deleted {some(named)} before it was landed whole.",
             f"Ask the portal whether it still has them. Then hide it: `leads-pipeline acknowledge windows-lost/{day}`.",
             day_interval(day, known.zone)[1] + RETENTION,
-            part=str(day),
+            key=str(day),
         )
 
 
 @finder("files-damaged")
-def files_damaged(known: Known) -> Iterator[Found]:
+def files_damaged(known: Known) -> Iterator[Finding]:
     """Raw files are damaged or missing.
 
     Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
@@ -173,26 +173,26 @@ def files_damaged(known: Known) -> Iterator[Found]:
         until = (
             f"The portal has {'it' if len(rows) == 1 else 'the first of them'} until {_deleted_at(rows):%Y-%m-%d} UTC."
         )
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"Raw files of {_windows(known, rows)} are damaged or missing. {_STAY}",
             f"{_pull(known, rows, _BY_ITSELF)} {until} Check the disk.",
         )
     if left:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"{counted(len(left), 'raw file')} can't be pulled again, and {'is' if len(left) == 1 else 'are'} damaged "
             f"or missing: {some(left)}. {_STAY}",
             "Put them back from a backup, as docs/guides/back-up-and-restore.md says.",
-            part="backup",
+            key="backup",
         )
     if others:
-        yield Found(
+        yield Finding(
             Level.ERROR,
             f"{counted(len(others), 'file')} in quarantine/ {'is' if len(others) == 1 else 'are'} of no window: "
             f"{some(others)}.",
             "Look into them, then delete them or move them away.",
-            part="others",
+            key="others",
         )
 
 

@@ -21,7 +21,9 @@ MINUTE = 1 / 60
 
 
 def finding(key: str, level: Level = Level.ERROR, *, may_pass: bool = False, since: datetime | None = None) -> Finding:
-    return Finding(key, level, f"{key} is broken. Leads wait.", since, f"Mend {key}.", f"findings.md#{key}", may_pass)
+    return Finding(
+        level, f"{key} is broken. Leads wait.", f"Mend {key}.", since, f"findings.md#{key}", may_pass, key=key
+    )
 
 
 DISK = finding("disk")

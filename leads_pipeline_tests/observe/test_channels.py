@@ -24,7 +24,7 @@ from leads_pipeline.settings import Secret, Settings
 from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-FULL = Finding("disk", Level.ERROR, "The disk gets full.", NOON, "Make <room> & soon. £", "findings.md#disk")
+FULL = Finding(Level.ERROR, "The disk gets full.", "Make <room> & soon. £", NOON, "findings.md#disk", key="disk")
 NO_SETTINGS = Settings.from_variables({})
 DIGEST = Digest(NOON, [FULL], [replace(FULL, key="backup", message="No backup.")])
 TOKEN = "T0KEN"

@@ -17,7 +17,7 @@ import pytest
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.observe.alerts import Told
-from leads_pipeline.observe.finding import Finder, Found
+from leads_pipeline.observe.finding import Finder
 from leads_pipeline.observe.findings import Finding, Level, acknowledge, find, look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.orchestration.publish_sensor import noted_publication
@@ -604,14 +604,14 @@ def test_a_suppression_list_in_the_data_folder_is_told_once_somebody_is_on_it(ho
 
 
 def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: House) -> None:
-    def broken(_: Known) -> Iterator[Found]:
+    def broken(_: Known) -> Iterator[Finding]:
         raise StorageError("The disk is gone.")
 
-    def faulty(_: Known) -> Iterator[Found]:
-        yield Found(Level.HINT, f"{1 / 0}", "Nothing.")
+    def faulty(_: Known) -> Iterator[Finding]:
+        yield Finding(Level.HINT, f"{1 / 0}", "Nothing.")
 
-    def works(_: Known) -> Iterator[Found]:
-        yield Found(Level.HINT, "Works.", "Nothing.")
+    def works(_: Known) -> Iterator[Finding]:
+        yield Finding(Level.HINT, "Works.", "Nothing.")
 
     finders = [Finder(one.__name__, one, stays=False) for one in (broken, faulty, works)]
     findings, failed = look(known(house), finders)
@@ -622,11 +622,11 @@ def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: House
 
 
 def test_errors_come_first_and_then_the_oldest(house: House) -> None:
-    def some(_: Known) -> Iterator[Found]:
-        yield Found(Level.HINT, "", "", part="hint")
-        yield Found(Level.ERROR, "", "", part="unknown")
-        yield Found(Level.ERROR, "", "", house.now, part="young")
-        yield Found(Level.ERROR, "", "", house.now - timedelta(days=1), part="old")
+    def some(_: Known) -> Iterator[Finding]:
+        yield Finding(Level.HINT, "", "", key="hint")
+        yield Finding(Level.ERROR, "", "", key="unknown")
+        yield Finding(Level.ERROR, "", "", house.now, key="young")
+        yield Finding(Level.ERROR, "", "", house.now - timedelta(days=1), key="old")
 
     parts = [one.key for one in find(known(house), [Finder("some", some, stays=False)])]
     assert parts == ["some/old", "some/young", "some/unknown", "some/hint"]

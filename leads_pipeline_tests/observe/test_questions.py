@@ -278,11 +278,6 @@ def others_portal(data: DataFolder) -> None:
     data.state.claim("portal.example")
 
 
-def open_token(data: DataFolder) -> None:
-    (data.folder / ".state" / "tokens").mkdir(parents=True, mode=0o750)
-    (data.folder / ".state" / "tokens").chmod(0o750)
-
-
 def open_leads(data: DataFolder) -> None:
     (data.folder / "raw").mkdir()
     (data.folder / "raw").chmod(0o755)
@@ -302,7 +297,6 @@ def no_database(data: DataFolder) -> None:
     ("harm", "check", "light", "words"),
     [
         (others_portal, "source", "red", "holds leads from portal.example"),
-        (open_token, "file rights", "red", "chmod -R go= "),
         (open_leads, "file rights", "yellow", "chmod o= "),
         (list_without_its_key, "finder-failed/suppression-list", "red", "key"),
         (no_database, "leads-duckdb", "red", "Run `leads-pipeline backfill --last 1d`"),

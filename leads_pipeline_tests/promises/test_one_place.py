@@ -171,14 +171,14 @@ def test_a_problem_to_report_is_one_finder(change: Change, run: Run) -> None:
     finder = '''
 
 @finder("full-moon")
-def full_moon(known: Known) -> Iterator[Found]:
+def full_moon(known: Known) -> Iterator[Finding]:
     """The moon is full.
 
     Meaning: more people write at night.
     Do: nothing.
     Over: the next day.
     """
-    yield Found(Level.ERROR, f"The moon is full over {len(known.scopes)} branches.", "Nothing.")
+    yield Finding(Level.ERROR, f"The moon is full over {len(known.scopes)} branches.", "Nothing.")
 '''
     change("observe/findings.py", finder)
     with web_sink() as sink:

@@ -163,7 +163,7 @@ def _exit_codes() -> str:
 
 def _metrics() -> str:
     moment = datetime(2026, 11, 19, tzinfo=UTC)
-    finding = Finding("disk", Level.HINT, "", moment, "", "")
+    finding = Finding(Level.HINT, "", "", key="disk")
     one = {"": 1}
     figures = Figures(moment, one, one, one, moment, moment, moment, moment, moment, moment, one, 1, (finding,))
     rows = []
