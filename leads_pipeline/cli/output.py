@@ -92,11 +92,10 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | N
     return shown
 
 
-def refuse_taken(port: int, host: str = HOST) -> None:
-    """Refuse a port before anything is started. Raises SettingsError if nobody can listen on it."""
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there. Raises SettingsError if nobody can."""
     try:
-        with socket.create_server((host, port)):
-            pass
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
         raise SettingsError(f"Can't listen on {host}:{port}: {why}. Name another port with --port.") from None

@@ -23,7 +23,7 @@ import click
 
 from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.cli.installation import opened
-from leads_pipeline.cli.output import refuse_taken
+from leads_pipeline.cli.output import listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.observe.channels import channels_of
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE
@@ -58,7 +58,7 @@ _LIBC: Final = ctypes.CDLL(None)
 
 def run_together(settings: Settings, host: str, port: int, log_level: str) -> int:
     """Run Dagster's processes until one ends or a signal comes, then end all. Return the exit code."""
-    refuse_taken(port, host)
+    listening(host, port).close()  # before anything is started
     check_writable(settings.data_dir)
     channels_of(settings)  # the code location would only end
     data, home = opened(settings), dagster_home(settings)

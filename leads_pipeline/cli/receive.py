@@ -6,10 +6,10 @@ from contextlib import suppress
 import click
 
 from leads_pipeline.cli.installation import opened
-from leads_pipeline.cli.output import HOST, Number
+from leads_pipeline.cli.output import HOST, Number, listening
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import read_secret
-from leads_pipeline.portal.receiver import Receiver, serve
+from leads_pipeline.portal.receiver import PATH, Receiver, server
 from leads_pipeline.settings import Settings, origin, variables
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.placement import Placement
@@ -44,10 +44,7 @@ def receive(host: str, port: int) -> None:
         with suppress(StorageError):  # the bucket is away, and nothing can land
             data.gate.entries.refresh()
 
-    serve(
-        receiver,
-        host,
-        port,
-        lambda address: click.echo(f"Pushes go to {address} (ctrl-C stops it)."),
-        each_minute,
-    )
+    with listening(host, port) as listener:
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(f"Pushes go to http://{shown}:{listener.getsockname()[1]}{PATH} (ctrl-C stops it).")
+        server(receiver, each_minute).run([listener])

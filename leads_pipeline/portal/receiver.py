@@ -9,7 +9,6 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -154,33 +153,12 @@ def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-def serve(
-    receiver: Receiver,
-    host: str,
-    port: int,
-    on_listening: Callable[[str], None],
-    each_minute: Callable[[], object] = lambda: None,
-) -> None:
-    """Receive until the process is told to stop. Pushes under way are finished first.
-
-    Calls `on_listening` with the address to push to, and `each_minute` at the start and every minute. Raises
-    SettingsError if host and port can't be used.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise SettingsError(
-            f"Can't listen on {host}, port {port}: {error.strerror}. Name another host or port."
-        ) from None
-    with listener:
-        shown = f"[{host}]" if family == socket.AF_INET6 else host
-        on_listening(f"http://{shown}:{listener.getsockname()[1]}{PATH}")
-        server(receiver, each_minute).run([listener])
-
-
 def server(receiver: Receiver, each_minute: Callable[[], object] = lambda: None) -> uvicorn.Server:
-    """Return uvicorn with its limits, for sockets that listen."""
+    """Return uvicorn with its limits, for sockets that listen.
+
+    It runs until the process is told to stop; pushes under way are finished first. It calls `each_minute` at the start
+    and every minute.
+    """
 
     async def notify() -> None:
         await asyncio.to_thread(each_minute)  # it may wait for a bucket, and pushes go on
