@@ -108,7 +108,7 @@ def odd_character(value: str) -> str | None:
         if not " " <= character <= "~":
             return (
                 f"holds a character at position {position} that neither a client id nor a client secret may have, such "
-                "as an invisible one, a special space or a typographic quotation mark"
+                "as an accented letter, a typographic quotation mark, a special space or an invisible one"
             )
     return None
 
