@@ -236,8 +236,7 @@ class Raw:
         rows = before.rows
         received = received_rows(leads, received_at, rows, self._clock(), source)
         admitted = self._suppressed.admit(place, [*rows, *received])
-        came_back = not before.footer.gone.isdisjoint(row.lead_id for row in received)
-        if len(before.opened) > MOST_FILES or came_back or not set(rows) <= set(admitted):
+        if len(before.opened) > MOST_FILES or not set(rows) <= set(admitted):
             return self._merge(place, before, rows, received, None, number)
         now = merged(admitted)
         known = set(rows)
@@ -275,17 +274,13 @@ class Raw:
         """Put one file in the place of those before it."""
         newest = before.folder.newest
         is_newest_look = look is not None and (newest is None or look.at >= newest.look)
-        later = [row for row in received if is_newest_look or (newest and row.number > newest.look)]
-        rows = without_returned(rows, later, before.footer.gone)
+        if is_newest_look:
+            rows = without_returned(rows, received, before.footer.gone)
         everything = [*rows, *received]
         admitted = self._suppressed.admit(place, everything)
         now = merged(admitted)
         footer = replace(
-            before.footer,
-            body_hash="",
-            list_number=number,
-            is_anonymous=is_anonymous and before.is_anonymous,
-            gone=before.footer.gone - {row.lead_id for row in later},
+            before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous and before.is_anonymous
         )
         if look is not None and is_newest_look:
             # The same answer again changes nothing only if nothing newer came by another way. And if a person was

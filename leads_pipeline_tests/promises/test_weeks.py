@@ -12,7 +12,7 @@ The promises:
   had REACH to recover. So a lead that is listed when a look falls due, and still a day later, has been received.
 - Every lead that was received is published once, in the version that was received last, whatever clocks say. Received
   means answered to a pull, or acknowledged with 200. The answers to a daemon that was killed may be published. A lead
-  that visits another window between two looks, and comes back unchanged, may stay shown there.
+  that visits another window and comes back unchanged may stay shown there until looks find it gone, and there again.
 - A lead that a reader has seen stays. If a backup is restored, `leads.duckdb` is as old as the backup.
 - A window shows as landed only after an answer from after its end, and from before the portal began to delete it.
 - The marts add up with the tables.
@@ -284,18 +284,19 @@ class Weeks:
         return found
 
     def _is_back_unnoticed(self, handed: Sequence[Handed]) -> bool:
-        """Whether a lead is back unchanged from another window, and no look found it gone: it may stay shown there."""
+        """Whether the lead is back unchanged from another window, where it may stay shown.
+
+        Its window's looks have to find it gone first, and then there again. The portal may repeat a push of long ago.
+        """
         last = handed[-1].version
         away = max((place for place, one in enumerate(handed) if one.version.shown != last.shown), default=-1)
         here = [one for one in handed[: away + 1] if one.version.shown == last.shown]
-        if not here:
-            return False
-        window = (
-            handed[-1].lead.kind,
-            last.branch,
-            day_interval(last.created_at.astimezone(self.zone).date(), self.zone)[0],
-        )
-        left, back = here[-1].moment, handed[away + 1].moment
+        looks = [one for one in handed[away + 1 :] if not one.is_push]
+        if not here or not looks:
+            return bool(here)
+        start, _ = day_interval(last.created_at.astimezone(self.zone).date(), self.zone)
+        window = handed[-1].lead.kind, last.branch, start
+        left, back = here[-1].moment, looks[0].moment
         return not any(
             (one.kind, one.branch, one.start) == window and left < one.moment < back for one in self.portal.answered
         )

@@ -187,16 +187,6 @@ def test_a_lead_that_was_pushed_after_the_request_is_not_gone(windows: Windows) 
     assert [row.number for row in windows.rows()] == [microseconds(CLOSED_AT + SECOND)]
 
 
-def test_a_pushed_lead_that_comes_back_counts_from_then(windows: Windows) -> None:
-    windows.land([lead(1, "A"), lead(2)])
-    windows.land([lead(2)], CLOSED_AT + SECOND)
-    assert windows.push(lead(1, "A"), at=CLOSED_AT + 2 * SECOND) == Landed(leads=2, new=1)
-    for looks in range(2):
-        came_back, _ = windows.rows()
-        assert came_back.number == microseconds(CLOSED_AT + 2 * SECOND)
-        windows.land([lead(1, "A"), lead(2)], CLOSED_AT + (3 + looks) * SECOND)
-
-
 def test_an_erased_lead_is_not_named_among_those_that_the_answer_no_longer_held(windows: Windows) -> None:
     windows.land([lead(1), lead(2)])
     windows.land([], LATER)
