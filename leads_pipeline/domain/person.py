@@ -327,7 +327,7 @@ class Person:
 
     def sees(self, shown: Shown) -> bool:
         """Whether this version of a lead is a reason to show the lead."""
-        return any(_reasons(self, frozenset(), shown, has_others=False))
+        return any(_reasons(self, frozenset(), shown, [shown], has_others=False))
 
     def has_name_and_postcode(self, shown: Shown) -> bool:
         """Whether it has the name and the postcode, as far as they were given."""
@@ -390,7 +390,9 @@ def reasons(
     names = own_names(person, versions)
     has_others = others_have_the_number(person, versions)
     found = {
-        key: frozenset(reason for shown in rows for reason in _reasons(person, names, shown, has_others=has_others))
+        key: frozenset(
+            reason for shown in rows for reason in _reasons(person, names, shown, rows, has_others=has_others)
+        )
         | ({Reason.ID} if key[1] in person.lead_ids else set())
         for key, rows in leads.items()
     }
@@ -411,19 +413,25 @@ def others_have_the_number(person: Person, versions: Sequence[Shown]) -> bool:
     return any(person.phones & shown.phones and not shown.names <= names for shown in versions)
 
 
-def _reasons(person: Person, names: frozenset[str], shown: Shown, *, has_others: bool) -> Iterator[Reason]:
+def _reasons(
+    person: Person, names: frozenset[str], shown: Shown, lead: Sequence[Shown], *, has_others: bool
+) -> Iterator[Reason]:
+    """Return the reasons of one version. `lead` are all versions of its lead."""
     if person.emails & shown.emails:
         is_other_name = bool(person.names) and not shown.names <= person.names
         yield Reason.ADDRESS_AND_OTHER_NAME if is_other_name else Reason.ADDRESS
     if person.phones & shown.phones:
-        if not shown.names <= names:
+        # The portal can empty a name or an address. Those of the other versions still say whose number it is.
+        shown_names = shown.names or frozenset().union(*(one.names for one in lead))
+        shown_emails = shown.emails or frozenset().union(*(one.emails for one in lead))
+        if not shown_names <= names:
             yield Reason.OTHER_NAME
-        elif shown.names:
+        elif shown_names:
             yield Reason.NUMBER_AND_NAME if person.names else Reason.NUMBER_AND_NAME_OF_ADDRESS
         elif has_others:
             yield Reason.NO_NAME
         else:
-            has_other_address = bool(person.emails) and not shown.emails <= person.emails
+            has_other_address = bool(person.emails) and not shown_emails <= person.emails
             yield Reason.OTHER_ADDRESS if has_other_address else Reason.NUMBER
     if person.is_mentioned_in(shown.others):
         yield Reason.MENTION

@@ -21,7 +21,6 @@ from leads_pipeline.domain.person import (
     LeadRow,
     Person,
     Reason,
-    Shown,
     others_have_the_number,
     own_names,
     reasons,
@@ -134,20 +133,20 @@ def find(
     `tell` hears how many files were read. Raises QuestionError if many people share a given address or number, unless
     `is_shared`.
     """
-    first = _Look(data, tell)
-    shown: defaultdict[LeadKey, list[Shown]] = defaultdict(list)
-    for row in first.rows(lambda row: row.lead_id in person.lead_ids or person.may_be_in(row.payload)):
-        one = shown_by(row.payload)
-        if row.lead_id in person.lead_ids or person.sees(one):
-            shown[row.key].append(one)
-    seen = [one for versions in shown.values() for one in versions]
-    found = reasons(person, shown, is_shared=is_shared)
+    first, second = _Look(data, tell), _Look(data, tell)
+    seen = {
+        row.key
+        for row in first.rows(lambda row: row.lead_id in person.lead_ids or person.may_be_in(row.payload))
+        if row.lead_id in person.lead_ids or person.sees(shown_by(row.payload))
+    }
     versions: defaultdict[LeadKey, list[Row]] = defaultdict(list)
-    second = _Look(data, tell)
-    for row in second.rows(lambda row: row.key in found) if found else ():
+    for row in second.rows(lambda row: row.key in seen) if seen else ():
         versions[row.key].append(row)
+    shown = {key: [shown_by(row.payload) for row in rows] for key, rows in versions.items()}
+    found = reasons(person, shown, is_shared=is_shared)
     leads = [FoundLead(*key, why, versions[key]) for key, why in sorted(found.items())]
-    names, is_shared = own_names(person, seen), others_have_the_number(person, seen)
+    all_shown = [one for rows in shown.values() for one in rows]
+    names, is_shared = own_names(person, all_shown), others_have_the_number(person, all_shown)
     return Found(leads, names, is_shared, sorted({*first.unread, *second.unread}), first.files)
 
 

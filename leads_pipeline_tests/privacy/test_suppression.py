@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import filelock
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.domain.person import THEIRS, LeadRow, Person, others_have_the_number, own_names, reasons, shown_by
@@ -273,6 +273,10 @@ CONTACTS = st.tuples(st.sampled_from([HERS, SPOUSES]), st.sets(st.sampled_from(s
 
 
 @settings(max_examples=60, deadline=None)
+@example(
+    leads=[[{"email": EMAIL, "name": "Jane Roe"}, SPOUSES], [{"name": "Jane Roe"}, {"phone": PHONE}]],
+    given_={"emails", "phones"},
+)
 @given(
     leads=st.lists(st.lists(CONTACTS, min_size=1, max_size=3), min_size=1, max_size=4),
     given_=st.sets(st.sampled_from(["emails", "phones", "names"]), min_size=1),
