@@ -31,6 +31,7 @@ DEMO_BRANCHES = 3
 def demo() -> None:
     """Run the main job on the simulated portal: the last 7 days of 3 branches, up to a first query."""
     from leads_pipeline.cli.session import Session  # loads Dagster
+    from leads_pipeline.delivery.sending import Endpoint, deliver
 
     with simulator(DEMO_BRANCHES), Session.opened(timedelta(days=DEMO_DAYS)) as session:
         first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
@@ -42,6 +43,10 @@ def demo() -> None:
             "A window is one kind of lead, one day and one branch.\n"
         )
         is_done = session.bring(dict.fromkeys(LEAD_KINDS, windows), inventory=True)
+        settings = session.settings.model_copy(update={"delivery_from": first})
+        if endpoint := Endpoint.of(settings):
+            sent = deliver(settings, session.data, endpoint)
+            click.echo(f"Delivered {sent.delivered} leads to a simulated CRM.")
         _show_demo(session)
     sys.exit(0 if is_done else 1)
 

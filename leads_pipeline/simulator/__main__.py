@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from leads_pipeline.simulator import faults
-from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.app import CRM_PATH, CRM_SECRET, Config
 from leads_pipeline.simulator.faults import FaultError, Rule, read_rules
 from leads_pipeline.simulator.server import running
 
@@ -55,13 +55,15 @@ def main(
 ) -> None:
     """Serve made-up leads, tokens and inventory on this machine as the portal would.
 
-    The endpoints below /_simulator/ (faults, truth, push) are the simulator's own: the portal has none of them.
+    The endpoints below /_simulator/ (faults, truth, push, crm) are the simulator's own: the portal has none of them.
     """
     try:
         with running(
             Config(seed=seed, branches=branches, leads_per_day=leads_per_day, faults=rules), port=port
         ) as portal:
-            lines = [f"{name}={shlex.quote(value)}" for name, value in portal.environment().items()]
+            crm = {"LEADS_DELIVERY_URL": portal.base_url + CRM_PATH, "LEADS_DELIVERY_SECRET": CRM_SECRET}
+            environment = portal.environment() | crm
+            lines = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
             click.echo(f"The simulator listens at {portal.base_url}; Ctrl-C stops it. To point the pipeline at it:\n")
             click.echo("\n".join(f"export {line}" for line in lines))
             if ready_file is not None:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from standardwebhooks import Webhook, WebhookVerificationError
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import Response
@@ -45,6 +46,11 @@ _DEFAULT_WINDOW: Final = timedelta(days=1)
 
 # Takes the request and its body.
 _Endpoint = Callable[[Request, bytes], Response]
+
+
+# Of a CRM that takes deliveries. The secret is known to everybody.
+CRM_PATH: Final = "/_simulator/crm"
+CRM_SECRET: Final = "whsec_bWFkZS11cCBzZWNyZXQgb2YgYSBtYWRlLXVwIENSTQ=="  # noqa: S105
 
 
 def _utc_now() -> datetime:
@@ -113,6 +119,7 @@ class Simulator:
             "/_simulator/faults": ("PUT", self._put_faults),
             "/_simulator/truth": ("GET", self._tell_truth),
             "/_simulator/push": ("POST", self._push),
+            CRM_PATH: ("POST", self._take_delivery),
         }
 
     def environment(self) -> dict[str, str]:
@@ -261,6 +268,15 @@ class Simulator:
                 return _json({"status": error.code})
         except (OSError, ValueError) as error:
             return _problem(f"`to` must be the address of a receiver that runs: {error}.")
+
+    @staticmethod
+    def _take_delivery(request: Request, body: bytes) -> Response:
+        """Take what the pipeline delivers, as a CRM would: with a signature of the Standard Webhooks specification."""
+        try:
+            Webhook(CRM_SECRET).verify(body, dict(request.headers), json_parse=False)
+        except WebhookVerificationError:
+            return _problem("The signature is wrong, or older than five minutes.")
+        return Response(status_code=204)
 
     def _asked_leads(self, query: QueryParams) -> tuple[str, str]:
         kind, scope = query.get("kind", ""), query.get("scope", "all")

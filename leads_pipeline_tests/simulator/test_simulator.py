@@ -25,8 +25,9 @@ import schemathesis
 import yaml
 from schemathesis import checks
 from schemathesis.config import SchemathesisConfig
+from standardwebhooks import Webhook
 
-from leads_pipeline.simulator.app import Config, Simulator
+from leads_pipeline.simulator.app import CRM_PATH, CRM_SECRET, Config, Simulator
 from leads_pipeline.simulator.faults import FaultError
 from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.support.raw_server import RawServer, respond
@@ -605,7 +606,7 @@ def test_the_command_prints_variables_that_work_and_ends_quietly(tmp_path: Path)
     process = simulate(*arguments)
     try:
         assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(12)]
+        lines = [process.stdout.readline() for _ in range(14)]
         printed = dict(re.findall(r"^export (\w+)=(.*)$", "".join(lines), re.MULTILINE))
         form = {
             "grant_type": "client_credentials",
@@ -637,3 +638,14 @@ def test_the_command_refuses_a_broken_fault_file_and_a_taken_port(tmp_path: Path
     assert taken.returncode == 2
     assert "Name another" in err
     assert "Traceback" not in err
+
+
+def test_a_made_up_crm_takes_what_is_signed_and_refuses_the_rest(client: httpx.Client) -> None:
+    at, body = datetime.now(UTC), '{"type":"lead.created"}'
+    headers = {
+        "webhook-id": "msg_1",
+        "webhook-timestamp": str(int(at.timestamp())),
+        "webhook-signature": Webhook(CRM_SECRET).sign("msg_1", at, body),
+    }
+    assert client.post(CRM_PATH, content=body, headers=headers).status_code == 204
+    assert client.post(CRM_PATH, content=body + " ", headers=headers).status_code == 400
