@@ -166,4 +166,5 @@ def test_every_lead_arrives_and_none_of_the_erased(tmp_path: Path) -> None:
     assert (kills, len(leads)) == (KILLS, len(set(leads)))
     assert waited
     assert of_the_day - set(leads) == waited
-    assert '" 401 ' not in (tmp_path / "output.txt").read_text()
+    # A sender that is killed within a message leaves half of it, whose signature is wrong.
+    assert (tmp_path / "output.txt").read_text().count('" 401 ') <= kills
