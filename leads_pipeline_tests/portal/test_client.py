@@ -605,6 +605,7 @@ def test_a_slow_window_is_not_waited_for_more_than_twice(raw_server: RawServer) 
     assert client.requests_made == 2 + 2 * 3, "nor are more than three hours, where none comes"
 
 
+@pytest.mark.slow
 def test_headers_that_come_byte_by_byte_do_not_hold_a_run_for_ever(raw_server: RawServer) -> None:
     client = LeadsClient(
         raw_server.url, GoodTokens(), max_concurrency=1, timing=THAT_DAY, deadline_seconds=0.05, standstill_seconds=0.2

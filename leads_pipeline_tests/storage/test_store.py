@@ -79,6 +79,7 @@ def test_each_key_is_listed_as_soon_as_it_is_created(store: Store) -> None:
     assert store.list("") == [*keys, "raws/other"]
 
 
+@pytest.mark.slow
 def test_more_than_a_page_of_keys_is_listed_and_deleted(store: Store) -> None:
     keys = sorted(f"raw/{number}" for number in range(1100))
     with ThreadPoolExecutor(8) as pool:

@@ -202,7 +202,7 @@ TOO_MUCH = "It needs more than 350MB of memory and 1GB of disk."
 @pytest.mark.parametrize(
     ("mart", "problem"),
     [
-        (ENDLESS, STOPPED),
+        pytest.param(ENDLESS, STOPPED, marks=pytest.mark.slow),
         # DuckDB looks at its limits between its steps. This is one step.
         (LEADS + "select length(repeat('x', 4000000000)) as leads", TOO_MUCH),
         (LEADS + "select repeat('x', 200000000) as leads", TOO_MUCH),
