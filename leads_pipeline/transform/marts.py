@@ -143,11 +143,15 @@ def _transaction(db: duckdb.DuckDBPyConnection, folder: Path) -> Iterator[None]:
 
 
 def _make(db: duckdb.DuckDBPyConnection, mart: Mart, days: Sequence[date] | None) -> None:
-    """Make the rows of these days, or all. A view is made each time, and read, as it may fail on new leads."""
+    """Make the rows of these days, or all. A view stays, unless all are made: then it is read once, as it may fail.
+
+    To read the views of people and listings each time would take seconds of a publication with a million leads.
+    """
     name = quoted(mart.name)
-    if mart.is_by_day and days is not None and _exists(db, mart.name):
-        db.execute(f"delete from {name} where {is_of(days)}")
-        db.execute(f"insert into {name} by name select * from ({mart.statement}) where {is_of(days)}")
+    if days is not None and _exists(db, mart.name):
+        if mart.is_by_day:
+            db.execute(f"delete from {name} where {is_of(days)}")
+            db.execute(f"insert into {name} by name select * from ({mart.statement}) where {is_of(days)}")
         return
     _drop(db, mart.name)
     db.execute(f"create {'table' if mart.is_by_day else 'view'} {name} as {mart.statement}")
