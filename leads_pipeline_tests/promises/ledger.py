@@ -186,14 +186,17 @@ def served(portal: Portal) -> Iterator[str]:
             form = self.rfile.read(int(self.headers["Content-Length"])).decode()
             if portal.mood != "down":
                 self._send(*portal.token(form))
-            self.close_connection = portal.mood == "down"
+            self._break_connection()
 
         def do_GET(self) -> None:
             portal.on_request()
             if portal.mood != "down":
                 parts = urlsplit(self.path)
                 self._send(*portal.data(self.headers["Authorization"], parts.path, dict(parse_qsl(parts.query))))
-            # Without an answer, or with half of one, the connection breaks.
+            self._break_connection()
+
+        def _break_connection(self) -> None:
+            """End the connection without an answer, or with half of one, if the portal is in that mood."""
             self.close_connection = portal.mood in ("down", "cut off")
 
         def _send(self, status: int, body: str) -> None:
