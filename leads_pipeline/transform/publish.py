@@ -34,9 +34,6 @@ WindowKey = tuple[str, date, str]
 # What changes with a window's files.
 Hashes = Mapping[WindowKey, str]
 
-# A new file is built with more memory, because what spills is read again.
-_MEMORY_TO_BUILD: Final = "1GB"
-
 # More than any number of a version.
 _LOWERED: Final = 2**62
 
@@ -189,7 +186,7 @@ def _build_anew(
         feed_from = None
     hashes = raw.hashes(of_all_days=True)
     draft = versions.draft("anew")
-    with connection(versions.folder, draft, memory_limit=_MEMORY_TO_BUILD) as db:
+    with connection(versions.folder, draft) as db:
         content.prepare(db)
         if whole:
             db.execute(f"attach {literal(str(whole))} as before (read_only)")

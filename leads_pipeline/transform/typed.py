@@ -35,8 +35,8 @@ _FILE_MODE: Final = 0o440
 
 _ROWS_AT_ONCE: Final = 10_000
 
-# A statement for each day takes seven times as long, and all at once don't fit into memory.
-_DAYS_AT_ONCE: Final = 16
+# A statement for each day takes seven times as long, and all days at once don't fit into memory.
+_LEADS_AT_ONCE: Final = 50_000
 
 # Other types become text.
 _AS_TEXT: Final = ("uuid", "json")
@@ -164,15 +164,18 @@ def _write_days(db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days:
 
 
 def rows_of(db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date]) -> Iterator[pa.Table]:
-    """Read the rows of these days, a few days at a time, with the column `lead_day`."""
+    """Read the rows of these days, some days at a time, with the column `lead_day`."""
     columns = ", ".join(
         f"{quoted(column.name)}{'::varchar' if column.type in _AS_TEXT else ''} as {quoted(column.name)}"
         for column in table.columns
     )
     leads, ordered = quoted(_LEADS_OF[table.name]), sorted(days)
     is_list = quoted(table.name) != leads
-    for first in range(0, max(len(ordered), 1), _DAYS_AT_ONCE):
-        of_days = ", ".join(literal(day.isoformat()) for day in ordered[first : first + _DAYS_AT_ONCE])
+    of_a_day = f"select count(*) as leads from {leads} group by lead_day"
+    [(most,)] = db.execute(f"select coalesce(max(leads), 1) from ({of_a_day})").fetchall()
+    at_once = max(1, _LEADS_AT_ONCE // most)
+    for first in range(0, max(len(ordered), 1), at_once):
+        of_days = ", ".join(literal(day.isoformat()) for day in ordered[first : first + at_once])
         rows = f"(from {leads} where lead_day in ({of_days or 'null'}))"
         if is_list:
             rows = f"{quoted(table.name)} join (select lead_id, lead_day from {rows}) using (lead_id)"

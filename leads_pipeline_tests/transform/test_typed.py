@@ -64,6 +64,22 @@ def test_the_files_hold_the_rows_and_types_of_the_published_tables(folder: Folde
     assert stat.S_IMODE(file(folder, "2026-11-18").stat().st_mode) == 0o440
 
 
+@pytest.mark.slow
+def test_days_that_do_not_fit_into_memory_together_are_each_written_once(folder: Folder) -> None:
+    full = [
+        {"id": f"full-{number}", "createdAt": "2026-11-18T10:00Z", "viewingTimes": [{}]} for number in range(26_000)
+    ]
+    folder.raw.land(*full, *LEADS)
+    folder.publish()
+
+    assert write(folder) == 2
+
+    ids = {(lead["id"],) for lead in full} | {("a",), ("b",), ("c",)}
+    assert set(read(folder, "applicant_leads", "lead_id")) == ids
+    assert read(folder, "applicant_leads", "count(*), count(distinct lead_day)") == [(26_003, 2)]
+    assert read(folder, "applicant_viewing_times", "count(distinct lead_id), count(*)") == [(26_001, 26_002)]
+
+
 def test_touched_days_are_written_and_the_others_are_hard_links(folder: Folder) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
