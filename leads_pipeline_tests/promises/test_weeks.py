@@ -284,21 +284,28 @@ class Weeks:
         return found
 
     def _is_back_unnoticed(self, handed: Sequence[Handed]) -> bool:
-        """Whether the lead is back unchanged from another window, where it may stay shown.
+        """Whether the lead is back unchanged from elsewhere, where it may stay shown.
 
-        Its window's looks have to find it gone first, and then there again. The portal may repeat a push of long ago.
+        A look notices it unless its window's look before found it alike. The portal may repeat a push of long ago.
         """
         last = handed[-1].version
         away = max((place for place, one in enumerate(handed) if one.version.shown != last.shown), default=-1)
-        here = [one for one in handed[: away + 1] if one.version.shown == last.shown]
-        looks = [one for one in handed[away + 1 :] if not one.is_push]
-        if not here or not looks:
-            return bool(here)
-        start, _ = day_interval(last.created_at.astimezone(self.zone).date(), self.zone)
-        window = handed[-1].lead.kind, last.branch, start
-        left, back = here[-1].moment, looks[0].moment
+        was_here = any(one.version.shown == last.shown for one in handed[:away])
+        return was_here and not any(self._is_noticed(one, handed) for one in handed[away + 1 :] if one.start)
+
+    def _is_noticed(self, look: Handed, handed: Sequence[Handed]) -> bool:
+        """Whether the look before found the window without the lead, or with another version of it."""
+        window = look.lead.kind, look.version.branch, look.start
+        before = max(
+            (
+                one.moment
+                for one in self.portal.answered
+                if (one.kind, one.branch, one.start) == window and one.moment < look.moment
+            ),
+            default=None,
+        )
         return not any(
-            (one.kind, one.branch, one.start) == window and left < one.moment < back for one in self.portal.answered
+            (one.start, one.moment, one.version.shown) == (look.start, before, look.version.shown) for one in handed
         )
 
     def _judge_coverage(self) -> None:
@@ -382,7 +389,7 @@ class Weeks:
         told = []
         for id_ in sorted(ids)[:3]:
             handed = [
-                f"{one.moment:%m-%d %H:%M} {'push' if one.is_push else 'pull'} "
+                f"{one.moment:%m-%d %H:%M} {'pull' if one.start else 'push'} "
                 f"{one.version.shown[:2]} of {one.version.created_at:%m-%d %H:%M}"
                 + (" undone" if number in self.undone else "")
                 + (" killed" if number in self.killed else "")
