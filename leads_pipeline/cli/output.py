@@ -3,7 +3,6 @@
 Belongs here: what every command needs. Doesn't: Dagster and the settings' model, so that `--help` is quick.
 """
 
-import os
 import socket
 import sys
 import tempfile
@@ -97,5 +96,5 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else error
-        raise SettingsError(f"Can't listen on {host}:{port}: {why}. Name another port with --port.") from None
+        why = str(error.strerror or error).partition(" (")[0]  # Python repeats the address in brackets
+        raise SettingsError(f"Can't listen on {host}:{port}: {why}. Name another host or port.") from None

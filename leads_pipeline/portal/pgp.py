@@ -26,6 +26,7 @@ _NO_PASSPHRASE: Final = 177
 
 _Ended: TypeAlias = "subprocess.CompletedProcess[bytes]"
 
+_ANONYMOUS: Final = "0" * 16  # the id in a message that names no key (RFC 9580, section 5.1.1)
 _SAVE_AGAIN: Final = (
     "Save it again, from BEGIN PGP MESSAGE to END PGP MESSAGE, or ask the portal's technical contact for a new one."
 )
@@ -105,6 +106,8 @@ def _why(status: str) -> str:
         return f"The message is no PGP message for a public key, or is not whole. {_SAVE_AGAIN}"
     if "[GNUPG:] DECRYPTION_KEY" in status or "[GNUPG:] NO_SECKEY" not in status:
         return f"The message was altered or cut on its way. {_SAVE_AGAIN}"
+    if named == [_ANONYMOUS]:  # gpg doesn't say then that it was the passphrase
+        return "The message names no key, and this private key with this passphrase doesn't open it. Check both."
     return (
         f"The message is for another key: it names {', '.join(named)}. Name the private key that belongs to the public "
         "key you sent, or ask the portal's technical contact for a message for this key."

@@ -374,7 +374,11 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
         refused = run("serve", "--port", number)
-        assert (refused.exit_code, "Name another port with --port." in refused.output) == (2, True)
+        told = f"Can't listen on 127.0.0.1:{number}: Address already in use. Name another host or port."
+        assert (refused.exit_code, told in refused.output) == (2, True)
+    refused = run("serve", "--host", "[::1]", "--port", number)
+    told = f"Can't listen on [::1]:{number}: Name or service not known. Name another host or port."
+    assert (refused.exit_code, told in refused.output) == (2, True)
     with alone(home, "http://127.0.0.1:3000"):
         refused = run("serve", "--port", free_port())
         assert refused.exit_code == 2

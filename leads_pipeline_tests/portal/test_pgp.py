@@ -150,7 +150,13 @@ def test_another_key_is_told_with_the_id_that_the_message_names(gpg: Gpg, messag
     assert "is for another key" in told
     listed = gpg.run("--list-keys", "--with-colons", "agency").decode().splitlines()
     assert next(line.split(":")[4] for line in listed if line.startswith("sub")) in told
-    assert "is for another key" in refusal(gpg.encrypt(CANARY, "agency", options=("--throw-keyids",)), other_key)
+
+
+def test_a_message_that_names_no_key_is_not_said_to_be_for_another(gpg: Gpg, key: bytes, other_key: bytes) -> None:
+    message = gpg.encrypt(CANARY, "agency", options=("--throw-keyids",))
+    assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
+    for private_key, passphrase in ((key, "wrong"), (key, None), (other_key, PASSPHRASE)):
+        assert "names no key" in refusal(message, private_key, passphrase)
 
 
 def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> None:
