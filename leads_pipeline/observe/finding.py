@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from leads_pipeline.errors import BugError, LeadsPipelineError, QuestionError
 from leads_pipeline.observe.known import Known, UnreadableFileError
 from leads_pipeline.settings import is_loopback
+from leads_pipeline.transform.reading import LeadsFile
 
 RUNBOOK: Final = "docs/findings.md"
 
@@ -92,14 +93,15 @@ def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Fi
     itself, unless the reason is a leads.duckdb that is a finding already.
     """
     found, failed = list[Finding](), dict[str, LeadsPipelineError]()
-    for each in finders or FINDERS.values():
-        try:
-            found += (_of(each.name, one) for one in each.look(known))
-        except LeadsPipelineError as error:
-            failed[each.name] = error
-        except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
-            what = f"{type(error).__name__}; its message may quote a lead and is left out"
-            failed[each.name] = BugError(f"This finder of leads-pipeline has a fault ({what}). Please report it.")
+    with LeadsFile(known.data).kept_open():
+        for each in finders or FINDERS.values():
+            try:
+                found += (_of(each.name, one) for one in each.look(known))
+            except LeadsPipelineError as error:
+                failed[each.name] = error
+            except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
+                what = f"{type(error).__name__}; its message may quote a lead and is left out"
+                failed[each.name] = BugError(f"This finder of leads-pipeline has a fault ({what}). Please report it.")
     is_told = any(one.key == LEADS_DUCKDB for one in found)
     for name, reason in failed.items():
         if not (is_told and isinstance(reason, UnreadableFileError)):

