@@ -164,8 +164,8 @@ class LeadsFile:
 
     def lead_counts(self) -> dict[str, int]:
         """Return how many leads of each kind are published. Raises StorageError."""
-        counts = {kind: f"select count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS}  # noqa: S608 - our own
-        return {kind.name: self.query(count)[1][0][0] for kind, count in counts.items()}
+        counts = (f"select {literal(kind.name)}, count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS)  # noqa: S608 - our own
+        return dict(self.query(" union all ".join(counts))[1])
 
 
 def _opened(link: Path, open_version: Callable[[str], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
