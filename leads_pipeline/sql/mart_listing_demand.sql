@@ -79,7 +79,8 @@ priced as (
         *,
         case
             when is_rent and rent_frequency = 'per month' then newest.price
-            when is_rent and rent_frequency = 'per week' then try_cast(newest.price * 52 / 12 as decimal(18, 2))
+            when is_rent and rent_frequency = 'per week'
+                then try_cast(newest.price::decimal(38, 2) * 52 / 12 as decimal(18, 2))
         end as monthly_rent,
         case when is_rent then monthly_rent else newest.price end as banded,
         case when is_rent then 500 else 100000 end as band_width,

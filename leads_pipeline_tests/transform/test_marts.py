@@ -47,6 +47,7 @@ PRICED = {
     "of no time": (1300, None, None, "unknown"),
     "dear": (Decimal(10**9), "per month", Decimal(10**9), "20,000 or more"),
     "owed": (-5, "per month", -5, "unknown"),
+    "beyond any rent": (10**16 - 1, "per week", None, "unknown"),
 }
 
 ODD: list[dict[str, Any]] = [
@@ -70,6 +71,7 @@ ODD: list[dict[str, Any]] = [
             "of no time": {"price": 1300},
             "dear": {"price": 10**9, "rentFrequency": "RENT_FREQUENCY_PER_MONTH"},
             "owed": {"price": -5, "rentFrequency": "RENT_FREQUENCY_PER_MONTH"},
+            "beyond any rent": {"price": 10**16 - 1, "rentFrequency": "RENT_FREQUENCY_PER_WEEK"},
         }.items()
     ),
 ]
