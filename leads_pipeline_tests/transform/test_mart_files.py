@@ -180,6 +180,21 @@ def test_a_view_that_fails_keeps_its_last_good_definition_or_goes(
     assert db.execute("select 1 from duckdb_views() where view_name = 'a'").fetchall() == []
 
 
+def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    view = own(tmp_path, a=VIEW + "\nselect sum(message::integer)::bigint as leads from applicant_leads")
+    load(db, {"id": "a", "message": "1"})
+    assert make(db, inputs, of=view) == {}
+
+    load(db, {"id": "b", "message": "Jane Roe"})
+    assert make(db, replace(inputs, first_day=NEXT_DAY), of=view) == {}  # it isn't read each time
+    problems = make(db, inputs, of=view)
+
+    assert list(problems) == ["a"]
+    assert "Jane" not in problems["a"]
+
+
 @pytest.mark.parametrize("is_by_day", [True, False])
 def test_after_a_rewriting_a_mart_that_fails_is_removed(
     db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path, is_by_day: bool
