@@ -321,13 +321,13 @@ def home(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator
         if POSTGRES_VARIABLE in (environment or {}):
             _make_home(folder)
         else:
-            shutil.copytree(_empty_home(), folder)
+            shutil.copytree(empty_home(), folder)
         with DagsterInstance.from_config(str(folder)) as instance:
             yield instance
 
 
 @cache
-def _empty_home() -> Path:
+def empty_home() -> Path:
     """A home with its empty databases, to be copied: making them takes Dagster a second."""
     parent = Path(mkdtemp(prefix="leads-pipeline-home-"))
     atexit.register(shutil.rmtree, parent)

@@ -5,6 +5,7 @@ of it, which is the tests'.
 """
 
 import os
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,7 @@ from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowRow, window_table
+from leads_pipeline_tests.support.installation import empty_home
 
 LONDON = ZoneInfo("Europe/London")
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -274,6 +276,8 @@ def pipeline(path: Path, now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC), 
 @contextmanager
 def home(path: Path, config: str = _DAGSTER_YAML) -> Iterator[DagsterInstance]:
     """A Dagster home of its own. Without another dagster.yaml, its event log is the one over kept connections."""
+    if config == _DAGSTER_YAML and not path.exists():
+        shutil.copytree(empty_home(), path)
     path.mkdir(parents=True, exist_ok=True)
     (path / "dagster.yaml").write_text(config)
     with patch.dict(os.environ, {"DAGSTER_HOME": str(path)}), DagsterInstance.from_config(str(path)) as instance:
