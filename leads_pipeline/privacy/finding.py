@@ -5,7 +5,7 @@ Logs, events, marts and the report hold no personal data, so they are not search
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -222,8 +222,7 @@ class _Look:
             for place in list_places(self._data.store, root):
                 yield from filter(is_wanted, self._of_window(place, in_raw[place.kind]))
         yield from filter(is_wanted, self._quarantined())
-        for kind in LEAD_KINDS:
-            yield from filter(is_wanted, self._of_tables(kind, in_raw[kind]))
+        yield from filter(is_wanted, self._of_tables(in_raw))
 
     def _of_window(self, place: Place, in_raw: list[pa.Table]) -> Iterator[Row]:
         """The rows of a window, corrections as whole texts. Their ids and numbers are added to `in_raw`."""
@@ -255,25 +254,25 @@ class _Look:
                     yield Row(place, file.key, lead_id, payload, moment, "")
         self.unread += self._data.quarantine.answers()
 
-    def _of_tables(self, kind: LeadKind, in_raw: Sequence[pa.Table]) -> Iterator[Row]:
+    def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""
         published = self._data.folder / WAREHOUSE_FILE
         if not published.exists():
             return
         with connection(self._data.folder) as db:
             db.execute(f"attach {literal(str(published))} as published (read_only)")
-            db.register("in_raw", pa.concat_tables([table_of([]).select(["lead_id", "number"]), *in_raw]))
-            leads = f"published.{quoted(kind.table)}"
-            cursor = db.execute(
-                "select lead_id, to_json(lost)::varchar, window_day, scope, fetched_at, source "  # noqa: S608 - our own names
-                f"from {leads} as lost anti join in_raw "
-                "on in_raw.lead_id = lost.lead_id and in_raw.number >= lost.sequence"
-            )
-            while rows := cursor.fetchmany(10_000):
-                for lead_id, text, day, scope, received_at, source in rows:
-                    yield Row(
-                        Place(kind, day, scope, WAREHOUSE_FILE), WAREHOUSE_FILE, lead_id, text, received_at, source
-                    )
+            for kind, tables in in_raw.items():
+                db.register("in_raw", pa.concat_tables([table_of([]).select(["lead_id", "number"]), *tables]))
+                leads = f"published.{quoted(kind.table)}"
+                cursor = db.execute(
+                    "select lead_id, to_json(lost)::varchar, window_day, scope, fetched_at, source "  # noqa: S608 - our own names
+                    f"from {leads} as lost anti join in_raw "
+                    "on in_raw.lead_id = lost.lead_id and in_raw.number >= lost.sequence"
+                )
+                while rows := cursor.fetchmany(10_000):
+                    for lead_id, text, day, scope, received_at, source in rows:
+                        place = Place(kind, day, scope, WAREHOUSE_FILE)
+                        yield Row(place, WAREHOUSE_FILE, lead_id, text, received_at, source)
 
     def _count(self) -> None:
         self.files += 1

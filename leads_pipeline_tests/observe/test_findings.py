@@ -575,6 +575,7 @@ def test_a_lead_that_is_erased_has_no_lost_correction(house: House) -> None:
     assert lost_corrections(house) == []
 
 
+@pytest.mark.slow
 def test_a_request_that_nobody_finished_is_told_and_is_an_error_once_it_is_due(house: House) -> None:
     house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])
     house.publish()

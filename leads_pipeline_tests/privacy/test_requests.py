@@ -514,6 +514,7 @@ def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(desk: 
     assert marketed(desk.built_anew(tmp_path / "anew")) == marketed(desk)
 
 
+@pytest.mark.slow
 def test_an_id_means_the_lead_with_that_very_id(house: House) -> None:
     """The portal says how ids look: a blank at the end, an accent as a letter of its own, an invisible character."""
     ids = {"1", "1 ", "Zoe\u0308", "a\u200bb"}
@@ -633,6 +634,7 @@ def test_a_correction_to_an_erased_person_s_address_is_refused(desk: House) -> N
     assert desk.leads("applicant")["mary"]["contact_email"] == "mary@people.example"
 
 
+@pytest.mark.slow
 def test_a_correction_of_restricted_leads_comes_back_with_them(desk: House) -> None:
     privacy("restrict", *JANE)
     privacy("correct", *JANE, "--new-email", "jane@home.example")
@@ -641,6 +643,7 @@ def test_a_correction_of_restricted_leads_comes_back_with_them(desk: House) -> N
     assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ['"x" 1', '"x": ' + "[" * 3000 + "]" * 3000])
 def test_a_lead_whose_text_cannot_be_read_is_not_called_corrected(desk: House, text: str) -> None:
     """What else isn't strict JSON is read, and corrected."""
@@ -747,6 +750,7 @@ def test_the_receipt_says_to_whom_leads_were_delivered_also_while_a_long_deliver
     assert_ledger_forgot_jane(desk)
 
 
+@pytest.mark.slow
 def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forgets_the_erased(desk: House) -> None:
     deliver_all(desk)
     said = privacy("object", "--email", EMAIL).stdout

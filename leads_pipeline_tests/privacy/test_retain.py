@@ -121,6 +121,7 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Hous
     assert list(cut_days(full.data, NEXT_DAY)) == []
 
 
+@pytest.mark.slow
 def test_publications_beside_retention_leave_the_file_that_is_built_anew(full: House, tmp_path: Path) -> None:
     full.now -= timedelta(days=1)
     full.retain(35)  # nothing is due yet
