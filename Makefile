@@ -4,8 +4,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# More test processes than four gain nothing.
-WORKERS ?= 4
+# Three processes keep two cores busy, because tests wait for disks. More than four gain nothing.
+WORKERS ?= 3
 # `make chaos MINUTES=10` runs a sample: it begins no test after that time. A printed seed decides the order.
 MINUTES ?=
 # `make test VERSIONS=lowest` runs the quick tests on the lowest versions that pyproject.toml allows. `VERSIONS=newest` takes
@@ -14,7 +14,7 @@ VERSIONS ?=
 QUICK = $(addprefix leads_pipeline_tests/,domain portal transform promises)
 
 BIN := $(VENV)/bin
-PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses auto --maxprocesses $(WORKERS) --dist worksteal
+PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses $(WORKERS) --dist worksteal
 # uv reads neither pip.conf nor, by default, the certificates of the system. Networks of companies need both.
 UV = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}" $(BIN)/uv
 INSTALL = $(UV) pip install --quiet --system-certs --python $(BIN)/python \
