@@ -23,8 +23,8 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError, how_to_install
 from leads_pipeline.storage.durable import copy_file, storing, sync
 from leads_pipeline.storage.store import Store
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
-from leads_pipeline.transform.tables import Table, lead_tables
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, quoted
+from leads_pipeline.transform.tables import Table, is_of, lead_tables
 from leads_pipeline.transform.versions import Versions, number_of
 
 TABLES: Final = "tables"
@@ -171,12 +171,11 @@ def rows_of(db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date])
     )
     leads, ordered = quoted(_LEADS_OF[table.name]), sorted(days)
     is_list = quoted(table.name) != leads
-    of_a_day = f"select count(*) as leads from {leads} group by lead_day"
+    of_a_day = f"select count(*) as leads from {leads} where {is_of(ordered)} group by lead_day"
     [(most,)] = db.execute(f"select coalesce(max(leads), 1) from ({of_a_day})").fetchall()
     at_once = max(1, _LEADS_AT_ONCE // most)
     for first in range(0, max(len(ordered), 1), at_once):
-        of_days = ", ".join(literal(day.isoformat()) for day in ordered[first : first + at_once])
-        rows = f"(from {leads} where lead_day in ({of_days or 'null'}))"
+        rows = f"(from {leads} where {is_of(ordered[first : first + at_once])})"
         if is_list:
             rows = f"{quoted(table.name)} join (select lead_id, lead_day from {rows}) using (lead_id)"
         selected = f"select {'lead_day, ' if is_list else ''}{columns} from {rows}"
