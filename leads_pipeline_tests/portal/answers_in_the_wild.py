@@ -63,10 +63,16 @@ A, B = b'{"id":"a"}', b'{"id":"b"}'
 LEADS = b'{"applicants":[' + A + b"," + B + b"]}"
 WHOLE = HEAD + b"Content-Length: %d\r\n\r\n" % len(LEADS) + LEADS
 GZIP = "Content-Encoding: gzip"
+# A connection that ends without a word makes the next request on it break off, now and then.
+CLOSE = "Connection: close"
 
 
 def status(code: HTTPStatus, *headers: str) -> Script:
     return respond(b"<html>Gateway</html>", "Content-Type: text/html", *headers, status=code)
+
+
+def without_body(line: str) -> Script:
+    return raw(f"HTTP/1.1 {line}\r\n{CLOSE}\r\n\r\n".encode())
 
 
 def moved(code: HTTPStatus) -> Script:
@@ -98,10 +104,10 @@ ANSWERS: Sequence[Wild] = [
     Wild("no gzip at all", respond(LEADS, GZIP), InvalidAnswerError, "gzip"),
     Wild("cut gzip", respond(gzipped(LEADS)[:-3], GZIP), InvalidAnswerError, "gzip"),
     Wild("unknown content encoding", respond(LEADS, "Content-Encoding: zstd"), InvalidAnswerError, "encoding"),
-    Wild("Content-Length too small", respond(LEADS, length=len(LEADS) - 5), InvalidAnswerError),
-    Wild("204", raw(b"HTTP/1.1 204 No Content\r\n\r\n"), InvalidAnswerError, "204"),
+    Wild("Content-Length too small", respond(LEADS, CLOSE, length=len(LEADS) - 5), InvalidAnswerError),
+    Wild("204", without_body("204 No Content"), InvalidAnswerError, "204"),
     Wild("206", respond(LEADS, "Content-Range: bytes 0-32/99", status=206), InvalidAnswerError, "206"),
-    Wild("304", raw(b"HTTP/1.1 304 Not Modified\r\n\r\n"), InvalidAnswerError, "304"),
+    Wild("304", without_body("304 Not Modified"), InvalidAnswerError, "304"),
     # Too much: a window of a minute is asked for once more at most.
     Wild("a gzip bomb", respond(bomb(70), GZIP), TooLargeError, requests=2),
     Wild("413", status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE), RefusedError, "413", requests=2),
@@ -171,7 +177,7 @@ TOKENS: Sequence[Wild] = [
     Wild("407 by a proxy", respond(b"", status=407), SettingsError, "proxy refused (407)"),
     Wild("a token with a line break", token(r'"access_token":"t0\nken"'), CredentialsError, "token"),
     # It passes by itself.
-    Wild("204", raw(b"HTTP/1.1 204 No Content\r\n\r\n"), ServerError, "answered 204 without a token"),
+    Wild("204", without_body("204 No Content"), ServerError, "answered 204 without a token"),
     Wild("408", respond(b"", status=408), ServerError, "fault of its own (408)"),
     Wild("an empty body", respond(b""), ServerError, "without a token"),
     Wild("a list", respond(b'["t0ken"]'), ServerError, "without a token"),
