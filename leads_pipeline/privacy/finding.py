@@ -4,8 +4,8 @@ The places: raw files, rows that are set aside, files in quarantine, and the pub
 Logs, events, marts and the report hold no personal data, so they are not searched.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -133,21 +133,19 @@ def find(
     `tell` hears how many files were read. Raises QuestionError if many people share a given address or number, unless
     `is_shared`.
     """
-    first, second = _Look(data, tell), _Look(data, tell)
+    look = _Look(data, tell)
     seen = {
         row.key
-        for row in first.rows(lambda row: row.lead_id in person.lead_ids or person.may_be_in(row.payload))
+        for row in look.rows(lambda row: row.lead_id in person.lead_ids or person.may_be_in(row.payload))
         if row.lead_id in person.lead_ids or person.sees(shown_by(row.payload))
     }
-    versions: defaultdict[LeadKey, list[Row]] = defaultdict(list)
-    for row in second.rows(lambda row: row.key in seen) if seen else ():
-        versions[row.key].append(row)
+    files, versions = look.files, look.versions(seen)
     shown = {key: [shown_by(row.payload) for row in rows] for key, rows in versions.items()}
     found = reasons(person, shown, is_shared=is_shared)
     leads = [FoundLead(*key, why, versions[key]) for key, why in sorted(found.items())]
     all_shown = [one for rows in shown.values() for one in rows]
     names, is_shared = own_names(person, all_shown), others_have_the_number(person, all_shown)
-    return Found(leads, names, is_shared, sorted({*first.unread, *second.unread}), first.files)
+    return Found(leads, names, is_shared, sorted(look.unread), files)
 
 
 def is_mentioned_beside_message(person: Person, lead: FoundLead) -> bool:
@@ -159,20 +157,30 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
     """Search all places for leads that these erasures mean. Return what is left, by the number of the erasure.
 
     Raw files were swept before. Since then the list knows each lead there by its id, so they are searched by ids. To
-    read each text again would take as long as the sweep. The other places are searched by contact too. A file that
-    can't be read may hold anybody, so it is left of each. Erasures with nothing left are missing.
+    read each text again would take as long as the sweep. The other places are searched by contact too. Then all
+    versions of a lead are judged together, as the sweep does. A file that can't be read may hold anybody, so it is left
+    of each. Erasures with nothing left are missing.
     """
     suppressed = data.gate.entries.read()
-    look, meant = _Look(data), [(entry, Meant(suppressed, [entry])) for entry in erasures]
+    look, any_meant = _Look(data), Meant(suppressed, erasures)
+    meant = [(entry, Meant(suppressed, [entry])) for entry in erasures]
+    ids = any_meant.known | {lead for entry in erasures for lead in entry.cleared}
     left: dict[int, set[str]] = {entry.number: set() for entry in erasures}
-    for row in look.rows(lambda _: True) if left else ():
-        hashed = suppressed.hashed_lead(*row.key)
-        lead = LeadRow(*row.key, row.place.day, row.payload)
+
+    def may_be_left(row: Row) -> bool:
         is_in_raw = row.place.root in PLACES_OF_RAW
+        return suppressed.hashed_lead(*row.key) in ids or (not is_in_raw and any_meant.shown_in(row.payload))
+
+    leads = look.versions({row.key for row in look.rows(may_be_left)}) if erasures else {}
+    for key, rows in leads.items():
+        hashed, versions = suppressed.hashed_lead(*key), [LeadRow(*key, row.place.day, row.payload) for row in rows]
         for entry, of_entry in meant:
-            is_meant = hashed in entry.leads if is_in_raw else of_entry.leads([lead])
-            if is_meant or (hashed in entry.cleared and without_message(row.payload) != row.payload):
-                left[entry.number].add(f"{row.path} holds the {lead_in_words(*row.key)}.")
+            is_meant = bool(of_entry.leads(versions))
+            left[entry.number] |= {
+                f"{row.path} holds the {lead_in_words(*key)}."
+                for row in rows
+                if is_meant or (hashed in entry.cleared and without_message(row.payload) != row.payload)
+            }
     unread = {
         f"{path} can't be read, so it may hold the person. Delete it, then run `leads-pipeline privacy apply`."
         for path in look.unread
@@ -207,13 +215,13 @@ def _ids_in(store: Store, key: str) -> list[str]:
 
 
 class _Look:
-    """One pass over all places."""
+    """Passes over all places. `files` counts those that were read."""
 
     def __init__(self, data: DataFolder, tell: Callable[[int], None] = lambda _: None) -> None:
         self._data = data
         self._tell = tell
         self.files = 0
-        self.unread: list[str] = []
+        self.unread = set[str]()
 
     def rows(self, is_wanted: Callable[[Row], bool]) -> Iterator[Row]:
         """The rows that are wanted, as they are read."""
@@ -223,6 +231,13 @@ class _Look:
                 yield from filter(is_wanted, self._of_window(place, in_raw[place.kind]))
         yield from filter(is_wanted, self._quarantined())
         yield from filter(is_wanted, self._of_tables(in_raw))
+
+    def versions(self, leads: Set[LeadKey]) -> dict[LeadKey, list[Row]]:
+        """All rows of these leads."""
+        found: dict[LeadKey, list[Row]] = {}
+        for row in self.rows(lambda row: row.key in leads) if leads else ():
+            found.setdefault(row.key, []).append(row)
+        return found
 
     def _of_window(self, place: Place, in_raw: list[pa.Table]) -> Iterator[Row]:
         """The rows of a window, corrections as whole texts. Their ids and numbers are added to `in_raw`."""
@@ -245,14 +260,14 @@ class _Look:
                 table = pq.read_table(pa.BufferReader(content or b""), use_threads=False)
                 ids, payloads = (table[name].to_pylist() for name in ("lead_id", "payload"))
             except (pa.ArrowException, ValueError, OSError, KeyError):
-                self.unread.append(file.key)
+                self.unread.add(file.key)
                 continue
             self._count()
             if file.place is not None:
                 place, moment = file.place._replace(root=QUARANTINE), file.set_aside_at or datetime.now(UTC)
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
                     yield Row(place, file.key, lead_id, payload, moment, "")
-        self.unread += self._data.quarantine.answers()
+        self.unread.update(self._data.quarantine.answers())
 
     def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""

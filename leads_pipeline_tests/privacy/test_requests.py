@@ -170,7 +170,7 @@ def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_
 
 
 def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> None:
-    """Raw is searched by ids, because a sweep learns them, and quarantine by contact. A new enquiry isn't left."""
+    """Raw is searched by ids, because a sweep learns them, and quarantine by contact, too. A new enquiry isn't left."""
     desk.push("applicant", lead("new", email=EMAIL, createdAt="2099-01-01T10:00:00Z"))
     for path in (desk.folder / "raw").rglob("*.parquet"):
         put_in_quarantine(desk, path)
@@ -181,9 +181,39 @@ def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> Non
     left = [line.partition("/")[::2] for line in left_of(desk.data, [entry])[entry.number]]
 
     assert {(place, line.partition(" lead ")[2]) for place, line in left} == {
-        *(("raw", "jane."), ("raw", "john.")),
+        *(("raw", "jane."), ("raw", "jane too."), ("raw", "john.")),
         *(("quarantine", "jane."), ("quarantine", "jane too."), ("quarantine", "john.")),
     }
+
+
+def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_erasure(house: House) -> None:
+    """The lead's other version says whose it is."""
+    house.land("applicant", [lead("paul", email="paul@people.example", name="Paul Roe", **BEFORE)])
+    house.land("applicant", [lead("paul", phone=PHONE, **BEFORE)], scope="branch-102")
+    house.publish()
+    for path in (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet"):
+        path.unlink()
+
+    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
+
+    assert left_of(house.data, requests.open_entries(house.data.gate.entries.read())) == {}
+    assert house.leads("applicant")["paul"]["contact_phone_number"] == PHONE
+
+
+def test_a_lead_is_left_if_its_versions_together_show_the_person(house: House, tmp_path: Path) -> None:
+    """The number is her husband's too, and the name may be anybody's."""
+    house.land("applicant", [lead("john", phone=PHONE, name="John Roe", **BEFORE)])
+    for contact in ({"name": "Jane Roe"}, {"phone": PHONE}):
+        house.land("applicant", [lead("jane", **contact, **BEFORE)], scope="branch-102")
+    [path] = (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet")
+    away = path.replace(tmp_path / path.name)
+    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
+    put_in_quarantine(house, away.replace(path))
+    path.unlink()
+
+    [(of_jane,)] = left_of(house.data, requests.open_entries(house.data.gate.entries.read())).values()
+
+    assert of_jane.endswith("holds the applicant lead jane.")
 
 
 @pytest.mark.slow

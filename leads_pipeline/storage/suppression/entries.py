@@ -203,6 +203,11 @@ class Meant:
         """The people of the entries, as the column `person` has them."""
         return {person for entry in self.entries for person in entry.persons}
 
+    def shown_in(self, payload: str) -> bool:
+        """Whether a version shows an address or number of the entries. The lead may still be somebody else's."""
+        emails, phones, _ = self._contact(payload)
+        return not (self._emails.isdisjoint(emails) and self._phones.isdisjoint(phones))
+
     def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
         """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
         versions: dict[LeadKey, list[LeadRow]] = {}
@@ -225,7 +230,7 @@ class Meant:
             return number
         if not self._by_person:
             return 0
-        contacts = [self._contact(row) for row in versions]
+        contacts = [self._contact(row.payload) for row in versions]
         # The portal can empty a name or an address: those of the other versions still say whose number it is.
         all_emails, all_names = (set().union(*(one[place] for one in contacts)) for place in (0, 2))
         for row, (emails, phones, names) in zip(versions, contacts, strict=True):
@@ -238,9 +243,9 @@ class Meant:
                     return entry.number
         return 0
 
-    def _contact(self, row: LeadRow) -> tuple[Set[str], Set[str], Set[str]]:
+    def _contact(self, payload: str) -> tuple[Set[str], Set[str], Set[str]]:
         """Hashes of the addresses, numbers and names that a version shows."""
-        shown, hashes = _shown_by(row.payload), self._list.hashes
+        shown, hashes = _shown_by(payload), self._list.hashes
         return {*hashes("mailbox", shown.emails)}, {*hashes("phone", shown.phones)}, {*hashes("name", shown.names)}
 
 
