@@ -143,6 +143,20 @@ def test_lifted_rows_land_again_with_their_corrections_and_those_of_erased_leads
     assert folder.gate.sweep_restricted() == 0
 
 
+def test_a_message_that_is_emptied_is_so_in_rows_that_are_set_aside_too(folder: Folder) -> None:
+    """Those that are there already, and those that come later."""
+    hers, emptied = ({**HERS, "message": message} for message in ("For John", ""))
+    listed(folder.list, Action.RESTRICT)
+    folder.land(hers, OTHERS)
+    listed(folder.list, emails=["john@people.example"], cleared=(folder.list.read().hashed_lead("applicant", "hers"),))
+
+    assert folder.gate.sweep_restricted() == 1
+    assert folder.leads(ASIDE) == {"hers": emptied}
+    assert folder.gate.sweep_restricted() == 0
+    folder.land({**hers, "message": "For John Roe"}, at=LATER)
+    assert folder.leads(ASIDE) == {"hers": emptied}
+
+
 @pytest.mark.parametrize("when", ["before they land", "after they landed", "as their file is deleted"])
 def test_who_is_restricted_again_while_a_restriction_is_lifted_loses_no_row(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, when: str

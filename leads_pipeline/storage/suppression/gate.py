@@ -55,7 +55,7 @@ class Gate:
         if place.root == RESTRICTED:
             return rows
         if self.entries.read():
-            _, restricted, admitted = self._judge(place, self._with_corrections(place, rows))
+            restricted, admitted = self._judge(place, self._with_corrections(place, rows))
             if restricted:
                 self._set_aside(place._replace(root=RESTRICTED), restricted)
             rows = admitted
@@ -71,8 +71,8 @@ class Gate:
             ]
         return rows
 
-    def _judge(self, place: Place, rows: Sequence[Row]) -> tuple[list[Row], list[Row], list[Row]]:
-        """Return the rows of erased leads, of restricted leads, and the others with the messages that may stay."""
+    def _judge(self, place: Place, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+        """Return the rows of restricted leads and the others, with the messages that may stay. Erased leads are out."""
         texts = corrected_texts(rows)
         # An answer mostly repeats what its window has.
         shown = {LeadRow(place.kind.name, row.lead_id, place.day, texts.get(row, row.payload)) for row in rows}
@@ -88,16 +88,13 @@ class Gate:
             if not any(has_learned):
                 break
         cleared = suppressed.cleared.leads(shown)
-        out, aside, admitted = list[Row](), list[Row](), list[Row]()
+        aside, admitted = list[Row](), list[Row]()
         for row in rows:
             key = (place.kind.name, row.lead_id)
-            if key in erased:
-                out.append(row)
-            elif key in restricted:
-                aside.append(row)
-            else:
-                admitted.append(row._replace(payload=without_message(row.payload)) if key in cleared else row)
-        return out, aside, admitted
+            if key not in erased:
+                kept = row._replace(payload=without_message(row.payload)) if key in cleared else row
+                (aside if key in restricted else admitted).append(kept)
+        return aside, admitted
 
     def _learn(self, meant: Meant, leads: dict[LeadKey, int]) -> bool:
         """Have the list know the ids of these leads. Return whether any was unknown."""
@@ -141,24 +138,26 @@ class Gate:
     # --- rows that are set aside --------------------------------------------------------------------------------------
 
     def sweep_restricted(self) -> int:
-        """Land rows again whose restriction has ended, and delete those of erased leads. Return how many windows."""
+        """Land rows again whose restriction has ended, delete those of erased leads, and empty messages.
+
+        Return how many windows changed.
+        """
         windows = 0
         for place in list_places(self._store, RESTRICTED):
             rows = merged(self.raw.read(place).rows)
-            erased, _, lifted = self._judge(place, rows)
-            if not erased and not lifted:
+            restricted, lifted = self._judge(place, rows)
+            if restricted == rows:
                 continue
             if lifted:
                 self.raw.merge(place._replace(root=RAW), lifted)
-            self.raw.rewrite(place, partial(self._without, place, {row.lead_id for row in (*erased, *lifted)}))
+            self.raw.rewrite(place, partial(self._without, place, {row.lead_id for row in lifted}))
             windows += 1
         return windows
 
-    def _without(self, place: Place, lead_ids: set[str], rows: list[Row]) -> list[Row]:
-        """Return the rows without those of the leads, unless somebody has restricted them again meanwhile."""
-        _, restricted, _ = self._judge(place, rows)
-        again = {row.lead_id for row in restricted}
-        return [row for row in rows if row.lead_id not in lead_ids or row.lead_id in again]
+    def _without(self, place: Place, landed: set[str], rows: list[Row]) -> list[Row]:
+        """Return the rows that stay: those that are restricted, again or still, or whose leads haven't landed yet."""
+        restricted, lifted = self._judge(place, rows)
+        return [*restricted, *(row for row in lifted if row.lead_id not in landed)]
 
     def _set_aside(self, place: Place, rows: Sequence[Row]) -> None:
         """Add rows to those of the window that are set aside.
