@@ -112,7 +112,7 @@ def make_marts(
     for mart in of or marts():
         try:
             with _transaction(db, inputs.folder):
-                _make(db, mart, days, is_of_all_days=inputs.first_day is None)
+                _make(db, mart, days, reads_views=is_rewritten or inputs.first_day is None)
         except BugError as error:
             problems[mart.name] = str(error)
             _keep_last_good(db, mart, inputs.folder, is_rewritten=is_rewritten)
@@ -142,18 +142,19 @@ def _transaction(db: duckdb.DuckDBPyConnection, folder: Path) -> Iterator[None]:
 # --- one mart ---------------------------------------------------------------------------------------------------------
 
 
-def _make(db: duckdb.DuckDBPyConnection, mart: Mart, days: Sequence[date] | None, *, is_of_all_days: bool) -> None:
+def _make(db: duckdb.DuckDBPyConnection, mart: Mart, days: Sequence[date] | None, *, reads_views: bool) -> None:
     """Make the rows of these days, or all. A view stays, unless all are made.
 
     A view is read when it is made, and in the day's first publication, as it may fail on new leads. To read those of
-    people and listings each time would take seconds of a publication with a million leads.
+    people and listings each time would take seconds of a publication with a million leads. A rewriting reads them too,
+    as it removes marts that fail.
     """
     name = quoted(mart.name)
     if days is not None and _exists(db, mart.name):
         if mart.is_by_day:
             db.execute(f"delete from {name} where {is_of(days)}")
             db.execute(f"insert into {name} by name select * from ({mart.statement}) where {is_of(days)}")
-        elif is_of_all_days:
+        elif reads_views:
             db.execute(f"from {name} limit 1").fetchall()
         return
     _drop(db, mart.name)

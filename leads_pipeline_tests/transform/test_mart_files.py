@@ -210,6 +210,20 @@ def test_after_a_rewriting_a_mart_that_fails_is_removed(
     assert db.execute("select table_name from duckdb_columns() where table_name = 'a'").fetchall() == []
 
 
+def test_after_a_rewriting_a_view_that_reads_a_removed_mart_is_removed_too(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    """It isn't only read in the day's first publication. An analyst would meet a view that fails."""
+    marts = own(tmp_path, a=BY_DAY + FAILS, b=VIEW + "\nselect sum(leads)::bigint as leads from a")
+    load(db, {"id": "a", "message": "1"})
+    assert make(db, inputs, of=marts) == {}
+
+    load(db, {"id": "b", "message": "Jane Roe"})
+    assert list(make(db, replace(inputs, first_day=NEXT_DAY), of=marts, is_rewritten=True)) == ["a", "b"]
+
+    assert db.execute("select view_name from duckdb_views() where view_name = 'b'").fetchall() == []
+
+
 def test_a_mart_that_describes_other_columns_is_reported(
     db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
 ) -> None:
