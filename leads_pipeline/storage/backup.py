@@ -9,7 +9,6 @@ Belongs here: what a snapshot holds, making and deleting snapshots. Doesn't: the
 snapshots to another machine (docs/guides/back-up-and-restore.md).
 """
 
-import hashlib
 import io
 import os
 import re
@@ -22,11 +21,11 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.storage.data_folder import DEMO, RESTORING, DataFolder
-from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, reading, sync, write_new
+from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, copy_once, reading, sync
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
 from leads_pipeline.storage.room import is_full
 from leads_pipeline.storage.store import FolderStore
@@ -245,9 +244,7 @@ class _Draft:
         if source is None:
             return False
         with source:
-            if _is_whole(source, key):
-                self._copy(source, self.folder / key)
-            else:
+            if not self._copy(source, key):
                 self.done.damaged.append(key)
                 self._keep_former(key)
         return True
@@ -283,7 +280,7 @@ class _Draft:
         self.done.files += 1
         self.done.bytes += size
 
-    def _open(self, key: str) -> io.BufferedReader | io.BytesIO | None:
+    def _open(self, key: str) -> BinaryIO | None:
         """Open a file of the data. None if it is gone."""
         if self._data.bucket and key.startswith(STORED):
             content = self._data.store.get(key)
@@ -303,29 +300,18 @@ class _Draft:
             return path.open("rb")
         return None
 
-    def _copy(self, source: io.BufferedReader | io.BytesIO, path: Path) -> None:
-        """Write the source to a new file, with its moment."""
+    def _copy(self, source: BinaryIO, key: str) -> bool:
+        """Write the source to a new file. False if it can't be read, or isn't as it was written."""
+        path = self.folder / key
         _make_folder(path.parent)
-        write_new(path, b"")
-        source.seek(0)
-        with path.open("wb") as file:
-            shutil.copyfileobj(source, file)
-            size = file.tell()
-        if not isinstance(source, io.BytesIO):
-            modified_ns = os.fstat(source.fileno()).st_mtime_ns
-            os.utime(path, ns=(modified_ns, modified_ns))
+        if not copy_once(source, path, hash_in(key)):
+            return False
+        size = path.stat().st_size
         self._copied.append(path)
         self.done.new += 1
         self.done.new_bytes += size
         self._count(size)
-
-
-def _is_whole(source: io.BufferedReader | io.BytesIO, key: str) -> bool:
-    """Whether the file can be read, and has the hash that its name says."""
-    try:
-        return hashlib.file_digest(source, "sha256").hexdigest().startswith(hash_in(key))
-    except OSError:
-        return False
+        return True
 
 
 def _make_folder(folder: Path) -> None:

@@ -4,7 +4,6 @@ Belongs here: putting files in place, which of two suppression lists stays. Does
 which takes out who was erased since (orchestration/).
 """
 
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from typing import Final
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.storage.backup import LIST, STORED, hash_in, made_at, own_keys, snapshots
 from leads_pipeline.storage.data_folder import RESTORING, DataFolder
-from leads_pipeline.storage.durable import copy_file, digest_of, make_folder, publish_file, storing, write_new
+from leads_pipeline.storage.durable import copy_once, make_folder, publish_file, storing
 from leads_pipeline.storage.raw import RAW
 from leads_pipeline.storage.room import is_full
 from leads_pipeline.storage.store import FolderStore
@@ -126,20 +125,19 @@ def _keep_longer_list(data: DataFolder, under_way: Path) -> None:
 
 def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str, bool]:
     """Put a file in its place. Return its key, and whether it is as it was written. If not, it is left out."""
-    path = source / key
-    digest = digest_of(path)
-    if not digest or not digest.startswith(hash_in(key)):
-        return key, False
-    if data.bucket and key.startswith(STORED):
-        data.store.create(key, path.read_bytes())
-        return key, True
-    target = (under_way if key.startswith(LIST) else data.folder) / key
-    draft = under_way / secrets.token_hex(8)
+    target, draft = (under_way if key.startswith(LIST) else data.folder) / key, under_way / secrets.token_hex(8)
     with storing(target):
-        write_new(draft, b"")
-        copy_file(path, draft)
-        modified_ns = path.stat().st_mtime_ns
-        os.utime(draft, ns=(modified_ns, modified_ns))
-        make_folder(target.parent)
-        publish_file(draft, target)
+        try:
+            opened = (source / key).open("rb")
+        except OSError:
+            return key, False
+        with opened:
+            if not copy_once(opened, draft, hash_in(key)):
+                return key, False
+        if data.bucket and key.startswith(STORED):
+            data.store.create(key, draft.read_bytes())
+            draft.unlink()
+        else:
+            make_folder(target.parent)
+            publish_file(draft, target)
     return key, True

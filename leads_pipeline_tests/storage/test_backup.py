@@ -1,6 +1,7 @@
 """What a snapshot holds and keeps, and what a restore brings back."""
 
 import errno
+import io
 import os
 import shutil
 import stat
@@ -276,6 +277,56 @@ def test_a_file_that_was_damaged_before_its_first_backup_is_left_out_and_named(d
     done = backed_up(data, target)
     assert done.damaged == [damaged.relative_to(data.folder).as_posix()]
     assert not list((target / done.name / NEXT_PLACE.key).glob("*.parquet"))
+
+
+def test_a_disk_that_gives_each_file_once_is_enough(
+    data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that fails in a second reading would be taken for a fault of the other disk."""
+    opened, were_opened = Path.open, set[Path]()
+
+    class ReadOnce(io.FileIO):
+        def seek(self, *_: int) -> int:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def opening(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
+        if mode != "rb" or path.suffix != ".parquet":
+            return opened(path, mode, *more, **options)
+        if path in were_opened:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        were_opened.add(path)
+        return io.BufferedReader(ReadOnce(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", opening)
+        assert backed_up(data, target).damaged == []
+        assert restored(target, DataFolder.at(tmp_path / "restored")).damaged == []
+    assert contents(tmp_path / "restored") == contents(data.folder)
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_there(
+    data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(io.FileIO):
+        def readinto(self, _: object) -> int:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    opened, broken = Path.open, only_file(data.folder, NEXT_PLACE).name
+
+    def opening(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
+        is_broken = mode == "rb" and path.name == broken
+        return io.BufferedReader(Broken(path)) if is_broken else opened(path, mode, *more, **options)
+
+    others = {key: content for key, content in contents(data.folder).items() if not key.endswith(broken)}
+    whole = backed_up(data, target)
+    back = DataFolder.at(tmp_path / "restored")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "open", opening)
+        done = backed_up(data, tmp_path / "other")
+        left_out = restored(target / whole.name, back).damaged
+    for damaged in (done.damaged, left_out):
+        assert [key.rpartition("/")[2] for key in damaged] == [broken]
+    assert contents(tmp_path / "other" / done.name) == contents(back.folder) == others
 
 
 def test_a_damaged_file_of_a_backup_is_left_out_and_its_leads_stay_published(
