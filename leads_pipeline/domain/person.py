@@ -8,12 +8,13 @@ import html
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import unquote
 
@@ -388,7 +389,7 @@ def reasons(
     if not is_shared:
         _refuse_shared(person, versions)
     names = own_names(person, versions)
-    has_others = others_have_the_number(person, versions)
+    has_others = others_have_the_number(person, leads.values())
     found = {
         key: frozenset(
             reason for shown in rows for reason in _reasons(person, names, shown, rows, has_others=has_others)
@@ -407,10 +408,18 @@ def own_names(person: Person, versions: Iterable[Shown]) -> frozenset[str]:
     return person.names or frozenset().union(*(shown.names for shown in versions if person.emails & shown.emails))
 
 
-def others_have_the_number(person: Person, versions: Sequence[Shown]) -> bool:
-    """Whether the given number is under another name too. Then a lead without a name may be anybody's."""
-    names = own_names(person, versions)
-    return any(person.phones & shown.phones and not shown.names <= names for shown in versions)
+def others_have_the_number(person: Person, leads: Collection[Sequence[Shown]]) -> bool:
+    """Whether a lead has the given number under another name. Then a lead without a name may be anybody's.
+
+    Each lead has all its versions.
+    """
+    names = own_names(person, chain.from_iterable(leads))
+    return any(person.phones & shown.phones and not _names(shown, lead) <= names for lead in leads for shown in lead)
+
+
+def _names(shown: Shown, lead: Sequence[Shown]) -> frozenset[str]:
+    """The names of a version. The portal can empty them: those of the other versions still say whose number it is."""
+    return shown.names or frozenset().union(*(one.names for one in lead))
 
 
 def _reasons(
@@ -421,8 +430,7 @@ def _reasons(
         is_other_name = bool(person.names) and not shown.names <= person.names
         yield Reason.ADDRESS_AND_OTHER_NAME if is_other_name else Reason.ADDRESS
     if person.phones & shown.phones:
-        # The portal can empty a name or an address. Those of the other versions still say whose number it is.
-        shown_names = shown.names or frozenset().union(*(one.names for one in lead))
+        shown_names = _names(shown, lead)
         shown_emails = shown.emails or frozenset().union(*(one.emails for one in lead))
         if not shown_names <= names:
             yield Reason.OTHER_NAME

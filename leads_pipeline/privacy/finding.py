@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -143,8 +144,8 @@ def find(
     shown = {key: [shown_by(row.payload) for row in rows] for key, rows in versions.items()}
     found = reasons(person, shown, is_shared=is_shared)
     leads = [FoundLead(*key, why, versions[key]) for key, why in sorted(found.items())]
-    all_shown = [one for rows in shown.values() for one in rows]
-    names, is_shared = own_names(person, all_shown), others_have_the_number(person, all_shown)
+    names = own_names(person, chain.from_iterable(shown.values()))
+    is_shared = others_have_the_number(person, shown.values())
     return Found(leads, names, is_shared, sorted(look.unread), files)
 
 

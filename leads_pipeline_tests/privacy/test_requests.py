@@ -188,7 +188,7 @@ def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> Non
 
 def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_erasure(house: House) -> None:
     """The lead's other version says whose it is."""
-    house.land("applicant", [lead("paul", email="paul@people.example", name="Paul Roe", **BEFORE)])
+    house.land("applicant", [lead("paul", email="paul@people.example", **BEFORE)])
     house.land("applicant", [lead("paul", phone=PHONE, **BEFORE)], scope="branch-102")
     house.publish()
     for path in (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet"):
@@ -655,6 +655,18 @@ def test_a_lead_whose_name_and_address_the_portal_empties_stays_its_own_person_s
         house.publish()
         assert set(house.leads("applicant")) == {"paul"}
     assert "Paul" in raw_text(house)
+
+
+def test_a_lead_that_moves_and_loses_its_name_stays_its_own_person_s(house: House) -> None:
+    """The sweep sees one window at a time, and there the number has no name."""
+    house.land("applicant", [lead("paul", email="paul@people.example", name="Paul Roe", **BEFORE)])
+    house.land("applicant", [lead("paul", phone=PHONE, **BEFORE)], scope="branch-102")
+    house.publish()
+    assert house.find(email=EMAIL, phone=PHONE, name="Jane Roe") == [("look", "applicant", "paul")]
+
+    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
+
+    assert set(house.leads("applicant")) == {"paul"}
 
 
 def test_a_correction_to_an_erased_person_s_address_is_refused(desk: House) -> None:

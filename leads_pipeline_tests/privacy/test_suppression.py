@@ -294,7 +294,7 @@ def test_the_list_means_what_was_found_as_the_persons(
     theirs = [one for one in found if one.why & THEIRS]
     assume(theirs or person.emails or person.phones)
     seen = [one for versions in shown.values() for one in versions]
-    listing = Found(found, own_names(person, seen), others_have_the_number(person, seen))
+    listing = Found(found, own_names(person, seen), others_have_the_number(person, shown.values()))
     data = DataFolder.at(tmp_path_factory.mktemp("data"))
     requests.add(data, requests.Request(Action.ERASE, person, listing, UNTIL.date()), UNTIL)
     rows = [LeadRow(*key, DAY, text) for key, versions in texts.items() for text in versions]
