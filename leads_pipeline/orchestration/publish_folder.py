@@ -30,7 +30,7 @@ from leads_pipeline.storage.durable import digest_of, replace_file, storing
 from leads_pipeline.storage.raw import PUSH_SCOPE, Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Meant, Suppressed
-from leads_pipeline.storage.windows import WindowRow, list_days, window_rows
+from leads_pipeline.storage.windows import WindowRow, window_rows
 from leads_pipeline.transform import marts
 from leads_pipeline.transform.answers import answer_files
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, macros, quoted, set_person_key
@@ -81,10 +81,11 @@ def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome
             published_on = datetime.fromtimestamp((data.folder / WAREHOUSE_FILE).stat().st_mtime, UTC)
         # The first publication of a local day looks at all windows.
         of_all_days = published_on is None or today(wanted.zone, published_on) != today(wanted.zone, now)
+        raw = RawWindows(data.store, data.gate, lambda: now)
         publication = publish(
             data.folder,
-            RawWindows(data.store, data.gate, lambda: now),
-            _content(data, wanted, now, swept.number, of_all_days=of_all_days),
+            raw,
+            _content(data, raw, wanted, now, swept.number, of_all_days=of_all_days),
             is_rewritten=rewriting is not None,
             of_all_days=of_all_days,
         )
@@ -134,9 +135,11 @@ def _delete_former(data: DataFolder) -> None:
         delete_tables(data.bucket, "delta/")
 
 
-def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, *, of_all_days: bool) -> Content:
+def _content(
+    data: DataFolder, raw: RawWindows, wanted: Wanted, now: datetime, list_number: int, *, of_all_days: bool
+) -> Content:
     suppressed = data.gate.entries.read()
-    inputs = _inputs(data, wanted, now, of_all_days=of_all_days)
+    inputs = _inputs(data, raw, wanted, now, of_all_days=of_all_days)
     own = own_files(wanted.marts_dir)
 
     def make_marts(db: duckdb.DuckDBPyConnection, is_rewritten: bool) -> Rows:
@@ -145,7 +148,7 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
         # Read anew: reading the windows may have taught the list more leads of whoever objects.
         _note_who_objects(db, data.gate.entries.read().objecting, is_whole=is_rewritten)
         is_new = not db.execute("from pipeline.window_states limit 1").fetchall()
-        of_all = _inputs(data, wanted, now, of_all_days=True) if is_new and not of_all_days else inputs
+        of_all = _inputs(data, raw, wanted, now, of_all_days=True) if is_new and not of_all_days else inputs
         problems, rows = marts.make_marts(db, of_all, is_rewritten=is_rewritten)
         for mart, problem in problems.items():
             logger.error("%s couldn't be made and stays as it was. %s", mart, problem)
@@ -172,19 +175,19 @@ def _content(data: DataFolder, wanted: Wanted, now: datetime, list_number: int, 
     )
 
 
-def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: bool) -> marts.Inputs:
+def _inputs(data: DataFolder, raw: RawWindows, wanted: Wanted, now: datetime, *, of_all_days: bool) -> marts.Inputs:
     """Return the other inputs of marts: of all days, or of those that an update looks at."""
     to_day = today(wanted.zone, now)
     first_day = wanted.first_day if of_all_days else max(wanted.first_day, to_day - timedelta(days=RECENT_DAYS))
-    shown = [*days(first_day, to_day)]
+    shown = days(first_day, to_day)
     configured = dict.fromkeys(Window.of(day, scope, wanted.zone) for day in shown for scope in wanted.scopes)
     rows: list[WindowRow] = []
     for kind in LEAD_KINDS:
-        folders = list_days(data.store, kind, None if of_all_days else shown, now)
+        folders = raw.folders(kind, of_all_days=of_all_days)
         landed = [
             Window.of(place.day, Scope.parse(place.scope), wanted.zone)
             for place in map(Place.parse, folders)
-            if place and place.scope != PUSH_SCOPE
+            if place and place.scope != PUSH_SCOPE and (of_all_days or place.day >= first_day)
         ]
         rows += window_rows(data.store, kind, {**configured, **dict.fromkeys(landed)}, folders, now)
     return marts.Inputs(
@@ -195,8 +198,9 @@ def _inputs(data: DataFolder, wanted: Wanted, now: datetime, *, of_all_days: boo
 
 
 def _fingerprint(inputs: marts.Inputs, inventory: Sequence[str], own: OwnFiles) -> str:
+    configured = inputs.configured
     windows = [
-        (row.kind, row.window, row.state, row.leads, row.looked_at, row.failure, row.window in inputs.configured)
+        (row.kind, row.window.partition_key, row.state, row.leads, row.looked_at, row.failure, row.window in configured)
         for row in inputs.windows
     ]
     answers = [digest_of(path) for path in answer_files(inputs.marts_dir, inputs.folder)]

@@ -14,7 +14,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
-from functools import cache
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple
 
@@ -73,7 +72,6 @@ class Place(NamedTuple):
         return f"{self.root}/{self.kind.table}/day={self.day.isoformat()}/scope={_checked(self.scope)}/"
 
 
-@cache
 def _checked(scope: str) -> str:
     """Keep an id from leaving the folder: a Scope can be made without its check."""
     return scope if scope == PUSH_SCOPE else Scope.parse(scope).key

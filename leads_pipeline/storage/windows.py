@@ -38,7 +38,7 @@ class WindowRow(NamedTuple):
     """A row of the table.
 
     `looked_at` is the newest whole look, in UTC. `leads` adds up the files, so a lead that was pulled and then pushed
-    counts twice until the next look. `days_left` is negative once the portal deletes the window.
+    counts twice until the next look.
     """
 
     kind: str
@@ -46,7 +46,6 @@ class WindowRow(NamedTuple):
     state: WindowState
     looked_at: datetime | None
     leads: int
-    days_left: float
     failure: Failure | None
 
     @property
@@ -103,7 +102,7 @@ def window_rows(
         failure = read_failure(store, key, folder)
         state = _state(folder, leads, has_failed=failure is not None, is_over=window.is_closed(now))
         looked_at = moment_of(newest.look) if newest else None
-        rows.append(WindowRow(kind.name, window, state, looked_at, leads, window.days_left(now), failure))
+        rows.append(WindowRow(kind.name, window, state, looked_at, leads, failure))
     return rows
 
 

@@ -10,7 +10,8 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_kind
+from leads_pipeline.domain.window import days
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Raw, SuppressionList
@@ -37,14 +38,22 @@ class RawWindows:
     ) -> None:
         self._store, self._suppressed, self._clock = store, suppressed, clock
         self._raw = Raw(store, suppressed, clock)
+        self._folders: dict[tuple[str, bool], dict[str, Folder]] = {}
+
+    def folders(self, kind: LeadKind, *, of_all_days: bool) -> dict[str, Folder]:
+        """List the folders of the last 60 days, or of all. They are listed once: 500 branches have 60,000 of them."""
+        listed = kind.name, of_all_days
+        if listed not in self._folders:
+            now = self._clock()
+            recent = days(now.date() - timedelta(days=RECENT_DAYS), now.date() + timedelta(days=1))
+            self._folders[listed] = list_days(self._store, kind, None if of_all_days else recent, now)
+        return self._folders[listed]
 
     def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
         """Hash the files of each window of the last 60 days, or of all."""
-        now = self._clock()
-        days = [now.date() + timedelta(days=1) - timedelta(days=ago) for ago in range(RECENT_DAYS)]
         found: dict[WindowKey, str] = {}
         for kind in LEAD_KINDS:
-            for key, files in list_days(self._store, kind, None if of_all_days else days, now).items():
+            for key, files in self.folders(kind, of_all_days=of_all_days).items():
                 if files.files and (place := Place.parse(key)):
                     found[kind.name, place.day, place.scope] = files_hash(files)
         return found

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
-from leads_pipeline.domain.window import RETENTION, Scope, Window
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import Place, place_of
 from leads_pipeline.storage.store import FolderStore
@@ -57,7 +57,6 @@ def test_a_row_says_how_a_window_stands(store: FolderStore, raw: Raw) -> None:
         state=WindowState.LANDED,
         looked_at=CLOSED_AT,
         leads=20,
-        days_left=(WINDOW.start + RETENTION - NOW) / timedelta(days=1),
         failure=None,
     )
 
@@ -92,7 +91,6 @@ def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     before = window_table(store, APPLICANT, [places["half"], places["missing"]], WINDOW.end - HOUR)
     assert [str(row.state) for row in before] == ["open", "open"]
     assert table[3].looked_at is None
-    assert table[-1].days_left < 0
 
 
 def test_pushed_leads_in_an_empty_window_count_and_are_no_look(store: FolderStore, raw: Raw) -> None:

@@ -312,7 +312,7 @@ def test_coverage_says_of_each_window_how_it_stands(db: duckdb.DuckDBPyConnectio
     def row(scope: str, state: WindowState, leads: int = 0, failure: Failure | None = None) -> WindowRow:
         window = Window.of(DAY, Scope.parse(scope), LONDON)
         looked_at = moment if state is WindowState.LANDED else None
-        return WindowRow("applicant", window, state, looked_at, leads, 29.0, failure)
+        return WindowRow("applicant", window, state, looked_at, leads, failure)
 
     load(db)
     configured = [row("branch-101", WindowState.LANDED, 2), row("branch-102", WindowState.FAILED, failure=refused)]

@@ -21,19 +21,22 @@ class Windows:
     """Raw windows as they are landed, and as a publication reads them."""
 
     def __init__(self, folder: Path) -> None:
-        store, self.list = FolderStore(folder), KeptOut(folder / "list")
-        self._raw = Raw(store, self.list, lambda: NOW)
-        self._windows = RawWindows(store, self.list, lambda: NOW)
+        self._store, self.list = FolderStore(folder), KeptOut(folder / "list")
+        self._raw = Raw(self._store, self.list, lambda: NOW)
 
     def land(self, day: date, *ids: str) -> None:
         leads = [ReceivedLead(lead_id, json.dumps({"id": lead_id})) for lead_id in ids]
         self._raw.add(Place(APPLICANT, day, "branch-101"), leads, NOW)
 
+    def publication(self) -> RawWindows:
+        return RawWindows(self._store, self.list, lambda: NOW)
+
     def days(self, *, of_all_days: bool) -> list[date]:
-        return sorted(day for _, day, _ in self._windows.hashes(of_all_days=of_all_days))
+        return sorted(day for _, day, _ in self.publication().hashes(of_all_days=of_all_days))
 
     def ids(self) -> list[str]:
-        batches = self._windows.read(self._windows.hashes(of_all_days=True).keys())
+        windows = self.publication()
+        batches = windows.read(windows.hashes(of_all_days=True).keys())
         return [row.lead_id for batch in batches for row in batch.rows]
 
 
@@ -43,7 +46,7 @@ def windows(tmp_path: Path) -> Windows:
 
 
 def test_windows_of_the_last_60_days_are_looked_at_and_older_ones_only_with_all(windows: Windows) -> None:
-    newest, oldest, older = (NOW.date() + timedelta(days=days) for days in (1, -58, -59))
+    newest, oldest, older = (NOW.date() + timedelta(days=days) for days in (1, -60, -61))
     for day in (newest, oldest, older):
         windows.land(day, "a")
     assert windows.days(of_all_days=False) == [oldest, newest]
