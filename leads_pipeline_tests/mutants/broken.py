@@ -191,8 +191,8 @@ def _(self, meant, leads):
     ONCE,
     GATE,
 )
-def _(self, place, lead_ids, rows):
-    return [row for row in rows if row.lead_id not in lead_ids]
+def _(self, place, landed, rows):
+    return [row for row in unbroken(self, place, landed, rows) if row.lead_id not in landed]
 
 
 @mutant("a push into an anonymous day keeps its person", "storage.state:State.key_of_day", ERASED, STATE)
