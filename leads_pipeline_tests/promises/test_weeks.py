@@ -286,7 +286,8 @@ class Weeks:
     def _is_back_unnoticed(self, handed: Sequence[Handed]) -> bool:
         """Whether the lead is back unchanged from elsewhere, where it may stay shown.
 
-        A look notices it unless its window's look before found it alike. The portal may repeat a push of long ago.
+        A look notices it unless the window had it alike since the look before. The portal may repeat a push of long
+        ago.
         """
         last = handed[-1].version
         away = max((place for place, one in enumerate(handed) if one.version.shown != last.shown), default=-1)
@@ -294,18 +295,21 @@ class Weeks:
         return was_here and not any(self._is_noticed(one, handed) for one in handed[away + 1 :] if one.start)
 
     def _is_noticed(self, look: Handed, handed: Sequence[Handed]) -> bool:
-        """Whether the look before found the window without the lead, or with another version of it."""
+        """Whether, after the lead was last in the window like this, an earlier look found it gone or changed."""
         window = look.lead.kind, look.version.branch, look.start
-        before = max(
+        came_at = max(
             (
                 one.moment
-                for one in self.portal.answered
-                if (one.kind, one.branch, one.start) == window and one.moment < look.moment
+                for one in handed
+                if one.version.shown == look.version.shown
+                and one.start in (look.start, None)
+                and one.moment < look.moment
             ),
             default=None,
         )
-        return not any(
-            (one.start, one.moment, one.version.shown) == (look.start, before, look.version.shown) for one in handed
+        return came_at is None or any(
+            (one.kind, one.branch, one.start) == window and came_at < one.moment < look.moment
+            for one in self.portal.answered
         )
 
     def _judge_coverage(self) -> None:
