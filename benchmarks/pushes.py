@@ -58,7 +58,7 @@ def _day(folder: Path) -> str:
     leads = iter(read_leads(APPLICANT, body).leads)
     waits: list[float] = []
     waiting: list[datetime] = []
-    publications, before = 0, used()
+    publications, first_at, before = 0, now, used()
     while pushes or waiting:
         now += timedelta(seconds=FOLDER_SECONDS)
         while pushes and pushes[0] <= now:
@@ -73,7 +73,10 @@ def _day(folder: Path) -> str:
             os.utime(data.folder / WAREHOUSE_FILE, (now.timestamp(),) * 2)
             waits += [(now - pushed) / timedelta(minutes=1) for pushed in waiting]
             waiting, publications = [], publications + 1
-    written, cpu = ((after - earlier) * 24 / HOURS for earlier, after in zip(before, used(), strict=True))
+            if publications == 1:
+                first_at, before = now, used()
+    days = (now - first_at) / timedelta(days=1)  # from the first publication to the last
+    written, cpu = ((after - earlier) / days for earlier, after in zip(before, used(), strict=True))
     minutes = f"{median(waits):.1f}, at most {max(waits):.0f}"
     return f"{len(waits):>7} {publications:>13} {written:>9.1f} {cpu / 864:>12.1f} {minutes:>13}"
 
