@@ -92,7 +92,8 @@ class Newcomer:
             yield log
             assert process.poll() is None, log.read_text()
         finally:
-            process.terminate()
+            # On a busy machine, `dg dev` was seen to go on for five minutes after SIGTERM.
+            process.send_signal(signal.SIGTERM if command[0] == "leads-pipeline" else signal.SIGKILL)
             try:
                 process.wait(PATIENCE_SECONDS)
             finally:
