@@ -28,13 +28,13 @@ from dagster import (
 )
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.window import days, today
+from leads_pipeline.domain.window import today
 from leads_pipeline.orchestration.pulling import FINISHED, PUBLISH_JOB, is_under_way, utc_now
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import NIGHT, NOTING, Publications
 from leads_pipeline.storage.raw import RAW
 from leads_pipeline.transform.own_marts import look_of
-from leads_pipeline.transform.raw_windows import RECENT_DAYS
+from leads_pipeline.transform.raw_windows import recent_days
 from leads_pipeline.transform.versions import Versions
 
 # Marks the run of the night, which also sweeps, applies retention and deletes old runs.
@@ -60,7 +60,7 @@ def _landed(data: DataFolder, now: datetime) -> str:
     # Another machine may land, too.
     listed = hashlib.sha256()
     for kind in LEAD_KINDS:
-        for day in days((now - timedelta(days=RECENT_DAYS)).date(), (now + timedelta(days=1)).date()):
+        for day in recent_days(now):
             listed.update("\n".join(data.store.list(f"{RAW}/{kind.table}/day={day}/")).encode())
     return listed.hexdigest()
 

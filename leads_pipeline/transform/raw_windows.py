@@ -27,6 +27,11 @@ from leads_pipeline.transform.reading import LeadsFile
 RECENT_DAYS: Final = 60
 
 
+def recent_days(now: datetime) -> Iterator[date]:
+    """Return these days, up to tomorrow by UTC: somewhere it has begun."""
+    return days(now.date() - timedelta(days=RECENT_DAYS), now.date() + timedelta(days=1))
+
+
 class RawWindows:
     """The raw windows of a store. `suppressed` keeps people out of files that an older list has filtered.
 
@@ -45,8 +50,7 @@ class RawWindows:
         listed = kind.name, of_all_days
         if listed not in self._folders:
             now = self._clock()
-            recent = days(now.date() - timedelta(days=RECENT_DAYS), now.date() + timedelta(days=1))
-            self._folders[listed] = list_days(self._store, kind, None if of_all_days else recent, now)
+            self._folders[listed] = list_days(self._store, kind, None if of_all_days else recent_days(now), now)
         return self._folders[listed]
 
     def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
