@@ -162,10 +162,15 @@ def _speaks_of_more(name: str, value: object, came: int, depth: int) -> bool:
 # --- one lead ----------------------------------------------------------------------------------------------------
 
 
+class _Named(msgspec.Struct):
+    id: str
+
+
 class _Identified(msgspec.Struct):
     id: msgspec.Raw = msgspec.Raw()
 
 
+_NAMED: Final = msgspec.json.Decoder(_Named)
 _IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
 
 
@@ -176,6 +181,9 @@ def _receive(element: bytes) -> tuple[str, str]:
     except UnicodeDecodeError:
         # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
         payload = element.decode("latin-1")
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
+        if (text := _NAMED.decode(payload).id).strip():
+            return text, payload
     try:
         element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
     except msgspec.ValidationError:  # not an object

@@ -17,6 +17,9 @@ Span = tuple[int, int]
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
+# So many bytes of a list find it in the body.
+_BEGINNING: Final = 256
+
 
 def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None, bytes]]]:
     """Return the elements of the list under `key` of a JSON object, each as received, and the members beside it.
@@ -31,7 +34,9 @@ def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None,
     except (msgspec.DecodeError, KeyError, RecursionError, UnicodeDecodeError):
         return _cut_by_structure(key, body)
     # The text around the list is short. A key that stands twice there is found by structure, as msgspec keeps one.
-    start = body.rfind(text)
+    start = body.find(text[:_BEGINNING])  # to search for the whole text takes longer than to decode it
+    if body[start : start + len(text)] != text:
+        return _cut_by_structure(key, body)
     members = _named_members(body[:start] + b"[]" + body[start + len(text) :])
     if [name for name, _ in members].count(key) > 1:
         return _cut_by_structure(key, body)
