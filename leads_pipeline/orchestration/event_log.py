@@ -1,16 +1,19 @@
-"""Dagster's event log in SQLite, over connections that stay open.
+"""Dagster's event log in SQLite, over connections that stay open, with the events of many windows at once.
 
-Dagster opens and closes one for each event. `dagster.yaml` names the class. Dagster's own class reads the same files.
+Dagster opens and closes a connection for each event. `dagster.yaml` names the class. Dagster's own class reads the same
+files.
 """
 
 import sqlite3
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Self
 
 import sqlalchemy
-from dagster import StringSource
+from dagster import DagsterEventType, EventLogEntry, StringSource
 from sqlalchemy.engine import Connection, Engine
 
 from leads_pipeline.orchestration.dagster_compat import (
@@ -24,18 +27,50 @@ from leads_pipeline.orchestration.dagster_compat import (
 # Each run has a file of its own, and the daemon outlives many runs.
 _OPEN_FILES: Final = 8
 
-
-class KnownColumns(SqlEventLogStorage):
-    """Asks once for the columns of a table. Dagster asks at each event."""
-
-    def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
-        known: dict[str, bool] = self.__dict__.setdefault("_known_columns", {})
-        if column_name not in known:
-            known[column_name] = super()._has_asset_key_col_on_connection(conn, column_name)
-        return known[column_name]
+# How long the event of a window waits for others. If the process is killed, those that wait are lost. Their leads are
+# landed, and the next automatic run shows them.
+_WAIT_SECONDS: Final = 1.0
+_OF_WINDOWS: Final = {DagsterEventType.ASSET_MATERIALIZATION, DagsterEventType.ASSET_OBSERVATION}
 
 
-class SqliteEventLog(KnownColumns, SqliteEventLogStorage):
+class EventLog(SqlEventLogStorage):
+    """Stores the events of many windows together. The order stays."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._waiting: list[EventLogEntry] = []
+        self._one_at_a_time = threading.RLock()
+        super().__init__(*arguments)  # type: ignore[no-untyped-call]
+
+    def store_event(self, event: EventLogEntry) -> None:
+        """Store the event after those that wait. That of a run's window waits too."""
+        with self._one_at_a_time:
+            if event.run_id and event.dagster_event and event.dagster_event.event_type in _OF_WINDOWS:
+                if not self._waiting:
+                    timer = threading.Timer(_WAIT_SECONDS, self._store_waiting)
+                    timer.daemon = True
+                    timer.start()
+                self._waiting.append(event)
+            else:
+                self._store_waiting()
+                super().store_event(event)
+
+    def _store_waiting(self) -> None:
+        with self._one_at_a_time:
+            waiting, self._waiting = self._waiting, []
+            for _, alike in groupby(waiting, _run_type_and_asset):
+                self.store_alike(list(alike))
+
+    def store_alike(self, events: Sequence[EventLogEntry]) -> None:
+        """Store events of one run, type and asset."""
+        self.store_event_batch(events)
+
+
+def _run_type_and_asset(event: EventLogEntry) -> tuple[object, ...]:
+    of_dagster = event.get_dagster_event()
+    return event.run_id, of_dagster.event_type, of_dagster.asset_key
+
+
+class SqliteEventLog(EventLog, SqliteEventLogStorage):
     """As SqliteEventLogStorage, with a connection for each file that stays open."""
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
@@ -64,6 +99,17 @@ class SqliteEventLog(KnownColumns, SqliteEventLogStorage):
                 self._initialized_dbs.add(shard)
             with engine.begin() as connection:
                 yield connection
+
+    def store_alike(self, events: Sequence[EventLogEntry]) -> None:
+        """Store them with three transactions. Dagster's own batch takes two for each event."""
+        inserts = [self.prepare_insert_event(event) for event in events]
+        with self.run_connection(events[0].run_id) as connection:
+            for insert in inserts:
+                connection.execute(insert)
+        with self.index_connection() as connection:
+            numbers = [connection.execute(insert).lastrowid for insert in inserts]
+        self.store_asset_event_tags(events, numbers)
+        self.store_asset_event(events[-1], numbers[-1])
 
     def delete_events(self, run_id: str) -> None:
         """Delete the run's events and its file, which Dagster leaves behind."""

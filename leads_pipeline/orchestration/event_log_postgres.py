@@ -11,7 +11,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.dagster_compat import ConfigurableClassData, UserConfigSchema
-from leads_pipeline.orchestration.event_log import KnownColumns
+from leads_pipeline.orchestration.event_log import EventLog
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.settings import POSTGRES_VARIABLE, Secret, path_of
 
@@ -39,7 +39,7 @@ class PostgresStorage(DagsterPostgresStorage):
         return cls(url.render_as_string(hide_password=False), inst_data)
 
 
-class PostgresEventLog(KnownColumns, PostgresEventLogStorage):
+class PostgresEventLog(EventLog, PostgresEventLogStorage):
     """PostgresEventLogStorage with one connection. The original connects four times for each window."""
 
     def __init__(self, postgres_url: str) -> None:

@@ -17,6 +17,7 @@ from dagster import (
     AssetObservation,
     DagsterInstance,
     Definitions,
+    EventLogEntry,
     Failure,
     StaticPartitionsDefinition,
     asset,
@@ -26,6 +27,7 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.event_log import SqliteEventLog
+from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.postgres import running_postgres
 from leads_pipeline_tests.support.pulls import POSTGRES_YAML, home
 
@@ -83,6 +85,27 @@ def test_the_same_run_is_recorded_as_dagsters_own_storage_records_it(tmp_path: P
     with home(tmp_path / "ours", "telemetry: {enabled: false}\n") as instance:
         assert type(instance.event_log_storage) is SqliteEventLogStorage
         assert set(instance.get_materialized_partitions(AssetKey("windows"))) == {"b", "c"}
+
+
+def test_the_event_of_a_window_is_shown_soon_even_if_no_other_follows(tmp_path: Path) -> None:
+    with home(tmp_path / "home") as instance:
+        record(instance, run_id(0))
+        log = instance.all_logs(run_id(0))
+        [first, last, of_failed] = filter(is_of_window, log)
+        for entry in (first, of_failed, last):
+            instance.event_log_storage.store_event(entry._replace(run_id=run_id(1)))
+        assert instance.all_logs(run_id(1)) == []
+        wait_for(lambda: len(instance.all_logs(run_id(1))) == 3, 20)
+        shown = [entry.get_dagster_event().partition for entry in instance.all_logs(run_id(1))]
+        assert shown == ["b", "a", "c"]
+        latest = instance.get_latest_materialization_event(AssetKey("windows"))
+        assert latest
+        assert (latest.run_id, latest.get_dagster_event().partition) == (run_id(1), "c")
+
+
+def is_of_window(entry: EventLogEntry) -> bool:
+    told = entry.dagster_event
+    return told is not None and told.event_type_value in ("ASSET_MATERIALIZATION", "ASSET_OBSERVATION")
 
 
 def test_connections_stay_open_and_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
