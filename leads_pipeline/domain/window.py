@@ -117,10 +117,6 @@ class Window:
         """Whether the portal has deleted all of it: asking would find nothing and prove nothing."""
         return self.end <= now - RETENTION
 
-    def days_left(self, now: datetime) -> float:
-        """Days until the portal begins to delete this window; negative once it has begun."""
-        return (self.start + RETENTION - now) / timedelta(days=1)
-
 
 @cache  # a publication of 500 branches asks 60,000 times for 60 days
 def day_interval(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:

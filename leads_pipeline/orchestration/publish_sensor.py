@@ -103,7 +103,7 @@ def publish_sensor(
         description=(
             "Publishes leads.duckdb when something has landed or LEADS_MARTS_DIR has changed, at most once a minute, "
             "and once a night. Publications write at most 10 GB a day: on ext4, a file of 110 MB is published every 16 "
-            "minutes, a large one every three hours. Makes the file anew if it is gone, or if another program wrote to "
+            "minutes, a large one every four hours. Makes the file anew if it is gone, or if another program wrote to "
             "it. A publication that failed is tried again after 10 minutes, then less often, down to once an hour."
         ),
     )

@@ -23,8 +23,8 @@ NIGHT: Final = timedelta(hours=2)
 _MOST_BYTES_A_DAY: Final = 10e9
 
 _LEAST_SPACING: Final = timedelta(minutes=1)
-# For what writes more than a publication of 3 million leads, as the first one does.
-_LONGEST_SPACING: Final = timedelta(hours=3)
+# For what writes more than a publication of 4 million leads, as the first one may.
+_LONGEST_SPACING: Final = timedelta(hours=4)
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=1)
 _DOUBLINGS: Final = 3

@@ -21,7 +21,7 @@ import msgspec
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.due import Failure
-from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.domain.window import RETENTION, Scope, Window
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.storage.rows import microseconds
 from leads_pipeline.storage.store import Store
@@ -127,7 +127,7 @@ def state_of(window: Window, asked_at: datetime) -> State:
     """Closed: a whole answer from after the window's end. Partial: the portal had begun to delete it by then."""
     if not window.is_closed(asked_at):
         return "open"
-    return "closed" if window.days_left(asked_at) >= 0 else "partial"
+    return "closed" if asked_at <= window.start + RETENTION else "partial"
 
 
 def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:

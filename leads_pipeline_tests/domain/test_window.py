@@ -8,7 +8,7 @@ from dagster import DailyPartitionsDefinition, MultiPartitionKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window, day_interval, days, today
+from leads_pipeline.domain.window import Scope, ScopeKind, Window, day_interval, days, today
 from leads_pipeline.errors import SettingsError
 
 LONDON = ZoneInfo("Europe/London")
@@ -177,19 +177,12 @@ WINDOW = Window.of(date(2026, 11, 1), BRANCH, ZoneInfo("UTC"))
     [
         (WINDOW.is_closed, datetime(2026, 11, 2, tzinfo=UTC)),
         (WINDOW.is_deleted, datetime(2026, 12, 2, tzinfo=UTC)),
-        (lambda now: WINDOW.days_left(now) <= 0, datetime(2026, 12, 1, tzinfo=UTC)),
     ],
 )
 def test_what_becomes_true_does_so_at_that_second(question: Callable[[datetime], bool], moment: datetime) -> None:
     assert not question(moment - SECOND)
     assert question(moment)
     assert question(moment + SECOND)
-
-
-def test_days_left_count_down_to_the_first_deletion() -> None:
-    assert WINDOW.days_left(WINDOW.start) == RETENTION / timedelta(days=1) == 30
-    assert WINDOW.days_left(datetime(2026, 11, 30, 12, tzinfo=UTC)) == 0.5
-    assert WINDOW.days_left(datetime(2026, 12, 3, tzinfo=UTC)) == -2
 
 
 def test_windows_sort_by_day_and_then_by_scope() -> None:
