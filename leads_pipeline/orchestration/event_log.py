@@ -38,6 +38,7 @@ class EventLog(SqlEventLogStorage):
 
     def __init__(self, *arguments: Any) -> None:
         self._waiting: list[EventLogEntry] = []
+        self._error: Exception | None = None
         self._one_at_a_time = threading.RLock()
         super().__init__(*arguments)  # type: ignore[no-untyped-call]
 
@@ -52,13 +53,25 @@ class EventLog(SqlEventLogStorage):
                 self._waiting.append(event)
             else:
                 self._store_waiting()
+                # An error in a timer, or at the event of a log line, ends no run.
+                if event.dagster_event and self._error is not None:
+                    error, self._error = self._error, None
+                    raise error
                 super().store_event(event)
+
+    def dispose(self) -> None:
+        """Store the events that wait."""
+        self._store_waiting()
+        super().dispose()
 
     def _store_waiting(self) -> None:
         with self._one_at_a_time:
             waiting, self._waiting = self._waiting, []
             for _, alike in groupby(waiting, _run_type_and_asset):
-                self.store_alike(list(alike))
+                try:
+                    self.store_alike(list(alike))
+                except Exception as error:  # noqa: BLE001 - the run's next event raises it
+                    self._error = error
 
     def store_alike(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of one run, type and asset."""

@@ -12,10 +12,12 @@ import pytest
 from dagster import (
     AssetCheckResult,
     AssetCheckSpec,
+    AssetExecutionContext,
     AssetKey,
     AssetMaterialization,
     AssetObservation,
     DagsterInstance,
+    DagsterRunStatus,
     Definitions,
     EventLogEntry,
     Failure,
@@ -101,6 +103,37 @@ def test_the_event_of_a_window_is_shown_soon_even_if_no_other_follows(tmp_path: 
         latest = instance.get_latest_materialization_event(AssetKey("windows"))
         assert latest
         assert (latest.run_id, latest.get_dagster_event().partition) == (run_id(1), "c")
+
+
+def test_a_run_fails_if_the_event_of_a_window_cant_be_stored_when_a_log_line_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster goes on after an error at a log line."""
+
+    def is_locked(*_: Any) -> None:
+        raise sqlite3.OperationalError("database is locked")
+
+    @asset(partitions_def=windows.partitions_def, output_required=False)
+    def logged(context: AssetExecutionContext) -> Any:
+        yield AssetMaterialization("logged", partition="a")
+        context.log.info("Landed 1 window.")
+
+    monkeypatch.setattr(SqliteEventLog, "store_alike", is_locked)
+    job = Definitions([logged], jobs=[define_asset_job("pull", [logged])]).resolve_job_def("pull")
+    with home(tmp_path / "home") as instance:
+        result = job.execute_in_process(instance=instance, partition_key="a", raise_on_error=False)
+        run = instance.get_run_by_id(result.run_id)
+        assert run
+        assert run.status is DagsterRunStatus.FAILURE
+
+
+def test_the_event_of_a_window_is_stored_before_the_log_is_closed(tmp_path: Path) -> None:
+    with home(tmp_path / "home") as instance:
+        record(instance, run_id(0))
+        [first, *_] = filter(is_of_window, instance.all_logs(run_id(0)))
+        instance.event_log_storage.store_event(first._replace(run_id=run_id(1)))
+        instance.event_log_storage.dispose()
+        assert rows(tmp_path / "home", run_id(1), "select partition from event_logs") == [("b",)]
 
 
 def is_of_window(entry: EventLogEntry) -> bool:
