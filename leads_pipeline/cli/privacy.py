@@ -353,7 +353,7 @@ def apply(copy: Path | None) -> None:
     if copy is not None:
         out.print(escape(receipt.put_list_back(data, copy, datetime.now(UTC))))
     data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
-    left = _carry_out(data)
+    left = _carry_out(data, of_all=True)
     for line in receipt.forget_deliveries(data):
         out.print(escape(line))
     if not left:
@@ -386,11 +386,13 @@ def _received_on(case: str, received: datetime | None) -> date:
     return day
 
 
-def _carry_out(data: DataFolder, out_of_reach: dict[int, list[str]] | None = None) -> dict[int, list[str]]:
+def _carry_out(
+    data: DataFolder, out_of_reach: dict[int, list[str]] | None = None, *, of_all: bool = False
+) -> dict[int, list[str]]:
     """Sweep the folder and publish. Return what is left of each request."""
     try:
         with err.status("Sweeping the data folder and publishing"):
-            return requests.carry_out(data, publish, datetime.now(UTC), out_of_reach or {})
+            return requests.carry_out(data, publish, datetime.now(UTC), out_of_reach or {}, of_all=of_all)
     except KeyboardInterrupt:
         err.print(
             "Requests on the list may not be carried out yet. The next publication does it, or `leads-pipeline privacy "

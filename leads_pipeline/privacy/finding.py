@@ -160,7 +160,8 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
     Raw files were swept before. Since then the list knows each lead there by its id, so they are searched by ids. To
     read each text again would take as long as the sweep. The other places are searched by contact too. Then all
     versions of a lead are judged together, as the sweep does. A file that can't be read may hold anybody, so it is left
-    of each. Erasures with nothing left are missing.
+    of each. Erasures with nothing left are missing. A sweep can't meet a lead that leads.duckdb alone has, so the list
+    learns its id here, and the next publication takes it out.
     """
     suppressed = data.gate.entries.read()
     look, any_meant = _Look(data), Meant(suppressed, erasures)
@@ -175,6 +176,8 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
     leads = look.versions({row.key for row in look.rows(may_be_left)}) if erasures else {}
     for key, rows in leads.items():
         hashed, versions = suppressed.hashed_lead(*key), [LeadRow(*key, row.place.day, row.payload) for row in rows]
+        if any(row.place.root == WAREHOUSE_FILE for row in rows):
+            data.gate.learn_erased(versions)
         for entry, of_entry in meant:
             is_meant = bool(of_entry.leads(versions))
             left[entry.number] |= {

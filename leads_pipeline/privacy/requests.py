@@ -148,9 +148,16 @@ def _of(
 
 
 def carry_out(
-    data: DataFolder, publish: Callable[[], str | None], now: datetime, out_of_reach: dict[int, list[str]]
+    data: DataFolder,
+    publish: Callable[[], str | None],
+    now: datetime,
+    out_of_reach: dict[int, list[str]],
+    *,
+    of_all: bool = False,
 ) -> dict[int, list[str]]:
     """Carry out all open requests. Look again, and note a request as done if nothing of it is left.
+
+    With `of_all`, look for people whose erasure was done before, too.
 
     `publish` sweeps and publishes, and returns what went wrong. `out_of_reach` is known to stay. Return what is left of
     each request, by its number; by 0, why none could be carried out.
@@ -161,9 +168,13 @@ def carry_out(
         trouble = "A file couldn't be read or written. The log of the run names it."
     if trouble is not None:
         return {0: [trouble]}
-    entries = open_entries(data.gate.entries.read())
-    erasures = [entry for entry in entries if entry.action is Action.ERASE]
+    suppressed = data.gate.entries.read()
+    entries = open_entries(suppressed)
+    erasures = [entry for entry in (suppressed.active if of_all else entries) if entry.action is Action.ERASE]
+    number = data.gate.number
     left = left_of(data, erasures) | out_of_reach
+    if data.gate.number != number:  # it has learned of leads that raw has lost
+        return carry_out(data, publish, now, out_of_reach, of_all=of_all)
     # With a bucket, the Delta tables may be another machine's.
     for table in left_in_delta(data) if data.bucket else ():
         for entry in erasures:

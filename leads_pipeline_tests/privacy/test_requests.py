@@ -27,7 +27,7 @@ from leads_pipeline.privacy.nightly import keep_clean
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.suppression import Action
+from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
@@ -231,6 +231,25 @@ def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_rec
     assert "jane too" in privacy("correct", "--email", EMAIL, "--new-email", "jane@home.example", exit_code=1).stderr
     assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
     assert desk.leads("appraisal")["jane too"]["contact_email"] == EMAIL.upper()
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_applying_the_list_erases_a_lead_that_raw_has_lost_and_whose_id_nobody_knew(
+    desk: House, *, is_done: bool
+) -> None:
+    """As if another machine had erased the person, whose leads.duckdb never had the lead."""
+    desk.land("applicant", [lead("ann", email="ann@people.example", **BEFORE)], scope="branch-102")
+    desk.publish()
+    shutil.rmtree(desk.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-102")
+    entry = listed(desk.data.gate.entries, emails=["ann@people.example"])
+    if is_done:
+        desk.data.gate.entries.append(
+            lambda _, number: Entry(number=number, at=desk.now, action=Action.DONE, of=entry.number)
+        )
+
+    privacy("apply")
+
+    assert "ann" not in ids(desk)
 
 
 def test_export_writes_all_versions_for_their_eyes_alone(desk: House, tmp_path: Path) -> None:
