@@ -16,7 +16,7 @@ from leads_pipeline.delivery.ledger import VersionState, looked_at
 from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.domain.answer import shown_member
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.errors import CredentialsError, SettingsError
+from leads_pipeline.errors import BugError, CredentialsError, SettingsError
 from leads_pipeline.observe import window_findings
 from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.channels import SET_UP, channels_of
@@ -131,14 +131,21 @@ def check_tables(known: Known) -> Iterator[Finding]:
     Do: what the finding says. Nothing is lost and nothing is held back.
     Over: when the check passes after a publication.
     """
+    failed: BugError | None = None
     for check in checks() if known.has_published else ():
-        if check.what_to_do and (found := problems(known, check)):
+        try:
+            found = problems(known, check) if check.what_to_do else []
+        except BugError as error:  # of a mart that couldn't be made, which another check names
+            failed, found = error, []
+        if found:
             yield Finding(
                 Level.ERROR if check.is_error else Level.WARNING,
                 f"{check.table}: this doesn't hold: {check.description}. Found: {some(found)}.",
                 check.what_to_do,
                 key=f"{check.name}/{check.table}",
             )
+    if failed is not None:
+        raise failed
 
 
 @finder("drift", stays=True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from zoneinfo import ZoneInfo
 
+import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import lead_kind
@@ -394,6 +395,19 @@ def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: House
     finding = found(house)["checks/answers_count/answers"]
     assert finding.level is Level.WARNING
     assert "1 rows: " in finding.message
+
+
+def test_a_mart_that_could_not_be_made_is_named_although_checks_read_it(house: House) -> None:
+    land_all(house)
+    house.publish()
+    file = house.file.resolve()
+    file.chmod(0o600)
+    with duckdb.connect(file) as db:
+        db.execute("drop view answers")
+        db.execute("insert into pipeline.mart_problems values ('answers', 'Why.')")
+    told = found(house)
+    assert "answers: Why." in told["checks/marts_are_made/lead_facts"].message
+    assert "finder-failed/checks" in told
 
 
 @pytest.mark.slow
