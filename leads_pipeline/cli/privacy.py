@@ -307,6 +307,7 @@ def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked
     data, request = _asked(Action.CORRECT, **asked)
     leads = counted(len(request.found.in_raw), "lead")
     if dry_run:
+        requests.correction_of(data, request, new_email, new_phone)
         _end(f"{leads} would be corrected.", request.found.unread)
     entry = requests.add_correction(data, request, new_email, new_phone, datetime.now(UTC))
     _hand_out(data, request, entry, f"{leads} corrected.", _lost(request))

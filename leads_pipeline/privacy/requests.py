@@ -87,12 +87,10 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
     )
 
 
-def add_correction(data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime) -> Entry:
-    """Land each raw version of their leads again with the right address or number, and note it. A publication follows.
+def correction_of(data: DataFolder, request: Request, email: str | None, phone: str | None) -> str:
+    """Return the text that is laid over their leads.
 
-    Objections and restrictions hold for the new address and number too. After a kill the correction isn't on the list,
-    and can be repeated. Raises QuestionError if neither is given, one isn't valid, no lead is theirs, a lead's
-    text can't be read, or an erasure means the corrected lead.
+    Raises QuestionError if no lead is theirs, a lead's text can't be read, or an erasure means the corrected lead.
     """
     if not request.found.theirs:
         raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")
@@ -104,14 +102,26 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
             )
     given = {"email": email, "phoneNumber": phone}
     patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
-    contact = Person.of([email] if email else [], [phone] if phone else [])
-    suppressed, rows = data.gate.entries.read(), [row for lead in request.found.in_raw for row in lead.rows]
-    if suppressed.erased.leads(LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in rows):
+    rows = [row for lead in request.found.in_raw for row in lead.rows]
+    if data.gate.entries.read().erased.leads(
+        LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in rows
+    ):
         raise QuestionError(
             "The new address or number is that of a person who was erased, so the corrected lead would be erased too. "
             "Nothing was corrected."
         )
-    for entry in in_force(suppressed, request.person, request.found):
+    return patch
+
+
+def add_correction(data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime) -> Entry:
+    """Land the right address or number beside each of their leads, and note it. A publication follows.
+
+    Objections and restrictions hold for the new address and number too. After a kill the correction isn't on the list,
+    and can be repeated. Raises QuestionError as `correction_of` does.
+    """
+    patch = correction_of(data, request, email, phone)
+    contact = Person.of([email] if email else [], [phone] if phone else [])
+    for entry in in_force(data.gate.entries.read(), request.person, request.found):
         if entry.action in LIFTABLE:
             data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, person=contact))
     data.state.want_rewriting()
