@@ -102,9 +102,10 @@ def publish_sensor(
         default_status=DefaultSensorStatus.RUNNING,
         description=(
             "Publishes leads.duckdb when something has landed or LEADS_MARTS_DIR has changed, at most once a minute, "
-            "and once a night. Publications write at most 10 GB a day: on ext4, a file of 110 MB is published every 16 "
-            "minutes, a large one every four hours. Makes the file anew if it is gone, or if another program wrote to "
-            "it. A publication that failed is tried again after 10 minutes, then less often, down to once an hour."
+            "and once a night. On ext4, a file of 110 MB is published every 16 minutes, and a large one every four "
+            "hours, so that publications of up to 4 million leads write at most 10 GB a day. Makes the file anew if it "
+            "is gone, or if another program wrote to it. A publication that failed is tried again after 10 minutes, "
+            "then less often, down to once an hour."
         ),
     )
     def publish_changes(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
