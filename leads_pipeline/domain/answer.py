@@ -162,16 +162,12 @@ def _speaks_of_more(name: str, value: object, came: int, depth: int) -> bool:
 # --- one lead ----------------------------------------------------------------------------------------------------
 
 
-class _Named(msgspec.Struct):
-    id: str
-
-
 class _Identified(msgspec.Struct):
     id: msgspec.Raw = msgspec.Raw()
 
 
-_NAMED: Final = msgspec.json.Decoder(_Named)
 _IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+_STRING: Final = msgspec.json.Decoder(str)
 
 
 def _receive(element: bytes) -> tuple[str, str]:
@@ -181,9 +177,6 @@ def _receive(element: bytes) -> tuple[str, str]:
     except UnicodeDecodeError:
         # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
         payload = element.decode("latin-1")
-    with contextlib.suppress(msgspec.DecodeError, RecursionError):
-        if (text := _NAMED.decode(payload).id).strip():
-            return text, payload
     try:
         element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
     except msgspec.ValidationError:  # not an object
@@ -195,6 +188,9 @@ def _receive(element: bytes) -> tuple[str, str]:
 
 def _id_text(raw: bytes) -> str | None:
     """Return an id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
+    with contextlib.suppress(msgspec.DecodeError):  # nearly every id, in a fraction of json's time
+        text = _STRING.decode(raw)
+        return text if text.strip() else None
     if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):
         return raw.decode()
     try:
