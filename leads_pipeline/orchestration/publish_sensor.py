@@ -103,9 +103,9 @@ def publish_sensor(
         description=(
             "Publishes leads.duckdb when something has landed or LEADS_MARTS_DIR has changed, at most once a minute, "
             "and once a night. On ext4, a file of 110 MB is published every 16 minutes, and a large one every four "
-            "hours, so that publications of up to 4 million leads write at most 10 GB a day. Makes the file anew if it "
-            "is gone, or if another program wrote to it. A publication that failed is tried again after 10 minutes, "
-            "then less often, down to once an hour."
+            "hours. So publications of up to 4 million leads write at most 10 GB a day. Makes the file anew if it is "
+            "gone, or if another program wrote to it. A publication that failed is tried again after 10 minutes, then "
+            "less often, down to once an hour."
         ),
     )
     def publish_changes(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
