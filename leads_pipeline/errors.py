@@ -40,7 +40,6 @@ class TransientError(LeadsPipelineError):
     `retry_after_seconds` is the wait that the service asked for, None if it named none.
     """
 
-    default_reason = "transient"
     is_transient = True
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None, reason: str | None = None) -> None:
@@ -81,8 +80,6 @@ class StorageError(TransientError):
 class PermanentError(LeadsPipelineError):
     """Asking again is useless until somebody changes a setting, a credential or the request."""
 
-    default_reason = "permanent"
-
 
 class SettingsError(PermanentError):
     """A setting is missing or wrong. The message names the environment variable."""
@@ -103,13 +100,9 @@ class CredentialsError(PermanentError):
 
 
 class RefusedError(PermanentError):
-    """The service refuses the request itself. `status` is the HTTP status code."""
+    """The service refuses the request itself."""
 
     default_reason = "refused"
-
-    def __init__(self, message: str, *, status: int, reason: str | None = None) -> None:
-        super().__init__(message, reason=reason or f"refused ({status})")
-        self.status = status
 
 
 class TooLargeError(PermanentError):

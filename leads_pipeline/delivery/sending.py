@@ -76,7 +76,7 @@ class Endpoint:
         if url is None or secret is None:
             return None
         address = read_secret(url).strip()
-        parts = checked_address("LEADS_DELIVERY_URL", address, ("https", "http"))
+        parts = checked_address("LEADS_DELIVERY_URL", address)
         header, key = settings.delivery_authorization, read_secret(secret)
         signer(key)
         authorization = checked_header("LEADS_DELIVERY_AUTHORIZATION", read_secret(header)) if header else None

@@ -114,7 +114,7 @@ class Heartbeat(_Address):
     def beat(self, *, is_well: bool) -> None:
         """Call the address, or the one with /fail at the end of its path. Raises as Channel.send does."""
         url = read_secret(self._url).strip()
-        parts = checked_address(self.name, url, ("https", "http"))
+        parts = checked_address(self.name, url)
         if not is_well:
             url = urlunsplit(parts._replace(path=parts.path.rstrip("/") + "/fail"))
         _request("GET", self.name, url)
@@ -169,7 +169,7 @@ SET_UP: Final = (
 
 
 def _request(method: str, name: str, url: str, body: dict[str, Any] | None = None) -> None:
-    checked_address(name, url, ("https", "http"))
+    checked_address(name, url)
     content = json.dumps(body, default=datetime.isoformat) if body else None
     try:
         status = answer_to(method, url, TIMEOUT_SECONDS, content=content, headers=_JSON).status_code

@@ -98,7 +98,7 @@ def _forget_redirect(response: httpx.Response) -> None:
     response.extensions["location"] = response.headers.pop("location", None)
 
 
-def checked_address(name: str, url: str, schemes: Sequence[str]) -> SplitResult:
+def checked_address(name: str, url: str, schemes: Sequence[str] = ("https", "http")) -> SplitResult:
     """Return the parts of an address. Raises SettingsError, without the address, if it isn't one."""
     parts = address_parts(url, schemes)
     if parts is None:

@@ -1,6 +1,5 @@
 """The requests of one run to one service. All threads share one pace, and one error ends the run for all."""
 
-import itertools
 import random
 import threading
 import time
@@ -147,7 +146,9 @@ class Requests:
         `asked_at` is the moment of the first request, if the caller has noted it before.
         """
         request = f"{self._path}{spec.path}?{urlencode(spec.parameters)}"
-        for attempt in itertools.count(1):
+        attempt = 0
+        while True:
+            attempt += 1
             with self._slots:
                 pace = self._start(spec)
                 # Noted before the answer: of two answers that cross, the one that was asked for later is the newer.
@@ -166,7 +167,6 @@ class Requests:
             if not _slows_the_run(outcome, attempt):  # else the pace of the whole run holds it back
                 seconds = self._service.policy.delay_seconds(attempt, None, self._timing.rng)
                 self._timing.wait(self._stop, seconds)
-        raise AssertionError("count() never ends")
 
     def _start(self, spec: RequestSpec) -> int:
         """Wait until the run may start a request. Returns the number of its pace."""

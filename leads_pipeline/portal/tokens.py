@@ -29,7 +29,6 @@ import msgspec
 from leads_pipeline.errors import (
     InvalidAnswerError,
     LeadsPipelineError,
-    ServerError,
     SettingsError,
     StorageError,
     TooLargeError,
@@ -230,10 +229,8 @@ class Tokens:
                 ) as response,
             ):
                 return self._token_in(response, read_body(response, MAX_ANSWER_BYTES, until), asked, asked_at)
-        except TooLargeError:
+        except (TooLargeError, InvalidAnswerError):  # the status decides
             failure = token_verdict(asked, response, b"", {}, datetime.fromtimestamp(asked_at, UTC))
-        except InvalidAnswerError as error:
-            failure = ServerError(f"{asked} {error} {LATER}", reason="token server error")
         except UnreachableError as error:
             failure = error.reworded(f"{asked} {error} {LATER}", attempts=0)
         except UNUSABLE_ADDRESS:

@@ -103,11 +103,9 @@ def verdict_on(
     answered = f"{status} {httpx.codes.get_reason_phrase(status)}".rstrip()
     message = f"{asked} was answered {answered}{_code_in(body)}. {sentence}"
     reason = f"{meaning.reason} ({status})"
-    patience = parse_retry_after(response.headers.get("retry-after"), now)
-    if meaning.error is BusyError or meaning.error is ServerError:
+    if issubclass(meaning.error, TransientError):
+        patience = parse_retry_after(response.headers.get("retry-after"), now)
         return meaning.error(message, retry_after_seconds=patience, reason=reason)
-    if meaning.error is RefusedError:
-        return RefusedError(message, status=status)
     return meaning.error(message, reason=reason)
 
 
@@ -168,8 +166,7 @@ def is_slow(error: LeadsPipelineError) -> bool:
 
 def is_too_much(error: LeadsPipelineError) -> bool:
     """Whether a shorter interval may be answered: the answer is too large, or takes too long."""
-    is_refused = isinstance(error, RefusedError) and error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    return is_slow(error) or is_refused or isinstance(error, TooLargeError)
+    return is_slow(error) or isinstance(error, TooLargeError) or error.reason == "refused (413)"
 
 
 def patience_asked_for(error: LeadsPipelineError) -> float | None:

@@ -326,7 +326,7 @@ def test_a_refusal_names_its_code_and_never_its_text(body: bytes, named: str) ->
 def test_a_forbidden_scope_is_named_with_what_to_check() -> None:
     error = fetch_one(leads_client(lambda _: httpx.Response(403)))
     assert isinstance(error, RefusedError)
-    assert error.status == 403
+    assert error.reason == "refused (403)"
     assert "Check that branch-1 is an internal id of the portal" in str(error)
     assert "contact" in str(error)
 
@@ -782,7 +782,7 @@ def test_the_status_decides_even_where_an_error_body_is_broken(raw_server: RawSe
         raw_server.script = script
         error = fetch_one(socket_client(raw_server, max_body_bytes=1000))
         assert isinstance(error, RefusedError)
-        assert error.status == 404
+        assert error.reason == "refused (404)"
 
 
 @pytest.mark.parametrize("script", [respond(BODY), respond(b'{"errors": []}', status=404)], ids=["200", "404"])
@@ -972,7 +972,7 @@ def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
         inventory_client(lambda _: httpx.Response(403)).search("Leeds")
     with pytest.raises(RefusedError, match="INVENTORY_CLIENT_ID") as token:
         inventory_client(lambda _: httpx.Response(401)).search("Leeds")
-    assert (agency.value.status, token.value.status) == (403, 401)
+    assert (agency.value.reason, token.value.reason) == ("refused (403)", "refused (401)")
     assert "INVENTORY_AGENCY_REF" not in str(token.value)
     assert "agency-7" not in str(agency.value)
 

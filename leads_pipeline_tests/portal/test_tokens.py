@@ -82,14 +82,14 @@ class Portal:
         self.sent_tokens.append(token)
         return httpx.Response(self.refusal if token in self.refused_tokens else 200, content=b"{}")
 
-    def get(self, tokens: Tokens) -> int:
-        """The status of one data request with these tokens."""
+    def get(self, tokens: Tokens) -> str:
+        """Why one data request with these tokens failed, empty if it didn't."""
         service = Service(base_url=SERVICE, tokens=tokens, transport=httpx.MockTransport(self.data))
         try:
             Requests(service).fetch(SPEC, bytes)
         except LeadsPipelineError as error:
-            return getattr(error, "status", 0)
-        return 200
+            return error.reason
+        return ""
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def test_what_is_not_set_is_not_sent(folder: Path, portal: Portal, method: AuthM
 
 def test_one_token_serves_many_requests(folder: Path, portal: Portal) -> None:
     tokens = tokens_of(folder, portal)
-    assert [portal.get(tokens) for _ in range(3)] == [200] * 3
+    assert [portal.get(tokens) for _ in range(3)] == [""] * 3
     assert portal.sent_tokens == ["1", "1", "1"]
     assert tokens.requests_made == 1
 
@@ -212,14 +212,14 @@ def test_a_strange_lifetime_gets_a_sound_one(folder: Path, expires_in: str, life
 def test_a_refused_token_is_renewed_once(folder: Path, portal: Portal, refusal: int) -> None:
     portal.refusal, portal.refused_tokens = refusal, {"1"}
     tokens = tokens_of(folder, portal)
-    assert [portal.get(tokens), portal.get(tokens)] == [200, 200]
+    assert [portal.get(tokens), portal.get(tokens)] == ["", ""]
     assert portal.sent_tokens == ["1", "2", "2"]
 
 
 def test_requests_that_stay_forbidden_do_not_ask_for_a_token_each(folder: Path, portal: Portal) -> None:
     portal.refusal, portal.refused_tokens = 403, set("123456789")
     tokens = tokens_of(folder, portal)
-    assert [portal.get(tokens) for _ in range(5)] == [403] * 5
+    assert [portal.get(tokens) for _ in range(5)] == ["refused (403)"] * 5
     assert len(portal.token_requests) == 2
     portal.now += RENEWAL_PAUSE_SECONDS
     portal.get(tokens)
@@ -229,7 +229,7 @@ def test_requests_that_stay_forbidden_do_not_ask_for_a_token_each(folder: Path, 
 @pytest.mark.parametrize("status", [400, 404])
 def test_no_other_status_renews_the_token(folder: Path, portal: Portal, status: int) -> None:
     portal.refusal, portal.refused_tokens = status, {"1"}
-    assert portal.get(tokens_of(folder, portal)) == status
+    assert portal.get(tokens_of(folder, portal)) == f"refused ({status})"
     assert portal.sent_tokens == ["1"]
 
 
@@ -239,7 +239,7 @@ def test_a_token_that_another_process_renewed_is_taken_without_asking(folder: Pa
     portal.get(theirs)
     assert theirs.requests_made == 0
     portal.refused_tokens = {"1"}
-    assert [portal.get(theirs), portal.get(ours)] == [200, 200]
+    assert [portal.get(theirs), portal.get(ours)] == ["", ""]
     assert portal.sent_tokens == ["1", "1", "1", "2", "1", "2"]
     assert ours.requests_made == 1
 
@@ -468,7 +468,7 @@ def test_a_folder_in_a_token_s_place_does_not_stop_the_requests(
     path.unlink()
     path.mkdir()
     tokens = tokens_of(folder, portal)
-    assert [portal.get(tokens) for _ in range(3)] == [200] * 3
+    assert [portal.get(tokens) for _ in range(3)] == [""] * 3
     assert tokens.requests_made == 1
     assert "This token can't be kept" in caplog.text
 
