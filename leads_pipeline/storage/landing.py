@@ -10,6 +10,7 @@ the verbs of a store (store.py), who is on the suppression list.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Final, Protocol
 
 import msgspec
@@ -79,7 +80,7 @@ class Look:
     beside: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass
 class Contents:
     """A window's files and what is in them."""
 
@@ -91,9 +92,9 @@ class Contents:
         """The files' names."""
         return Folder([*self.opened], self.has_failed)
 
-    @property
+    @cached_property
     def rows(self) -> list[Row]:
-        """The rows of all files, not merged. They are read anew each time.
+        """The rows of all files, not merged.
 
         If a lead was gone and came back, its row in the newest file alone counts. A killed landing may have left the
         older file.
@@ -212,16 +213,15 @@ class Raw:
         before = Contents() if is_fresh else self.read(place)
         if landed := self._confirm(place, before, look, number):
             return landed
-        rows = before.rows
-        return self._merge(place, before, rows, received_rows(leads, asked_at, rows, self._clock()), look, number)
+        received = received_rows(leads, asked_at, before.rows, self._clock())
+        return self._merge(place, before, received, look, number)
 
     def merge(
         self, place: Place, received: Sequence[Row], look: Look | None = None, *, is_anonymous: bool = False
     ) -> Landed:
         """Merge rows that have their numbers already, with the look that found them if it was a whole one."""
         number = self._suppressed.number
-        before = self.read(place)
-        return self._merge(place, before, before.rows, received, look, number, is_anonymous=is_anonymous)
+        return self._merge(place, self.read(place), received, look, number, is_anonymous=is_anonymous)
 
     def add(
         self, place: Place, leads: Iterable[ReceivedLead], received_at: datetime, source: str = PUSH, run_id: str = ""
@@ -233,17 +233,15 @@ class Raw:
         """
         number = self._suppressed.number
         before = self.read(place)
-        rows = before.rows
-        received = received_rows(leads, received_at, rows, self._clock(), source)
-        admitted = self._suppressed.admit(place, [*rows, *received])
-        if len(before.opened) > MOST_FILES or not set(rows) <= set(admitted):
-            return self._merge(place, before, rows, received, None, number)
+        received = received_rows(leads, received_at, before.rows, self._clock(), source)
+        known, admitted = set(before.rows), self._suppressed.admit(place, [*before.rows, *received])
+        if len(before.opened) > MOST_FILES or not known <= set(admitted):
+            return self._merge(place, before, received, None, number)
         now = merged(admitted)
-        known = set(rows)
         if arrived := [row for row in now if row not in known]:
             self._create(place, arrived, Footer(run_id, list_number=number), 0, "rows")
             self._follow_list(place, number)
-        return _counts(rows, received, now)
+        return _counts(before.rows, received, now)
 
     def _confirm(self, place: Place, before: Contents, look: Look, number: int) -> Landed | None:
         """Give the window's only file a newer name, if the answer has the same bytes as the one that made it."""
@@ -264,7 +262,6 @@ class Raw:
         self,
         place: Place,
         before: Contents,
-        rows: list[Row],
         received: Sequence[Row],
         look: Look | None,
         number: int,
@@ -272,7 +269,7 @@ class Raw:
         is_anonymous: bool = False,
     ) -> Landed:
         """Put one file in the place of those before it."""
-        newest = before.folder.newest
+        rows, newest = before.rows, before.folder.newest
         is_newest_look = look is not None and (newest is None or look.at >= newest.look)
         if is_newest_look:
             rows = without_returned(rows, received, before.footer.gone)

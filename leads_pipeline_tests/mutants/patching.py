@@ -83,7 +83,7 @@ def _function(one: Mutant, module: ModuleType) -> FunctionType:
     for part in one.function.split("."):
         found = vars(found).get(part)
         assert found is not None, f"{one.name}: {one.module}:{one.function} is gone"
-    function = found.fget if isinstance(found, property) else found
+    function = found.fget if isinstance(found, property) else getattr(found, "func", found)
     function = getattr(function, "__wrapped__", function)
     assert isinstance(function, FunctionType)
     assert isinstance(one.body, FunctionType)
