@@ -7,7 +7,6 @@ Belongs here: what exists in the code location that Dagster loads. Doesn't: what
 import logging
 import warnings
 from collections.abc import Mapping
-from datetime import date
 from typing import Final
 
 from dagster import (
@@ -82,7 +81,9 @@ def defs() -> Definitions:
 def _build(settings: Settings) -> Definitions:
     first = first_day(settings)
     partitions = Partitions.of(settings, first)
-    data, leads, inventory = resources(settings, None if settings.start_date else first)
+    # Loading the code location writes nothing. The first run or sensor remembers the first day, as runs that were
+    # started from these partitions have to find them again.
+    data = DataFolderResource.of(settings, None if settings.start_date else first)
     asking = Asking(settings, first)
     assets: list[AssetsDefinition | AssetSpec] = [
         *(raw_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
@@ -93,7 +94,11 @@ def _build(settings: Settings) -> Definitions:
     ]
     return Definitions(
         assets=with_conventions(assets, settings),
-        resources={"data": data, "leads": leads, "inventory": inventory},
+        resources={
+            "data": data,
+            "leads": LeadsService.of(settings, data),
+            "inventory": InventoryService.of(settings, data),
+        },
         jobs=[define_asset_job(name, assets, description=text, tags=_TAGS) for name, (assets, text) in _JOBS.items()],
         schedules=[*asking.schedules(), inventory_schedule(settings)],
         sensors=[
@@ -105,15 +110,3 @@ def _build(settings: Settings) -> Definitions:
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
         executor=in_process_executor,
     )
-
-
-def resources(
-    settings: Settings, first_day: date | None = None
-) -> tuple[DataFolderResource, LeadsService, InventoryService]:
-    """The resources of assets: the data folder and the two services. Secrets are named by their variables.
-
-    If `first_day` is given, the first run or sensor remembers it. Loading the code location writes nothing, but runs
-    that are started from its partitions have to find them again.
-    """
-    data = DataFolderResource.of(settings, first_day)
-    return data, LeadsService.of(settings, data), InventoryService.of(settings, data)

@@ -65,9 +65,8 @@ def _address(value: str | None, file: str | None) -> URL:
     except (ArgumentError, ValueError):  # a port that is no number
         url = None
     # An @ that isn't written %40 makes a part of the password count as the host's name, which messages show.
-    if url is not None and "@" in f"{url.host}{url.database}":
-        url = None
-    if url is None or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg2"):
+    is_torn = url is not None and "@" in f"{url.host}{url.database}"
+    if url is None or is_torn or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg2"):
         raise SettingsError(
             f"{POSTGRES_VARIABLE} is no address of a Postgres, as postgresql://user:password@host:5432/database is. "
             "In user and password, write %, @ and / as %25, %40 and %2F."

@@ -10,7 +10,6 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -76,11 +75,10 @@ def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome
     """
     with in_line(data) as swept, data.state.publishing():
         rewriting = data.state.rewriting_wanted()
-        published_on = None
-        with suppress(FileNotFoundError):
-            published_on = datetime.fromtimestamp((data.folder / WAREHOUSE_FILE).stat().st_mtime, UTC)
+        file = data.folder / WAREHOUSE_FILE
+        published_at = datetime.fromtimestamp(file.stat().st_mtime, UTC) if file.exists() else None
         # The first publication of a local day looks at all windows.
-        of_all_days = published_on is None or today(wanted.zone, published_on) != today(wanted.zone, now)
+        of_all_days = published_at is None or today(wanted.zone, published_at) != today(wanted.zone, now)
         raw = RawWindows(data.store, data.gate, lambda: now)
         publication = publish(
             data.folder,

@@ -49,20 +49,14 @@ NIGHTS_KEPT_FOR: Final = timedelta(days=90)
 
 def landed_mark(data: DataFolder, now: datetime, marts_dir: Path | None = None) -> str:
     """Return a text that changes if something lands or `marts_dir` changes. Empty if nothing has landed in a folder."""
-    landed = _landed(data, now)
-    return f"{landed} {look_of(marts_dir)}" if landed and marts_dir else landed
-
-
-def _landed(data: DataFolder, now: datetime) -> str:
     if data.bucket is None:
         landed_at = data.state.landed_at()
-        return landed_at.isoformat() if landed_at else ""
-    # Another machine may land, too.
-    listed = hashlib.sha256()
-    for kind in LEAD_KINDS:
-        for day in recent_days(now):
-            listed.update("\n".join(data.store.list(f"{RAW}/{kind.table}/day={day}/")).encode())
-    return listed.hexdigest()
+        landed = landed_at.isoformat() if landed_at else ""
+    else:  # another machine may land, too
+        folders = (f"{RAW}/{kind.table}/day={day}/" for kind in LEAD_KINDS for day in recent_days(now))
+        names = "\n".join(name for folder in folders for name in data.store.list(folder))
+        landed = hashlib.sha256(names.encode()).hexdigest()
+    return f"{landed} {look_of(marts_dir)}" if landed and marts_dir else landed
 
 
 @contextmanager

@@ -4,7 +4,7 @@ Belongs here: what is searched for, and what the UI says of it. Doesn't: HTTP (p
 """
 
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from dagster import (
@@ -103,8 +103,7 @@ def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:
     if settings.inventory_from_leads_days:
         file = LeadsFile(data)
         if file.path.exists():
-            since = day.toordinal() - settings.inventory_from_leads_days
-            parameters = {"since": date.fromordinal(since), "most": MAX_POSTCODES}
-            _, rows = file.query(statement("pull/postcodes_asked_about"), parameters)
+            since = day - timedelta(days=settings.inventory_from_leads_days)
+            _, rows = file.query(statement("pull/postcodes_asked_about"), {"since": since, "most": MAX_POSTCODES})
             addresses += [postcode for (postcode,) in rows]
     return list(dict.fromkeys(addresses))

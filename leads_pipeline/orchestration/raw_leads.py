@@ -31,7 +31,7 @@ from dagster import (
 from leads_pipeline.domain.contract import Answer, LeadKind
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
-from leads_pipeline.observe.finding import RUNBOOK
+from leads_pipeline.observe.finding import RUNBOOK, some
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
@@ -47,9 +47,6 @@ from leads_pipeline.storage.windows import WindowRow, known_windows, window_tabl
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
 PORTAL_POOL: Final = "leads_portal"
-
-# How many of a run's failed windows its message names. The observations name all.
-NAMED_FAILURES: Final = 5
 
 _SCHEMA: Final = TableSchema(
     [
@@ -241,8 +238,7 @@ class _Pull:
         if self.not_asked:
             lines.append(f"The run ended early. {self.not_asked} windows were not asked for and wait for the next run.")
         for reason, named in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-            more = f" and {len(named) - NAMED_FAILURES} more" if len(named) > NAMED_FAILURES else ""
-            lines.append(f"{reason}: {len(named)} ({', '.join(named[:NAMED_FAILURES])}{more}). {messages[reason]}")
+            lines.append(f"{reason}: {len(named)} ({some(named)}). {messages[reason]}")
         is_temporary = all(error.is_transient for error in self.failures.values())
         runbook = f"{RUNBOOK}#windows-{'failing' if is_temporary else 'refused'}"
         lines.append(

@@ -6,7 +6,6 @@ windows are pulled (pulling.py), or what a value may be (settings.py).
 
 from contextlib import suppress
 from datetime import date
-from pathlib import Path
 from typing import Self, TypeVar
 
 from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
@@ -86,7 +85,7 @@ class LeadsService(ConfigurableResource[None]):
             audience=self.settings.audience,
             scope=self.settings.token_scope,
         )
-        return Tokens(credentials, _token_folder(self.data))
+        return Tokens(credentials, self.data.state.path / "tokens")
 
     def secret(self) -> Secret | PgpSecret:
         """Return where the client secret comes from. Raises SettingsError naming the missing variable."""
@@ -125,12 +124,7 @@ class InventoryService(ConfigurableResource[None]):
             secret=_required(self.settings.inventory_client_secret, "INVENTORY_CLIENT_SECRET"),
             method=AuthMethod.BASIC,
         )
-        return Tokens(credentials, _token_folder(self.data))
-
-
-def _token_folder(data: DataFolder) -> Path:
-    """Return where all processes of this machine share access tokens."""
-    return data.state.path / "tokens"
+        return Tokens(credentials, self.data.state.path / "tokens")
 
 
 def _required(value: T | None, variable: str) -> T:

@@ -110,13 +110,10 @@ def run_job(
     errors = [failure.error for failure in failures if failure.error is not None]
     if any(error.cls_name == DagsterExecutionInterruptedError.__name__ for error in errors):
         raise KeyboardInterrupt
-    for failure in failures:
-        # Dagster's own error only says which asset failed.
-        if failure.user_failure_data is not None and failure.user_failure_data.description:
-            return failure.user_failure_data.description
-    for error in errors:
-        return (error.cause or error).message.strip()
-    return f"Run {run_id} of {name} failed. The Dagster UI shows why."
+    # Dagster's own error only says which asset failed.
+    in_own_words = [failure.user_failure_data.description for failure in failures if failure.user_failure_data]
+    causes = [(error.cause or error).message.strip() for error in errors]
+    return next(filter(None, [*in_own_words, *causes]), f"Run {run_id} of {name} failed. The Dagster UI shows why.")
 
 
 @contextmanager

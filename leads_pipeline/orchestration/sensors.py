@@ -12,6 +12,7 @@ from dagster import (
     DefaultScheduleStatus,
     DefaultSensorStatus,
     RepositoryDefinition,
+    ResourceParam,
     SensorDefinition,
     SensorEvaluationContext,
     SkipReason,
@@ -47,10 +48,9 @@ def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = utc_now)
         default_status=DefaultSensorStatus.RUNNING,
         description="Tells people of new problems, once a day of open ones, and once that a problem is over. "
         "Calls the heartbeat each hour.",
-        required_resource_keys={"data"},
     )
-    def alert(context: SensorEvaluationContext) -> SkipReason:
-        data, now = context.resources.data, clock()
+    def alert(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> SkipReason:
+        now = clock()
         note_service(context.instance, context.repository_def, data.state, now)
         findings, failed = look(Known(settings, data, now))
         results = alerts.tell(findings, failed, now)
@@ -79,7 +79,7 @@ def note_service(
     state.note_service(now, sorted(stopped & on_by_default))
 
 
-def deliver_sensor(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
+def deliver_sensor(settings: Settings) -> SensorDefinition:
     """Return `deliver`. It sends inside its tick, and asks for no run."""
 
     @sensor(
@@ -87,16 +87,13 @@ def deliver_sensor(settings: Settings, *, clock: Callable[[], datetime] = utc_no
         minimum_interval_seconds=DELIVERY_INTERVAL_SECONDS if settings.delivery_url else _IDLE_SECONDS,
         default_status=DefaultSensorStatus.RUNNING,
         description="Posts each new lead, and each new version of one, to LEADS_DELIVERY_URL.",
-        required_resource_keys={"data"},
     )
-    def deliver_leads(context: SensorEvaluationContext) -> SkipReason:
+    def deliver_leads(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> SkipReason:
         try:
             endpoint = Endpoint.of(settings)
             if endpoint is None:
                 return SkipReason("LEADS_DELIVERY_URL is not set.")
-            sent = deliver(
-                settings, context.resources.data, endpoint, seconds=_PASS_SECONDS, patience_seconds=0, clock=clock
-            )
+            sent = deliver(settings, data, endpoint, seconds=_PASS_SECONDS, patience_seconds=0)
         except LeadsPipelineError as error:
             return SkipReason(str(error))
         if sent.failed:

@@ -12,8 +12,8 @@ import pytest
 from dagster import AssetKey, DagsterEventType, ExecuteInProcessResult
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.observe.finding import NAMED
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
-from leads_pipeline.orchestration.raw_leads import NAMED_FAILURES
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.storage.data_folder import DataFolder
@@ -88,10 +88,10 @@ def test_an_answer_that_cannot_be_landed_is_a_failed_window(here: Installation) 
 
 
 def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Installation) -> None:
-    here.simulator.set_faults(here.rules(here.keys([2, 3, 4]), Then(status=403)))
-    said = message(here.pull(here.keys([2, 3, 4])))
-    assert said.count("|branch-") == NAMED_FAILURES + 1  # and the one whose message is quoted
-    assert f" and {9 - NAMED_FAILURES} more). GET" in said
+    here.simulator.set_faults(here.rules(here.keys([2, 3, 4, 5]), Then(status=403)))
+    said = message(here.pull(here.keys([2, 3, 4, 5])))
+    assert said.count("|branch-") == NAMED + 1  # and the one whose message is quoted
+    assert f" and {12 - NAMED} more). GET" in said
     assert "refused ones after a day" in said
 
 

@@ -23,9 +23,10 @@ from dagster import (
 from dagster._core.remote_representation.external_data import RepositorySnap
 from dagster._serdes import serialize_value
 
-from leads_pipeline.definitions import build_definitions, defs, resources
+from leads_pipeline.definitions import build_definitions, defs
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB
+from leads_pipeline.orchestration.resources import DataFolderResource
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import first_day
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -127,11 +128,9 @@ def test_the_first_day_stays_where_it_was_at_the_first_start(tmp_path: Path) -> 
     first = first_day(settings)
     assert datetime.now(UTC).date() - first == timedelta(days=29)
     # A code location that was loaded some days ago, and acts now for the first time.
-    data, _, _ = resources(settings, date(2026, 1, 31))
-    with build_resources({"data": data}):
-        assert first_day(settings) == date(2026, 1, 31)
-    with build_resources({"data": resources(settings, first)[0]}):
-        assert first_day(settings) == date(2026, 1, 31)
+    for day in (date(2026, 1, 31), first):
+        with build_resources({"data": DataFolderResource.of(settings, day)}):
+            assert first_day(settings) == date(2026, 1, 31)
 
 
 def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
