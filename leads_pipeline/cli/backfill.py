@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
+from leads_pipeline.cli.output import day
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days
 from leads_pipeline.errors import QuestionError, SettingsError
@@ -19,14 +20,6 @@ if TYPE_CHECKING:
 
 # A backfill can pull this too.
 INVENTORY = "inventory"
-
-
-def day(text: str) -> date:
-    """Read a day. Raises BadParameter."""
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not a day. Write 2026-11-19.") from None
 
 
 def last_days(text: str) -> timedelta:

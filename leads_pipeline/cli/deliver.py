@@ -2,20 +2,18 @@
 
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import click
 
 from leads_pipeline.cli.installation import existing
-from leads_pipeline.cli.output import LISTED, json_option
+from leads_pipeline.cli.output import LISTED, day, json_option
 from leads_pipeline.delivery.ledger import Ledger, VersionState, looked_at, opened
 from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.delivery.sending import deliver as deliver_due
 from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.finding import counted, moment
-
-_DAY = click.DateTime(["%Y-%m-%d"])
 
 
 @click.group(invoke_without_command=True)
@@ -77,16 +75,16 @@ def retry() -> None:
 
 
 @deliver.command()
-@click.option("--from", "first", type=_DAY, metavar="DAY", required=True, help="First day, as 2026-11-01.")
-@click.option("--to", "last", type=_DAY, metavar="DAY", required=True, help="Last day, included.")
-def replay(first: datetime, last: datetime) -> None:
+@click.option("--from", "first", type=day, metavar="DAY", required=True, help="First day, as 2026-11-01.")
+@click.option("--to", "last", type=day, metavar="DAY", required=True, help="Last day, included.")
+def replay(first: date, last: date) -> None:
     """Send the delivered leads of some days again.
 
     Each goes in its newest version, with the same webhook-id as before.
     """
     _, data = existing()
     with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
-        _show_waiting(ledger.replay(first.date(), last.date(), datetime.now(UTC).timestamp()))
+        _show_waiting(ledger.replay(first, last, datetime.now(UTC).timestamp()))
 
 
 def _show_waiting(count: int) -> None:
@@ -102,8 +100,8 @@ def _show(ledger: Ledger) -> None:
     click.echo(f"given up   {counts[VersionState.DEAD]} (they failed for three days, or their raw file is damaged)")
     if trouble := ledger.fact("trouble"):
         click.echo(f"The endpoint {trouble}")
-    for kind, lead_id, day, state, attempts, why in ledger.left(LISTED):
+    for kind, lead_id, lead_day, state, attempts, why in ledger.left(LISTED):
         tried = f"{counted(attempts, 'attempt')}{f', the last {why}' if why else ''}"
-        click.echo(f"{state}: {lead_in_words(kind, lead_id)} of {day}, {tried}")
+        click.echo(f"{state}: {lead_in_words(kind, lead_id)} of {lead_day}, {tried}")
     if counts[VersionState.HELD] or counts[VersionState.DEAD]:
         click.echo("`leads-pipeline deliver retry` sends those that are held or given up.")

@@ -33,7 +33,7 @@ def demo() -> None:
     from leads_pipeline.cli.session import Session  # loads Dagster
     from leads_pipeline.delivery.sending import Endpoint, deliver
 
-    with simulator(DEMO_BRANCHES), Session.opened(timedelta(days=DEMO_DAYS)) as session:
+    with simulator(), Session.opened(timedelta(days=DEMO_DAYS)) as session:
         first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
         scopes = session.settings.scopes
         windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
@@ -76,11 +76,11 @@ _KEPT = {
 
 
 @contextmanager
-def simulator(branches: int) -> Iterator[None]:
+def simulator() -> Iterator[None]:
     """A simulator in a process of its own, and the environment variables that point at it."""
     with TemporaryDirectory() as folder:
         ready = Path(folder) / "simulator.env"
-        command = [sys.executable, "-m", "leads_pipeline.simulator", "--port", "0", "--branches", str(branches)]
+        command = [sys.executable, "-m", "leads_pipeline.simulator", "--port", "0", "--branches", str(DEMO_BRANCHES)]
         command += ["--ready-file", str(ready)]
         # A session of its own, so that ctrl-C ends Dagster first and the simulator after it.
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - our own

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 
 import click
@@ -35,6 +36,14 @@ class Number(click.IntRange):
     """A whole number within bounds, called so if the text is none."""
 
     name = "whole number"
+
+
+def day(text: str) -> date:
+    """Read a day that an option names. Raises BadParameter."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a day. Write 2026-11-19.") from None
 
 
 class Refusal(click.ClickException):
@@ -83,9 +92,9 @@ def show_indented(text: str, width: int) -> None:
     click.echo(click.wrap_text(text, out.width, " " * width, " " * width))
 
 
-def table(names: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> Table:
+def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     """Rows as rich prints them; None as nothing."""
-    shown = Table(*names, title=title, title_justify="left")
+    shown = Table(*names)
     for row in rows:
         shown.add_row(*("" if value is None else str(value) for value in row))
     return shown

@@ -12,7 +12,7 @@ import click
 from rich.markup import escape
 
 from leads_pipeline.cli.installation import filled, publish
-from leads_pipeline.cli.output import LISTED, err, json_option, out
+from leads_pipeline.cli.output import LISTED, day, err, json_option, out
 from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found
 from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.domain.person import is_email, phone_keys
@@ -46,7 +46,7 @@ def dated(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say which request it is."""
     received = click.option(
         "--received",
-        type=click.DateTime(["%Y-%m-%d"]),
+        type=day,
         metavar="DAY",
         help="The day on which the request came, as 2026-11-01. Default: today.",
     )
@@ -152,8 +152,8 @@ def retain(dry_run: bool) -> None:
     check_clock(settings, now, server_time)
     before = due_before(now, Known(settings, data, now).zone, keep_days)
     days = list(cut_days(data, before, is_dry=dry_run))
-    leads = f"{counted(sum(day.leads for day in days), 'lead')} from before {before}"
-    troubles = [f"{day.day} {day.kind.name}: {day.error}" for day in days if day.error is not None]
+    leads = f"{counted(sum(one.leads for one in days), 'lead')} from before {before}"
+    troubles = [f"{one.day} {one.kind.name}: {one.error}" for one in days if one.error is not None]
     if dry_run:
         _end(f"{leads} would be made anonymous.", troubles)
     if data.state.rewriting_wanted() and (trouble := publish()):
@@ -177,14 +177,15 @@ def log(as_json: bool) -> None:
     still, rows = requests.open_entries(suppressed), requests.log(suppressed)
     if as_json:
         click.echo(json.dumps({"entries": rows}, indent=2))
-    for row in () if as_json else rows:
-        case = f", case {row['case']}" if row["case"] else ""
-        done = f"done {row['done']}" if row["done"] else "not done yet"
-        lifted = f", ended {row['lifted']}" if row["lifted"] else ""
-        dates = f"Received {row['received']}, due {row['due']}, {done}{lifted}"
-        click.echo(f"{row['number']}: {row['action']}{case}. {dates}.")
-    if not (rows or as_json):
+    elif not rows:
         click.echo("No requests yet.")
+    else:
+        for row in rows:
+            case = f", case {row['case']}" if row["case"] else ""
+            done = f"done {row['done']}" if row["done"] else "not done yet"
+            lifted = f", ended {row['lifted']}" if row["lifted"] else ""
+            dates = f"Received {row['received']}, due {row['due']}, {done}{lifted}"
+            click.echo(f"{row['number']}: {row['action']}{case}. {dates}.")
     sys.exit(1 if still else 0)
 
 
@@ -316,20 +317,20 @@ def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked
 @privacy.command(short_help="End an objection or a restriction.")
 @click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
 @dated
-def lift(numbers: Sequence[int], case: str, received: datetime | None, dry_run: bool) -> None:
+def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool) -> None:
     """End an objection or a restriction, by its NUMBER in `privacy log`. `privacy find` shows a person's numbers.
 
     Restricted leads are landed and published again. An erasure can't be ended.
 
     Exit code 1 if it couldn't be published.
     """
-    day, (_, data) = _received_on(case, received), filled()
+    received, (_, data) = _received_on(case, received), filled()
     entries = requests.liftable(data.gate.entries.read(), numbers)
     named = ", ".join(f"{NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}" for entry in entries)
     if dry_run:
         _end(f"Would end: {named}.")
     for entry in entries:
-        requests.add_lift(data, entry, case=case, received=day, now=datetime.now(UTC))
+        requests.add_lift(data, entry, case=case, received=received, now=datetime.now(UTC))
     left = _carry_out(data)
     out.print(f"Ended: {named}.")
     _exit(left.get(0, []))
@@ -366,25 +367,24 @@ def apply(copy: Path | None) -> None:
 
 
 def _asked(
-    action: Action, *, case: str, received: datetime | None, shared: bool, **given: Any
+    action: Action, *, case: str, received: date | None, shared: bool, **given: Any
 ) -> tuple[DataFolder, Request]:
     """The data folder, and a request from the options. The leads of the person are shown."""
-    day, (_, data) = _received_on(case, received), filled()
+    received, (_, data) = _received_on(case, received), filled()
     person = person_of(**given)
     found = search(data, person, is_shared=shared)
     show_found(found)
-    return data, Request(action, person, found, day, case)
+    return data, Request(action, person, found, received, case)
 
 
-def _received_on(case: str, received: datetime | None) -> date:
+def _received_on(case: str, received: date | None) -> date:
     """The day of the request. Raises QuestionError if the day or the reference can't be."""
     if case and not _CASE.fullmatch(case):
         raise QuestionError("--case takes up to 40 letters, digits, dots, dashes and slashes: a reference, no name.")
     today = datetime.now(UTC).date()
-    day = received.date() if received else today
-    if day > today:
+    if received and received > today:
         raise QuestionError("--received is in the future.")
-    return day
+    return received or today
 
 
 def _carry_out(

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import click
 
-from leads_pipeline.cli.demo import DEMO_BRANCHES, simulator
+from leads_pipeline.cli.demo import simulator
 from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
 from leads_pipeline.cli.output import HOST, Number
 from leads_pipeline.settings import Settings, variables
@@ -51,7 +51,7 @@ def dev(port: int, log_level: str, *, move_demo: bool) -> None:
     with ExitStack() as stack:
         if not variables().get("LEADS_BASE_URL"):
             click.echo("LEADS_BASE_URL is not set, so leads come from the simulated portal.")
-            stack.enter_context(simulator(DEMO_BRANCHES))
+            stack.enter_context(simulator())
         settings = Settings.from_variables(variables())
         offer_to_move_demo(settings, is_wanted=move_demo)
         code = run_together(settings, HOST, port, log_level)

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
-from urllib.parse import urlsplit
 
 from leads_pipeline.errors import BugError, LeadsPipelineError, QuestionError
 from leads_pipeline.observe.known import Known, UnreadableFileError
-from leads_pipeline.settings import is_loopback
+from leads_pipeline.settings import THIS_MACHINE, origin
 from leads_pipeline.transform.reading import LeadsFile
 
 RUNBOOK: Final = "docs/findings.md"
@@ -144,8 +143,8 @@ def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:
 
 def never_set_up(known: Known) -> Level:
     """Return how bad it is that something was never set up: a warning; a hint with the simulator on this machine."""
-    host = urlsplit(known.settings.base_url or "").hostname
-    return Level.WARNING if host and not is_loopback(host) else Level.HINT
+    base_url = known.settings.base_url
+    return Level.WARNING if base_url and origin(base_url) != THIS_MACHINE else Level.HINT
 
 
 def moment(at: datetime | None) -> str:

@@ -74,10 +74,8 @@ class Known:
     @cached_property
     def zone(self) -> ZoneInfo:
         """The zone of the settings; of the folder's days if they have none, as after `make demo`."""
-        remembered = self.data.state.time_zone()
-        return (
-            self.settings.zone if "zone" in self.settings.model_fields_set or not remembered else ZoneInfo(remembered)
-        )
+        remembered, is_set = self.data.state.time_zone(), "zone" in self.settings.model_fields_set
+        return ZoneInfo(remembered) if remembered and not is_set else self.settings.zone
 
     @cached_property
     def today(self) -> date:

@@ -353,7 +353,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
         monkeypatch.setenv(f"LEADS_{name}", str(value))
     monkeypatch.chdir(tmp_path)
     if command == "demo":
-        monkeypatch.setattr(sys.modules["leads_pipeline.cli.demo"], "simulator", lambda _: nullcontext())
+        monkeypatch.setattr(sys.modules["leads_pipeline.cli.demo"], "simulator", nullcontext)
     result = run(*command.split(), *(["--port", str(free_port())] if command == "dev" else []))
     assert result.exit_code == 2
     with pytest.raises(StorageError, match="Nothing can be written to") as doctors_words:
@@ -398,6 +398,6 @@ def test_the_simulators_settings_leave_the_folders_that_belong_together(
     for name, value in {**kept, "LEADS_CLIENT_SECRET_FILE": "/nowhere"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "environ", os.environ.copy())
-    with simulator(1):
+    with simulator():
         assert {name: os.environ[name] for name in kept} == kept
         assert "LEADS_CLIENT_SECRET_FILE" not in os.environ
