@@ -24,7 +24,9 @@ A_DAY = Window.of(date(2026, 11, 19), Scope.parse("branch-101"), ZoneInfo("UTC")
 MINUTE = replace(A_DAY, end=A_DAY.start + timedelta(minutes=1))
 
 
-def ask(data: str, tokens: str, folder: Path, deadline_seconds: float) -> tuple[LeadsPipelineError | None, list[str]]:
+def ask(
+    data: str, tokens: str, folder: Path, data_seconds: float = 30, token_seconds: float = 30
+) -> tuple[LeadsPipelineError | None, list[str]]:
     """Pull one window from these servers. Give why it failed, and the ids of the leads that came."""
     credentials = ClientCredentials(
         token_url=f"{tokens}{TOKEN}", client_id="agency", secret=Secret("A_SECRET", "s3cret"), method=AuthMethod.BODY
@@ -33,10 +35,10 @@ def ask(data: str, tokens: str, folder: Path, deadline_seconds: float) -> tuple[
     timing = Timing(now=lambda: NOW, monotonic=lambda: clock.seconds, wait=clock.wait)
     client = LeadsClient(
         data,
-        Tokens(credentials, folder / "tokens", deadline_seconds=deadline_seconds),
+        Tokens(credentials, folder / "tokens", deadline_seconds=token_seconds),
         max_concurrency=1,
         timing=timing,
-        deadline_seconds=deadline_seconds,
+        deadline_seconds=data_seconds,
     )
     [(_, outcome)] = client.fetch_windows(APPLICANT, [MINUTE], lambda answer: answer)
     if isinstance(outcome, LeadsPipelineError):
@@ -54,7 +56,7 @@ def assert_verdict(wild: Wild, error: LeadsPipelineError | None, leads: list[str
 def test_each_answer_of_a_leads_service_gets_its_verdict(wild: Wild, tmp_path: Path) -> None:
     with closing(RawServer()) as server:
         server.scripts = {TOKEN: PLAIN, DATA: wild.script}
-        error, leads = ask(server.url, server.url, tmp_path, SLOW_SECONDS if wild.is_slow else 30)
+        error, leads = ask(server.url, server.url, tmp_path, data_seconds=SLOW_SECONDS if wild.is_slow else 30)
         assert_verdict(wild, error, leads, server.asked_for(DATA))
         assert server.asked_for(TOKEN) == 1
 
@@ -64,9 +66,9 @@ def test_each_answer_of_a_token_endpoint_gets_its_verdict(wild: Wild, tmp_path: 
     authority = unknown_authority(tmp_path) if wild.has_unknown_authority else None
     with closing(RawServer()) as data, closing(RawServer(authority)) as tokens:
         data.script, tokens.script = respond(LEADS), wild.script
-        error, leads = ask(data.url, tokens.url, tmp_path, SLOW_SECONDS if wild.is_slow else 30)
+        error, leads = ask(data.url, tokens.url, tmp_path, token_seconds=SLOW_SECONDS if wild.is_slow else 30)
         assert_verdict(wild, error, leads, tokens.connections if authority else tokens.asked_for(TOKEN))
         assert data.asked_for(DATA) == (0 if wild.error else 1)
         if wild.error is None:
-            ask(data.url, tokens.url, tmp_path, 30)
+            ask(data.url, tokens.url, tmp_path)
             assert tokens.asked_for(TOKEN) == 1, "the token is kept"
