@@ -5,7 +5,6 @@ killed senders, and an erasure in between.
 import json
 import random
 import signal
-import socket
 import sqlite3
 import sys
 import time
@@ -26,7 +25,7 @@ from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline_tests.promises.machine import KEY, PROGRAM, Clock, Machine
 from leads_pipeline_tests.promises.month import libfaketime, remove_shared_clock
 from leads_pipeline_tests.support.crm import SECRET
-from leads_pipeline_tests.support.serving import free_port
+from leads_pipeline_tests.support.serving import free_port, listens
 
 DAY = date(2025, 11, 18)
 MIDNIGHT = datetime(2025, 11, 18, tzinfo=UTC)
@@ -52,12 +51,6 @@ def program(machine: Machine, command: Sequence[str], port: int) -> Iterator[Non
         process.kill()
         process.communicate()
         remove_shared_clock(process.pid)
-
-
-def listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False
 
 
 def in_the_crm(folder: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@ import hashlib
 import json
 import logging
 import re
-import socket
 import threading
 import time
 import traceback
@@ -47,6 +46,7 @@ from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
 from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, bomb, drip, gzipped, raw, respond
+from leads_pipeline_tests.support.serving import free_port
 
 BASE_URL = "http://portal.example"
 TOKEN = "t0ken-t0ken"
@@ -794,11 +794,8 @@ def test_connections_are_reused(raw_server: RawServer, script: Script) -> None:
 
 
 def test_a_port_where_nobody_listens_is_unreachable() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    error = fetch_one(
-        LeadsClient(f"http://127.0.0.1:{port}", GoodTokens(), max_concurrency=1, policy=ONCE, timing=THAT_DAY)
-    )
+    portal = f"http://127.0.0.1:{free_port()}"
+    error = fetch_one(LeadsClient(portal, GoodTokens(), max_concurrency=1, policy=ONCE, timing=THAT_DAY))
     assert isinstance(error, UnreachableError)
     assert "found no connection" in str(error)
 

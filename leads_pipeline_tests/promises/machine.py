@@ -8,7 +8,6 @@ import http.client
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import Final
 
 from leads_pipeline_tests.promises.month import libfaketime, remove_shared_clock
 from leads_pipeline_tests.promises.portal import variables
-from leads_pipeline_tests.support.serving import free_port
+from leads_pipeline_tests.support.serving import free_port, listens
 
 KEY: Final = "0123456789abcdef-key"
 PROGRAM: Final = str(Path(sys.executable).parent / "leads-pipeline")
@@ -179,7 +178,7 @@ class Machine:
             self._port = free_port()
             self._receiver = self.start([PROGRAM, "receive", "--port", str(self._port)])
             deadline = time.monotonic() + PATIENCE_SECONDS
-            while not _listens(self._port):
+            while not listens(self._port):
                 assert time.monotonic() < deadline, self.output()
                 time.sleep(0.05)
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
@@ -266,9 +265,3 @@ def _wait(process: "subprocess.Popen[str]") -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # what it started and left
         remove_shared_clock(process.pid)
-
-
-def _listens(port: int) -> bool:
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
-        return True
-    return False

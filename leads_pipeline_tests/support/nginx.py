@@ -2,16 +2,15 @@
 
 import os
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from leads_pipeline_tests.support.serving import free_port
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
+from leads_pipeline_tests.support.serving import free_port, listens
 
 _AROUND = """
 daemon off;
@@ -43,15 +42,14 @@ def running_nginx(folder: Path, inside: Callable[[int], str]) -> Iterator[int]:
     config = folder / "nginx.conf"
     config.write_text(_AROUND.format(folder=folder, inside=inside(port)))
     process = subprocess.Popen([program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(config)])
+
+    def has_started() -> bool:
+        assert process.poll() is None, (folder / "error.log").read_text()
+        return listens(port)
+
     try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except ConnectionRefusedError:
-                assert process.poll() is None, (folder / "error.log").read_text()
-                time.sleep(0.05)
+        wait_for(has_started)
         yield port
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE_SECONDS)

@@ -4,9 +4,9 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Final
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -46,7 +46,22 @@ def serving(handler: type[QuietHandler]) -> Iterator[str]:
             thread.join()
 
 
+def listens(port: int) -> bool:
+    """Whether somebody takes connections there."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+_kept_free: Final[list[socket.socket]] = []
+
+
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
+    """A port that nobody listens on, and that no other test is given while this process lives.
+
+    A socket that is bound and doesn't listen keeps the port from whoever asks for any port, and lets a server take it.
+    """
+    _kept_free.append(free := socket.socket())
+    free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    free.bind(("127.0.0.1", 0))
+    return int(free.getsockname()[1])
