@@ -33,7 +33,7 @@ from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.rows import landed_versions
+from leads_pipeline.storage.rows import LandedVersion, landed_versions
 from leads_pipeline.transform.raw_windows import RawWindows
 
 # Requests at once, and how long each may take as a whole.
@@ -272,7 +272,7 @@ class _Sender:
                 loop.run(http.aclose())
 
     def _bodies(self, ledger: Ledger, versions: Sequence[Version]) -> dict[Version, bytes]:
-        wanted = {(one.kind, one.day, one.scope, one.lead_id, one.number): one for one in versions}
+        wanted = {(one.kind, one.day, one.scope, one.lead_id): one for one in versions}  # one of each lead is ready
         found: dict[Version, bytes] = {}
         for window, batch in read_each(RawWindows(self.data.store, self.data.gate), {key[:3] for key in wanted}):
             here = [version for key, version in wanted.items() if key[:3] == window]
@@ -282,12 +282,16 @@ class _Sender:
                     next_at = self.clock().timestamp() + _FIRST_WAIT_SECONDS
                     ledger.failed(unread, "Its raw file can't be read.", next_at, is_dead=False)
                 continue
-            texts = {
-                version: landed
-                for landed in landed_versions(batch.rows)
-                if (version := wanted.get((*window, landed.lead_id, landed.number)))
-                and version_of(landed) == version.version.partition("-")[0]
-            }
+            texts: dict[Version, LandedVersion] = {}
+            for landed in landed_versions(batch.rows):
+                version = wanted.get((*window, landed.lead_id))
+                # A lead that was gone from an answer and came back has a higher number since.
+                if (
+                    version
+                    and landed.number >= version.number
+                    and version_of(landed) == version.version.partition("-")[0]
+                ):
+                    texts.setdefault(version, landed)
             if gone := set(here) - texts.keys():
                 damaged = {file.place for file in self.data.quarantine.files()}
                 for version in gone:

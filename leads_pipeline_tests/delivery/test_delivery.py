@@ -362,6 +362,26 @@ def test_a_replay_sends_the_newest_delivered_version_of_a_lead_that_is_held(agen
     assert agency.counts() == {VersionState.DELIVERED: 1, VersionState.HELD: 1}
 
 
+def test_a_lead_that_an_answer_lacked_by_mistake_is_replayed(agency: Agency) -> None:
+    for leads in ([lead(1)], [], [lead(1)]):
+        agency.house.land("applicant", leads)
+        agency.deliver()
+    with opened(agency.house.folder) as ledger:
+        ledger.replay(DAY, DAY, agency.house.now.timestamp())
+    agency.deliver()
+    assert (len(agency.crm.attempts), len(agency.crm.applied)) == (2, 1)
+
+
+def test_a_held_version_that_an_answer_lacked_by_mistake_is_sent_when_a_person_says_so(agency: Agency) -> None:
+    for leads in ([lead(1)], [lead(1, email="")], [], [lead(1, email="")]):
+        agency.house.land("applicant", leads)
+        agency.deliver()
+    with opened(agency.house.folder) as ledger:
+        assert ledger.retry(agency.house.now.timestamp()) == 1
+    agency.deliver()
+    assert agency.counts() == {VersionState.DELIVERED: 2}
+
+
 def test_a_damaged_ledger_is_set_aside_and_no_lead_is_lost(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.deliver()
