@@ -43,7 +43,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Landed
 from leads_pipeline.storage.raw import place_of, state_of
 from leads_pipeline.storage.rows import PULL
-from leads_pipeline.storage.windows import WindowRow, known_windows, window_table
+from leads_pipeline.storage.windows import WindowRow, WindowState, known_windows, window_table
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
 PORTAL_POOL: Final = "leads_portal"
@@ -202,7 +202,8 @@ class _Pull:
 
     def _failed(self, window: Window, error: LeadsPipelineError) -> Iterator[Record]:
         """Note a failure in the window's folder, and show it in Dagster."""
-        if isinstance(error, RetentionError) and _is_landed(row := self._rows[window]):
+        row = self._rows[window]
+        if isinstance(error, RetentionError) and row.state in (WindowState.LANDED, WindowState.EMPTY):
             yield self._landed_before(row)
             return
         # A refused credential is a verdict on each window, asked for or not: it would be refused again.

@@ -296,3 +296,13 @@ def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_o
     assert here.requests() == 0
     assert here.shown() == {key: "MATERIALIZED", missing: "FAILED"}
     assert here.row_of(missing).state is WindowState.MISSING
+
+
+def test_a_window_that_the_portal_has_deleted_and_that_landed_only_in_part_is_red(here: Pipeline) -> None:
+    here.run(here.tick("pull_hourly"))
+    key = here.key(0)
+    assert here.row_of(key).state is WindowState.OPEN
+    here.clock.now += 40 * DAY
+    result = here.execute({"ops": {"raw_applicant_leads": {"config": {"partition_keys": [key]}}}}, {}, APPLICANT_ASSET)
+    assert not result.success
+    assert here.shown()[key] == "FAILED"
