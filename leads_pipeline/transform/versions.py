@@ -117,7 +117,7 @@ class Versions:
         aside = self.folder / "quarantine" / WAREHOUSE_FILE
         with storing(aside):
             aside.parent.mkdir(mode=0o700, exist_ok=True)
-            self.path.resolve().replace(aside)
+            (self.current() or self.path).replace(aside)
         return aside
 
     def _files(self) -> list[Path]:

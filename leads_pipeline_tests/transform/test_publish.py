@@ -377,6 +377,17 @@ def test_without_its_link_the_newest_version_is_the_file(folder: Folder) -> None
     assert folder.messages() == {"a": "m"}
 
 
+def test_a_damaged_version_without_its_link_is_set_aside(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    not_a_database(folder.file.resolve())
+    folder.file.unlink()
+
+    assert way(folder.publish()) == "new file"
+
+    assert folder.messages() == {"a": "m"}
+
+
 def test_the_file_of_an_earlier_release_is_taken_over(tmp_path: Path) -> None:
     """Raw has lost one of its leads, and has a newer version of another."""
     house = House(tmp_path / "data")
