@@ -39,7 +39,6 @@ from leads_pipeline.transform.own_marts import OwnFiles, keep_own_tables, make_o
 from leads_pipeline.transform.publish import Content, Publication, publish
 from leads_pipeline.transform.raw_windows import RECENT_DAYS, RawWindows
 from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, want_deltalake, write_tables
-from leads_pipeline.transform.versions import Versions
 
 logger = logging.getLogger(__name__)
 
@@ -89,16 +88,15 @@ def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Outcome
         )
         if rewriting is not None:
             data.state.rewritten(rewriting)
-        versions = Versions(data.folder)
         try:
-            write_typed(data, versions, wanted.tables)
+            write_typed(data, wanted.tables)
             _delete_former(data)
         except LeadsPipelineError as error:
             swept.failed[TABLES] = str(error)  # they may hold somebody who is erased
-        return Outcome(publication, swept, versions.path.stat().st_size)
+        return Outcome(publication, swept, (data.folder / WAREHOUSE_FILE).stat().st_size)
 
 
-def write_typed(data: DataFolder, versions: Versions, tables: str) -> None:
+def write_typed(data: DataFolder, tables: str) -> None:
     """Make data/tables as LEADS_TABLES says. Other files there are deleted."""
     folder = data.folder / TABLES
     store = data.bucket or FolderStore(data.folder)
@@ -107,10 +105,8 @@ def write_typed(data: DataFolder, versions: Versions, tables: str) -> None:
         # Only Delta tables need this extra package.
         from leads_pipeline.transform.delta import write_delta
 
-        if data.bucket is None:
-            write_delta(versions, store, str(data.folder))
-        else:
-            write_delta(versions, store, store.address, data.bucket.options)
+        write_delta(data.folder, store)
+        if data.bucket is not None:
             replace_file(folder / "README.md", f"The tables are in {store.address}/{TABLES}/.\n".encode())
         return
     if folder.is_dir() and not folder.is_symlink():  # Delta tables of before
@@ -118,9 +114,9 @@ def write_typed(data: DataFolder, versions: Versions, tables: str) -> None:
         with storing(folder):
             shutil.rmtree(folder)
     if tables == "parquet":
-        write_tables(versions)
+        write_tables(data.folder)
     else:
-        remove_tables(versions)
+        remove_tables(data.folder)
 
 
 def _delete_former(data: DataFolder) -> None:

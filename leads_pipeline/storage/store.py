@@ -27,7 +27,7 @@ class Store(Protocol):
 
     @property
     def address(self) -> str:
-        """The address, as open_store takes it."""
+        """The address, for a person and for deltalake."""
 
     @property
     def options(self) -> dict[str, str]:
@@ -82,8 +82,8 @@ class FolderStore:
 
     @property
     def address(self) -> str:
-        """A `file://` address."""
-        return self._folder.absolute().as_uri()
+        """The folder's path."""
+        return str(self._folder.absolute())
 
     @property
     def options(self) -> dict[str, str]:

@@ -8,10 +8,11 @@ was touched, leads.duckdb may have been built anew: the table is overwritten, so
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
 from itertools import chain
+from pathlib import Path
 from typing import Final
 
 import duckdb
@@ -24,7 +25,7 @@ from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection
 from leads_pipeline.transform.tables import Table, lead_tables
 from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, rows_of
-from leads_pipeline.transform.versions import Versions, number_of
+from leads_pipeline.transform.versions import number_of
 
 # No least and greatest value of a column, a name say, in the log: it outlives the rows.
 _CONFIGURATION: Final = {
@@ -44,23 +45,20 @@ _SMALL_WRITERS: Final = WriterProperties(
 )
 
 
-def write_delta(
-    versions: Versions, store: Store, address: str, options: Mapping[str, str] | None = None
-) -> dict[str, int]:
-    """Have the Delta tables hold the tables of leads as published; the days written, by table that changed.
+def write_delta(folder: Path, store: Store) -> dict[str, int]:
+    """Have the store's Delta tables hold the tables of leads as published; the days written, by table that changed.
 
-    `address` is the store's, a folder or s3://bucket/prefix; `options` are deltalake's for it. The caller holds the
-    lock of publications. Raises StorageError.
+    `folder` is the data folder. The caller holds the lock of publications. Raises StorageError.
     """
-    remove_tables(versions)
-    file = (versions.folder / WAREHOUSE_FILE).resolve()
+    remove_tables(folder)
+    file = (folder / WAREHOUSE_FILE).resolve()
     kept = {number_of(version) for version in file.parent.glob("leads-*.duckdb")}
     written: dict[str, int] = {}
-    with connection(versions.folder, file, read_only=True) as db, _readable_by_group():
+    with connection(folder, file, read_only=True) as db, _readable_by_group():
         publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
         for table in lead_tables():
-            with _telling_errors(f"{address}/{TABLES}/{table.name}") as uri:
-                present = _opened(uri, options)
+            with _telling_errors(f"{store.address}/{TABLES}/{table.name}") as uri:
+                present = _opened(uri, store.options)
                 before = _written_for(present) if present else 0
                 if before == number_of(file):
                     continue
@@ -69,7 +67,7 @@ def write_delta(
                     delete_tables(store, f"{TABLES}/{table.name}/")
                 days = {day for day, publication in publications.items() if publication > before}
                 is_whole = days == publications.keys()
-                _write(db, table, days, present or uri, options, number_of(file), is_whole=is_whole)
+                _write(db, table, days, present or uri, store.options, number_of(file), is_whole=is_whole)
                 written[table.name] = len(days)
     names = tuple(f"{TABLES}/{table.name}/" for table in lead_tables())
     store.delete([key for key in store.list(f"{TABLES}/") if not key.startswith(names)])
@@ -81,7 +79,7 @@ def _write(
     table: Table,
     days: Collection[date],
     target: DeltaTable | str,
-    options: Mapping[str, str] | None,
+    options: dict[str, str],
     number: int,
     *,
     is_whole: bool,
@@ -101,7 +99,7 @@ def _write(
             name=table.name,
             configuration=_CONFIGURATION,
             schema_mode="overwrite",
-            storage_options=dict(options) if options else None,
+            storage_options=options,
             predicate=None if is_whole else f"lead_day in ({of_days})",
             writer_properties=_SMALL_WRITERS,
             commit_properties=noted,
@@ -113,10 +111,10 @@ def _write(
         )
 
 
-def _opened(uri: str, options: Mapping[str, str] | None) -> DeltaTable | None:
+def _opened(uri: str, options: dict[str, str]) -> DeltaTable | None:
     """Open the table. None if there is none that can be read."""
     with suppress(DeltaError, OSError, ValueError):
-        return DeltaTable(uri, storage_options=dict(options) if options else None)
+        return DeltaTable(uri, storage_options=options)
     return None
 
 

@@ -25,7 +25,7 @@ from leads_pipeline.storage.durable import copy_file, storing, sync
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, quoted
 from leads_pipeline.transform.tables import Table, is_of, lead_tables
-from leads_pipeline.transform.versions import Versions, number_of
+from leads_pipeline.transform.versions import number_of
 
 TABLES: Final = "tables"
 
@@ -44,14 +44,14 @@ _AS_TEXT: Final = ("uuid", "json")
 _LEADS_OF: Final = {table: kind.table for kind in LEAD_KINDS for table in kind.tables}
 
 
-def write_tables(versions: Versions) -> int | None:
+def write_tables(folder: Path) -> int | None:
     """Have data/tables hold the tables of leads as published; the days written, None if it does already.
 
-    Days that the publications since the tree before touched are written. The others are hard links. The caller holds
-    the lock of publications. Raises StorageError.
+    `folder` is the data folder. Days that the publications since the tree before touched are written. The others are
+    hard links. The caller holds the lock of publications. Raises StorageError.
     """
-    days = _write_tree(versions)
-    trees = versions.folder / ".versions"
+    days = _write_tree(folder)
+    trees = folder / ".versions"
     kept = {number_of(version) for version in trees.glob("leads-*.duckdb")}
     for tree in trees.glob(f"{TABLES}-*"):
         if number_of(tree) not in kept:
@@ -60,9 +60,8 @@ def write_tables(versions: Versions) -> int | None:
     return days
 
 
-def _write_tree(versions: Versions) -> int | None:
-    path, trees = versions.folder / TABLES, versions.folder / ".versions"
-    file = (versions.folder / WAREHOUSE_FILE).resolve()
+def _write_tree(folder: Path) -> int | None:
+    path, trees, file = folder / TABLES, folder / ".versions", (folder / WAREHOUSE_FILE).resolve()
     number, before = number_of(file), number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
     if number == before:
         return None
@@ -70,7 +69,7 @@ def _write_tree(versions: Versions) -> int | None:
     with storing(path):
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=_FOLDER_MODE)
-        with connection(versions.folder, file, read_only=True) as db:
+        with connection(folder, file, read_only=True) as db:
             publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
             touched = {day for day, publication in publications.items() if publication > before}
             for table in lead_tables():
@@ -94,15 +93,15 @@ def count_rows(table: Path) -> int | None:
         return None
 
 
-def remove_tables(versions: Versions) -> None:
+def remove_tables(folder: Path) -> None:
     """Remove the files. Nobody would bring them up to date, so they would keep everybody who is erased from now on."""
-    path = versions.folder / TABLES
+    path = folder / TABLES
     with storing(path):
         if path.is_symlink():
             path.unlink()
-        for tree in (versions.folder / ".versions").glob(f"{TABLES}-*"):
+        for tree in (folder / ".versions").glob(f"{TABLES}-*"):
             shutil.rmtree(tree)
-        sync(versions.folder)
+        sync(folder)
 
 
 def delete_tables(store: Store, prefix: str = f"{TABLES}/") -> None:

@@ -29,7 +29,6 @@ from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore, open_store
-from leads_pipeline.transform.versions import Versions
 from leads_pipeline_tests.docs.pages import GUIDES, PAGES, README, ROOT, blocks
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.support.buckets import new_bucket
@@ -303,7 +302,7 @@ def test_every_python_snippet_prints_what_python_works_out(
     if "scan_delta" in snippet:
         folder = tmp_path
         shutil.copytree(installation.folder / "data", folder / "data", symlinks=True)
-        write_typed(DataFolder.at(folder / "data"), Versions(folder / "data"), "delta")
+        write_typed(DataFolder.at(folder / "data"), "delta")
     if "my-bucket" in snippet:
         bucket = new_bucket(request.getfixturevalue("moto"), monkeypatch)
         for path in filter(Path.is_file, (folder / "data" / "tables").rglob("*")):

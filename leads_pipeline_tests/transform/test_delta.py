@@ -17,7 +17,6 @@ from leads_pipeline.transform import delta
 from leads_pipeline.transform.delta import write_delta
 from leads_pipeline.transform.tables import lead_tables
 from leads_pipeline.transform.typed import delete_tables, write_tables
-from leads_pipeline.transform.versions import Versions
 from leads_pipeline_tests.transform.test_publish import SECRET, Folder, folder
 from leads_pipeline_tests.transform.test_typed import LEADS
 
@@ -25,7 +24,7 @@ __all__ = ["folder"]
 
 
 def write(folder: Folder) -> dict[str, int]:
-    return write_delta(Versions(folder.path), FolderStore(folder.path), str(folder.path))
+    return write_delta(folder.path, FolderStore(folder.path))
 
 
 def table(folder: Folder, name: str = "applicant_leads") -> DeltaTable:
@@ -46,7 +45,7 @@ def files(folder: Folder) -> set[Path]:
 def test_the_tables_hold_the_published_rows_and_a_touched_day_is_written_alone(folder: Folder) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
-    write_tables(Versions(folder.path))  # the setting was another one
+    write_tables(folder.path)  # the setting was another one
     assert write(folder)["applicant_leads"] == 2
     before = set(table(folder).file_uris())
     assert write(folder) == {}
@@ -128,5 +127,5 @@ def test_tables_that_nobody_wants_any_more_are_deleted(folder: Folder) -> None:
     assert files(folder) == set()
 
     write(folder)
-    assert write_tables(Versions(folder.path)) == 2
+    assert write_tables(folder.path) == 2
     assert (folder.path / "tables").is_symlink()

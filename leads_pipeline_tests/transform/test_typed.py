@@ -10,7 +10,6 @@ import pyarrow.dataset as ds
 import pytest
 
 from leads_pipeline.transform.typed import remove_tables, write_tables
-from leads_pipeline.transform.versions import Versions
 from leads_pipeline_tests.transform.test_publish import SECRET, Folder, Row, folder
 
 __all__ = ["folder"]
@@ -19,7 +18,7 @@ TEXT = {"UUID": "VARCHAR", "JSON": "VARCHAR"}
 
 
 def write(folder: Folder) -> int | None:
-    return write_tables(Versions(folder.path))
+    return write_tables(folder.path)
 
 
 def read(folder: Folder, table: str, select: str = "*") -> list[tuple[Any, ...]]:
@@ -156,8 +155,8 @@ def test_files_that_nobody_wants_any_more_are_removed(folder: Folder) -> None:
     folder.publish()
     write(folder)
 
-    remove_tables(Versions(folder.path))
-    remove_tables(Versions(folder.path))
+    remove_tables(folder.path)
+    remove_tables(folder.path)
 
     assert not (folder.path / "tables").is_symlink()
     assert list((folder.path / ".versions").glob("tables-*")) == []
