@@ -52,11 +52,9 @@ class State:
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
-    def lock(
-        self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS, is_of_process: bool = False
-    ) -> AbstractContextManager[None]:
+    def lock(self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> AbstractContextManager[None]:
         """The lock of that name. See durable.locked."""
-        return locked(self._lock_path(name), timeout_seconds, is_of_process=is_of_process)
+        return locked(self._lock_path(name), timeout_seconds)
 
     def is_held(self, name: str) -> bool:
         """Whether any process holds the lock of that name."""
@@ -72,7 +70,7 @@ class State:
 
     def pulling(self) -> AbstractContextManager[None]:
         """The lock by which pulls take turns. In this process, an asset that broke off may still hold it."""
-        return self.lock("pull", timeout_seconds=-1, is_of_process=True)
+        return locked(self._lock_path("pull"), timeout_seconds=-1, is_of_process=True)
 
     def is_pulling(self) -> bool:
         """Whether a pull is under way in any process."""
@@ -314,14 +312,15 @@ class State:
 
         Raises SettingsError if they contradict each other: then this folder's leads aren't the bucket's.
         """
-        for name in _SHARED if self._shared else ():
+        if self._shared is None:
+            return
+        for name in _SHARED:
             remembered = self._remembered(name)
             if remembered and self._first(name, remembered) != remembered:
-                address = self._shared.address if self._shared else ""
                 raise SettingsError(
-                    f"{self.path.parent} isn't a copy of {address}: each has another {name}, so their leads must not "
-                    "mix. Set LEADS_WORK_DIR to an empty folder, or LEADS_DATA_DIR to another prefix. Nothing was "
-                    "changed.",
+                    f"{self.path.parent} isn't a copy of {self._shared.address}: each has another {name}, so their "
+                    "leads must not mix. Set LEADS_WORK_DIR to an empty folder, or LEADS_DATA_DIR to another prefix. "
+                    "Nothing was changed.",
                     reason="another store's data folder",
                 )
 

@@ -4,7 +4,7 @@ Belongs here: reading and running the files. Doesn't: what is unusual (the state
 A check holds no publication back. The statements say from which figure on something is unusual.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,7 +44,10 @@ def _read(path: Path) -> Iterator[Check]:
     for names in kinds:
         table = names.get("{table}", facts["table"])
         is_error, what_to_do = facts.get("is_error") == "true", facts.get("do", "")
-        yield Check(path.stem, table, description, is_error, what_to_do, _filled(statement, names))
+        filled = statement
+        for name, text in names.items():
+            filled = filled.replace(name, text)
+        yield Check(path.stem, table, description, is_error, what_to_do, filled)
 
 
 def _names(kind: LeadKind) -> dict[str, str]:
@@ -54,12 +57,6 @@ def _names(kind: LeadKind) -> dict[str, str]:
         if field.is_key
     ]
     return {"{table}": kind.table, "{key_fields}": ", ".join(fields)}
-
-
-def _filled(statement: str, names: Mapping[str, str]) -> str:
-    for name, text in names.items():
-        statement = statement.replace(name, text)
-    return statement
 
 
 def problems(db: Reader, check: Check) -> list[str]:

@@ -105,7 +105,7 @@ class Gate:
         """Have the list know the ids of these leads. Return whether any was unknown."""
         unknown = meant.unknown(leads)
         for of, hashed in unknown.items():
-            self.entries.append(partial(_learned, of, tuple(sorted(hashed))))
+            self.entries.append(partial(_noted, Action.LEARNED, of, tuple(sorted(hashed))))
         return bool(unknown)
 
     def _with_corrections(self, window: Place, rows: list[Row]) -> list[Row]:
@@ -137,7 +137,7 @@ class Gate:
         lost = lacking - {row.lead_id for row in corrections}
         if lost and not self._key_of_day(window.day):  # an anonymous day has no address to correct
             hashed = {suppressed.hashed_lead(window.kind.name, lead_id) for lead_id in lost}
-            self.entries.append(partial(_lacking, tuple(sorted(hashed))))
+            self.entries.append(partial(_noted, Action.LACKING, 0, tuple(sorted(hashed))))
         return [*rows, *corrections]
 
     # --- rows that are set aside --------------------------------------------------------------------------------------
@@ -176,9 +176,5 @@ class Gate:
             self.raw.merge(place, rows)
 
 
-def _learned(of: int, hashed: tuple[str, ...], _: Suppressed, number: int) -> Entry:
-    return Entry(number=number, at=datetime.now(UTC), action=Action.LEARNED, of=of, leads=hashed)
-
-
-def _lacking(hashed: tuple[str, ...], _: Suppressed, number: int) -> Entry:
-    return Entry(number=number, at=datetime.now(UTC), action=Action.LACKING, leads=hashed)
+def _noted(action: Action, of: int, leads: tuple[str, ...], _: Suppressed, number: int) -> Entry:
+    return Entry(number=number, at=datetime.now(UTC), action=action, of=of, leads=leads)
