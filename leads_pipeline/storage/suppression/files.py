@@ -70,7 +70,7 @@ class SuppressionList:
         read = self._read  # another thread may bring an older list meanwhile
         if read is None or read[0] != identity:
             guarded = self._guarded()  # before the list, which is never behind it then
-            read = self._read = (identity, self._opened(self._lines(), guarded))
+            read = self._read = (identity, self._opened(self._lines(self._here, VERSIONS), guarded))
         return read[1]
 
     def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
@@ -80,7 +80,7 @@ class SuppressionList:
             while True:
                 self._refresh()
                 self._make_key()
-                lines = self._lines()
+                lines = self._lines(self._here, VERSIONS)
                 entry = make(self._opened(lines, self._guarded()), len(lines) + 1)
                 if self._create([*lines, msgspec.json.encode(entry)]):
                     return entry
@@ -141,12 +141,12 @@ class SuppressionList:
         """The key of the newest version."""
         return next(reversed(_versions(self._here, VERSIONS)), None)
 
-    def _lines(self) -> list[bytes]:
-        """The entries of the newest version, each as it was written."""
-        while newest := self._newest():
+    def _lines(self, store: Store, prefix: str) -> list[bytes]:
+        """The entries of the newest version in a store, each as it was written."""
+        while versions := _versions(store, prefix):
             # One that is gone again was followed by newer ones.
-            if (content := self._here.get(newest)) is not None:
-                return self._checked(content, self.folder / newest)
+            if (content := store.get(versions[-1])) is not None:
+                return self._checked(content, f"{store.address}/{versions[-1]}")
         return []
 
     def _checked(self, content: bytes, where: Path | str, key: bytes | None = None) -> list[bytes]:
@@ -179,21 +179,14 @@ class SuppressionList:
     # --- the same in a bucket, and from earlier versions --------------------------------------------------------------
 
     def _refresh(self) -> None:
-        store = self._store
-        if store is None:
-            return None
-        self._refresh_key(store)
-        there = _versions(store, f"{_STORED}{VERSIONS}")
-        ours, theirs = self._lines(), list[bytes]()
-        if there:
-            if (content := store.get(there[-1])) is None:
-                return self._refresh()  # followed by newer ones since it was listed
-            theirs = self._checked(content, f"{store.address}/{there[-1]}")
+        if self._store is None:
+            return
+        self._refresh_key(self._store)
+        ours, theirs = self._lines(self._here, VERSIONS), self._lines(self._store, f"{_STORED}{VERSIONS}")
         if ours[: len(theirs)] != theirs[: len(ours)]:
-            raise self._broken(f"it is another than the one in {store.address}")
+            raise self._broken(f"it is another than the one in {self._store.address}")
         if len(ours) != len(theirs):
             self._create(max(ours, theirs, key=len))
-        return None
 
     def _refresh_key(self, store: Store) -> None:
         key = f"{_STORED}{KEY_FILE}"

@@ -5,7 +5,7 @@ how it looks (report.html.jinja, which escapes every text). It reads marts alone
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -48,7 +48,9 @@ def write_report(db: Reader, folder: Path) -> Report:
     everywhere, *branches = _rows(db, "branches")
     weeks = {kind: (leads, before) for kind, leads, before in _of_days(db, "kinds")[1]}
     kinds = [(kind.name, *weeks.get(kind.name, (0, 0))) for kind in LEAD_KINDS]
-    figures = _figures(db, everywhere, kinds)
+    [to_do] = _rows(db, "figures")
+    figures = {f"{kind}_leads": leads for kind, leads, _ in kinds}
+    figures |= {"people": everywhere["people"], "viewings": everywhere["viewings"], **to_do}
     content = template_of(Path(__file__).with_name("report.html.jinja")).render(
         days=FIGURE_DAYS,
         shown=_ROWS_SHOWN,
@@ -73,16 +75,6 @@ def write_report(db: Reader, folder: Path) -> Report:
     encoded = content.encode()
     replace_file(path, encoded)
     return Report(path, len(encoded), last_day, figures)
-
-
-def _figures(db: Reader, week: Mapping[str, int], kinds: Sequence[tuple[str, int, int]]) -> dict[str, int]:
-    [to_do] = _rows(db, "figures")
-    return {
-        **{f"{kind}_leads": leads for kind, leads, _ in kinds},
-        "people": week["people"],
-        "viewings": week["viewings"],
-        **to_do,
-    }
 
 
 def _rows(db: Reader, name: str) -> list[dict[str, Any]]:
