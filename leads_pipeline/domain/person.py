@@ -330,14 +330,6 @@ class Person:
         """Whether this version of a lead is a reason to show the lead."""
         return any(_reasons(self, frozenset(), shown, [shown], has_others=False))
 
-    def has_name_and_postcode(self, shown: Shown) -> bool:
-        """Whether it has the name and the postcode, as far as they were given."""
-        return (
-            bool(self.names or self.postcodes)
-            and (not self.names or bool(self.names & shown.names))
-            and (not self.postcodes or bool(self.postcodes & shown.postcodes))
-        )
-
 
 # A kind's name and a lead's id.
 LeadKey = tuple[str, str]
@@ -443,11 +435,13 @@ def _reasons(
             yield Reason.OTHER_ADDRESS if has_other_address else Reason.NUMBER
     if person.is_mentioned_in(shown.others):
         yield Reason.MENTION
-    if person.has_name_and_postcode(shown):
-        if person.names and person.postcodes:
-            yield Reason.NAME_AND_POSTCODE
-        else:
-            yield Reason.NAME if person.names else Reason.POSTCODE
+    has_name, has_postcode = bool(person.names & shown.names), bool(person.postcodes & shown.postcodes)
+    if has_name and has_postcode:
+        yield Reason.NAME_AND_POSTCODE
+    elif has_name and not person.postcodes:
+        yield Reason.NAME
+    elif has_postcode and not person.names:
+        yield Reason.POSTCODE
 
 
 def _refuse_shared(person: Person, versions: Sequence[Shown]) -> None:

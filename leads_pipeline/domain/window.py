@@ -6,6 +6,7 @@ Dagster's own partition objects (orchestration/partitions.py).
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
@@ -93,16 +94,11 @@ class Window:
     def from_partition_key(cls, key: str, zone: ZoneInfo) -> Self:
         """Read a key as Dagster writes it, `2026-11-19|branch-101`. Raises SettingsError for anything else."""
         day, separator, scope = key.partition(_KEY_SEPARATOR)
-        try:
+        with suppress(ValueError, OverflowError):  # no day, or one at the edge of the calendar
             parsed = date.fromisoformat(day)
-        except ValueError:
-            parsed = None
-        if parsed is None or not separator or parsed.isoformat() != day:
-            raise SettingsError(f"{key!r} is not a partition key. A key reads 2026-11-19|branch-101.")
-        try:
-            return cls.of(parsed, Scope.parse(scope), zone)
-        except OverflowError:
-            raise SettingsError(f"{key!r} is not a partition key: its day is at the edge of the calendar.") from None
+            if separator and parsed.isoformat() == day:
+                return cls.of(parsed, Scope.parse(scope), zone)
+        raise SettingsError(f"{key!r} is not a partition key. A key reads 2026-11-19|branch-101.")
 
     @property
     def partition_key(self) -> str:

@@ -231,7 +231,8 @@ class _Draft:
         tried: set[str] = set()
         while new := [key for key in keys if key not in tried]:
             tried.update(new)
-            if not [key for key in new if not self._add(key)]:
+            vanished = [key for key in new if not self._add(key)]
+            if not vanished:
                 break
             keys = list_again()
 

@@ -25,9 +25,8 @@ _MOST_BYTES_A_DAY: Final = 10e9
 _LEAST_SPACING: Final = timedelta(minutes=1)
 # For what writes more than a publication of 4 million leads, as the first one may.
 _LONGEST_SPACING: Final = timedelta(hours=4)
-_FIRST_WAIT: Final = timedelta(minutes=10)
-_LONGEST_WAIT: Final = timedelta(hours=1)
-_DOUBLINGS: Final = 3
+# After the first failure, the second and so on.
+_WAITS: Final = tuple(timedelta(minutes=minutes) for minutes in (10, 20, 40, 60))
 
 
 class Publications(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +67,7 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.began_at is None:
             return None
-        spacing = timedelta() if is_urgent else timedelta(days=self.written_bytes / _MOST_BYTES_A_DAY)
-        wait = min(max(_LEAST_SPACING, spacing), _LONGEST_SPACING)
         if self.failures:
-            wait = min(_FIRST_WAIT * 2 ** min(self.failures - 1, _DOUBLINGS), _LONGEST_WAIT)
-        return self.began_at + wait
+            return self.began_at + _WAITS[min(self.failures, len(_WAITS)) - 1]
+        spacing = timedelta() if is_urgent else timedelta(days=self.written_bytes / _MOST_BYTES_A_DAY)
+        return self.began_at + min(max(_LEAST_SPACING, spacing), _LONGEST_SPACING)

@@ -117,8 +117,6 @@ def received_rows(
         row = Row(lead.lead_id, number if earlier is None else earlier.number + 1, lead.payload, source)
         newest[lead.lead_id] = row
         rows.append(row)
-    if len(newest) == len(rows):
-        return rows
     held = newest_payloads(merged(before))
     known = {(row.lead_id, row.payload) for row in before}
     return [

@@ -107,9 +107,7 @@ def _look(file: Path) -> str:
 
 
 def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
-    if name in {mart.name for mart in marts()}:
-        return f"leads-pipeline has a mart {name} itself: leads_pipeline/sql/{name}.sql. Rename the file."
-    if name in {*_ASSETS, *(table.name for table in (*lead_tables(), *other_tables()))}:
+    if name in {*_ASSETS, *(table.name for table in (*lead_tables(), *other_tables(), *marts()))}:
         return f"leads-pipeline has a table or an asset {name} itself. Rename the file."
     if name in others:
         return f"{others[name].file.name} makes a table of this name too. Rename one of them."

@@ -322,8 +322,8 @@ def children_of(*processes: int) -> list[int]:
 
 def test_a_name_that_is_taken_or_no_name_is_a_finding_that_names_both_files(house: House) -> None:
     problems = {
-        "mart_people.sql": "leads_pipeline/sql/mart_people.sql",
-        "Mart_Hourly.sql": "leads_pipeline/sql/mart_hourly.sql",
+        "mart_people.sql": "mart_people itself",
+        "Mart_Hourly.sql": "mart_hourly itself",
         "applicant_leads.csv": "applicant_leads itself",
         "raw_inventory.csv": "raw_inventory itself",
         "order.csv": "No table can have this name",

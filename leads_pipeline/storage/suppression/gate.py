@@ -118,10 +118,7 @@ class Gate:
             return abs(place.day - window.day).days
 
         suppressed = self.entries.read()
-        corrected = suppressed.corrected
-        if not corrected:
-            return rows
-        lacking = {row.lead_id for row in rows if corrected.is_known(window.kind.name, row.lead_id)}
+        lacking = {row.lead_id for row in rows if suppressed.corrected.is_known(window.kind.name, row.lead_id)}
         lacking -= {row.lead_id for row in rows if row.source == CORRECTION}
         if not lacking:
             return rows
