@@ -136,7 +136,7 @@ def _read(one: OwnFile) -> OwnFile:
         statements = duckdb.extract_statements(mart.statement)
         reads = _tables_in(mart.statement)
     except duckdb.Error as error:
-        return replace(one, mart=mart, problem=told(error))
+        return replace(one, mart=mart, problem=told(error, mart.statement))
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         return replace(one, mart=mart, problem="It isn't exactly one SELECT. A PIVOT has to name its values: `in (…)`.")
     return replace(one, mart=replace(mart, name=str(one.name)), reads=reads)

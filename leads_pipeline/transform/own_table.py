@@ -10,6 +10,7 @@ and leads.duckdb is attached read-only. It isn't enough that it is a SELECT: in 
 import fcntl
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -117,7 +118,7 @@ def _make(folder: Path, leads: Path, task: Task) -> Made:
                 db.execute("set lock_configuration = true")
                 db.execute(f"{create} {task.statement}")
             except duckdb.Error as error:
-                return False, told(error, is_file=task.statement is None)
+                return False, told(error, task.statement)
             columns = columns_of(db, task.name, database="made")
     except (BugError, StorageError) as error:
         return False, str(error)
@@ -138,21 +139,23 @@ def _left_out(db: duckdb.DuckDBPyConnection) -> str | None:
     )
 
 
-def told(error: duckdb.Error, *, is_file: bool = False) -> str:
-    """Say what is wrong with a statement, without what may quote a lead."""
+def told(error: duckdb.Error, statement: str | None) -> str:
+    """Say what is wrong with a statement, without what may quote a lead. A file that is read as it is has none."""
     # A commit that finds no memory fails with a TransactionException.
     if isinstance(error, duckdb.OutOfMemoryException) or "Failed to commit: could not allocate" in str(error):
         return TOO_MUCH
-    if is_file:
+    if statement is None:
         return "It can't be read as a CSV or Parquet file."
     if isinstance(error, duckdb.PermissionException):
         return "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become tables."
     if "attached in read-only mode" in str(error):
         return "It writes, and a mart may only read."
-    # These are about the statement alone, and found before anything is read. The lines after the first list columns:
-    # those of a CSV without a header are its first row.
+    # These are found before anything is read. But they may name columns for which the statement has a `*`, and those of
+    # a CSV without a header are its first row. The lines after the first list columns.
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)):
-        return str(error).splitlines()[0]
+        line = str(error).splitlines()[0]
+        if all(name in statement for name in re.findall('"([^"]*)"', line)):
+            return line
     return (
         f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out here. Run the "
         "statement on leads.duckdb to read it."

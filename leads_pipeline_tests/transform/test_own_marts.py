@@ -134,6 +134,7 @@ CASES = {
     "it raises a lead": (LEADS + "select error(message) as leads from applicant_leads", "InvalidInputException"),
     "other columns": (LEADS + "select 1 as leads, 2 as more", "selects 2 columns, and its header has 1"),
     "a file without a header": (LEADS + "select leads from customers", 'column "leads" not found'),
+    "a group of such a file": (LEADS + "select *, count(*) as leads from customers", "It fails with BinderException"),
     "all of such a file": (LEADS + "select * from customers", "It doesn't select leads."),
     "no SQL": (LEADS + "selec 1", "syntax error"),
     "nothing": (LEADS, ONE),
