@@ -41,7 +41,7 @@ _IN_ORDER: Final = (f"{RESTRICTED}/", *STORED)
 # of its last sweep, so its first publication takes out who was erased since.
 _LEFT_OUT: Final = {
     *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
-    *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", "README.md", "lost+found", DEMO, RESTORING),
+    *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".env", "README.md", "lost+found", DEMO, RESTORING),
 }
 _STATE_LEFT_OUT: Final = tuple(
     f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "deliveries.sqlite-journal")

@@ -25,7 +25,7 @@ from leads_pipeline.storage.suppression import SuppressionList
 
 # Names that a folder may hold and still counts as empty. `privacy` is a suppression list that was put there before.
 _NOTHING: Final = {
-    *("README.md", "lost+found", ".dagster", "privacy"),
+    *("README.md", "lost+found", ".dagster", ".env", "privacy"),
     *(".state", ".state/locks", ".state/tokens", ".state/duckdb"),
 }
 

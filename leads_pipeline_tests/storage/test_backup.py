@@ -120,7 +120,8 @@ def test_leads_that_only_the_published_file_has_come_back(data: DataFolder, targ
 
 
 def test_what_can_be_made_again_or_is_the_machines_own_is_left_out(data: DataFolder, target: Path) -> None:
-    for name in (".dagster/history/runs.db", ".state/tokens/token", ".state/swept", ".state/service", "README.md"):
+    own = (".dagster/history/runs.db", ".state/tokens/token", ".state/swept", ".state/service", "README.md", ".env")
+    for name in own:
         (data.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (data.folder / name).write_text("1")
     done = backed_up(data, target)
@@ -418,6 +419,13 @@ def test_a_restore_overwrites_nothing(data: DataFolder, target: Path) -> None:
     with pytest.raises(SettingsError, match="isn't empty"):
         restored(target, data)
     assert contents(data.folder, ".") == before
+
+
+def test_the_settings_may_be_there_before_a_restore(data: DataFolder, target: Path, tmp_path: Path) -> None:
+    backed_up(data, target)
+    (tmp_path / "restored").mkdir()
+    (tmp_path / "restored" / ".env").write_text("LEADS_CLIENT_SECRET=abc")
+    assert restored(target, DataFolder.at(tmp_path / "restored")).damaged == []
 
 
 def test_a_folder_without_a_backup_is_named(tmp_path: Path) -> None:
