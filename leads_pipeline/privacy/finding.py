@@ -1,6 +1,7 @@
 """Every lead of a person, in each place that holds leads.
 
 The places: raw files, rows that are set aside, files in quarantine, and the published rows of leads that raw has lost.
+Files in `spool/` are of an earlier version, and can't be read.
 Logs, events, marts and the report hold no personal data, so they are not searched.
 """
 
@@ -32,8 +33,10 @@ from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, table_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant
+from leads_pipeline.storage.takeover import SPOOL
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
 from leads_pipeline.transform.typed import TABLES
+from leads_pipeline.transform.versions import Versions
 
 # The places of a lead's exact texts, by window.
 PLACES_OF_RAW: Final = (RAW, RESTRICTED)
@@ -160,8 +163,7 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
     Raw files were swept before. Since then the list knows each lead there by its id, so they are searched by ids. To
     read each text again would take as long as the sweep. The other places are searched by contact too. Then all
     versions of a lead are judged together, as the sweep does. A file that can't be read may hold anybody, so it is left
-    of each. Erasures with nothing left are missing. A sweep can't meet a lead that leads.duckdb alone has, so the list
-    learns its id here, and the next publication takes it out.
+    of each. Erasures with nothing left are missing.
     """
     suppressed = data.gate.entries.read()
     look, any_meant = _Look(data), Meant(suppressed, erasures)
@@ -175,9 +177,7 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
 
     leads = look.versions({row.key for row in look.rows(may_be_left)}) if erasures else {}
     for key, rows in leads.items():
-        hashed, versions = suppressed.hashed_lead(*key), [LeadRow(*key, row.place.day, row.payload) for row in rows]
-        if any(row.place.root == WAREHOUSE_FILE for row in rows):
-            data.gate.learn_erased(versions)
+        hashed, versions = suppressed.hashed_lead(*key), _lead_rows(key, rows)
         for entry, of_entry in meant:
             is_meant = bool(of_entry.leads(versions))
             left[entry.number] |= {
@@ -190,6 +190,23 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
         for path in look.unread
     }
     return {number: sorted(texts | unread) for number, texts in left.items() if texts | unread}
+
+
+def learn_lost(data: DataFolder) -> None:
+    """Have the list know the ids of leads that it means and that leads.duckdb alone has. A sweep can't meet them."""
+    suppressed = data.gate.entries.read()
+    means = [meant for meant in (suppressed.erased, suppressed.objecting) if meant]
+
+    def may_be_meant(row: Row) -> bool:
+        return row.place.root == WAREHOUSE_FILE and any(meant.shown_in(row.payload) for meant in means)
+
+    look = _Look(data)
+    for key, rows in look.versions({row.key for row in look.rows(may_be_meant)} if means else set()).items():
+        data.gate.learn(_lead_rows(key, rows))
+
+
+def _lead_rows(key: LeadKey, rows: Sequence[Row]) -> list[LeadRow]:
+    return [LeadRow(*key, row.place.day, row.payload) for row in rows]
 
 
 def left_in_delta(data: DataFolder) -> list[str]:
@@ -271,12 +288,13 @@ class _Look:
                 place, moment = file.place._replace(root=QUARANTINE), file.set_aside_at or datetime.now(UTC)
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
                     yield Row(place, file.key, lead_id, payload, moment, "")
-        self.unread.update(self._data.quarantine.answers())
+        self.unread.update(self._data.quarantine.answers(), self._data.store.list(SPOOL))
 
     def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""
-        published = self._data.folder / WAREHOUSE_FILE
-        if not published.exists():
+        link = self._data.folder / WAREHOUSE_FILE
+        published = link if link.exists() else Versions(self._data.folder).current()  # a restored backup has no link
+        if published is None:
             return
         with connection(self._data.folder) as db:
             db.execute(f"attach {literal(str(published))} as published (read_only)")

@@ -32,7 +32,7 @@ _OUT_OF_REACH: Final = {
         "Copies of leads.duckdb and exports: delete them, or make them again from the new files.",
         "Notebooks, spreadsheets and e-mails: ask everybody who may have some to delete the person's rows.",
         "Backups from before this moment: they hold the person until you delete them. A restored backup is cleaned by "
-        "its first run.",
+        "its first run, except for quarantine/: `leads-pipeline privacy apply` names files there that hold the person.",
         _OPENED,
         "The disk: it keeps the bytes of deleted files until it writes over them.",
     ),

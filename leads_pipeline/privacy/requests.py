@@ -181,10 +181,7 @@ def carry_out(
     suppressed = data.gate.entries.read()
     entries = open_entries(suppressed)
     erasures = [entry for entry in (suppressed.active if of_all else entries) if entry.action is Action.ERASE]
-    number = data.gate.number
     left = left_of(data, erasures) | out_of_reach
-    if data.gate.number != number:  # it has learned of leads that raw has lost
-        return carry_out(data, publish, now, out_of_reach, of_all=of_all)
     # With a bucket, the Delta tables may be another machine's.
     for table in left_in_delta(data) if data.bucket else ():
         for entry in erasures:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from leads_pipeline.errors import StorageError
+from leads_pipeline.errors import LeadsPipelineError, StorageError
+from leads_pipeline.privacy.finding import learn_lost
 from leads_pipeline.privacy.receipt import forget_deliveries
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
+from leads_pipeline.transform.duck import WAREHOUSE_FILE
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +59,11 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
     swept = Swept()
     with data.state.lock("sweep", timeout_seconds=_LONGEST_SWEEP_SECONDS):
         delete_leftovers(data)
+        if since is None:
+            try:
+                learn_lost(data)
+            except LeadsPipelineError as error:  # the publication makes a new leads.duckdb
+                swept.failed[WAREHOUSE_FILE] = str(error)
         while True:
             # A lead that is met by its contact has other versions, with other contacts. Then its id is known.
             swept.number = data.gate.number

@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"(?:leads|pushed)(?:-[0-9a-f]{32})?\.parquet", re.ASC
 _SEAL_BYTES: Final = hashlib.sha256().digest_size
 
 # Deliveries of pushed leads waited here.
-_SPOOL: Final = "spool/"
+SPOOL: Final = "spool/"
 _DELIVERY: Final = ".pushed"
 
 
@@ -83,7 +83,7 @@ class _Delivered(msgspec.Struct):
 
 def take_over_deliveries(store: Store, raw: Raw, placement: Placement) -> None:
     """Land the deliveries of pushed leads that still wait. A damaged one stays. Raises StorageError."""
-    for key in store.list(_SPOOL):
+    for key in store.list(SPOOL):
         digest, _, lines = (store.get(key) or b"").partition(b"\n")
         if not key.endswith(_DELIVERY) or hashlib.sha256(lines).hexdigest().encode() != digest:
             continue

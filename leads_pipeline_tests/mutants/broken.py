@@ -492,9 +492,17 @@ def _(data, erasures):
     ERASED,
     REQUESTS,
 )
-def _(self, kind, in_raw):
-    newest = [one.set_column(1, "number", pa.array([2**62] * len(one), pa.int64())) for one in in_raw]
-    return unbroken(self, kind, newest)
+def _(self, in_raw):
+    newest = {
+        kind: [one.set_column(1, "number", pa.array([2**62] * len(one), pa.int64())) for one in tables]
+        for kind, tables in in_raw.items()
+    }
+    return unbroken(self, newest)
+
+
+@mutant("a sweep meets no lead that leads.duckdb alone has", "privacy.finding:learn_lost", ERASED, REQUESTS)
+def _(data):
+    return None
 
 
 @mutant("a sweep is noted before it is published", "privacy.sweeping:in_line", ERASED, LIST)
@@ -753,7 +761,7 @@ def _(folder, leads, task):
 
 
 @mutant("an own mart's error quotes a lead", "transform.own_table:told", OWN, OWN_MARTS)
-def _(error, *, is_file=False):
+def _(error, statement):
     return str(error)
 
 
@@ -875,9 +883,9 @@ def _(self, zone, now):
 @mutant(
     "what lands during a publication is forgotten", "orchestration.publish_sensor:noted_publication", FRESH, PUBLISHING
 )
-def _(data, zone, *, is_nightly, clock):
+def _(data, zone, marts_dir, *, is_nightly, clock):
     yield
-    yield from [None for _ in unbroken(data, zone, is_nightly=is_nightly, clock=clock)][1:]
+    yield from [None for _ in unbroken(data, zone, marts_dir, is_nightly=is_nightly, clock=clock)][1:]
 
 
 @mutant("each event connects", "orchestration.event_log:_engine", SHOWN, EVENT_LOG)

@@ -6,6 +6,7 @@ Belongs here: how a mutant is declared, found and applied. Doesn't: the mutants 
 import builtins
 import dis
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -88,10 +89,18 @@ def _function(one: Mutant, module: ModuleType) -> FunctionType:
     assert isinstance(function, FunctionType)
     assert isinstance(one.body, FunctionType)
     assert not one.body.__closure__
+    is_open = one.body.__code__.co_flags & inspect.CO_VARKEYWORDS
+    assert is_open or _parameters(one.body) == _parameters(function), f"{one.name}: it takes other parameters"
     used = {step.argval for step in dis.get_instructions(one.body) if step.opname == "LOAD_GLOBAL"}
     unknown = used - function.__globals__.keys() - vars(builtins).keys() - {"unbroken"}
     assert not unknown, f"{one.name}: {one.module} has no {', '.join(sorted(unknown))}"
     return function
+
+
+def _parameters(function: FunctionType) -> tuple[int, Sequence[str]]:
+    """Return how many are given by place, and the names of the others. With others, any test catches the mutant."""
+    code = function.__code__
+    return code.co_argcount, code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
 
 
 def _break(one: Mutant, module: ModuleType) -> None:

@@ -27,7 +27,7 @@ from leads_pipeline.privacy.nightly import keep_clean
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.suppression import Action, Entry
+from leads_pipeline.storage.suppression import Action, Entry, SuppressionList
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
@@ -447,17 +447,18 @@ def test_a_quarantined_file_that_holds_them_is_named_and_deleted_if_asked_for(de
 
 
 @pytest.mark.slow
-def test_an_erasure_is_open_while_a_file_may_hold_the_person(desk: House) -> None:
+@pytest.mark.parametrize("file", ["quarantine/cut.parquet", "spool/cut.pushed"])
+def test_an_erasure_is_open_while_a_file_may_hold_the_person(desk: House, file: str) -> None:
     """Neither publications nor other requests close it. Without the file, `apply` does."""
-    broken = desk.folder / "quarantine" / "cut.parquet"
+    broken = desk.folder / file
     broken.parent.mkdir()
     broken.write_bytes(b"PAR1 cut off")
 
     told = privacy("erase", *JANE, "--yes", exit_code=1)
-    assert ("NOT complete" in told.stdout, "quarantine/cut.parquet" in told.stderr) == (True, True)
+    assert ("NOT complete" in told.stdout, file in told.stderr) == (True, True)
     desk.publish()
     privacy("object", "--email", "mary@people.example")
-    assert "quarantine/cut.parquet" in privacy("apply", exit_code=1).stderr
+    assert file in privacy("apply", exit_code=1).stderr
     rows = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
     assert [(row["action"], row["done"] is None) for row in rows] == [("erasure", True), ("objection", False)]
 
@@ -836,6 +837,27 @@ def test_applying_an_interrupted_erasure_says_when_leads_were_delivered_and_forg
     desk.erase(email=EMAIL)  # without a receipt
     assert "crm.example: leads of the person" in privacy("apply").stdout
     assert_ledger_forgot_jane(desk)
+
+
+def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_alone(
+    house: House, tmp_path: Path
+) -> None:
+    """Ann was erased, and Olga objected, on a machine that never had their leads."""
+    for number, name in enumerate(("ann", "olga", "mary"), 101):
+        house.land("applicant", [lead(name, email=f"{name}@people.example", **OWNER)], scope=f"branch-{number}")
+    house.publish()
+    for lost in ("scope=branch-101", "scope=branch-102"):
+        shutil.rmtree(house.folder / "raw" / "applicant_leads" / f"day={DAY}" / lost)
+    house.back_up(tmp_path / "backup")
+    kept = SuppressionList(tmp_path / "new" / "privacy", tmp_path / "guard")
+    listed(kept, emails=["ann@people.example"])
+    listed(kept, Action.OBJECT, emails=["olga@people.example"], until=None)
+
+    restored = house.restore(tmp_path / "backup", tmp_path / "new")
+
+    assert ids(restored) == {"olga", "mary"}
+    assert restored.query("select lead_id from mart_hidden_valuations") == [("mary",)]
+    assert not restored.data.is_behind
 
 
 @pytest.mark.slow

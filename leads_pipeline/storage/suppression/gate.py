@@ -96,10 +96,11 @@ class Gate:
                 (aside if key in restricted else admitted).append(kept)
         return aside, admitted
 
-    def learn_erased(self, rows: Sequence[LeadRow]) -> None:
-        """Have the list know the leads of erased people among these by their ids. Give all versions of a lead."""
-        erased = self.entries.read().erased
-        self._learn(erased, erased.leads(rows))
+    def learn(self, rows: Sequence[LeadRow]) -> None:
+        """Have the list know leads of people who were erased or object by their ids. Give all versions of a lead."""
+        suppressed = self.entries.read()
+        for meant in (suppressed.erased, suppressed.objecting):
+            self._learn(meant, meant.leads(rows))
 
     def _learn(self, meant: Meant, leads: dict[LeadKey, int]) -> bool:
         """Have the list know the ids of these leads. Return whether any was unknown."""
