@@ -356,18 +356,20 @@ def time_zone(known: Known) -> Iterator[Finding]:
 
     Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours: leads at
     their edges are in the neighbouring day. No lead is lost. Without the setting, days begin at 00:00 UTC.
-    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder. Then the portal's last 28
-    days are pulled again with the new hours.
+    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder. With a bucket, first delete
+    `state/time_zone` there. Then the portal's last 28 days are pulled again with the new hours.
     Over: when the setting and the folder agree.
     """
     settings, remembered = known.settings, known.data.state.time_zone()
     if settings.scopes and remembered and remembered != settings.zone.key:
+        files, bucket = [str(known.data.state.path / "time_zone")], known.data.bucket
+        if bucket is not None:
+            files.insert(0, f"{bucket.address}/state/time_zone")
         yield Finding(
             Level.ERROR,
             f"LEADS_TIMEZONE is {settings.zone.key}, and earlier days were pulled as days of {remembered}. Leads at "
             "midnight are in another day than before.",
-            f"Set LEADS_TIMEZONE={remembered}. To keep {settings.zone.key}, delete "
-            f"{known.data.state.path / 'time_zone'}.",
+            f"Set LEADS_TIMEZONE={remembered}. To keep {settings.zone.key}, delete {' and '.join(files)}.",
         )
     elif settings.scopes and "zone" not in settings.model_fields_set:
         yield Finding(

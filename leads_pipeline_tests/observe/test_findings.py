@@ -26,6 +26,7 @@ from leads_pipeline.privacy.requests import carry_out
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place
+from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
 SIMULATOR = "http://127.0.0.1:8000"
@@ -516,6 +517,15 @@ def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: House
     finding = found(house)["time-zone"]
     assert finding.level is Level.ERROR
     assert "Set LEADS_TIMEZONE=UTC." in finding.what_to_do
+
+
+def test_a_time_zone_is_forgotten_as_the_finding_says_with_a_bucket_too(house: House, tmp_path: Path) -> None:
+    house.bucket = FolderStore(tmp_path / "bucket")
+    house.data.state.remember_time_zone("UTC")
+    what_to_do = found(house)["time-zone"].what_to_do
+    for file in what_to_do.rpartition("delete ")[2].rstrip(".").split(" and "):
+        Path(file.removeprefix("file://")).unlink()
+    assert house.data.state.time_zone() is None
 
 
 def test_a_time_zone_that_nobody_set_is_asked_for(house: House) -> None:
