@@ -12,7 +12,9 @@ import pytest
 from dagster import AssetKey, DagsterEventType, ExecuteInProcessResult
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.domain.window import Window
 from leads_pipeline.observe.finding import NAMED
+from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG
 from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
@@ -20,6 +22,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform import reading
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
@@ -178,6 +181,25 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
     [said] = materializations(here, "applicant_leads").values()
     assert (said["way"], said["leads_changed"]) == ("unchanged", 0)
     assert said["rows_before"] == said["dagster/row_count"] > 0
+
+
+def test_what_lands_during_the_work_of_the_night_is_shown_as_landed(here: Installation) -> None:
+    here.pull({here.key(2)})
+    window, land = Window.from_partition_key(here.key(3), here.settings.zone), here.data.raw.land
+
+    class Portal(QuietHandler):
+        """Is asked for its clock before personal fields are cut out."""
+
+        def do_GET(self) -> None:
+            land(APPLICANT, window, [], datetime.now(UTC), "hash", "run")
+            self.send_response(200)
+            self.end_headers()
+
+    with serving(Portal) as address:
+        here.environment.update(LEADS_BASE_URL=address, LEADS_KEEP_PERSONAL_DAYS="40")
+        assert here.execute(PUBLISH_JOB, tags={NIGHTLY_TAG: "true"}).success
+    sql = "select window_day, state from landed_windows where kind = 'applicant' order by 1"
+    assert LeadsFile(here.data).query(sql)[1] == [(here.day(3), "empty"), (here.day(2), "landed")]
 
 
 @pytest.mark.slow
