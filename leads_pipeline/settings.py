@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
@@ -166,7 +167,7 @@ def _scope_keys(value: str) -> tuple[Scope, ...]:
 
 def _scopes(value: str, how: str, *, is_branches: bool = False) -> tuple[Scope, ...]:
     parsed: dict[Scope, None] = {}
-    for text in filter(None, (part.strip() for part in value.split(","))):
+    for text in _parts(value):
         scope = None
         for written in (text, f"branch-{text}") if is_branches else (text,):
             with suppress(SettingsError):
@@ -218,21 +219,17 @@ def _tables(value: str) -> str:
     return value
 
 
-def _recipients(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
+def _parts(value: str, *, separator: str = ",") -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(separator) if part.strip())
 
 
 def _owners(value: str) -> tuple[str, ...]:
     """Dagster's form of owners: addresses, and teams with `team:` before their name."""
-    owners = tuple(part if "@" in part else f"team:{part.removeprefix('team:')}" for part in _recipients(value))
+    owners = tuple(part if "@" in part else f"team:{part.removeprefix('team:')}" for part in _parts(value))
     for owner in owners:
         if not re.fullmatch(r"[\w.%+-]+@[\w-]+(\.[\w-]+)+|team:[\w-]+", owner, re.ASCII):
             raise ValueError(f"holds {owner!r}. Write teams and e-mail addresses with commas between them: team:data.")
     return owners
-
-
-def _places(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(";") if part.strip())
 
 
 def _whole_number(least: int, most: int, why: str = "") -> PlainValidator:
@@ -352,7 +349,7 @@ class Settings(BaseModel):
     """Its client secret"""
     inventory_agency_ref: str | None = setting("INVENTORY_AGENCY_REF", _INVENTORY)
     """The agency reference that came by e-mail"""
-    inventory_addresses: Annotated[tuple[str, ...], PlainValidator(_places)] = setting(
+    inventory_addresses: Annotated[tuple[str, ...], PlainValidator(partial(_parts, separator=";"))] = setting(
         "INVENTORY_ADDRESSES", _INVENTORY, ()
     )
     """The places to search for, separated by semicolons: York; Leeds LS1"""
@@ -375,7 +372,7 @@ class Settings(BaseModel):
     delivery_from: Annotated[date | None, PlainValidator(_start_date)] = setting("LEADS_DELIVERY_FROM", _DELIVERY)
     """The first day whose leads are delivered, as 2026-11-19; the day of the first delivery if it is empty"""
 
-    alert_email: Annotated[tuple[str, ...], PlainValidator(_recipients)] = setting("LEADS_ALERT_EMAIL", _ALERTS, ())
+    alert_email: Annotated[tuple[str, ...], PlainValidator(_parts)] = setting("LEADS_ALERT_EMAIL", _ALERTS, ())
     """Who gets e-mails: addresses, comma-separated. They go through the mail server of LEADS_SMTP_URL"""
     alert_from: str | None = setting("LEADS_ALERT_FROM", _ALERTS)
     """The sender of the e-mails; if it is empty, the user of LEADS_SMTP_URL if that is an address, else the first

@@ -132,15 +132,14 @@ class Known:
         If nothing has landed, it is the day before the folder was first opened.
         """
         first: dict[tuple[str, str], date] = {}
-        newest: dict[str, date] = {}
+        recent: dict[str, date] = {}
         for row in self.recent:
             if row.state in (WindowState.LANDED, WindowState.EMPTY):
                 first.setdefault((row.kind, row.scope), row.day)
-                newest[row.kind] = row.day
-        scopes = [(kind.name, scope.key) for kind in self.kinds for scope in self.scopes]
-        recent = {kind: day - timedelta(days=2) for kind, day in newest.items()}
+                recent[row.kind] = row.day - timedelta(days=2)
         opened_at = None if self.settings.missing else self.data.state.opened_at()
         begun = today(self.zone, opened_at) - timedelta(days=1) if opened_at else date.max
+        scopes = [(kind.name, scope.key) for kind in self.kinds for scope in self.scopes]
         return {(kind, scope): first.get((kind, scope), recent.get(kind, begun)) for kind, scope in scopes}
 
     def is_expected(self, row: WindowRow) -> bool:

@@ -165,11 +165,15 @@ def files_damaged(known: Known) -> Iterator[Finding]:
     Over: when each damaged file was replaced, or you deleted from `quarantine/` the files that can't be replaced.
     """
     windows = {(row.kind, row.day, row.scope): row for row in known.windows}
-    rows = [windows[one.window] for one in known.damaged if one.window in windows and not one.is_pushed]
-    of_kinds = [one for one in known.damaged if one.place is None or one.place.kind in known.kinds]
-    left = [one.key for one in of_kinds if one.place and (one.window not in windows or one.is_pushed)]
-    others = [one.key for one in of_kinds if one.place is None]
-    if rows := list(dict.fromkeys(rows)):
+    to_pull, left, others = dict[WindowRow, None](), list[str](), list[str]()
+    for one in known.damaged:
+        if one.place is None:
+            others.append(one.key)
+        elif one.window in windows and not one.is_pushed:
+            to_pull[windows[one.window]] = None
+        elif one.place.kind in known.kinds:
+            left.append(one.key)
+    if rows := [*to_pull]:
         until = (
             f"The portal has {'it' if len(rows) == 1 else 'the first of them'} until {_deleted_at(rows):%Y-%m-%d} UTC."
         )
