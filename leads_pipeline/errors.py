@@ -13,14 +13,16 @@ class LeadsPipelineError(Exception):
 
     `reason` names the cause in a few words, for example "busy (429)". It never varies with the window, the time or the
     message. `attempts` counts the requests that were made. If there were any, the message ends with it.
+    `retry_after_seconds` is the wait that a service asked for, None if it named none.
     """
 
     default_reason: ClassVar[str] = "unexpected"
     is_transient: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, reason: str | None = None) -> None:
+    def __init__(self, message: str, *, reason: str | None = None, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
         self.reason = reason or self.default_reason
+        self.retry_after_seconds = retry_after_seconds
         self.attempts = 0
 
     def reworded(self, message: str, attempts: int) -> Self:
@@ -35,16 +37,9 @@ class LeadsPipelineError(Exception):
 
 
 class TransientError(LeadsPipelineError):
-    """The same request can succeed later, without anybody changing anything.
-
-    `retry_after_seconds` is the wait that the service asked for, None if it named none.
-    """
+    """The same request can succeed later, without anybody changing anything."""
 
     is_transient = True
-
-    def __init__(self, message: str, *, retry_after_seconds: float | None = None, reason: str | None = None) -> None:
-        super().__init__(message, reason=reason)
-        self.retry_after_seconds = retry_after_seconds
 
 
 class BusyError(TransientError):

@@ -6,7 +6,6 @@ the search (privacy/finding.py), requests (cli/privacy.py).
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from functools import reduce
 from typing import Final, TextIO
 
 import click
@@ -51,7 +50,9 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
             help="Take an address or number that more than three names use. Check each lead.",
         ),
     ]
-    return reduce(lambda decorated, option: option(decorated), reversed(options), command)
+    for option in reversed(options):
+        command = option(command)
+    return command
 
 
 def person_of(listed: TextIO | None, **given: Sequence[str]) -> Person:

@@ -32,7 +32,6 @@ from leads_pipeline.portal.verdicts import (
     USELESS,
     broken_off,
     is_slow,
-    patience_asked_for,
     verdict_on,
 )
 
@@ -188,7 +187,7 @@ class Requests:
             if not isinstance(outcome, LeadsPipelineError):
                 self._pace.succeeded(pace)
             elif _slows_the_run(outcome, attempt):
-                seconds = patience_asked_for(outcome)
+                seconds = outcome.retry_after_seconds
                 self._pace.asked_for_patience(pace, self._timing.monotonic(), seconds)
                 if self._service.policy.is_beyond_patience(seconds):
                     self._over = outcome
@@ -306,4 +305,4 @@ def _slows_the_run(error: LeadsPipelineError, attempt: int) -> bool:
     A 429 without Retry-After to a repeated request isn't. If the service were busy, other requests would get 429 too.
     One branch that is always refused must not slow down the others.
     """
-    return patience_asked_for(error) is not None or (isinstance(error, BusyError) and attempt == 1)
+    return error.retry_after_seconds is not None or (isinstance(error, BusyError) and attempt == 1)

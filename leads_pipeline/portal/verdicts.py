@@ -24,7 +24,6 @@ from leads_pipeline.errors import (
     ServerError,
     SettingsError,
     TooLargeError,
-    TransientError,
     UnreachableError,
 )
 from leads_pipeline.portal.pace import parse_retry_after
@@ -103,10 +102,8 @@ def verdict_on(
     answered = f"{status} {httpx.codes.get_reason_phrase(status)}".rstrip()
     message = f"{asked} was answered {answered}{_code_in(body)}. {sentence}"
     reason = f"{meaning.reason} ({status})"
-    if issubclass(meaning.error, TransientError):
-        patience = parse_retry_after(response.headers.get("retry-after"), now)
-        return meaning.error(message, retry_after_seconds=patience, reason=reason)
-    return meaning.error(message, reason=reason)
+    asked_for = parse_retry_after(response.headers.get("retry-after"), now) if meaning.error.is_transient else None
+    return meaning.error(message, reason=reason, retry_after_seconds=asked_for)
 
 
 def _code_in(body: bytes) -> str:
@@ -167,11 +164,6 @@ def is_slow(error: LeadsPipelineError) -> bool:
 def is_too_much(error: LeadsPipelineError) -> bool:
     """Whether a shorter interval may be answered: the answer is too large, or takes too long."""
     return is_slow(error) or isinstance(error, TooLargeError) or error.reason == "refused (413)"
-
-
-def patience_asked_for(error: LeadsPipelineError) -> float | None:
-    """Return the seconds that the service asks to wait, None if it doesn't."""
-    return error.retry_after_seconds if isinstance(error, TransientError) else None
 
 
 # --- the token servers --------------------------------------------------------------------------------------------
