@@ -19,18 +19,9 @@ class CachedStore:
     """
 
     def __init__(self, store: Store, folder: Path) -> None:
+        self.address, self.options = store.address, store.options
         self._store = store
         self._cache = FolderStore(folder)
-
-    @property
-    def address(self) -> str:
-        """The store's."""
-        return self._store.address
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The store's."""
-        return self._store.options
 
     def create(self, key: str, content: bytes) -> None:
         """In the store first."""

@@ -22,16 +22,12 @@ _ONE_MOMENT: Final = 350
 class Store(Protocol):
     """Files by key. Many processes may use a store at once. Keys are relative paths with slashes.
 
-    Every verb raises StorageError if the store can't be reached or refuses.
+    `address` is for a person and for deltalake, and `options` are deltalake's for writing there. Every verb raises
+    StorageError if the store can't be reached or refuses.
     """
 
-    @property
-    def address(self) -> str:
-        """The address, for a person and for deltalake."""
-
-    @property
-    def options(self) -> dict[str, str]:
-        """The options of deltalake for writing there."""
+    address: str
+    options: dict[str, str]
 
     def create(self, key: str, content: bytes) -> None:
         """Keep the content under the key. It is whole and durable when this returns. A file of that key is replaced."""
@@ -78,17 +74,9 @@ class FolderStore:
     """A key is a file's path below the folder."""
 
     def __init__(self, folder: Path) -> None:
+        self.address = str(folder.absolute())
+        self.options: dict[str, str] = {}
         self._folder = folder
-
-    @property
-    def address(self) -> str:
-        """The folder's path."""
-        return str(self._folder.absolute())
-
-    @property
-    def options(self) -> dict[str, str]:
-        """Nothing."""
-        return {}
 
     def create(self, key: str, content: bytes) -> None:
         """Write beside, sync, rename, sync the folder. After a power cut the file is there whole, or not at all."""
@@ -213,8 +201,10 @@ class S3Store:
             raise SettingsError(
                 f"LEADS_DATA_DIR names a bucket, and the package obstore isn't installed. {how_to_install('s3')}"
             ) from None
-        self._obstore, self._plain_http = obstore, plain_http
-        self._address = "/".join(part for part in (f"s3://{bucket}", prefix) if part)
+        self.address = f"s3://{bucket}/{prefix}".rstrip("/")
+        # A commit is created only if nobody else has created it. Other object stores than S3 need that said.
+        self.options = {"aws_conditional_put": "etag", "allow_http": str(plain_http).lower()}
+        self._obstore = obstore
         self._prefix = f"{prefix}/" if prefix else ""
         try:
             self._bucket = Bucket(
@@ -224,19 +214,9 @@ class S3Store:
             )
         except (obstore.exceptions.BaseError, ValueError) as error:
             raise SettingsError(
-                f"{self._address} can't be used: the AWS_ variables don't fit ({type(error).__name__}). Look at "
+                f"{self.address} can't be used: the AWS_ variables don't fit ({type(error).__name__}). Look at "
                 "AWS_ENDPOINT_URL (with https://), AWS_REGION and the credentials."
             ) from None
-
-    @property
-    def address(self) -> str:
-        """An `s3://` address."""
-        return self._address
-
-    @property
-    def options(self) -> dict[str, str]:
-        """A commit is created only if nobody else has created it. Other object stores than S3 need that said."""
-        return {"aws_conditional_put": "etag", "allow_http": str(self._plain_http).lower()}
 
     def create(self, key: str, content: bytes) -> None:
         """In one request."""
@@ -256,7 +236,7 @@ class S3Store:
                         return there == content
                 else:
                     return True
-        raise StorageError(f"{self._address}/{key} is being written by another process all the time. Run again.")
+        raise StorageError(f"{self.address}/{key} is being written by another process all the time. Run again.")
 
     def get(self, key: str) -> bytes | None:
         """In one request."""
@@ -308,16 +288,14 @@ class S3Store:
         errors = self._obstore.exceptions
         try:
             yield
-        except StorageError:
-            raise
         except (errors.UnauthenticatedError, errors.PermissionDeniedError):
             raise StorageError(
-                f"{self._address}/{key} was refused. Look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and their "
+                f"{self.address}/{key} was refused. Look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and their "
                 f"rights: {PERMISSIONS}. Landed leads are untouched."
             ) from None
         except (errors.BaseError, OSError) as error:
             raise StorageError(
-                f"{self._address}/{key} couldn't be reached or kept ({type(error).__name__}). Look whether the bucket "
+                f"{self.address}/{key} couldn't be reached or kept ({type(error).__name__}). Look whether the bucket "
                 "exists at AWS_ENDPOINT_URL, and whether AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a role of this "
                 "machine let it in. Then try again. Landed leads are untouched."
             ) from None

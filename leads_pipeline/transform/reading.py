@@ -118,15 +118,14 @@ def is_open_for_writing(file: Path) -> bool:
 
 
 class LeadsFile:
-    """The published leads.duckdb of a data folder. Readers open it at any time."""
+    """The published leads.duckdb of a data folder. Readers open it at any time.
+
+    `path` is there once something was published.
+    """
 
     def __init__(self, data: DataFolder) -> None:
+        self.path = data.folder / WAREHOUSE_FILE
         self._data = data
-
-    @property
-    def path(self) -> Path:
-        """The path of the file once something was published."""
-        return self._data.folder / WAREHOUSE_FILE
 
     @contextmanager
     def reading(self) -> Iterator[Version]:
