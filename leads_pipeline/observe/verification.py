@@ -20,10 +20,10 @@ from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, seen
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED, list_places
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.publish import WindowKey
 from leads_pipeline.transform.raw_windows import files_hash
-from leads_pipeline.transform.reading import is_readable
+from leads_pipeline.transform.reading import attached, is_readable
 from leads_pipeline.transform.tables import lead_tables
 from leads_pipeline.transform.typed import TABLES, count_rows
 from leads_pipeline.transform.versions import Versions, number_of
@@ -85,9 +85,7 @@ def _published(data: DataFolder, version: Path, raw: _Windows) -> Iterator[Seen]
             f"made from raw files. {_PUBLISHES} Check the disk.",
         )
         return
-    with connection(data.folder) as db:
-        db.execute(f"attach {literal(str(version))} as published (read_only)")  # a process opens a file in one way only
-        db.execute("use published")
+    with attached(data.folder, version) as db:
         known = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
         published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in known}
         waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}

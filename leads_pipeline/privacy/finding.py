@@ -34,7 +34,8 @@ from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, 
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.storage.takeover import SPOOL
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, literal, quoted
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.transform.reading import attached
 from leads_pipeline.transform.typed import TABLES
 from leads_pipeline.transform.versions import Versions
 
@@ -296,14 +297,12 @@ class _Look:
         published = link if link.exists() else Versions(self._data.folder).current()  # a restored backup has no link
         if published is None:
             return
-        with connection(self._data.folder) as db:
-            db.execute(f"attach {literal(str(published))} as published (read_only)")
+        with attached(self._data.folder, published) as db:
             for kind, tables in in_raw.items():
                 db.register("in_raw", pa.concat_tables([table_of([]).select(["lead_id", "number"]), *tables]))
-                leads = f"published.{quoted(kind.table)}"
                 cursor = db.execute(
                     "select lead_id, to_json(lost)::varchar, window_day, scope, fetched_at, source "  # noqa: S608 - our own names
-                    f"from {leads} as lost anti join in_raw "
+                    f"from {quoted(kind.table)} as lost anti join in_raw "
                     "on in_raw.lead_id = lost.lead_id and in_raw.number >= lost.sequence"
                 )
                 while rows := cursor.fetchmany(10_000):

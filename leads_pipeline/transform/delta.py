@@ -22,7 +22,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.store import Store
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection
+from leads_pipeline.transform.duck import WAREHOUSE_FILE
+from leads_pipeline.transform.reading import attached
 from leads_pipeline.transform.tables import Table, lead_tables
 from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, rows_of
 from leads_pipeline.transform.versions import number_of
@@ -54,7 +55,7 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
     file = (folder / WAREHOUSE_FILE).resolve()
     kept = {number_of(version) for version in file.parent.glob("leads-*.duckdb")}
     written: dict[str, int] = {}
-    with connection(folder, file, read_only=True) as db, _readable_by_group():
+    with attached(folder, file) as db, _readable_by_group():
         publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
         for table in lead_tables():
             with _telling_errors(f"{store.address}/{TABLES}/{table.name}") as uri:

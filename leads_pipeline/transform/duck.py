@@ -55,15 +55,13 @@ class Column:
 
 
 @contextmanager
-def connection(
-    folder: Path, database: Path | None = None, *, read_only: bool = False
-) -> Iterator[duckdb.DuckDBPyConnection]:
+def connection(folder: Path, database: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a DuckDB connection with bounded memory and threads, in UTC, that spills to the data folder.
 
     It is in memory unless `database` names a file. Raises StorageError, or BugError if a statement is wrong, without
     DuckDB's text if that may quote a lead.
     """
-    was_there = database is not None and not read_only and database.exists()
+    was_there = database is not None and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
         # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
@@ -77,7 +75,7 @@ def connection(
         config["temp_directory"] = str(spill)
         with (
             telling_errors(folder),
-            duckdb.connect(database or ":memory:", read_only=read_only, config=config) as db,
+            duckdb.connect(database or ":memory:", config=config) as db,
         ):
             if was_there and not db.execute("select 1 from duckdb_tables() limit 1").fetchall():
                 # If a failing disk shows the file as empty, DuckDB begins a new one in its place.

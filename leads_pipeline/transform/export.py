@@ -88,7 +88,6 @@ def write_export(
     folder = folder.absolute()
     data.want_outside(folder)
     with data.state.lock("export"), attached_version(data) as db:
-        db.execute("use published")  # whose macros the views use
         found = "select table_name from information_schema.tables where table_catalog = 'published'"
         names = [name for (name,) in db.execute(f"{found} and table_schema = 'main' order by all").fetchall()]
         if table not in (ALL, *names):

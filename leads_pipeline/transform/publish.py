@@ -23,7 +23,7 @@ from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
 from leads_pipeline.transform.feed import FEED, Rows, append_changes
 from leads_pipeline.transform.flatten import Batch, flatten
-from leads_pipeline.transform.reading import is_open_for_writing, is_readable
+from leads_pipeline.transform.reading import attached, is_open_for_writing, is_readable
 from leads_pipeline.transform.tables import columns_of, create_table, fill, lead_tables
 from leads_pipeline.transform.versions import Versions
 
@@ -253,11 +253,7 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
     if file is None:
         return None
     try:
-        with connection(versions.folder) as db:
-            db.execute(
-                f"attach {literal(str(file))} as published (read_only)"
-            )  # a process opens a file in one way only
-            db.execute("use published")
+        with attached(versions.folder, file) as db:
             if not columns_of(db, "windows", "pipeline"):
                 return None
             facts = dict(db.execute("select name, value from pipeline.facts").fetchall())

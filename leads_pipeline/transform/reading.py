@@ -6,7 +6,7 @@ Belongs here: opening the newest version, and checking that one can be read. Doe
 import errno
 import fcntl
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -55,15 +55,20 @@ class Version:
 
 
 @contextmanager
-def attached_version(data: DataFolder) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Attach the version that is published now as `published`. It stays, whatever replaces it meanwhile.
+def attached(folder: Path, file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a version of leads.duckdb, or the link to it. It stays, whatever replaces it meanwhile.
 
-    Attached, because a process can open a file in one way only. Raises StorageError if nothing is published yet.
+    It is attached as `published`, because a process can open a file in one way only. `folder` is the data folder.
     """
-    path = _existing(data.folder / WAREHOUSE_FILE)
-    with connection(data.folder) as db:
-        _opened(path, lambda version: db.execute(f"attach {literal(version)} as published (read_only)"))
+    with connection(folder) as db:
+        _opened(file, lambda version: db.execute(f"attach {literal(version)} as published (read_only)"))
+        db.execute("use published")
         yield db
+
+
+def attached_version(data: DataFolder) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    """Open the version that is published now. Raises StorageError if nothing is published yet."""
+    return attached(data.folder, _existing(data.folder / WAREHOUSE_FILE))
 
 
 def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
@@ -71,7 +76,7 @@ def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
 
     No erasure reaches a copy, so none is made of it.
     """
-    sql = "select value::bigint from published.pipeline.facts where name = 'list_number'"
+    sql = "select value::bigint from pipeline.facts where name = 'list_number'"
     if data.is_behind or db.execute(sql).fetchall() != [(data.gate.number,)]:
         raise StorageError(
             f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
@@ -131,7 +136,6 @@ class LeadsFile:
     def reading(self) -> Iterator[Version]:
         """Read one version of the file, however many queries that takes. Raises StorageError if there is none."""
         with attached_version(self._data) as db:
-            db.execute("use published")
             yield Version(self._data.folder, db)
 
     @contextmanager

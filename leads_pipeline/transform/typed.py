@@ -23,7 +23,8 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError, how_to_install
 from leads_pipeline.storage.durable import copy_file, storing, sync
 from leads_pipeline.storage.store import Store
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, connection, quoted
+from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.transform.reading import attached
 from leads_pipeline.transform.tables import Table, is_of, lead_tables
 from leads_pipeline.transform.versions import number_of
 
@@ -69,7 +70,7 @@ def _write_tree(folder: Path) -> int | None:
     with storing(path):
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=_FOLDER_MODE)
-        with connection(folder, file, read_only=True) as db:
+        with attached(folder, file) as db:
             publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
             touched = {day for day, publication in publications.items() if publication > before}
             for table in lead_tables():
