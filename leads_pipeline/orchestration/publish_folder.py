@@ -24,9 +24,9 @@ from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.privacy.retain import anonymise_lost
 from leads_pipeline.privacy.sweeping import Swept, in_line
 from leads_pipeline.storage.branches import Branches
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import CACHE, DataFolder
 from leads_pipeline.storage.durable import digest_of, replace_file, storing
-from leads_pipeline.storage.raw import PUSH_SCOPE, Place
+from leads_pipeline.storage.raw import PUSH_SCOPE, RAW, RESTRICTED, Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Meant, Suppressed
 from leads_pipeline.storage.windows import WindowRow, window_rows
@@ -120,8 +120,9 @@ def write_typed(data: DataFolder, tables: str) -> None:
 
 
 def _delete_former(data: DataFolder) -> None:
-    """Delete what earlier releases made of the leads. Nobody brings it up to date, so it would keep who is erased."""
-    for name in ("staged", "delta"):
+    """Delete what earlier releases made of the leads, and a bucket's cache: nobody takes out there who is erased."""
+    cache = () if data.bucket else (f"{CACHE}/{root}" for root in (RAW, RESTRICTED))
+    for name in ("staged", "delta", *cache):
         with storing(data.folder / name):
             if (data.folder / name).exists():
                 shutil.rmtree(data.folder / name)

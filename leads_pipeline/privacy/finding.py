@@ -99,7 +99,7 @@ class Found:
     """The result of a search.
 
     `names` are the person's. `is_shared`: others have the number too. `unread` are files that can't be read, relative
-    to the data folder.
+    to the data folder, and folders of raw files from before these were copied into a bucket.
     """
 
     leads: Sequence[FoundLead] = ()
@@ -187,7 +187,7 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
                 if is_meant or (hashed in entry.cleared and without_message(row.payload) != row.payload)
             }
     unread = {
-        f"{path} can't be read, so it may hold the person. Delete it, then run `leads-pipeline privacy apply`."
+        f"{path} can't be searched, so it may hold the person. Delete it, then run `leads-pipeline privacy apply`."
         for path in look.unread
     }
     return {number: sorted(texts | unread) for number, texts in left.items() if texts | unread}
@@ -289,7 +289,12 @@ class _Look:
                 place, moment = file.place._replace(root=QUARANTINE), file.set_aside_at or datetime.now(UTC)
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
                     yield Row(place, file.key, lead_id, payload, moment, "")
-        self.unread.update(self._data.quarantine.answers(), self._data.store.list(SPOOL))
+        self.unread.update(self._data.quarantine.answers(), self._data.store.list(SPOOL), self._moved())
+
+    def _moved(self) -> Iterator[str]:
+        """The folders of raw files that were copied into the bucket, if they are still here. No sweep reaches them."""
+        folders = [self._data.folder / root for root in PLACES_OF_RAW if self._data.bucket]
+        return (str(folder) for folder in folders if any(folder.rglob("*.parquet")))
 
     def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""

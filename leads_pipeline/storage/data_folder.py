@@ -26,7 +26,7 @@ from leads_pipeline.storage.suppression import Gate, SuppressionList
 from leads_pipeline.storage.takeover import has_former, take_over, take_over_inventory
 
 # The raw files of a bucket that this machine has read. It can be deleted at any time.
-_CACHE: Final = ".cache"
+CACHE: Final = ".cache"
 
 # The demo's data goes here when real leads come.
 DEMO: Final = "demo"
@@ -81,7 +81,7 @@ class DataFolder:
     ) -> Self:
         """Return the data folder of that path. `privacy` is where the suppression list lies, if not in the folder."""
         state = State(folder, bucket, clock)
-        store: Store = CachedStore(bucket, folder / _CACHE) if bucket else FolderStore(folder)
+        store: Store = CachedStore(bucket, folder / CACHE) if bucket else FolderStore(folder)
         entries = SuppressionList(privacy or folder / "privacy", folder / ".state" / "privacy", bucket)
         key_of_day = state.key_of_day if keeps_personal_days else lambda _: None
         gate = Gate(store, entries, clock, key_of_day, state.note_landed)
@@ -99,7 +99,7 @@ class DataFolder:
     @property
     def folder_of_raw(self) -> Path:
         """The folder of raw files on this machine. With a bucket, of those that it has read."""
-        return self.folder / _CACHE if self.bucket else self.folder
+        return self.folder / CACHE if self.bucket else self.folder
 
     @property
     def is_behind(self) -> bool:

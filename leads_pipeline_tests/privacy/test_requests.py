@@ -31,7 +31,7 @@ from leads_pipeline.storage.suppression import Action, Entry, SuppressionList
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
-from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
+from leads_pipeline_tests.support.people import EMAIL, PHONE, everything_in, lead, listed
 
 OWNER = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "createdAt": "2026-11-19T10:00:00Z"}
 BEFORE = {"createdAt": "2026-11-19T10:00:00Z"}
@@ -465,6 +465,30 @@ def test_an_erasure_is_open_while_a_file_may_hold_the_person(desk: House, file: 
     broken.unlink()
     privacy("apply")
     privacy("log")
+
+
+def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_cache_goes_with_it(
+    house: House, tmp_path: Path
+) -> None:
+    """Into a bucket, and back, as the guide says."""
+    house.land("applicant", [lead(name, email=f"{name}@people.example", **BEFORE) for name in ("ann", "mary")])
+    house.publish()
+    shutil.copytree(house.folder / "raw", tmp_path / "bucket" / "raw")
+    house.bucket = FolderStore(tmp_path / "bucket")
+    house.data.share()
+    house.erase(email="ann@people.example")
+    [[left]] = requests.carry_out(house.data, lambda: None, house.now, {}).values()
+    assert left.startswith(f"{house.folder / 'raw'} can't be searched")
+    shutil.rmtree(house.folder / "raw")
+    assert requests.carry_out(house.data, lambda: None, house.now, {}) == {}
+
+    shutil.copytree(tmp_path / "bucket" / "raw", house.folder / "raw")
+    house.bucket = None
+    assert "mary@" in everything_in(house.folder / ".cache")
+    house.erase(email="mary@people.example")
+
+    assert "@people" not in everything_in(house.folder)
+    assert requests.carry_out(house.data, lambda: None, house.now, {}) == {}
 
 
 def test_an_interrupted_erasure_is_finished_by_the_next_publication(
