@@ -26,7 +26,7 @@ from leads_pipeline.cli.installation import opened
 from leads_pipeline.cli.output import listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.observe.channels import channels_of
-from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE
+from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import end_dead_runs
 from leads_pipeline.settings import Settings, variables
@@ -50,14 +50,22 @@ _CODE: Final = "code location"
 _END_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.1
 
+# If the clock is set back, Dagster's loops wait until it is there again. They are ended if it is by more than this.
+_MOST_SET_BACK_SECONDS: Final = 600.0
+
 # prctl(2): the signal that a child gets when its parent is gone.
 _PR_SET_PDEATHSIG: Final = 1
 # Loaded here, because between fork and exec nothing may wait for a lock.
 _LIBC: Final = ctypes.CDLL(None)
 
 
-def run_together(settings: Settings, host: str, port: int, log_level: str) -> int:
-    """Run Dagster's processes until one ends or a signal comes, then end all. Return the exit code."""
+def run_together(
+    settings: Settings, host: str, port: int, log_level: str, *, clock: Callable[[], float] = time.time
+) -> int:
+    """Run Dagster's processes until one ends, a signal comes or the clock is set back, then end all.
+
+    Return the exit code.
+    """
     listening(host, port).close()  # before anything is started
     check_writable(settings.data_dir)
     channels_of(settings)  # the code location would only end
@@ -73,8 +81,9 @@ def run_together(settings: Settings, host: str, port: int, log_level: str) -> in
     with alone(home, f"http://{host}:{port}") as lock, TemporaryDirectory(prefix="leads-pipeline-") as folder:
         with dagster_instance(home) as instance:
             end_dead_runs(instance, data, datetime.now(UTC), dead_after=timedelta(0))
+            forget_future_ticks(instance, datetime.now(UTC))
         click.echo("Starting Dagster. This takes about 10 seconds.")
-        service = _Service(home, lock, stop, f"http://{host}:{port}")
+        service = _Service(home, lock, stop, f"http://{host}:{port}", clock)
         try:
             ended = service.run(Path(folder), host, port, log_level)
         finally:
@@ -94,13 +103,14 @@ def run_together(settings: Settings, host: str, port: int, log_level: str) -> in
 class _Service:
     """Dagster's processes, each in a session of its own, so that ctrl-C reaches this process alone."""
 
-    def __init__(self, home: Path, lock: int, stop: Event, pages: str) -> None:
-        self._home, self._lock, self._stop, self._pages = home, lock, stop, pages
+    def __init__(self, home: Path, lock: int, stop: Event, pages: str, clock: Callable[[], float]) -> None:
+        self._home, self._lock, self._stop, self._pages, self._clock = home, lock, stop, pages, clock
+        self._most_ahead = self._ahead()
         self._is_ending = Event()
         self._processes: dict[str, subprocess.Popen[str]] = {}
 
     def run(self, folder: Path, host: str, port: int, log_level: str) -> str | None:
-        """Start them, and wait. Return which one has ended and how, None if `stop` was set."""
+        """Start them, and wait. Return why they are to end, None if `stop` was set."""
         address, workspace = folder / "code", folder / "workspace.yaml"
         workspace.write_text(_WORKSPACE % address)
         levels = ("--log-level", log_level)
@@ -138,9 +148,16 @@ class _Service:
             if not self._is_ending.is_set():
                 click.echo(line, err=True)
 
+    def _ahead(self) -> float:
+        """How many seconds the clock is ahead of one that nobody sets."""
+        return self._clock() - time.monotonic()
+
     def _wait(self, is_up: Callable[[], bool]) -> str | None:
-        """Wait until it is up, `stop` is set or a process has ended. Return which one and how."""
+        """Wait until it is up, `stop` is set, a process has ended or the clock was set back. Return which and how."""
         while not self._stop.wait(_TICK_SECONDS) and not is_up():
+            self._most_ahead = max(self._most_ahead, ahead := self._ahead())
+            if self._most_ahead - ahead > _MOST_SET_BACK_SECONDS:
+                return "The machine's clock was set back"
             for name, process in self._processes.items():
                 if (code := process.poll()) is not None:
                     how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name

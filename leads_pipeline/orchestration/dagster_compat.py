@@ -1,5 +1,7 @@
 """Names of Dagster that it doesn't document, each with its reason. If a release moves one, it is mended here."""
 
+from datetime import datetime
+
 from dagster import AssetExecutionContext, DagsterInstance
 
 # dagster.yaml makes objects by these: their signatures name the types.
@@ -11,6 +13,9 @@ from dagster._core.errors import DagsterExecutionInterruptedError
 # A run by a list of keys shows exactly its failed windows red only if they were planned in it. There is no public way
 # to plan a partition from inside of a run.
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
+
+# The notes by which Dagster decides when a sensor or a schedule ticks next.
+from dagster._core.scheduler.instigation import ScheduleInstigatorData, SensorInstigatorData
 
 # The event log over kept connections (event_log.py) changes how these two connect.
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
@@ -37,6 +42,7 @@ __all__ = [
     "SqliteEventLogStorage",
     "UserConfigSchema",
     "daemon_id",
+    "forget_future_ticks",
     "make_new_run_id",
     "show_as_planned",
 ]
@@ -56,3 +62,24 @@ def daemon_id(instance: DagsterInstance) -> str | None:
     """Return the id of the daemon that was seen last, None if none was. Each start of a daemon gives it another one."""
     heartbeats = instance.get_daemon_heartbeats().values()
     return max(heartbeats, key=lambda seen: seen.timestamp).daemon_id if heartbeats else None
+
+
+def forget_future_ticks(instance: DagsterInstance, now: datetime) -> None:
+    """Have sensors and schedules tick again that ticked while the clock ran ahead.
+
+    Dagster would wait until the clock is there again.
+    """
+    moment = now.timestamp()
+    for state in instance.all_instigator_state():
+        data = state.instigator_data
+        if isinstance(data, SensorInstigatorData):
+            if max(data.last_tick_timestamp or 0, data.last_tick_start_timestamp or 0) > moment:
+                forgotten = data._replace(last_tick_timestamp=None, last_tick_start_timestamp=None)
+                instance.update_instigator_state(state.with_data(forgotten))
+        elif isinstance(data, ScheduleInstigatorData):
+            ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+            last = max(ticks[0].timestamp if ticks else 0, data.last_iteration_timestamp or 0)
+            if last > moment:
+                instance.purge_ticks(state.instigator_origin_id, state.selector_id, before=last + 1)
+                begun = data._replace(start_timestamp=moment, last_iteration_timestamp=None)
+                instance.update_instigator_state(state.with_data(begun))

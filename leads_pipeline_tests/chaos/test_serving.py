@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,14 +55,27 @@ def is_alive(process: int) -> bool:
         return False
 
 
+# `serve`, by a clock that is set back by an hour once there is a file of that name.
+SET_BACK = """
+import sys, time
+from pathlib import Path
+from dotenv import load_dotenv
+from leads_pipeline.cli.processes import run_together
+from leads_pipeline.settings import Settings, variables
+load_dotenv(".env")
+clock = lambda: time.time() - 3600 * Path("set back").exists()
+sys.exit(run_together(Settings.from_variables(variables()), "127.0.0.1", int(sys.argv[-1]), "warning", clock=clock))
+"""
+
+
 @contextmanager
-def serving(me: Newcomer) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
+def serving(me: Newcomer, *command: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
     """`serve`, with the file that it prints to. It has its first pull under way, and has landed something."""
     log = me.folder / "serve.log"
     port = free_port()
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [str(me.programs / "leads-pipeline"), "serve", "--port", str(port)],
+            [*(command or (str(me.programs / "leads-pipeline"), "serve", "--port")), str(port)],
             cwd=me.folder,
             env=me.environment,
             stdout=file,
@@ -103,6 +117,15 @@ def test_if_a_process_is_killed_all_end_and_the_next_start_brings_every_lead(
         wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
         process.terminate()
         assert process.wait(60) == 0
+
+
+def test_if_the_clock_is_set_back_all_end_so_that_nothing_waits_until_it_is_there_again(me: Newcomer) -> None:
+    with serving(me, sys.executable, "-c", SET_BACK) as (process, log):
+        family = descendants(process.pid)
+        (me.folder / "set back").touch()
+        assert process.wait(60) == 1
+    assert "The machine's clock was set back, so the other processes were ended too." in log.read_text()
+    assert [child for child in family if is_alive(child)] == []
 
 
 def test_sigterm_ends_all_quietly(me: Newcomer) -> None:

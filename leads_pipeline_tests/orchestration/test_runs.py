@@ -1,7 +1,7 @@
 """Every way to start a run, and what it asks of the portal."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from dagster import AssetKey, DagsterRunStatus
 from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.contract import APPRAISAL
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.orchestration.dagster_compat import forget_future_ticks
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
@@ -68,6 +69,27 @@ def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
         (PULL_JOB, DagsterRunStatus.QUEUED),
         (PUBLISH_JOB, DagsterRunStatus.STARTING),
     ]
+
+
+@pytest.mark.slow
+def test_sensors_and_schedules_that_ticked_while_the_clock_ran_ahead_tick_again_after_a_start(
+    here: Installation,
+) -> None:
+    later = here.now + timedelta(days=2)
+    with here.daemon() as daemon:
+        for moment in (here.now, here.now + timedelta(days=400)):
+            daemon.tick_sensors(moment)
+            daemon.tick_schedules(moment)
+        forget_future_ticks(here.instance, here.now)
+        daemon.tick_sensors(later)
+        daemon.tick_schedules(later)
+    ticked = {
+        state.instigator_name
+        for state in here.instance.all_instigator_state()
+        for tick in here.instance.get_ticks(state.instigator_origin_id, state.selector_id)
+        if here.now.timestamp() < tick.timestamp <= later.timestamp()
+    }
+    assert ticked >= {"retry_failed_partitions", "publish_changes", "alert", "deliver", "pull_daily"}
 
 
 def test_the_daemon_looks_for_runs_that_go_on_for_ever(here: Installation) -> None:

@@ -42,6 +42,7 @@ from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
+from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
@@ -264,6 +265,12 @@ class Daemon:
         with freeze_time(now):
             self._check(execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None))
         self.launch_queued()
+
+    def tick_schedules(self, now: datetime) -> None:
+        """The ticks of every schedule that are due at that moment. Their runs stay queued."""
+        with freeze_time(now):
+            for _ in launch_scheduled_runs(self.workspace, logging.getLogger("schedules"), now, {}):
+                pass
 
     def launch_queued(self) -> None:
         """Launch the runs that are queued; they run at once and to the end."""
