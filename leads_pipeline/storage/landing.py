@@ -52,8 +52,8 @@ from leads_pipeline.storage.store import Store
 MOST_FILES: Final = 8
 
 
-class SuppressionList(Protocol):
-    """The list that keeps people out."""
+class Gatekeeper(Protocol):
+    """Keeps people out of raw windows, by the suppression list."""
 
     @property
     def number(self) -> int:
@@ -157,12 +157,12 @@ class Raw:
     def __init__(
         self,
         store: Store,
-        suppressed: SuppressionList,
+        gate: Gatekeeper,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         note_landed: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
-        self._suppressed = suppressed
+        self._gate = gate
         self._clock = clock
         self._note_landed = note_landed
 
@@ -209,7 +209,7 @@ class Raw:
         """
         place = place_of(kind, window)
         look = Look(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id, beside or {})
-        number = self._suppressed.number
+        number = self._gate.number
         before = Contents() if is_fresh else self.read(place)
         if landed := self._confirm(place, before, look, number):
             return landed
@@ -220,7 +220,7 @@ class Raw:
         self, place: Place, received: Sequence[Row], look: Look | None = None, *, is_anonymous: bool = False
     ) -> Landed:
         """Merge rows that have their numbers already, with the look that found them if it was a whole one."""
-        number = self._suppressed.number
+        number = self._gate.number
         return self._merge(place, self.read(place), received, look, number, is_anonymous=is_anonymous)
 
     def add(
@@ -231,10 +231,10 @@ class Raw:
         They make a file of their own, until the folder has more than MOST_FILES. A window doesn't count as landed by
         them.
         """
-        number = self._suppressed.number
+        number = self._gate.number
         before = self.read(place)
         received = received_rows(leads, received_at, before.rows, self._clock(), source)
-        known, admitted = set(before.rows), self._suppressed.admit(place, [*before.rows, *received])
+        known, admitted = set(before.rows), self._gate.admit(place, [*before.rows, *received])
         if len(before.opened) > MOST_FILES or not known <= set(admitted):
             return self._merge(place, before, received, None, number)
         now = merged(admitted)
@@ -274,7 +274,7 @@ class Raw:
         if is_newest_look:
             rows = without_returned(rows, received, before.footer.gone)
         everything = [*rows, *received]
-        admitted = self._suppressed.admit(place, everything)
+        admitted = self._gate.admit(place, everything)
         now = merged(admitted)
         footer = replace(
             before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous and before.is_anonymous
@@ -316,7 +316,7 @@ class Raw:
 
     def _follow_list(self, place: Place, number: int) -> None:
         """Filter again if the list has grown since that number was read."""
-        if self._suppressed.number != number:
+        if self._gate.number != number:
             self.rewrite(place)
 
     # --- rewriting ----------------------------------------------------------------------------------------------------
@@ -335,16 +335,16 @@ class Raw:
         """
         has_changed = False
         while True:
-            number = self._suppressed.number
+            number = self._gate.number
             before = self.read(place)
             rows = merged(before.rows)
-            now = merged(change(self._suppressed.admit(place, rows)))
+            now = merged(change(self._gate.admit(place, rows)))
             is_anonymous_now = is_anonymous or before.is_anonymous
             if now != rows or is_anonymous_now != before.is_anonymous:
                 footer = replace(before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous_now)
                 self._replace(place, before, now, footer)
                 has_changed = True
-            elif self._suppressed.number == number:
+            elif self._gate.number == number:
                 return has_changed
 
     # --- failures and damage ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_kind
 from leads_pipeline.domain.window import days
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.landing import Raw, SuppressionList
+from leads_pipeline.storage.landing import Gatekeeper, Raw
 from leads_pipeline.storage.raw import Folder, Place
 from leads_pipeline.storage.rows import merged
 from leads_pipeline.storage.store import Store
@@ -33,16 +33,16 @@ def recent_days(now: datetime) -> Iterator[date]:
 
 
 class RawWindows:
-    """The raw windows of a store. `suppressed` keeps people out of files that an older list has filtered.
+    """The raw windows of a store. `gate` keeps people out of files that an older list has filtered.
 
     Methods raise StorageError.
     """
 
     def __init__(
-        self, store: Store, suppressed: SuppressionList, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, store: Store, gate: Gatekeeper, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._store, self._suppressed, self._clock = store, suppressed, clock
-        self._raw = Raw(store, suppressed, clock)
+        self._store, self._gate, self._clock = store, gate, clock
+        self._raw = Raw(store, gate, clock)
         self._folders: dict[tuple[str, bool], dict[str, Folder]] = {}
 
     def folders(self, kind: LeadKind, *, of_all_days: bool) -> dict[str, Folder]:
@@ -69,8 +69,8 @@ class RawWindows:
             place = Place(kind, day, scope)
             contents = self._raw.read(place)
             rows = merged(contents.rows)
-            if any(opened.footer.list_number < self._suppressed.number for opened in contents.opened.values()):
-                rows = self._suppressed.admit(place, rows)
+            if any(opened.footer.list_number < self._gate.number for opened in contents.opened.values()):
+                rows = self._gate.admit(place, rows)
             is_anonymous = any(opened.footer.is_anonymous for opened in contents.opened.values())
             yield Batch(kind, day, scope, rows, files_hash(contents.folder), is_anonymous)
 
@@ -83,10 +83,8 @@ def files_hash(folder: Folder) -> str:
 def unpublished_days(data: DataFolder) -> list[date]:
     """Return the days with a window that leads.duckdb lacks, or has in an older state."""
     published: dict[WindowKey, str] = {}
-    file = LeadsFile(data)
-    if file.path.exists():
-        with suppress(LeadsPipelineError):  # of another release, or damaged: all is to be published
-            rows = file.query("select kind, day, scope, hash from pipeline.windows")[1]
-            published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
+    with suppress(LeadsPipelineError):  # there is none, or it is of another release or damaged
+        _, rows = LeadsFile(data).query("select kind, day, scope, hash from pipeline.windows")
+        published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
     hashes = RawWindows(data.store, data.gate).hashes(of_all_days=False)
     return sorted({day for (kind, day, scope), hash_ in hashes.items() if published.get((kind, day, scope)) != hash_})

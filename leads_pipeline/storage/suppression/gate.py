@@ -20,7 +20,7 @@ from leads_pipeline.storage.suppression.files import SuppressionList
 
 
 class Gate:
-    """Decides which leads raw windows may hold. It implements the protocol SuppressionList of storage/landing.py.
+    """Decides which leads raw windows may hold. It is the Gatekeeper of storage/landing.py.
 
     `entries` is the list itself, `raw` are the windows behind the gate, those in `restricted/` too. `key_of_day` gives
     the key under which the people of an anonymous day become random ids, None for other days. Methods raise
