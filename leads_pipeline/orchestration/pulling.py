@@ -107,9 +107,12 @@ def end_dead_runs(
     """
     if not isinstance(instance.run_launcher, DefaultRunLauncher):
         return 0
-    before, here = (now - dead_after).timestamp(), platform.node()
+    moment, here = now.timestamp(), platform.node()
     started = instance.get_run_records(RunsFilter(statuses=[DagsterRunStatus.STARTED]))
-    suspects = [one.dagster_run for one in started if (one.start_time or before) < before]
+    # One that started in the future did so by a clock that ran ahead.
+    suspects = [
+        one.dagster_run for one in started if abs((one.start_time or moment) - moment) > dead_after.total_seconds()
+    ]
     if data.bucket is not None:
         suspects = [run for run in suspects if run.tags.get(MACHINE_TAG, here) == here]
     for wait in (_SECOND_LOOK_SECONDS, 0):  # between two steps nobody holds it

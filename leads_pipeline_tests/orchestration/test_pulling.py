@@ -89,6 +89,11 @@ def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(
     assert ended.status is DagsterRunStatus.FAILURE
 
 
+def test_a_pull_that_was_killed_while_the_clock_ran_ahead_is_ended(here: Pipeline) -> None:
+    started_run(here)
+    assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) - DAY, lambda _: None) == 1
+
+
 def test_a_pull_that_takes_its_lock_while_it_is_looked_at_is_not_ended(here: Pipeline) -> None:
     started_run(here)
     with ExitStack() as working:
