@@ -23,7 +23,7 @@ def serve(port: int, host: str) -> None:
 
     If one of them ends by itself, or the clock is set back by more than 10 minutes, the others are ended too. Then
     systemd or the container starts all of them again. Exit code 0 after ctrl-C or SIGTERM, 1 if a process ended by
-    itself or the clock was set back, 2 if a setting or the folder is wrong.
+    itself, 2 if a setting or the folder is wrong.
 
     The UI has no login: anybody who reaches it can start and stop everything. Put a proxy with TLS and a login in front
     of it, or use a tunnel.
