@@ -127,21 +127,21 @@ def ask_leads(
 
 def ask_inventory(settings: Settings, tokens: Callable[[], Tokens]) -> Seen:
     """Ask the inventory API for the first page of the first place."""
-
-    def search(base_url: str) -> str:
-        if settings.no_inventory:
-            raise Doubt(settings.no_inventory)
-        if not settings.inventory_agency_ref:
-            raise SettingsError("INVENTORY_AGENCY_REF is not set. It came by e-mail from the developer portal.")
-        if not settings.inventory_addresses:
-            return f"{_token(tokens())} Places come from leads, so there is no place to try."
-        client = InventoryClient(base_url, tokens(), settings.inventory_agency_ref, policy=_ONE_ATTEMPT)
-        page = client.first_page(settings.inventory_addresses[0])
-        return f"The first of {len(settings.inventory_addresses)} places has {len(page.items)} items on its first page."
-
     if settings.inventory_base_url is None:
         return Seen("inventory", Light.GREEN, "Not set up. Everything else works without it.")
-    return ask("inventory", partial(search, settings.inventory_base_url))
+    return ask("inventory", partial(_first_page, settings.inventory_base_url, settings, tokens))
+
+
+def _first_page(base_url: str, settings: Settings, tokens: Callable[[], Tokens]) -> str:
+    if settings.no_inventory:
+        raise Doubt(settings.no_inventory)
+    if not settings.inventory_agency_ref:
+        raise SettingsError("INVENTORY_AGENCY_REF is not set. It came by e-mail from the developer portal.")
+    if not settings.inventory_addresses:
+        return f"{_token(tokens())} Places come from leads, so there is no place to try."
+    client = InventoryClient(base_url, tokens(), settings.inventory_agency_ref, policy=_ONE_ATTEMPT)
+    page = client.first_page(settings.inventory_addresses[0])
+    return f"The first of {len(settings.inventory_addresses)} places has {len(page.items)} items on its first page."
 
 
 def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:

@@ -101,10 +101,8 @@ def parse_retry_after(value: str | None, now: datetime) -> float | None:
     if value is None:
         return None
     value = value.strip()
-    if re.fullmatch(r"[0-9]{1,9}", value, re.ASCII):
-        return float(value)
-    if re.fullmatch(r"[0-9]+", value, re.ASCII):
-        return float("inf")  # a huge number is a wish for a long wait; the policy limits it
+    if re.fullmatch(r"[0-9]+", value):
+        return float(value)  # infinite if it is huge; the policy limits it
     moment = http_date(value)
     seconds = (moment - now).total_seconds() if moment else 0
     return seconds if seconds > 0 else None

@@ -295,7 +295,7 @@ def _courtesy(response: httpx.Response, max_bytes: int, until: float) -> bytes:
     """Return the body of an error answer. Empty if it can't be read: the status decides."""
     try:
         return read_body(response, max_bytes, until)
-    except (InvalidAnswerError, TooLargeError, UnreachableError, httpx.TransportError):
+    except (LeadsPipelineError, httpx.TransportError):
         return b""
 
 

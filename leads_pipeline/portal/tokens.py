@@ -258,7 +258,7 @@ def _read(path: Path) -> Token | None:
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
             return None
         return msgspec.json.decode(path.read_bytes(), type=Token)
-    except (OSError, ValueError, msgspec.MsgspecError):
+    except (OSError, ValueError):
         return None
 
 
