@@ -33,11 +33,11 @@ from leads_pipeline.storage.suppression import Action, Entry
 # A reference of the agency's own, in which no name and no address fits.
 _CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
 
-privacy = click.Group(
-    "privacy",
-    short_help="Find, export, erase or restrict a person's data.",
-    help="Find, export, erase or restrict a person's data. docs/guides/answer-a-person.md has the steps.",
-)
+
+@click.group()
+def privacy() -> None:
+    """Find, export, erase or restrict a person's data. docs/guides/answer-a-person.md has the steps."""
+
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 

@@ -83,8 +83,7 @@ def windows_missing(known: Known) -> Iterator[Finding]:
     # A pull that is under way may bring them. One that is stopped or hangs keeps all others waiting.
     is_pulling = known.data.state.is_pulling()
     overdue = known.now - (2 * _OVERDUE if is_pulling else _OVERDUE)
-    late, looks = list[tuple[datetime, WindowRow]](), list[tuple[datetime, WindowRow]]()
-    others = list[WindowRow]()
+    late, looks, others = dict[WindowRow, datetime](), dict[WindowRow, datetime](), list[WindowRow]()
     refused = _failed(known, "refused")
     told = {row.reason for row in (*refused, *_failed(known, "temporary"))}
     branches = {(row.kind, row.scope) for row in refused}
@@ -97,27 +96,17 @@ def windows_missing(known: Known) -> Iterator[Finding]:
         if _is_missing_of(branches, known, row):
             continue  # windows-refused tells of them
         if at <= overdue and known.is_expected(row):
-            (looks if row.looked_at else late).append((at, row))
+            (looks if row.looked_at else late)[row] = at
         elif row.state is WindowState.MISSING and not is_pulling:
             others.append(row)
-    if late:
-        rows = [row for _, row in late]
+    if rows := [*late]:
         message = f"{_are(known, rows)} missing for more than a day. {deletion(known, rows)}"
-        yield Finding(
-            Level.ERROR, message, _overdue(known, rows, is_pulling=is_pulling), min(at for at, _ in late), may_pass=True
-        )
-    if looks:
-        rows = [row for _, row in looks]
+        what_to_do = _overdue(known, rows, is_pulling=is_pulling)
+        yield Finding(Level.ERROR, message, what_to_do, min(late.values()), may_pass=True)
+    if rows := [*looks]:
         message = f"Not looked at again, so that late leads would be missed: {_windows(known, rows)}. {_messages(rows)}"
-        since = min(at for at, _ in looks)
-        yield Finding(
-            Level.WARNING,
-            message.rstrip(),
-            _overdue(known, rows, is_pulling=is_pulling),
-            since,
-            key="looks",
-            may_pass=True,
-        )
+        what_to_do = _overdue(known, rows, is_pulling=is_pulling)
+        yield Finding(Level.WARNING, message.rstrip(), what_to_do, min(looks.values()), key="looks", may_pass=True)
     if others:
         message = f"{_are(known, others)} not pulled yet. {deletion(known, others)}"
         yield Finding(Level.HINT, message, _pull(known, others, _BY_ITSELF), key="first")
