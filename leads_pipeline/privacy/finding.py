@@ -31,7 +31,7 @@ from leads_pipeline.domain.person import (
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, table_of
-from leads_pipeline.storage.store import Store
+from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.storage.takeover import SPOOL
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
@@ -292,9 +292,12 @@ class _Look:
         self.unread.update(self._data.quarantine.answers(), self._data.store.list(SPOOL), self._moved())
 
     def _moved(self) -> Iterator[str]:
-        """The folders of raw files that were copied into the bucket, if they are still here. No sweep reaches them."""
-        folders = [self._data.folder / root for root in PLACES_OF_RAW if self._data.bucket]
-        return (str(folder) for folder in folders if any(folder.rglob("*.parquet")))
+        """The folders that were copied into the bucket, if they have files that it lacks. No sweep reaches them."""
+        here = FolderStore(self._data.folder)
+        for root in PLACES_OF_RAW if self._data.bucket else ():
+            folders = [f"{root}/{kind.table}/" for kind in LEAD_KINDS]
+            if any({*here.list(folder)} - {*self._data.store.list(folder)} for folder in folders):
+                yield f"{self._data.folder / root} (copied into {self._data.store.address})"
 
     def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""

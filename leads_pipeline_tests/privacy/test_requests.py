@@ -476,9 +476,10 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     shutil.copytree(house.folder / "raw", tmp_path / "bucket" / "raw")
     house.bucket = FolderStore(tmp_path / "bucket")
     house.data.share()
+    assert find(house.data, Person.of(["mary@people.example"])).unread == []
     house.erase(email="ann@people.example")
     [[left]] = requests.carry_out(house.data, lambda: None, house.now, {}).values()
-    assert left.startswith(f"{house.folder / 'raw'} can't be searched")
+    assert left.startswith(f"{house.folder / 'raw'} (copied into {tmp_path / 'bucket'})")
     shutil.rmtree(house.folder / "raw")
     assert requests.carry_out(house.data, lambda: None, house.now, {}) == {}
 
