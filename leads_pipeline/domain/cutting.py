@@ -50,11 +50,9 @@ def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
 def without_message(payload: str) -> str:
     """Return the lead's text with an empty message. All else stays, and so does a message that is null."""
     body = payload.encode()
-    if not body.lstrip().startswith(b"{"):
-        return payload
     try:
         places = [(start, end) for key, start, end in members_of(body, only_value(body)) if text_of(key) == MESSAGE]
-    except InvalidAnswerError:  # broken: its message can't be found
+    except InvalidAnswerError:  # broken, or no object: its message can't be found
         return payload
     for start, end in reversed(places):
         body = body if body[start:end] == b"null" else body[:start] + b'""' + body[end:]
