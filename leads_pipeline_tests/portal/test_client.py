@@ -8,7 +8,7 @@ import traceback
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -41,10 +41,11 @@ from leads_pipeline.portal import (
     inventory,
 )
 from leads_pipeline.portal.http import answer_to, server_time
-from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW
+from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW, Requests
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
 from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, bomb, drip, gzipped, raw, respond
 from leads_pipeline_tests.support.serving import free_port
 
@@ -217,23 +218,27 @@ def test_what_follows_an_answer_happens_in_its_thread_and_its_error_is_the_windo
     assert threads == {"portal"}
 
 
-def test_closing_the_iterator_ends_the_run_and_nothing_follows_an_answer_any_more() -> None:
+def test_closing_the_iterator_ends_the_run_and_nothing_follows_an_answer_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     landed: list[str] = []
-    go_on = threading.Event()
+    requests, is_over, stop = count(), threading.Event(), Requests.stop
 
-    def handler(request: httpx.Request) -> httpx.Response:
-        if branch(request) > 1:
-            go_on.wait(5)
+    def handler(_: httpx.Request) -> httpx.Response:
+        if next(requests):  # all but the first are answered after the end
+            is_over.wait()
         return httpx.Response(200, content=BODY)
 
+    def stopped(run: Requests) -> None:
+        stop(run)
+        is_over.set()
+
+    monkeypatch.setattr(Requests, "stop", stopped)
     client = leads_client(handler, max_concurrency=2)
     results = client.fetch_windows(APPLICANT, windows(9), lambda answer: landed.append(answer.window.scope.id))
     next(results)
-    closer = threading.Timer(0.05, go_on.set)
-    closer.start()
     results.close()  # type: ignore[attr-defined]  # it is a generator
-    closer.join()
-    assert landed == ["1"]
+    assert len(landed) == 1
     assert client.requests_made <= 3
     assert portal_threads() == []
 
@@ -427,14 +432,11 @@ def test_one_or_two_branches_that_always_fail_do_not_end_the_run_of_the_others()
 def test_while_the_service_asks_for_patience_nothing_starts_in_the_whole_run() -> None:
     timing = FakeTiming()
     starts: list[float] = []
-    refused = iter([True])
-    together = threading.Barrier(3, timeout=5)
+    together = threading.Barrier(3, timeout=PATIENCE_SECONDS)
 
-    def handler(request: httpx.Request) -> httpx.Response:
+    def handler(_: httpx.Request) -> httpx.Response:
         starts.append(timing.seconds)
-        if len(starts) <= 3 and timing.seconds == 0:
-            together.wait()
-        if branch(request) == 3 and next(refused, False):
+        if timing.seconds == 0 and together.wait() == 0:
             return httpx.Response(429, headers={"Retry-After": "30"})
         while timing.seconds == 0:
             time.sleep(0.001)
