@@ -13,12 +13,13 @@ import pytest
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.storage.raw import Place
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.house import LONDON, House
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
 from leads_pipeline_tests.support.serving import free_port
 
 LOOKING = (("status",), ("status", "--json"), ("findings",), ("findings", "--json"), ("coverage",), ("metrics",))
 NOW = datetime.now(UTC)
-YESTERDAY = NOW.date() - timedelta(days=1)
+YESTERDAY = NOW.astimezone(LONDON).date() - timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
@@ -180,14 +181,15 @@ def test_metrics_are_the_figures_of_status() -> None:
 @pytest.mark.slow
 def test_metrics_are_served_as_they_are_at_each_request(house: House) -> None:
     port = free_port()
+    address = f"http://127.0.0.1:{port}/metrics"
     command = [sys.executable, "-c", f"from leads_pipeline.cli import main; main(['metrics', '--port', '{port}'])"]
     with subprocess.Popen(command, cwd=house.folder.parent, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "(ctrl-C stops it)" in process.stdout.readline()
         try:
-            assert "leads_pipeline_well 1.0" in httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            assert "leads_pipeline_well 1.0" in httpx.get(address, timeout=PATIENCE_SECONDS).text
             house.file.unlink()
-            assert "leads_pipeline_well 0.0" in httpx.get(f"http://127.0.0.1:{port}/metrics").text
+            assert "leads_pipeline_well 0.0" in httpx.get(address, timeout=PATIENCE_SECONDS).text
         finally:
             process.terminate()
 

@@ -242,6 +242,7 @@ def test_a_landed_window_whose_later_looks_all_fail_is_a_warning(house: House) -
 def test_an_installation_that_never_pulls_is_told_two_days_after_its_start(house: House) -> None:
     house.data.state.remember_time_zone("Europe/London")
     house.now = datetime.now(UTC)
+    house.first_day = house.today - timedelta(days=3)  # the portal has deleted no window yet
     variables = {
         "LEADS_AUTH_URL": SIMULATOR,
         "LEADS_CLIENT_ID": "made-up",

@@ -16,6 +16,7 @@ import pytest
 from click.testing import Result
 
 from leads_pipeline.cli.people import lines_of
+from leads_pipeline.cli.windows import MAX_COVERAGE_DAYS
 from leads_pipeline.delivery.ledger import looked_at
 from leads_pipeline.delivery.sending import Endpoint, deliver
 from leads_pipeline.domain.person import Person
@@ -347,7 +348,7 @@ def test_a_text_with_a_line_break_that_no_json_has_is_erased_as_it_is_published(
 
 def test_a_window_whose_only_lead_was_erased_is_empty_wherever_it_is_told(desk: House) -> None:
     privacy("erase", *JANE, "--yes")
-    told = json.loads(run("coverage", "--json", "--days", "30").stdout)["windows"]
+    told = json.loads(run("coverage", "--json", "--days", MAX_COVERAGE_DAYS).stdout)["windows"]
     states = "select state, count(*) from mart_coverage where kind = 'appraisal' group by all order by all"
     in_mart = dict(desk.query(states))
     assert in_mart["empty"] == 1
