@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -34,16 +34,14 @@ def me(portal: Newcomer, tmp_path: Path) -> Newcomer:
 
 def descendants(process: int) -> dict[int, str]:
     """The processes that this one has started, and those that they have, with their command lines."""
-    parents = {}
+    commands, parents = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            commands[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    found, ancestors = {}, {process}
+    found, ancestors = dict[int, str](), {process}
     while ancestors := {child for child, parent in parents.items() if parent in ancestors}:
-        for child in ancestors:
-            found[child] = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        found |= {child: commands[child] for child in ancestors}
     return found
 
 
@@ -112,7 +110,7 @@ def test_if_a_process_is_killed_all_end_and_the_next_start_brings_every_lead(
     told = log.read_text()
     assert f"The {name} has ended (SIGKILL), so the other processes were ended too." in told
     assert "Traceback" not in told
-    assert [child for child in family if is_alive(child)] == []
+    wait_for(lambda: not any(map(is_alive, family)))
     with serving(me) as (process, log):
         wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
         process.terminate()
@@ -137,7 +135,7 @@ def test_sigterm_ends_all_quietly(me: Newcomer) -> None:
         assert time.monotonic() - began < 30
     lines = log.read_text().splitlines()
     assert [line.split()[0] for line in lines] == ["Starting", "Dagster", "Stopped."], lines
-    assert [child for child in family if is_alive(child)] == []
+    wait_for(lambda: not any(map(is_alive, family)))
 
 
 def test_if_serve_itself_is_killed_nothing_is_left_running(me: Newcomer) -> None:

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import textwrap
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +15,7 @@ from typing import Any, Final
 import pytest
 
 from leads_pipeline_tests.promises.agency import BRANCHES, KINDS, Agency, agency, lead
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "docs" / "guides" / "ask-the-data.md"
@@ -70,9 +70,11 @@ READ = f"""
         print(json.dumps({{"shown": shown, "leads": leads, "marts": marts}}), flush=True)
 """  # noqa: S608 - our own names
 
-# Opens the file again and again until its input ends.
+# Opens the file again and again until its input ends, and once more: a reading may have begun long before.
 OPENS_AGAIN = """
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    is_over = False
+    while not is_over:
+        is_over = bool(select.select([sys.stdin], [], [], 0)[0])
         with duckdb.connect(sys.argv[1], read_only=True) as db:
             read(db)
 """
@@ -115,14 +117,11 @@ class Reader:
 
     def wait_for_a_line(self) -> None:
         """Wait until it has printed something."""
-        deadline = time.monotonic() + 60
-        while "\n" not in self._log.read_text():
-            assert time.monotonic() < deadline, self._log.read_text()
-            time.sleep(0.05)
+        wait_for(lambda: "\n" in self._log.read_text())
 
     def end(self) -> list[Any]:
         """Tell it to end; what it read. It ended well."""
-        self.process.communicate(timeout=120)
+        self.process.communicate(timeout=PATIENCE_SECONDS)
         assert self.process.returncode == 0, self._log.read_text()
         return [json.loads(line) for line in self._log.read_text().splitlines() if line != "open"]
 
