@@ -32,7 +32,7 @@ from leads_pipeline.storage.service_lock import alone
 from leads_pipeline.transform.reading import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
-from leads_pipeline_tests.support.newcomer import wait_for
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 from leads_pipeline_tests.support.serving import free_port
 
 
@@ -134,7 +134,7 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
             wait_for(lambda: "Another pull is under way" in said.read_text())
             time.sleep(1)
             assert here.asked() == {}
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     assert here.asked() == dict.fromkeys(here.keys([2, 3], [101, 103]), 1)
     assert here.asked(APPRAISAL) == {}
     assert "Warning" not in said.read_text()
@@ -142,7 +142,7 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp_path: Path) -> None:
-    here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=60_000)))
+    here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=600_000)))
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
     command += ["--from", str(here.day(3)), "--to", str(here.day(2))]
     told = tmp_path / "told"
@@ -150,7 +150,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
         process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
         wait_for(lambda: len(raw_files(here, 3)) == 3)
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
     assert "\nStopped. Landed leads stay." in told.read_text()
     assert "Traceback" not in told.read_text()
     assert not LeadsFile(here.data).path.exists()  # it went on to nothing else

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
-from leads_pipeline_tests.support.newcomer import ROOT, Newcomer, copy_checkout, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT, Newcomer, copy_checkout, newcomer, wait_for
 from leads_pipeline_tests.support.serving import free_port
 
 KINDS = ("applicant", "appraisal")
@@ -78,10 +78,13 @@ def test_receive_takes_its_key_from_an_env_file(me: Newcomer) -> None:
     (me.folder / "key").write_text(f"{key}\n")
     me.fill_in(LEADS_RECEIVE_KEY="", LEADS_RECEIVE_KEY_FILE="key")
     with me.running("leads-pipeline", "receive", "--port", "0") as log:
-        wait_for(lambda: "http://" in log.read_text())
+        wait_for(lambda: "\n" in log.read_text())
         [address] = re.findall(r"http://\S+", log.read_text())
         body = {"applicant": {"id": "pushed", "createdAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}}
-        answers = [httpx.post(address, json=body, headers={"X-API-Key": given}) for given in (key, "another key")]
+        answers = [
+            httpx.post(address, json=body, headers={"X-API-Key": given}, timeout=PATIENCE_SECONDS)
+            for given in (key, "another key")
+        ]
     assert [answer.status_code for answer in answers] == [200, 401]
 
 
@@ -174,7 +177,7 @@ def test_a_daemon_pulls_stages_and_publishes_by_itself_what_an_env_file_leads_to
     first, last = today - timedelta(days=29), today - timedelta(days=2)
     before = {kind: me.asked(kind) for kind in KINDS}  # the oldest are deleted while the daemon works
     with me.running(*command, "--port", str(free_port())) as log:
-        wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS), 300)
+        wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
         # Dagster's own commands forget their runs at the end, and our code location says so.
         assert ("DAGSTER_HOME is not set" in log.read_text()) == (command[0] != "leads-pipeline")
     for kind in KINDS:

@@ -24,6 +24,7 @@ from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import SuppressionList
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
 from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
 
 
@@ -491,7 +492,8 @@ def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_
     ) as crm:
         while agency.send(is_all=True).left:  # it has not started yet
             assert crm.poll() is None
-        assert httpx.post(address, content=b"{}", headers={"webhook-id": "msg_1"}).status_code == 401
+        headers = {"webhook-id": "msg_1"}
+        assert httpx.post(address, content=b"{}", headers=headers, timeout=PATIENCE_SECONDS).status_code == 401
         with opened(agency.house.folder) as ledger:
             ledger.replay(DAY, DAY, 0)
         assert agency.send().delivered == 2

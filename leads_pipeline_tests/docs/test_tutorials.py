@@ -20,7 +20,7 @@ from leads_pipeline_tests.docs.pages import TUTORIALS, blocks, text_of
 from leads_pipeline_tests.docs.shell import bare, run
 from leads_pipeline_tests.docs.test_blocks import CLONE, comparable, landed_leads, printed
 from leads_pipeline_tests.support import pictures
-from leads_pipeline_tests.support.newcomer import copy_checkout, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, copy_checkout, newcomer, wait_for
 from leads_pipeline_tests.support.portal_leads import groups, people
 from leads_pipeline_tests.support.serving import free_port
 
@@ -126,7 +126,7 @@ def going_on(command: str, folder: Path, environment: dict[str, str]) -> Iterato
         assert process.poll() is None, log.read_text()
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
+        process.wait(PATIENCE_SECONDS)
 
 
 def says(log: Path, words: str) -> bool:

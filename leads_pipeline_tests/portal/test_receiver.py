@@ -34,7 +34,7 @@ from leads_pipeline.storage.landing import Landed, Raw
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import Place, list_places
 from leads_pipeline.storage.rows import merged
-from leads_pipeline_tests.support.newcomer import ROOT
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT, wait_for
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.staging import LONDON
 
@@ -62,7 +62,7 @@ def receiving(data: DataFolder, key: str = KEY, each_minute: Callable[[], object
             yield listener.getsockname()[1]
         finally:
             server.should_exit = True
-            thread.join(10)
+            thread.join(PATIENCE_SECONDS)
 
 
 def deliver(
@@ -73,7 +73,7 @@ def deliver(
     method: str = "POST",
     path: str = PATH,
 ) -> tuple[int, dict[str, str], Any]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)) as connection:
         connection.request(method, path, body=body, headers=dict(headers))
         answer = connection.getresponse()
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, json.loads(answer.read())
@@ -83,13 +83,6 @@ def kept(data: DataFolder) -> list[str]:
     """The payloads in the raw files."""
     rows = [merged(data.raw.read(place).rows) for place in list_places(data.store)]
     return [row.payload for of_place in rows for row in of_place]
-
-
-def eventually(what: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 10
-    while not (is_so := what()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return is_so
 
 
 # --- what is taken --------------------------------------------------------------------------------------------------
@@ -139,7 +132,7 @@ def test_nothing_is_answered_before_it_is_on_the_disk(data: DataFolder, monkeypa
 
     def add(self: Raw, place: Place, leads: Sequence[ReceivedLead], received_at: datetime) -> Landed:
         is_asked.set()
-        assert may_write.wait(10)
+        assert may_write.wait(PATIENCE_SECONDS)
         return real(self, place, leads, received_at)
 
     monkeypatch.setattr(Raw, "add", add)
@@ -147,11 +140,11 @@ def test_nothing_is_answered_before_it_is_on_the_disk(data: DataFolder, monkeypa
     with receiving(data) as port:
         sender = threading.Thread(target=lambda: answers.append(deliver(port)[0]))
         sender.start()
-        assert is_asked.wait(10)
+        assert is_asked.wait(PATIENCE_SECONDS)
         time.sleep(0.2)
         assert answers == []
         may_write.set()
-        sender.join(10)
+        sender.join(PATIENCE_SECONDS)
     assert answers == [200]
     assert len(kept(data)) == 1
 
@@ -220,16 +213,16 @@ def test_a_large_body_is_refused_unread_and_no_key_before_the_body(data: DataFol
     without_key = HEAD + b"Content-Length: 100\r\n\r\n{"
     with receiving(data) as port:
         for sent, status in ((large, b"413"), (without_key, b"401")):
-            with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
                 connection.sendall(sent)
                 assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
 
 
 def test_a_sender_that_hangs_up_leaves_a_line_and_no_lead(data: DataFolder, caplog: pytest.LogCaptureFixture) -> None:
     with receiving(data) as port:
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as gone:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as gone:
             gone.sendall(HEAD + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode() + DELIVERY[:-9])
-        assert eventually(lambda: "The sender hung up" in caplog.text)
+        wait_for(lambda: "The sender hung up" in caplog.text)
         assert deliver(port)[0] == 200
     assert len(kept(data)) == 1
     assert SECRET_TEXT not in caplog.text
@@ -239,9 +232,9 @@ def test_more_connections_than_allowed_are_told_to_come_back(data: DataFolder) -
     with receiving(data) as port:
         with ExitStack() as opened:
             for _ in range(MAX_CONNECTIONS - 1):
-                opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+                opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS))
             assert status_of(port) == 503
-        assert eventually(lambda: status_of(port) == 200)
+        wait_for(lambda: status_of(port) == 200)
     assert len(kept(data)) == 1
 
 
@@ -254,7 +247,7 @@ def test_a_bucket_that_does_not_answer_holds_no_push(data: DataFolder) -> None:
 
 def status_of(port: int) -> int:
     """The answer to a delivery. uvicorn's own answers are no JSON."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as sender:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)) as sender:
         sender.request("POST", PATH, body=DELIVERY, headers=HEADERS)
         return sender.getresponse().status
 
@@ -365,7 +358,9 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
             plain = [b"", b"\x16\x03\x01"]  # not even a handshake
             for sent in [*plain, *UNFINISHED] * 10:
                 source = ("127.0.0.2", 0)
-                connection = socket.create_connection(("127.0.0.1", port), timeout=20, source_address=source)
+                connection = socket.create_connection(
+                    ("127.0.0.1", port), timeout=PATIENCE_SECONDS, source_address=source
+                )
                 opened.enter_context(connection)
                 if sent not in plain:
                     connection = opened.enter_context(trusting.wrap_socket(connection, server_hostname="localhost"))
@@ -374,7 +369,7 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
             for path, headers in ((PATH, HEADERS), (f"{PATH}/", HEADERS), (PATH, JSON), ("/other", HEADERS)):
                 source = ("127.0.0.3", 0)
                 sender = http.client.HTTPSConnection(
-                    "localhost", port, timeout=10, context=trusting, source_address=source
+                    "localhost", port, timeout=PATIENCE_SECONDS, context=trusting, source_address=source
                 )
                 with closing(sender):
                     sender.request("POST", path, body=DELIVERY, headers=headers)
@@ -408,7 +403,7 @@ def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
             (tmp_path / "key").write_text("a key of 16 letters and more, put there while it runs")
             statuses = [deliver(port)[0], deliver(port, b"x")[0], deliver(port, headers=JSON)[0]]
             process.send_signal(signal.SIGTERM)
-            rest, errors = process.communicate(timeout=20)
+            rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()
     assert statuses == [200, 400, 401]

@@ -40,6 +40,7 @@ from leads_pipeline.portal.tokens import (
     Token,
 )
 from leads_pipeline.settings import AuthMethod, Secret
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
 from leads_pipeline_tests.support.npm import install_pinned_packages
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
@@ -373,7 +374,7 @@ for process in processes:
 def test_eight_processes_that_start_cold_make_one_token_request(server: RawServer, folder: Path) -> None:
     server.script = respond(b'{"access_token": "t"}', "Connection: close")
     command = [sys.executable, "-c", PROCESSES, server.url, str(folder)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert result.stderr == ""
     assert sorted(result.stdout.splitlines()) == ["t 0"] * 7 + ["t 1"]
 
@@ -584,7 +585,7 @@ def oauth_server() -> Iterator[str]:
     else:
         pytest.fail("the OAuth server did not start:\n" + "".join(lines))
     yield f"http://127.0.0.1:{lines[-1].split()[1]}"
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE_SECONDS)
 
 
 def certified(url: str, folder: Path, client: tuple[str, str, AuthMethod]) -> Tokens:

@@ -13,7 +13,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -28,6 +27,7 @@ import pytest
 
 from leads_pipeline_tests.promises.agency import DAY, PROGRAM
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 from leads_pipeline_tests.support.people import decoded
 from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
 from leads_pipeline_tests.support.sinks import mail_server
@@ -221,10 +221,7 @@ class Installation:
                 stderr=subprocess.STDOUT,
             )
         try:
-            for _ in range(300):
-                if f":{port}" in log.read_text():
-                    break
-                time.sleep(0.2)
+            wait_for(lambda: f":{port}" in log.read_text())
             for key, body in deliveries:
                 headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
                 request = Request(f"http://127.0.0.1:{port}/leads", body, headers)
@@ -237,7 +234,7 @@ class Installation:
                     self._keep(error.read())
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(60)
+            process.wait(PATIENCE_SECONDS)
         return statuses
 
     def _keep(self, output: bytes) -> None:

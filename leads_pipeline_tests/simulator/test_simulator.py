@@ -30,6 +30,7 @@ from standardwebhooks import Webhook
 from leads_pipeline.simulator.app import CRM_PATH, CRM_SECRET, Config, Simulator
 from leads_pipeline.simulator.faults import FaultError
 from leads_pipeline.simulator.server import running
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
 NOW = datetime(2026, 11, 20, 12, 30, 15, 500_000, tzinfo=UTC)
@@ -583,7 +584,7 @@ def test_a_simulator_ends_at_once_and_quietly_while_an_answer_is_under_way(
                 time.sleep(0.005)
             impatient.close()
             ended = time.monotonic()
-        assert time.monotonic() - ended < 5
+        assert time.monotonic() - ended < 30
     assert (caplog.records, capfd.readouterr()) == ([], ("", ""))
 
 
@@ -618,23 +619,21 @@ def test_the_command_prints_variables_that_work_and_ends_quietly(tmp_path: Path)
         assert printed["LEADS_BASE_URL"].startswith("http://127.0.0.1:")
         assert printed["LEADS_BRANCH_IDS"] == "101,102"
         assert httpx.get(verify=PLAIN, url=f"{printed['INVENTORY_BASE_URL']}/inventory").status_code == 503
-        deadline = time.monotonic() + 5
-        while not ready.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(ready.exists)
         assert ready.read_text(encoding="utf-8").splitlines() == [f"{name}={text}" for name, text in printed.items()]
     finally:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, err, out) == (0, "", "\nStopped.\n")
 
 
 def test_the_command_refuses_a_broken_fault_file_and_a_taken_port(tmp_path: Path, server: Simulator) -> None:
     faults = tmp_path / "faults.json"
     faults.write_text('{"rules": [{"then": {"statsu": 500}}]}', encoding="utf-8")
-    _, err = simulate("--faults", faults).communicate(timeout=20)
+    _, err = simulate("--faults", faults).communicate(timeout=PATIENCE_SECONDS)
     assert "unknown field `statsu` - at `$.rules[0].then`" in err
     taken = simulate("--port", server.base_url.rpartition(":")[2])
-    _, err = taken.communicate(timeout=20)
+    _, err = taken.communicate(timeout=PATIENCE_SECONDS)
     assert taken.returncode == 2
     assert "Name another" in err
     assert "Traceback" not in err

@@ -68,7 +68,7 @@ class Newcomer:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         assert "Traceback" not in done.stderr + done.stdout
@@ -106,7 +106,8 @@ class Newcomer:
             zone = ZoneInfo(self.credentials["LEADS_TIMEZONE"])
             ends = {"from-time": day_interval(first, zone)[0], "to-time": day_interval(last, zone)[1]}
             question |= {name: f"{moment:%Y-%m-%dT%H:%M:%SZ}" for name, moment in ends.items()}
-        answer = httpx.get(f"{self.credentials['LEADS_BASE_URL']}/_simulator/truth", params=question)
+        address = f"{self.credentials['LEADS_BASE_URL']}/_simulator/truth"
+        answer = httpx.get(address, params=question, timeout=PATIENCE_SECONDS)
         return set(answer.json()["ids"])
 
     def published(self, kind: str, data: str = "data") -> set[str]:

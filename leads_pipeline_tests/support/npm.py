@@ -9,6 +9,8 @@ from pathlib import Path
 
 import filelock
 
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
+
 
 def install_pinned_packages(npm: str, folder: Path) -> None:
     """npm ci, once for each lock file, also with several test processes."""
@@ -20,6 +22,6 @@ def install_pinned_packages(npm: str, folder: Path) -> None:
         if done.exists() and done.read_text() == wanted:
             return
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert result.returncode == 0, f"npm ci failed:\n{result.stderr}"
         done.write_text(wanted)

@@ -1,12 +1,13 @@
 """A handler of requests behind a socket of this machine."""
 
+import atexit
 import socket
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import Any
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -53,15 +54,13 @@ def listens(port: int) -> bool:
     return False
 
 
-_kept_free: Final[list[socket.socket]] = []
-
-
 def free_port() -> int:
     """A port that nobody listens on, and that no other test is given while this process lives.
 
     A socket that is bound and doesn't listen keeps the port from whoever asks for any port, and lets a server take it.
     """
-    _kept_free.append(free := socket.socket())
+    free = socket.socket()
+    atexit.register(free.close)
     free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     free.bind(("127.0.0.1", 0))
     return int(free.getsockname()[1])
