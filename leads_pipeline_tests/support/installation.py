@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 from unittest.mock import patch
+from zoneinfo import ZoneInfo
 
 from dagster import (
     AssetKey,
@@ -295,12 +296,12 @@ def installation(
 
     Leads are few, so that tests are quick, and so many that every day of the calendar has some.
     """
-    now = datetime.now(UTC)
+    now, zone = datetime.now(UTC), ZoneInfo((variables or {}).get("LEADS_TIMEZONE", "UTC"))
     with running(config or Config(branches=3, leads_per_day=8)) as simulator:
         environment = {
             **simulator.environment(),
             "LEADS_DATA_DIR": str(folder / "data"),
-            "LEADS_START_DATE": str(now.date() - timedelta(days=first)),
+            "LEADS_START_DATE": str(now.astimezone(zone).date() - timedelta(days=first)),
             "DAGSTER_HOME": str(folder / "home"),
             **(variables or {}),
         }
