@@ -24,8 +24,9 @@ def query(me: Newcomer, server: Postgres, text: str) -> list[str]:
 
 
 def runs(me: Newcomer, server: Postgres) -> dict[str, str]:
-    """Every run and its state, as the database has them."""
-    return dict(line.split("|") for line in query(me, server, "select run_id, status from runs"))
+    """Every run that has ended and how, as the database has them. The next start ends those that were under way."""
+    ended = "select run_id, status from runs where status in ('SUCCESS', 'FAILURE', 'CANCELED')"
+    return dict(line.split("|") for line in query(me, server, ended))
 
 
 def wait_for_the_daemon(me: Newcomer, server: Postgres) -> None:
