@@ -1,9 +1,11 @@
 """data/tables as an analyst reads it: typed Parquet, each lead once, one publication at a time."""
 
+import os
 import shutil
 import stat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import duckdb
 import pyarrow.dataset as ds
@@ -150,10 +152,18 @@ def test_after_an_erasure_no_file_holds_the_person(folder: Folder, is_killed: bo
     assert len(list((folder.path / ".versions").glob("tables-*"))) == 1
 
 
-def test_files_that_nobody_wants_any_more_are_removed(folder: Folder) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_files_that_nobody_wants_any_more_are_removed(
+    folder: Folder, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
-    write(folder)
+    if is_killed:  # before the link takes its place
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(os, "replace", Mock(side_effect=KeyboardInterrupt))
+            write(folder)
+    else:
+        write(folder)
 
     remove_tables(folder.path)
     remove_tables(folder.path)
