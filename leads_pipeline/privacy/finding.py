@@ -187,14 +187,21 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
                 if is_meant or (hashed in entry.cleared and without_message(row.payload) != row.payload)
             }
     unread = {
-        f"{path} can't be searched, so it may hold the person. Delete it, then run `leads-pipeline privacy apply`."
+        f"{path} can't be searched, so it may hold the person. {_to_do(path)}, then run `leads-pipeline privacy apply`."
         for path in look.unread
     }
     return {number: sorted(texts | unread) for number, texts in left.items() if texts | unread}
 
 
+def _to_do(path: str) -> str:
+    """Return what to do with a file or folder that can't be searched. It may have the only copy of other leads."""
+    if path.startswith(SPOOL):
+        return "Do as the finding `spool` says"
+    return "Once `leads-pipeline verify` is green, delete it" if path.startswith("/") else "Delete it"
+
+
 def learn_lost(data: DataFolder) -> None:
-    """Have the list know the ids of leads that it means and that leads.duckdb alone has. A sweep can't meet them."""
+    """Have the list know leads of people on it by their ids, if only leads.duckdb has them. A sweep can't meet them."""
     suppressed = data.gate.entries.read()
     means = [meant for meant in (suppressed.erased, suppressed.objecting) if meant]
 
@@ -289,15 +296,16 @@ class _Look:
                 place, moment = file.place._replace(root=QUARANTINE), file.set_aside_at or datetime.now(UTC)
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
                     yield Row(place, file.key, lead_id, payload, moment, "")
-        self.unread.update(self._data.quarantine.answers(), self._data.store.list(SPOOL), self._moved())
-
-    def _moved(self) -> Iterator[str]:
-        """The folders that were copied into the bucket, if they have files that it lacks. No sweep reaches them."""
         here = FolderStore(self._data.folder)
-        for root in PLACES_OF_RAW if self._data.bucket else ():
-            folders = [f"{root}/{kind.table}/" for kind in LEAD_KINDS]
-            if any({*here.list(folder)} - {*self._data.store.list(folder)} for folder in folders):
-                yield f"{self._data.folder / root} (copied into {self._data.store.address})"
+        self.unread.update(self._data.quarantine.answers(), here.list(SPOOL), self._data.store.list(SPOOL))
+        self.unread.update(self._copied(here) if self._data.bucket else ())
+
+    def _copied(self, here: Store) -> Iterator[str]:
+        """The folders that were copied into the bucket, if they have files that it lacks. No sweep reaches them."""
+        for root in PLACES_OF_RAW:
+            prefixes = [f"{root}/{kind.table}/" for kind in LEAD_KINDS]
+            if any((keys := {*here.list(prefix)}) and keys - {*self._data.store.list(prefix)} for prefix in prefixes):
+                yield str(self._data.folder / root)
 
     def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""

@@ -45,6 +45,10 @@ def in_line(data: DataFolder) -> Iterator[Swept]:
     is_behind = data.is_behind
     swept = sweep(data) if is_behind else Swept(number=data.state.swept_to())
     yield swept
+    if WAREHOUSE_FILE in swept.failed:
+        learn_lost(data)
+        if data.gate.number == swept.number:
+            del swept.failed[WAREHOUSE_FILE]
     if is_behind:
         log_forgotten_deliveries(data)
     if not swept.failed:
@@ -62,7 +66,7 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
         if since is None:
             try:
                 learn_lost(data)
-            except LeadsPipelineError as error:  # the publication makes a new leads.duckdb
+            except LeadsPipelineError as error:  # after the publication it can be read
                 swept.failed[WAREHOUSE_FILE] = str(error)
         while True:
             # A lead that is met by its contact has other versions, with other contacts. Then its id is known.

@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -33,6 +35,7 @@ from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, everything_in, lead, listed
+from leads_pipeline_tests.transform.test_publish import OPENED
 
 OWNER = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "createdAt": "2026-11-19T10:00:00Z"}
 BEFORE = {"createdAt": "2026-11-19T10:00:00Z"}
@@ -480,7 +483,8 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     assert find(house.data, Person.of(["mary@people.example"])).unread == []
     house.erase(email="ann@people.example")
     [[left]] = requests.carry_out(house.data, lambda: None, house.now, {}).values()
-    assert left.startswith(f"{house.folder / 'raw'} (copied into {tmp_path / 'bucket'})")
+    assert left.startswith(f"{house.folder / 'raw'} can't be searched")
+    assert "Once `leads-pipeline verify` is green, delete it" in left
     shutil.rmtree(house.folder / "raw")
     assert requests.carry_out(house.data, lambda: None, house.now, {}) == {}
 
@@ -884,6 +888,24 @@ def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_al
     assert ids(restored) == {"olga", "mary"}
     assert restored.query("select lead_id from mart_hidden_valuations") == [("mary",)]
     assert not restored.data.is_behind
+
+
+def test_a_publication_follows_the_list_although_another_program_has_opened_the_file_for_writing(house: House) -> None:
+    house.land("applicant", [lead(name, email=f"{name}@people.example", **OWNER) for name in ("ann", "mary")])
+    house.publish()
+    listed(house.data.gate.entries, emails=["ann@people.example"])
+    file = (house.folder / "leads.duckdb").resolve()
+    file.chmod(0o600)
+    with subprocess.Popen(
+        [sys.executable, "-c", OPENED, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout
+        assert program.stdout.readline() == b"opened\n"
+        house.publish()
+        program.communicate()
+
+    assert ids(house) == {"mary"}
+    assert not house.data.is_behind
 
 
 @pytest.mark.slow
