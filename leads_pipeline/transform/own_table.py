@@ -154,7 +154,8 @@ def told(error: duckdb.Error, statement: str | None) -> str:
     # a CSV without a header are its first row. The lines after the first list columns.
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)):
         line = str(error).splitlines()[0]
-        if all(name in statement for name in re.findall('"([^"]*)"', line)):
+        named = re.findall(r"\w+", " ".join(re.findall('"([^"]*)"', line)))
+        if "STRUCT(" not in line and {*named} <= {*re.findall(r"\w+", statement)}:
             return line
     return (
         f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out here. Run the "

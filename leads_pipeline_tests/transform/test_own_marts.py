@@ -135,6 +135,7 @@ CASES = {
     "other columns": (LEADS + "select 1 as leads, 2 as more", "selects 2 columns, and its header has 1"),
     "a file without a header": (LEADS + "select leads from customers", 'column "leads" not found'),
     "a group of such a file": (LEADS + "select *, count(*) as leads from customers", "It fails with BinderException"),
+    "a sum of such a file": (LEADS + "select sum(staff) as leads from staff", "It fails with BinderException"),
     "all of such a file": (LEADS + "select * from customers", "It doesn't select leads."),
     "no SQL": (LEADS + "selec 1", "syntax error"),
     "nothing": (LEADS, ONE),
@@ -160,7 +161,7 @@ def test_each_mart_that_cannot_be_made_is_one_finding_keeps_its_rows_and_hurts_n
 ) -> None:
     (tmp_path / "secret.csv").write_text("a\nJane Roe\n")
     names = {case: case.replace(" ", "_") for case in CASES}
-    write(house, customers_csv="Jane Roe,jane@people.example\nJohn,john@people.example\n")
+    write(house, customers_csv="Jane Roe,jane@people.example\nJohn,john@people.example\n", staff_csv="Ann,Roe\nJo,1\n")
     write(house, fine_sql=COUNT, **{f"{name}_sql": COUNT for name in names.values()})
     house.publish()
     assert told(house) == {}
