@@ -67,7 +67,7 @@ def daemon_id(instance: DagsterInstance) -> str | None:
 def forget_future_ticks(instance: DagsterInstance, now: datetime) -> None:
     """Have sensors and schedules tick again that ticked while the clock ran ahead.
 
-    Dagster would wait until the clock is there again.
+    Dagster would wait until the clock is there again. A schedule's history of ticks is lost.
     """
     moment = now.timestamp()
     for state in instance.all_instigator_state():
@@ -81,5 +81,6 @@ def forget_future_ticks(instance: DagsterInstance, now: datetime) -> None:
             last = max(ticks[0].timestamp if ticks else 0, data.last_iteration_timestamp or 0)
             if last > moment:
                 instance.purge_ticks(state.instigator_origin_id, state.selector_id, before=last + 1)
-                begun = data._replace(start_timestamp=moment, last_iteration_timestamp=None)
+                # A day earlier, so that the tick that was due meanwhile is made up for.
+                begun = data._replace(start_timestamp=moment - 86_400, last_iteration_timestamp=None)
                 instance.update_instigator_state(state.with_data(begun))
