@@ -102,7 +102,8 @@ def verdict_on(
     answered = f"{status} {httpx.codes.get_reason_phrase(status)}".rstrip()
     message = f"{asked} was answered {answered}{_code_in(body)}. {sentence}"
     reason = f"{meaning.reason} ({status})"
-    asked_for = parse_retry_after(response.headers.get("retry-after"), now) if meaning.error.is_transient else None
+    may_ask = meaning.error in (BusyError, ServerError)
+    asked_for = parse_retry_after(response.headers.get("retry-after"), now) if may_ask else None
     return meaning.error(message, reason=reason, retry_after_seconds=asked_for)
 
 
