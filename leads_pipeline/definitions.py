@@ -81,8 +81,8 @@ def defs() -> Definitions:
 def _build(settings: Settings) -> Definitions:
     first = first_day(settings)
     partitions = Partitions.of(settings, first)
-    # Loading the code location writes nothing. The first run or sensor remembers the first day, as runs that were
-    # started from these partitions have to find them again.
+    # Loading the code location writes nothing. The first run or sensor remembers the first day, so that the partitions
+    # stay the same.
     data = DataFolderResource.of(settings, None if settings.start_date else first)
     asking = Asking(settings, first)
     assets: list[AssetsDefinition | AssetSpec] = [

@@ -50,7 +50,7 @@ _CODE: Final = "code location"
 _END_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.1
 
-# If the clock is set back, Dagster's loops wait until it is there again. They are ended if it is by more than this.
+# If the clock is set back, Dagster's loops wait until it is there again. After a longer step all processes are ended.
 _MOST_SET_BACK_SECONDS: Final = 600.0
 
 # prctl(2): the signal that a child gets when its parent is gone.
@@ -93,7 +93,7 @@ def run_together(
         click.echo("Stopped. Landed leads stay.")
         return 0
     click.echo(
-        f"{ended}, so the other processes were ended too. Landed leads stay. systemd and containers start it again by "
+        f"{ended}, so all processes were ended. Landed leads stay. systemd and containers start it again by "
         "themselves; otherwise run this command again.",
         err=True,
     )
@@ -149,7 +149,7 @@ class _Service:
                 click.echo(line, err=True)
 
     def _ahead(self) -> float:
-        """How many seconds the clock is ahead of one that nobody sets."""
+        """How many seconds the clock is ahead of the monotonic one."""
         return self._clock() - time.monotonic()
 
     def _wait(self, is_up: Callable[[], bool]) -> str | None:

@@ -144,7 +144,7 @@ class Email(Channel):
                 if user:
                     _log_in(server, user, password)
                 refused = server.send_message(mail)
-        except OSError as error:  # errors of smtplib are such errors, too
+        except OSError as error:  # smtplib's errors are OSErrors, too
             raise UnreachableError(f"The mail server of {self.name} {_smtp_verdict(error)}") from None
         return f"The mail server of {self.name} {_refused_recipients(refused)}" if refused else None
 

@@ -120,7 +120,7 @@ def write_typed(data: DataFolder, tables: str) -> None:
 
 
 def _delete_former(data: DataFolder) -> None:
-    """Delete what earlier releases made of the leads, and a bucket's cache: nobody takes out there who is erased."""
+    """Delete what earlier releases made of the leads, and a former bucket's cache. No erasure reaches them."""
     cache = () if data.bucket else (f"{CACHE}/{root}" for root in (RAW, RESTRICTED))
     for name in ("staged", "delta", *cache):
         with storing(data.folder / name):

@@ -153,7 +153,7 @@ class Requests:
                 # Noted before the answer: of two answers that cross, the one that was asked for later is the newer.
                 fetched_at = asked_at if attempt == 1 and asked_at else self._timing.now()
                 outcome = self._ask_once(spec, request, read)
-                self._learn(outcome, pace, attempt)  # before whoever waits for this slot may start
+                self._learn(outcome, pace, attempt)  # before the next request may start
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
                 self._end_row()

@@ -108,7 +108,7 @@ def test_if_a_process_is_killed_all_end_and_the_next_start_brings_every_lead(
         os.kill(victim, signal.SIGKILL)
         assert process.wait(60) == 1
     told = log.read_text()
-    assert f"The {name} has ended (SIGKILL), so the other processes were ended too." in told
+    assert f"The {name} has ended (SIGKILL), so all processes were ended." in told
     assert "Traceback" not in told
     wait_for(lambda: not any(map(is_alive, family)))
     with serving(me) as (process, log):
@@ -122,7 +122,7 @@ def test_if_the_clock_is_set_back_all_end_so_that_nothing_waits_until_it_is_ther
         family = descendants(process.pid)
         (me.folder / "set back").touch()
         assert process.wait(60) == 1
-    assert "The machine's clock was set back, so the other processes were ended too." in log.read_text()
+    assert "The machine's clock was set back, so all processes were ended." in log.read_text()
     assert [child for child in family if is_alive(child)] == []
 
 
