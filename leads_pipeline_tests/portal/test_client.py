@@ -489,6 +489,12 @@ def test_more_patience_than_the_policy_has_ends_the_run() -> None:
     assert "for the window 2026-11-19|branch-50 was not sent" in str(found[windows(50)[-1]])
 
 
+def test_patience_is_asked_for_by_429_and_5xx_alone() -> None:
+    client = leads_client(lambda _: httpx.Response(204, headers={"Retry-After": "3600"}))
+    found = dict(client.fetch_windows(APPLICANT, windows(3), answer_itself))
+    assert all(isinstance(error, InvalidAnswerError) and error.attempts > 1 for error in found.values())
+
+
 def test_a_refused_credential_ends_the_run_instead_of_asking_for_every_window() -> None:
     tokens = GoodTokens(CredentialsError("the token server refuses the pair"))
     results = outcomes(leads_client(lambda _: httpx.Response(200, content=BODY), tokens=tokens, max_concurrency=1), 30)
