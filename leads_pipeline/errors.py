@@ -5,6 +5,7 @@ A TransientError can pass by itself. After a PermanentError, somebody has to cha
 Every message says what was tried, what came back and what to do now. None holds a secret, a token or a lead.
 """
 
+from datetime import UTC, datetime
 from typing import ClassVar, Self
 
 
@@ -58,6 +59,16 @@ class UnreachableError(TransientError):
     """No connection, a connection that broke, a deadline that passed, or an alert that couldn't be sent."""
 
     default_reason = "unreachable"
+
+
+class TokenRefusedError(TransientError):
+    """The service answered 401. Only the end of a run shows whether that can pass (portal/verdicts.py).
+
+    `token_fetched_at` is the moment in UTC when the refused token was asked for.
+    """
+
+    default_reason = "token refused (401)"
+    token_fetched_at: datetime = datetime.min.replace(tzinfo=UTC)
 
 
 class InvalidAnswerError(TransientError):

@@ -23,9 +23,9 @@ _OVERDUE: Final = timedelta(days=1)
 def windows_refused(known: Known) -> Iterator[Finding]:
     """The portal refuses windows.
 
-    Meaning: the portal answers 401 or 403, for example. A branch id is wrong, the client may not read the branch, or
-    the credentials are refused. No lead is lost before the portal deletes it after 30 days. The branch's missing
-    windows, which nobody asked for since, are counted with them.
+    Meaning: the portal answers 403, for example, or 401 to two tokens in a row. A branch id is wrong, the client may
+    not read the branch or this kind of leads, or the credentials are refused. No lead is lost before the portal deletes
+    it after 30 days. The branch's missing windows, which nobody asked for since, are counted with them.
     Do: correct the setting that the message names, or ask the portal for access. `docs/guides/get-a-secret.md` says how
     to set a new secret. Then restart the service: it asks again within five minutes, without a restart once a day.
     Over: when the windows land, or the branch is no longer configured.

@@ -6,7 +6,7 @@ asked for (pulling.py).
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
@@ -29,14 +29,21 @@ from dagster import (
 )
 
 from leads_pipeline.domain.contract import Answer, LeadKind
-from leads_pipeline.domain.window import Window
-from leads_pipeline.errors import LeadsPipelineError, PermanentError, RetentionError, StorageError
+from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.errors import (
+    LeadsPipelineError,
+    PermanentError,
+    RetentionError,
+    StorageError,
+    TokenRefusedError,
+)
 from leads_pipeline.observe.finding import RUNBOOK, some
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.orchestration.pulling import PullConfig, due_windows, raw_key, utc_now
 from leads_pipeline.orchestration.resources import LeadsService
+from leads_pipeline.portal.verdicts import settled
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import readable_branches
 from leads_pipeline.storage.data_folder import DataFolder
@@ -135,6 +142,7 @@ class _Pull:
         self._windows, self._rows = windows, {row.window: row for row in rows}
         self._to_be_shown = {*windows} if config.requested_at is None else self._not_shown(partitions)
         self._landed: list[Landed] = []
+        self._accepted_scopes: set[Scope] = set()
         self.not_asked = 0
         self.failures: dict[Window, LeadsPipelineError] = {}
 
@@ -166,9 +174,13 @@ class _Pull:
 
     def _pulled(self, leads: LeadsService) -> Iterator[Record]:
         left = dict.fromkeys(self._windows)
+        token_refused: dict[Window, TokenRefusedError] = {}
         try:
             for window, outcome in leads.connect().fetch_windows(self._kind, self._windows, self._land):
                 del left[window]
+                if isinstance(outcome, TokenRefusedError):
+                    token_refused[window] = outcome  # the end of the run shows what that means
+                    continue
                 if isinstance(outcome, LeadsPipelineError):
                     yield from self._failed(window, outcome)
                     continue
@@ -178,9 +190,28 @@ class _Pull:
         except LeadsPipelineError as error:  # nothing can be asked for
             for window in left:
                 yield from self._failed(window, error)
+        yield from self._settled(token_refused)
+
+    def _settled(self, token_refused: Mapping[Window, TokenRefusedError]) -> Iterator[Record]:
+        """Decide what the answers of 401 mean, and note them as failures."""
+        asked_scopes = {window.scope for window, error in token_refused.items() if error.attempts}
+        refused_since = tokens_refused_since(self._rows.values())
+        for window, error in token_refused.items():
+            scope = window.scope
+            if scope not in asked_scopes:  # the run ended before
+                yield from self._failed(window, error)
+                continue
+            verdict = settled(
+                error,
+                f"{self._kind.name} leads of {scope.key}",
+                was_accepted=scope in self._accepted_scopes,
+                refused_since=refused_since.get(scope),
+            )
+            yield from self._failed(window, verdict)
 
     def _land(self, answer: Answer) -> tuple[Answer, Landed]:
         window, raw, run_id = answer.window, self._data.raw, self._context.run.run_id
+        self._accepted_scopes.add(window.scope)
         if answer.failure is not None:
             raw.add(place_of(self._kind, window), answer.leads, answer.fetched_at, PULL, run_id)
             answer.failure.attempts = answer.attempts
@@ -252,6 +283,26 @@ class _Pull:
             page = urlencode({"partition": min(self.failures).partition_key})
             metadata["partition"] = MetadataValue.url(f"/assets/{self._context.asset_key.to_user_string()}?{page}")
         return Failure("\n".join(lines), metadata=metadata, allow_retries=False)
+
+
+def tokens_refused_since(rows: Iterable[WindowRow]) -> dict[Scope, datetime]:
+    """Return the scopes of one kind whose newest answers are all 401, with the moment in UTC of the first of these."""
+    rows = list(rows)
+    looked_at: dict[Scope, datetime] = {}
+    for row in rows:
+        if row.looked_at is not None:
+            scope = row.window.scope
+            looked_at[scope] = max(row.looked_at, looked_at.get(scope, row.looked_at))
+
+    refused_since: dict[Scope, datetime] = {}
+    for row in rows:
+        if row.failure is None or row.failure.reason != TokenRefusedError.default_reason:
+            continue
+        scope, failed_at = row.window.scope, row.failure.failed_at
+        is_newest = scope not in looked_at or looked_at[scope] < failed_at
+        if is_newest:
+            refused_since[scope] = min(failed_at, refused_since.get(scope, failed_at))
+    return refused_since
 
 
 def _is_landed(row: WindowRow) -> bool:

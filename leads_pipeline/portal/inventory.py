@@ -18,8 +18,8 @@ MAX_INVENTORY_PAGES: Final = 1000
 
 _ADVICE: Final = {
     401: (
-        "The token is refused even after a renewal. Check INVENTORY_CLIENT_ID and INVENTORY_CLIENT_SECRET; then ask "
-        "the portal whether they are still valid."
+        "If it stays so for an hour, ask the portal whether this client may read the inventory. INVENTORY_CLIENT_ID "
+        "and INVENTORY_CLIENT_SECRET are right, because the token server gives tokens for them."
     ),
     403: "The token is accepted, but not for this agency. Compare INVENTORY_AGENCY_REF with the portal's e-mail.",
 }

@@ -23,7 +23,7 @@ from leads_pipeline.errors import (
 )
 from leads_pipeline.portal.requests import Fetched, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens
-from leads_pipeline.portal.verdicts import DEADLINE_PASSED, LATER, is_too_much
+from leads_pipeline.portal.verdicts import CHECK_ACCESS, DEADLINE_PASSED, LATER, is_too_much
 
 # A window that is too large or too slow is asked for in parts of this length.
 PIECE: Final = timedelta(hours=1)
@@ -37,10 +37,7 @@ STOP_SECONDS: Final = 5.0
 # byte by byte can hold a request for longer than its deadline.
 STANDSTILL_SECONDS: Final = 6 * 3600.0
 
-_LEADS_401 = (
-    "The token is refused even after a renewal. Check LEADS_CLIENT_ID and its secret, and LEADS_AUDIENCE or "
-    "LEADS_TOKEN_SCOPE; then ask the portal's technical contact whether the credentials are still valid."
-)
+_LEADS_401 = f"If it stays so for an hour: {CHECK_ACCESS}"
 _LEADS_413 = "The service refuses even one hour as too large. Tell the portal's technical contact."
 
 T = TypeVar("T")

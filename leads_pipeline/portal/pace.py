@@ -19,6 +19,9 @@ class RetryPolicy:
     max_delay_seconds: float = 30.0
     # If the service asks for a longer wait, the run ends, and the sensor retries later.
     max_retry_after_seconds: float = 120.0
+    # The waits before a request is sent again whose token was refused. Some services accept a new token only after
+    # seconds: their clock is behind the token server's, or a replica learns its key late.
+    refused_token_waits_seconds: tuple[float, ...] = (1.0, 3.0, 6.0)
 
     def is_beyond_patience(self, retry_after_seconds: float | None) -> bool:
         """Whether the service asks for a longer wait than a run should make."""

@@ -3,8 +3,8 @@
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -19,6 +19,7 @@ from leads_pipeline.errors import (
     InvalidAnswerError,
     LeadsPipelineError,
     SettingsError,
+    TokenRefusedError,
     TooLargeError,
     UnreachableError,
 )
@@ -41,10 +42,12 @@ DEADLINE_SECONDS: Final = 120.0
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 # After this many failures in a row, over this many scopes, the run ends. The rest is asked for later.
 MAX_FAILURES_IN_A_ROW, LEAST_FAILING_SCOPES = 20, 3
+# After this many answers of 401 to different windows, and none of 200, the run ends too.
+MAX_REFUSED_TOKENS: Final = 20
 # An answer that was too slow twice is too slow the third time too.
 MAX_SLOW_ATTEMPTS: Final = 2
 
-_REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})  # the specification answers either
+_REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})  # a service may answer either to a new token
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "leads-pipeline"}
 
 T = TypeVar("T")
@@ -105,11 +108,23 @@ class Service:
     requests_made: int = 0
 
 
+@dataclass(slots=True)
+class _Tries:
+    """The tries of one request so far. `refusals` counts answers of 401 or 403, `status` is the last answer's."""
+
+    attempts: int = 0
+    refusals: int = 0
+    status: int | None = None
+    token: Token | None = None
+    refused_at: float = 0.0
+
+
 class Requests:
     """The requests of one run to one service, at most `at_once` at a time, over `scopes` scopes.
 
-    Some failures end the run: a refused credential or setting, a longer Retry-After than the policy allows, and too
-    many temporary failures in a row. Later requests get that error, and are not sent.
+    Some failures end the run: a refused credential or setting, a longer Retry-After than the policy allows, too many
+    temporary failures in a row, and too many 401 if nothing is accepted. Later requests get that error, and are not
+    sent.
     """
 
     def __init__(self, service: Service, *, at_once: int = 1, scopes: int = 1) -> None:
@@ -128,6 +143,10 @@ class Requests:
         self._failures_in_a_row = 0
         self._failing_scopes: set[str] = set()
         self._least_failing_scopes = min(LEAST_FAILING_SCOPES, scopes)
+        self._accepted_tokens: dict[str, float] = {}  # with the moment of the last answer, by the monotonic clock
+        self._accepted_scopes: set[str] = set()
+        self._refused_scopes: set[str] = set()
+        self._refused_tokens = 0
         self._over: LeadsPipelineError | None = None
 
     @property
@@ -145,27 +164,54 @@ class Requests:
         `asked_at` is the moment of the first request, if the caller has noted it before.
         """
         request = f"{self._path}{spec.path}?{urlencode(spec.parameters)}"
-        attempt = 0
+        tries = _Tries()
         while True:
-            attempt += 1
+            tries.attempts += 1
             with self._slots:
                 pace = self._start(spec)
                 # Noted before the answer: of two answers that cross, the one that was asked for later is the newer.
-                fetched_at = asked_at if attempt == 1 and asked_at else self._timing.now()
-                outcome = self._ask_once(spec, request, read)
-                self._learn(outcome, pace, attempt)  # before the next request may start
+                fetched_at = asked_at if tries.attempts == 1 and asked_at else self._timing.now()
+                outcome = self._ask_once(spec, request, read, tries)
+                self._learn(outcome, pace, tries.attempts)  # before the next request may start
+
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
                 self._end_row()
-                return Fetched(value=value, body=body, fetched_at=fetched_at, attempts=attempt)
-            most = MAX_SLOW_ATTEMPTS if is_slow(outcome) else self._service.policy.max_attempts
-            if not outcome.is_transient or attempt >= most or self._over:
+                return Fetched(value=value, body=body, fetched_at=fetched_at, attempts=tries.attempts)
+
+            seconds = self._seconds_until_next_try(spec, outcome, tries)
+            if seconds is None:
                 self._give_up_on(spec, outcome)
-                outcome.attempts = attempt
+                outcome.attempts = tries.attempts
                 raise outcome
-            if not _slows_the_run(outcome, attempt):  # else the pace of the whole run holds it back
-                seconds = self._service.policy.delay_seconds(attempt, None, self._timing.rng)
-                self._timing.wait(self._stop, seconds)
+            self._timing.wait(self._stop, seconds)
+
+    def _seconds_until_next_try(self, spec: RequestSpec, error: LeadsPipelineError, tries: _Tries) -> float | None:
+        """Return how long to wait before the request is sent again. None if that can't help."""
+        policy = self._service.policy
+        if self._over:
+            return None
+        if tries.status in _REFUSALS:
+            return self._seconds_for_another_token(spec, tries)
+
+        most = MAX_SLOW_ATTEMPTS if is_slow(error) else policy.max_attempts
+        if not error.is_transient or tries.attempts >= most:
+            return None
+        if _slows_the_run(error, tries.attempts):
+            return 0.0  # the pace of the whole run holds it back
+        return policy.delay_seconds(tries.attempts, None, self._timing.rng)
+
+    def _seconds_for_another_token(self, spec: RequestSpec, tries: _Tries) -> float | None:
+        """Return how long to wait before a request is sent again whose token was refused."""
+        waits = self._service.policy.refused_token_waits_seconds
+        with self._guard:
+            is_scope_refused = spec.scope in self._refused_scopes - self._accepted_scopes
+            is_token_good = tries.token is not None and tries.token.access_token in self._accepted_tokens
+        # A token that is accepted elsewhere is good: the 403 is about the scope. A 401 says nothing of the scope.
+        is_forbidden = tries.status == HTTPStatus.FORBIDDEN and is_token_good
+        if is_forbidden or is_scope_refused or tries.refusals > len(waits):
+            return None
+        return waits[tries.refusals - 1]
 
     def _start(self, spec: RequestSpec) -> int:
         """Wait until the run may start a request. Returns the number of its pace."""
@@ -196,6 +242,9 @@ class Requests:
 
     def _give_up_on(self, spec: RequestSpec, error: LeadsPipelineError) -> None:
         """Note a failure after all retries. Too many temporary ones in a row end the run."""
+        if isinstance(error, TokenRefusedError):
+            self._note_refused_token(spec, error)
+            return
         if not error.is_transient:
             self._end_row()
             return
@@ -206,6 +255,14 @@ class Requests:
             if self._failures_in_a_row >= MAX_FAILURES_IN_A_ROW and is_everywhere:
                 self._over = error
 
+    def _note_refused_token(self, spec: RequestSpec, error: TokenRefusedError) -> None:
+        """Note a request of which no token was accepted. If that holds for all requests so far, it ends the run."""
+        with self._guard:
+            self._refused_scopes.add(spec.scope)
+            self._refused_tokens += 1
+            if self._refused_tokens >= MAX_REFUSED_TOKENS and not self._accepted_scopes:
+                self._over = error
+
     def _end_row(self) -> None:
         """Note that the service answers."""
         with self._guard:
@@ -213,7 +270,7 @@ class Requests:
             self._failing_scopes.clear()
 
     def _ask_once(
-        self, spec: RequestSpec, request: str, read: Callable[[bytes], T]
+        self, spec: RequestSpec, request: str, read: Callable[[bytes], T], tries: _Tries
     ) -> tuple[bytes, T] | LeadsPipelineError:
         """Send one request. Return its body with the result of `read`, or the verdict.
 
@@ -221,11 +278,17 @@ class Requests:
         """
         service = self._service
         until = time.monotonic() + service.deadline_seconds
+        tries.status = None
         try:
-            with self._answer(spec, request) as response:
+            token = tries.token = self._token(tries)
+            with closing(self._send(request, spec.headers, token.access_token)) as response:
+                self._note_answer(spec, token, response.status_code, tries)
                 if response.status_code != HTTPStatus.OK:
                     body = _courtesy(response, service.max_body_bytes, until)
-                    return verdict_on(str(spec), response, body, spec.advice, self._timing.now())
+                    verdict = verdict_on(str(spec), response, body, spec.advice, self._timing.now())
+                    if isinstance(verdict, TokenRefusedError):
+                        verdict.token_fetched_at = datetime.fromtimestamp(token.fetched_at, UTC)
+                    return verdict
                 body = read_body(response, service.max_body_bytes, until)
             return body, read(body)
         except InvalidAnswerError as error:
@@ -247,39 +310,34 @@ class Requests:
         except UNUSABLE_ADDRESS:
             return SettingsError(f"{spec} can't be sent. {ADDRESS_HINT}")
 
-    @contextmanager
-    def _answer(self, spec: RequestSpec, request: str) -> Iterator[httpx.Response]:
-        """Return the answer. If the token is refused, send the request once more with another one."""
+    def _token(self, tries: _Tries) -> Token:
+        """Return the token for the next try. A refused one is replaced, unless other requests were accepted with it."""
         tokens = self._service.tokens
-        token = tokens.get()
-        response = self._send(spec, request, token.access_token)
-        try:
-            if response.status_code in _REFUSALS and tokens.is_worth_renewing(token):
-                renewed = self._renewed(response, token)
-                if renewed is not None:
-                    response.close()
-                    response = self._send(spec, request, renewed.access_token)
-                    if response.status_code in _REFUSALS:
-                        tokens.did_not_help(renewed)
-            yield response
-        finally:
-            response.close()
+        if tries.token is None or not tries.refusals:
+            return tokens.get()
 
-    def _renewed(self, response: httpx.Response, token: Token) -> Token | None:
-        """Return another token. None after a 403 if there is none now: the 403 may be about the scope alone."""
-        try:
-            return self._service.tokens.get(refused=token)
-        except LeadsPipelineError as error:
-            if error.is_transient and response.status_code == HTTPStatus.FORBIDDEN:
-                return None
-            raise
+        accepted_at = self._accepted_tokens.get(tries.token.access_token)
+        if accepted_at is not None and accepted_at > tries.refused_at:
+            return tries.token
+        return tokens.get(refused=tries.token)
 
-    def _send(self, spec: RequestSpec, request: str, token: str) -> httpx.Response:
+    def _note_answer(self, spec: RequestSpec, token: Token, status: int, tries: _Tries) -> None:
+        """Note whether the service accepts the token."""
+        tries.status = status
+        with self._guard:
+            if status == HTTPStatus.OK:
+                self._accepted_tokens[token.access_token] = self._timing.monotonic()
+                self._accepted_scopes.add(spec.scope)
+            elif status in _REFUSALS:
+                tries.refusals += 1
+                tries.refused_at = self._timing.monotonic()
+
+    def _send(self, request: str, headers: Mapping[str, str], token: str) -> httpx.Response:
         # One client a thread: httpx's pool looks through all its connections several times a request.
         http = getattr(self._local, "http", None)
         if http is None:
             http = self._local.http = make_client(headers=_HEADERS, transport=self._service.transport, tls=self._tls)
-        headers = {**spec.headers, "Authorization": f"Bearer {token}"}
+        headers = {**headers, "Authorization": f"Bearer {token}"}
         url = self._base.copy_with(raw_path=request.encode())
         with self._guard:
             self._service.requests_made += 1

@@ -1,7 +1,7 @@
 """Access tokens: the client credentials grant (RFC 6749, section 4.4), and the folder where processes share tokens.
 
-Belongs here: asking for a token, keeping it for its lifetime, renewing it once when it is refused. Doesn't: where the
-secret comes from (portal/credentials.py), or what a refused data request means (verdicts.py).
+Belongs here: asking for a token, keeping it for its lifetime, replacing one that a service refuses. Doesn't: where the
+secret comes from (portal/credentials.py), or when a refused data request is sent again (requests.py).
 """
 
 import base64
@@ -47,9 +47,9 @@ DEFAULT_LIFETIME_SECONDS: Final = 300.0
 MAX_LIFETIME_SECONDS: Final = 86_400.0
 # A token is renewed this long before it expires, so that none expires on its way. A short-lived one: a tenth before.
 RENEWAL_MARGIN_SECONDS, RENEWAL_MARGIN_SHARE = 60.0, 0.1
-# If a new token is refused as well, the refusal is about the request, for example a foreign scope. For this long,
-# refusals count as final. Otherwise each of them would cost a token request.
-RENEWAL_PAUSE_SECONDS: Final = 60.0
+# A refused token is replaced only at this age. So all processes together ask for one a minute at most: a token per
+# request is the usual cause of 429. And a service has time to accept a new token.
+LEAST_AGE_TO_REPLACE_SECONDS: Final = 60.0
 # The whole token request; a healthy endpoint takes under a second.
 TOKEN_DEADLINE_SECONDS: Final = 30.0
 # Longer than any token request. A process that holds the lock for longer has hung.
@@ -138,11 +138,10 @@ class Tokens:
         self._deadline_seconds, self._lock_deadline_seconds = deadline_seconds, lock_deadline_seconds
         self._guard = Lock()
         self._token: Token | None = None
-        self._unhelpful: Token | None = None
         self._failure: tuple[float, LeadsPipelineError] | None = None
 
     def get(self, refused: Token | None = None) -> Token:
-        """Return a valid token, other than the refused one.
+        """Return a valid token. In place of the refused one, another is returned if it is old enough to be replaced.
 
         Raises CredentialsError, SettingsError, BusyError, ServerError, UnreachableError or StorageError.
         """
@@ -160,16 +159,13 @@ class Tokens:
                 raise
             return self._token
 
-    def is_worth_renewing(self, token: Token) -> bool:
-        """Whether another token may help a request that was refused with this one."""
-        return token != self._unhelpful or self._clock() - token.fetched_at >= RENEWAL_PAUSE_SECONDS
-
-    def did_not_help(self, token: Token) -> None:
-        """Note that a renewed token was refused as well."""
-        self._unhelpful = token
-
     def _is_good(self, token: Token, refused: Token | None) -> bool:
-        return token.is_usable(self._clock()) and (refused is None or token.access_token != refused.access_token)
+        if not token.is_usable(self._clock()):
+            return False
+
+        was_refused = refused is not None and token.access_token == refused.access_token
+        is_old = self._clock() - token.fetched_at >= LEAST_AGE_TO_REPLACE_SECONDS
+        return not (was_refused and is_old)
 
     def _obtain(self, secret: str, refused: Token | None) -> Token:
         path = self._folder / f"{self._credentials.store_key(secret)}.json"

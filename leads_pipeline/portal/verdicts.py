@@ -23,6 +23,7 @@ from leads_pipeline.errors import (
     RefusedError,
     ServerError,
     SettingsError,
+    TokenRefusedError,
     TooLargeError,
     UnreachableError,
 )
@@ -32,6 +33,16 @@ LATER: Final = "This can pass by itself: asking again later can help."
 USELESS: Final = "Asking again doesn't help."
 DEADLINE_PASSED: Final = "deadline passed"
 NO_CONNECTION: Final = "no connection"
+
+# A 401 is no reason to doubt the client secret. A token server doesn't give a token for a wrong one.
+CHECK_ACCESS: Final = (
+    "Check the scope id, and LEADS_AUDIENCE or LEADS_TOKEN_SCOPE; then ask the portal's technical contact whether this "
+    "client may read these leads. The client id and its secret are right, because the token server gives tokens for "
+    "them."
+)
+
+# Beside a 401, the same run has answers of 200 for the same kind and scope.
+ACCEPTED_AT_TIMES: Final = "token accepted at times (401)"
 
 # httpx raises these for the address of a service or a proxy that isn't one: a host with too long a part, a port beyond
 # 65535. Their text quotes the address. They come in a group if several addresses of a host are tried.
@@ -79,6 +90,7 @@ _STATUSES: Final[Mapping[int, Meaning]] = {
         f"A cache on the way answered: this request asks the portal for no such answer. {LATER}",
     ),
     308: _MOVED,
+    401: Meaning(TokenRefusedError, "token refused", f"The service doesn't accept the token. {LATER}"),
     407: Meaning(
         RefusedError, "refused", f"{USELESS} Check the user and the password of the proxy in the environment."
     ),
@@ -98,13 +110,40 @@ def verdict_on(
     """Return the meaning of an answer other than 200. `advice` has the client's own sentences, by status."""
     status = response.status_code
     meaning = _STATUSES.get(status) or _HUNDREDS.get(status // 100, _TEMPORARY)
-    sentence = f"{USELESS} {advice[status]}" if status in advice else meaning.advice
+    outlook = LATER if meaning.error.is_transient else USELESS
+    sentence = f"{outlook} {advice[status]}" if status in advice else meaning.advice
     answered = f"{status} {httpx.codes.get_reason_phrase(status)}".rstrip()
     message = f"{asked} was answered {answered}{_code_in(body)}. {sentence}"
     reason = f"{meaning.reason} ({status})"
     may_ask = meaning.error in (BusyError, ServerError)
     asked_for = parse_retry_after(response.headers.get("retry-after"), now) if may_ask else None
     return meaning.error(message, reason=reason, retry_after_seconds=asked_for)
+
+
+def settled(
+    error: TokenRefusedError, about: str, *, was_accepted: bool, refused_since: datetime | None
+) -> TokenRefusedError | RefusedError:
+    """Return the verdict on a 401 at the end of a run, for requests of one kind and scope, which `about` names.
+
+    It is a refusal if the service accepted none of them: not in this run, and not since `refused_since`, the moment in
+    UTC of a failure of that kind in an earlier run with another token. Otherwise it can pass: a token may be too young
+    for the service, or one of its replicas may not know it.
+    """
+    if was_accepted:
+        error.reason = ACCEPTED_AT_TIMES
+        return error
+
+    was_another_token = refused_since is not None and refused_since < error.token_fetched_at
+    if not was_another_token:
+        return error
+
+    refused = RefusedError(
+        f"The service has answered every request for {about} with 401 since {refused_since:%Y-%m-%d %H:%M} UTC, with "
+        f"at least two tokens. {USELESS} {CHECK_ACCESS}",
+        reason=error.reason,
+    )
+    refused.attempts = error.attempts
+    return refused
 
 
 def _code_in(body: bytes) -> str:

@@ -332,9 +332,9 @@ def _(path):
     return None
 
 
-@mutant("a refused token isn't renewed", "portal.tokens:Tokens.is_worth_renewing", TOKENS, AUTH)
-def _(self, token):
-    return False
+@mutant("a refused token isn't replaced", "portal.tokens:Tokens._is_good", TOKENS, AUTH)
+def _(self, token, refused):
+    return token.is_usable(self._clock())
 
 
 @mutant("a secret follows redirects", "portal.http:make_client", SECRET, AUTH)

@@ -13,7 +13,7 @@ from dagster import AssetKey, DagsterEvent, DagsterRunStatus, RunRequest, SkipRe
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.pulling import MACHINE_TAG, PULL_JOB, end_dead_runs, pull_request
-from leads_pipeline.simulator.faults import Then
+from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import FolderStore
@@ -178,6 +178,46 @@ def test_a_failed_window_is_asked_for_after_its_wait_and_turns_green(here: Pipel
     assert here.shown()[here.key(1)] == "MATERIALIZED"
     here.clock.now += DAY
     assert here.key(3) in here.asked_for()["applicant"]  # two days ago at the start
+
+
+def test_a_client_without_the_right_to_one_kind_is_named_at_the_second_run_and_gets_the_other_kind(
+    here: Pipeline,
+) -> None:
+    """Fault 75: the first 401 may pass. A second one, with another token, is a refusal."""
+    here.simulator.set_faults([Rule(Then(status=401), When(path="/appraisal-leads"))])
+
+    here.run(here.tick())
+    assert set(here.shown(APPLICANT).values()) == {"MATERIALIZED"}
+    assert {verdict_on_appraisals(here, ago) for ago in (1, 2, 3)} == {"temporary"}
+
+    here.clock.now += 11 * MINUTE
+    assert here.asked_for().keys() == {"appraisal"}
+    here.run(here.tick())
+    assert {verdict_on_appraisals(here, ago) for ago in (1, 2, 3)} == {"refused"}
+    message = str(here.row(here.window(1), APPRAISAL).failure)
+    assert "appraisal leads of branch-101" in message
+    assert "secret are right" in message
+
+    here.simulator.set_faults([])
+    here.clock.now += DAY
+    here.run(here.tick())
+    assert set(here.shown(APPRAISAL).values()) == {"MATERIALIZED"}
+
+
+def test_a_401_beside_accepted_requests_for_the_same_branch_is_temporary(here: Pipeline) -> None:
+    """Fault 75: another 401 in the next run is the first one of which nothing was accepted."""
+    here.fail({here.key(1): Then(status=401)})
+    for _ in range(2):
+        here.run(here.tick())
+        failure = here.row_of(here.key(1)).failure
+        assert failure is not None
+        assert failure.verdict == "temporary"
+        here.clock.now += HOUR
+
+
+def verdict_on_appraisals(here: Pipeline, days_ago: int) -> str:
+    failure = here.row(here.window(days_ago), APPRAISAL).failure
+    return failure.verdict if failure else "none"
 
 
 @pytest.mark.slow

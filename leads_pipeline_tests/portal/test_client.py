@@ -28,6 +28,7 @@ from leads_pipeline.errors import (
     ServerError,
     SettingsError,
     StorageError,
+    TokenRefusedError,
     TooLargeError,
     UnreachableError,
 )
@@ -63,7 +64,7 @@ Outcome = Answer | LeadsPipelineError
 
 
 class GoodTokens(Tokens):
-    """Always one and the same; `failures` come first."""
+    """Always one and the same, too young to be replaced; `failures` come first."""
 
     def __init__(self, *failures: LeadsPipelineError, token: str = TOKEN) -> None:
         super().__init__(CREDENTIALS, Path("/nowhere"))
@@ -71,15 +72,11 @@ class GoodTokens(Tokens):
         self.asked = 0
         self.good = Token(token, 0.0, 3600.0)
 
-    def get(self, refused: Token | None = None) -> Token:
-        assert refused is None
+    def get(self, refused: Token | None = None) -> Token:  # noqa: ARG002 - see the class
         self.asked += 1
         if self.failures:
             raise self.failures.pop(0)
         return self.good
-
-    def is_worth_renewing(self, token: Token) -> bool:
-        return token != self.good
 
 
 def windows(count: int) -> list[Window]:
@@ -265,7 +262,7 @@ def test_an_unexpected_exception_reaches_the_consumer() -> None:
         (302, ServerError, "redirected (302)"),
         (303, ServerError, "redirected (303)"),
         (400, RefusedError, "refused (400)"),
-        (401, RefusedError, "refused (401)"),
+        (401, TokenRefusedError, "token refused (401)"),
         (403, RefusedError, "refused (403)"),
         (404, RefusedError, "refused (404)"),
         (408, ServerError, "server error (408)"),
@@ -282,7 +279,8 @@ def test_every_status_has_its_verdict(status: int, kind: type[LeadsPipelineError
     assert type(error) is kind
     assert error.reason == reason
     assert str(error).startswith(f"GET /applicant-leads for the window 2026-11-19|branch-1 was answered {status}")
-    assert client.requests_made == (2 if error.is_transient else 1) + (3 * 2 if status == 408 else 0)
+    tries = 4 if status in (401, 403) else 2 if error.is_transient else 1
+    assert client.requests_made == tries + (3 * 2 if status == 408 else 0)
 
 
 @pytest.mark.parametrize(
@@ -343,10 +341,10 @@ def test_a_forbidden_scope_is_named_with_what_to_check() -> None:
     assert "LEADS_SCOPES=all" in str(error)
 
 
-def test_a_token_refused_after_its_renewal_says_which_settings_to_check() -> None:
+def test_a_refused_token_is_no_reason_to_check_the_secret() -> None:
     error = fetch_one(leads_client(lambda _: httpx.Response(401)))
-    assert isinstance(error, RefusedError)
-    assert "LEADS_CLIENT_ID" in str(error)
+    assert isinstance(error, TokenRefusedError)
+    assert "its secret are right" in str(error)
 
 
 def test_a_forbidden_scope_ends_no_run_though_the_token_server_is_busy() -> None:
@@ -355,9 +353,6 @@ def test_a_forbidden_scope_ends_no_run_though_the_token_server_is_busy() -> None
             if refused is not None:
                 raise BusyError("busy", retry_after_seconds=600)
             return super().get()
-
-        def is_worth_renewing(self, _: Token) -> bool:
-            return True
 
     client = leads_client(lambda r: httpx.Response(403 if branch(r) == 3 else 200, content=BODY), tokens=Busy())
     results = outcomes(client, 40)
@@ -978,9 +973,9 @@ def test_a_page_is_retried() -> None:
 def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
     with pytest.raises(RefusedError, match="INVENTORY_AGENCY_REF") as agency:
         inventory_client(lambda _: httpx.Response(403)).search("Leeds")
-    with pytest.raises(RefusedError, match="INVENTORY_CLIENT_ID") as token:
+    with pytest.raises(TokenRefusedError, match="INVENTORY_CLIENT_ID") as token:
         inventory_client(lambda _: httpx.Response(401)).search("Leeds")
-    assert (agency.value.reason, token.value.reason) == ("refused (403)", "refused (401)")
+    assert (agency.value.reason, token.value.reason) == ("refused (403)", "token refused (401)")
     assert "INVENTORY_AGENCY_REF" not in str(token.value)
     assert "agency-7" not in str(agency.value)
 

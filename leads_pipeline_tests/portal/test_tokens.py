@@ -33,13 +33,14 @@ from leads_pipeline.portal import ClientCredentials, Tokens
 from leads_pipeline.portal.requests import DEADLINE_SECONDS, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import (
     DEFAULT_LIFETIME_SECONDS,
+    LEAST_AGE_TO_REPLACE_SECONDS,
     LOCK_DEADLINE_SECONDS,
     MAX_LIFETIME_SECONDS,
-    RENEWAL_PAUSE_SECONDS,
     TOKEN_DEADLINE_SECONDS,
     Token,
 )
 from leads_pipeline.settings import AuthMethod, Secret
+from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
 from leads_pipeline_tests.support.npm import install_pinned_packages
 from leads_pipeline_tests.support.raw_server import RawServer, respond
@@ -85,7 +86,8 @@ class Portal:
 
     def get(self, tokens: Tokens) -> str:
         """Why one data request with these tokens failed, empty if it didn't."""
-        service = Service(base_url=SERVICE, tokens=tokens, transport=httpx.MockTransport(self.data))
+        transport, timing = httpx.MockTransport(self.data), FakeTiming().as_timing()
+        service = Service(base_url=SERVICE, tokens=tokens, transport=transport, timing=timing)
         try:
             Requests(service).fetch(SPEC, bytes)
         except LeadsPipelineError as error:
@@ -210,21 +212,26 @@ def test_a_strange_lifetime_gets_a_sound_one(folder: Path, expires_in: str, life
 
 
 @pytest.mark.parametrize("refusal", [401, 403])
-def test_a_refused_token_is_renewed_once(folder: Path, portal: Portal, refusal: int) -> None:
+def test_an_old_token_that_is_refused_is_replaced_once(folder: Path, portal: Portal, refusal: int) -> None:
     portal.refusal, portal.refused_tokens = refusal, {"1"}
     tokens = tokens_of(folder, portal)
+    tokens.get()
+    portal.now += LEAST_AGE_TO_REPLACE_SECONDS
     assert [portal.get(tokens), portal.get(tokens)] == ["", ""]
     assert portal.sent_tokens == ["1", "2", "2"]
 
 
-def test_requests_that_stay_forbidden_do_not_ask_for_a_token_each(folder: Path, portal: Portal) -> None:
-    portal.refusal, portal.refused_tokens = 403, set("123456789")
+@pytest.mark.parametrize("refusal", [401, 403])
+def test_requests_that_stay_refused_cost_one_token_a_minute(folder: Path, portal: Portal, refusal: int) -> None:
+    portal.refusal, portal.refused_tokens = refusal, set("123456789")
     tokens = tokens_of(folder, portal)
-    assert [portal.get(tokens) for _ in range(5)] == ["refused (403)"] * 5
+    for _ in range(5):
+        assert f"refused ({refusal})" in portal.get(tokens)
+    assert len(portal.token_requests) == 1
+    portal.now += LEAST_AGE_TO_REPLACE_SECONDS
+    for _ in range(5):
+        assert f"refused ({refusal})" in portal.get(tokens)
     assert len(portal.token_requests) == 2
-    portal.now += RENEWAL_PAUSE_SECONDS
-    portal.get(tokens)
-    assert len(portal.token_requests) == 3
 
 
 @pytest.mark.parametrize("status", [400, 404])
@@ -234,12 +241,13 @@ def test_no_other_status_renews_the_token(folder: Path, portal: Portal, status: 
     assert portal.sent_tokens == ["1"]
 
 
-def test_a_token_that_another_process_renewed_is_taken_without_asking(folder: Path, portal: Portal) -> None:
+def test_a_token_that_another_process_replaced_is_taken_without_asking(folder: Path, portal: Portal) -> None:
     ours, theirs = tokens_of(folder, portal), tokens_of(folder, portal)
     portal.get(ours)
     portal.get(theirs)
     assert theirs.requests_made == 0
     portal.refused_tokens = {"1"}
+    portal.now += LEAST_AGE_TO_REPLACE_SECONDS
     assert [portal.get(theirs), portal.get(ours)] == ["", ""]
     assert portal.sent_tokens == ["1", "1", "1", "2", "1", "2"]
     assert ours.requests_made == 1
@@ -248,6 +256,7 @@ def test_a_token_that_another_process_renewed_is_taken_without_asking(folder: Pa
 def test_a_refused_token_is_dropped_even_if_there_is_no_other(folder: Path, portal: Portal) -> None:
     portal.get(tokens_of(folder, portal))
     portal.refused_tokens = {"1"}
+    portal.now += LEAST_AGE_TO_REPLACE_SECONDS
     portal.get(tokens_of(folder, portal, lambda _: httpx.Response(401)))
     assert not list(folder.glob("*.json"))
 
@@ -322,6 +331,7 @@ def test_no_connection_says_so(folder: Path) -> None:
 def test_threads_that_are_refused_together_renew_once(folder: Path, portal: Portal) -> None:
     tokens = tokens_of(folder, portal)
     refused = tokens.get()
+    portal.now += LEAST_AGE_TO_REPLACE_SECONDS
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: number_of(tokens.get(refused=refused)), range(8)))
     assert found == ["2"] * 8

@@ -113,7 +113,7 @@ class Pipeline:
             method=AuthMethod.BODY,
             audience=settings.base_url,
         )
-        tokens = Tokens(credentials, self.folder.state.path / "tokens")
+        tokens = Tokens(credentials, self.folder.state.path / "tokens", clock=lambda: self.clock().timestamp())
         return _Client(self, tokens)
 
     # --- definitions -----------------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class _Client(LeadsClient):
             pipeline.settings.base_url,
             tokens,
             max_concurrency=8,
-            policy=RetryPolicy(max_attempts=1, base_delay_seconds=0.001),
+            policy=RetryPolicy(max_attempts=1, base_delay_seconds=0.001, refused_token_waits_seconds=(0.001,)),
             timing=Timing(now=pipeline.clock),
         )
         self._left = pipeline.killed_after

@@ -1,0 +1,264 @@
+"""A 401 loses no window, costs few tokens, and is blamed on nobody who is right (fault 75)."""
+
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import httpx
+import pytest
+
+from leads_pipeline.domain.contract import APPLICANT, Answer
+from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.errors import LeadsPipelineError, RefusedError, TokenRefusedError
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
+from leads_pipeline.portal.requests import MAX_REFUSED_TOKENS
+from leads_pipeline.portal.verdicts import settled
+from leads_pipeline.settings import AuthMethod, Secret
+from leads_pipeline_tests.support.fake_timing import FakeTiming
+
+BASE_URL = "http://portal.example"
+REQUEST_SECONDS = 0.05
+
+
+@dataclass
+class Request:
+    """A request for a window: how many there were before, its branch, and its token with the moment of its issue."""
+
+    number: int
+    branch: int
+    token: int
+    token_age: float
+    now: float
+
+
+@dataclass
+class Portal:
+    """A portal that accepts a request if `accepts` says so. Its clock moves by each request and by waiting."""
+
+    accepts: Callable[[Request], bool]
+    refusal: int = 401
+    timing: FakeTiming = field(default_factory=FakeTiming)
+    issued: list[float] = field(default_factory=list)
+    requests: int = 0
+    is_token_server_down: bool = False
+    guard: threading.Lock = field(default_factory=threading.Lock)
+
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        with self.guard:
+            if request.url.path == "/oauth2/token":
+                return self._issue()
+            self.requests += 1
+            self.timing.seconds += REQUEST_SECONDS
+            token = int(request.headers["Authorization"].removeprefix("Bearer token-"))
+            asked = Request(
+                self.requests,
+                branch=int(request.url.params["branch-id"]),
+                token=token,
+                token_age=self.timing.seconds - self.issued[token - 1],
+                now=self.timing.seconds,
+            )
+            return httpx.Response(200 if self.accepts(asked) else self.refusal, json={"applicants": []})
+
+    def _issue(self) -> httpx.Response:
+        if self.is_token_server_down:
+            return httpx.Response(503)
+        self.issued.append(self.timing.seconds)
+        return httpx.Response(200, json={"access_token": f"token-{len(self.issued)}", "expires_in": 3600})
+
+
+@dataclass
+class Agency:
+    """The agency's side: each run has a client of its own, and the folder of tokens is shared."""
+
+    portal: Portal
+    folder: Path
+
+    def run(self, windows: Sequence[Window]) -> dict[Window, Answer | LeadsPipelineError]:
+        timing, transport = self.portal.timing, httpx.MockTransport(self.portal.answer)
+        credentials = ClientCredentials(
+            token_url=f"{BASE_URL}/oauth2/token",
+            client_id="me",
+            secret=Secret("A_SECRET", "s3cret"),
+            method=AuthMethod.BODY,
+        )
+        tokens = Tokens(credentials, self.folder, clock=lambda: timing.now().timestamp(), transport=transport)
+        client = LeadsClient(BASE_URL, tokens, max_concurrency=8, transport=transport, timing=timing.as_timing())
+        return dict(client.fetch_windows(APPLICANT, windows, lambda answer: answer))
+
+    def runs_until_all_landed(self, windows: Sequence[Window], most: int) -> int:
+        """Ask for what is missing every ten minutes. Return how many runs it took."""
+        missing = list(windows)
+        for number in range(1, most + 1):
+            outcomes = self.run(missing)
+            missing = [window for window, outcome in outcomes.items() if not isinstance(outcome, Answer)]
+            if not missing:
+                return number
+            self.portal.timing.seconds += 600
+        pytest.fail(f"{len(missing)} windows are missing after {most} runs")
+
+
+@pytest.fixture
+def agency(tmp_path: Path) -> Callable[[Portal], Agency]:
+    return lambda portal: Agency(portal, tmp_path / "tokens")
+
+
+def windows(branches: int, days: int = 10) -> list[Window]:
+    return [
+        Window.of(date(2026, 11, 10) + timedelta(days=day), Scope.parse(f"branch-{branch}"), ZoneInfo("UTC"))
+        for day in range(days)
+        for branch in range(1, branches + 1)
+    ]
+
+
+# --- services that accept a good token late, or not always ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0.5, 2, 5])
+def test_a_token_that_is_accepted_only_after_seconds_lands_all_windows_in_one_run(
+    agency: Callable[[Portal], Agency], seconds: float
+) -> None:
+    portal = Portal(accepts=lambda request: request.token_age > seconds)
+
+    runs = agency(portal).runs_until_all_landed(windows(branches=20), most=1)
+
+    assert runs == 1
+    assert len(portal.issued) == 1
+
+
+def test_a_service_that_refuses_each_third_request_costs_no_window(agency: Callable[[Portal], Agency]) -> None:
+    portal = Portal(accepts=lambda request: request.number % 3 != 0)
+
+    agency(portal).runs_until_all_landed(windows(branches=20), most=2)
+
+    assert len(portal.issued) <= 2
+
+
+def test_a_replica_that_never_learns_the_key_costs_no_window(agency: Callable[[Portal], Agency]) -> None:
+    two_of_three = random.Random(7)  # noqa: S311 - no secret
+    portal = Portal(accepts=lambda _: two_of_three.random() > 1 / 3)
+
+    agency(portal).runs_until_all_landed(windows(branches=20), most=4)
+
+    assert len(portal.issued) <= 4
+
+
+def test_tokens_that_are_revoked_all_the_time_land_all_windows_and_few_are_asked_for(
+    agency: Callable[[Portal], Agency],
+) -> None:
+    portal = Portal(accepts=lambda request: request.now - request.token_age > request.now // 1.5 * 1.5 - 0.001)
+
+    runs = agency(portal).runs_until_all_landed(windows(branches=10, days=6), most=12)
+
+    assert len(portal.issued) <= 2 * runs
+
+
+def test_a_revoked_token_is_replaced_within_the_run(agency: Callable[[Portal], Agency]) -> None:
+    portal = Portal(accepts=lambda request: request.token != 1 or request.now < 70)
+    here = agency(portal)
+    here.run(windows(branches=5))
+    portal.timing.seconds = 90
+
+    outcomes = here.run(windows(branches=5))
+
+    assert all(isinstance(outcome, Answer) for outcome in outcomes.values())
+    assert len(portal.issued) == 2
+
+
+def test_a_token_server_that_is_down_for_ten_minutes_costs_no_window(agency: Callable[[Portal], Agency]) -> None:
+    portal = Portal(accepts=lambda request: request.token != 1 or request.now < 70)
+    here = agency(portal)
+    here.run(windows(branches=5))
+    portal.timing.seconds = 90
+    portal.is_token_server_down = True
+    assert all(isinstance(outcome, LeadsPipelineError) for outcome in here.run(windows(branches=5)).values())
+
+    portal.timing.seconds = 700
+    portal.is_token_server_down = False
+
+    here.runs_until_all_landed(windows(branches=5), most=1)
+    assert len(portal.issued) == 2
+
+
+# --- clients that may not read everything -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refusal", [401, 403])
+def test_three_mistyped_branches_end_no_run_for_the_good_ones(agency: Callable[[Portal], Agency], refusal: int) -> None:
+    portal = Portal(accepts=lambda request: request.branch > 3, refusal=refusal)
+    asked = windows(branches=20)
+
+    outcomes = agency(portal).run(asked)
+
+    landed = {window for window, outcome in outcomes.items() if isinstance(outcome, Answer)}
+    assert landed == {window for window in asked if int(window.scope.id) > 3}
+    assert portal.requests < len(asked) + 60, "a scope whose token was refused is tried once a window"
+    assert len(portal.issued) == 1
+
+
+def test_a_client_without_any_right_ends_the_run_early_and_asks_for_few_tokens(
+    agency: Callable[[Portal], Agency],
+) -> None:
+    portal = Portal(accepts=lambda _: False)
+
+    outcomes = agency(portal).run(windows(branches=20))
+
+    asked = [outcome for outcome in outcomes.values() if isinstance(outcome, LeadsPipelineError) and outcome.attempts]
+    assert {type(outcome) for outcome in outcomes.values()} == {TokenRefusedError}
+    assert MAX_REFUSED_TOKENS <= len(asked) <= MAX_REFUSED_TOKENS + 12
+    assert len(portal.issued) <= 2
+
+
+def test_processes_together_ask_for_one_token_a_minute(agency: Callable[[Portal], Agency]) -> None:
+    portal = Portal(accepts=lambda _: False)
+    here = agency(portal)
+
+    for _ in range(5):
+        here.run(windows(branches=1, days=1))
+        here.run(windows(branches=1, days=1))
+
+    assert len(portal.issued) <= 1 + portal.timing.seconds / 60
+
+
+# --- the verdict at the end of a run ----------------------------------------------------------------------------------
+
+MOMENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+
+def refused_by_a_token_of(fetched_at: datetime) -> TokenRefusedError:
+    error = TokenRefusedError("GET /applicant-leads was answered 401.")
+    error.token_fetched_at = fetched_at
+    return error
+
+
+@pytest.mark.parametrize(
+    ("was_accepted", "refused_since", "is_refused"),
+    [
+        (False, None, False),
+        (False, MOMENT - timedelta(minutes=10), True),
+        (False, MOMENT + timedelta(minutes=10), False),
+        (True, MOMENT - timedelta(minutes=10), False),
+    ],
+    ids=["the first run", "another token before", "the same token before", "accepted in this run"],
+)
+def test_only_two_tokens_that_were_never_accepted_make_a_refusal(
+    *, was_accepted: bool, refused_since: datetime | None, is_refused: bool
+) -> None:
+    error = refused_by_a_token_of(MOMENT)
+
+    verdict = settled(error, "appraisal leads of branch-7", was_accepted=was_accepted, refused_since=refused_since)
+
+    assert isinstance(verdict, RefusedError) == is_refused
+    assert verdict.is_transient != is_refused
+    assert "appraisal leads of branch-7" in str(verdict) or not is_refused
+
+
+def test_nobody_is_told_to_check_a_secret_that_is_right() -> None:
+    error = refused_by_a_token_of(MOMENT)
+
+    verdict = settled(error, "appraisal leads of all", was_accepted=False, refused_since=MOMENT - timedelta(days=1))
+
+    assert "secret are right" in str(verdict)
