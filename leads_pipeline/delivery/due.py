@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from leads_pipeline.delivery.ledger import Ledger, Version, VersionState
 from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import LandedVersion, landed_versions
@@ -71,7 +72,7 @@ def is_neglected(data: DataFolder, ledger: Ledger, now: datetime, after: timedel
     mark, landed_at = ledger.fact("mark"), data.state.landed_at()
     if data.bucket:
         return now.timestamp() - float(mark or 0) * _BUCKET_LOOKS.total_seconds() > after.total_seconds()
-    return landed_at is not None and now - landed_at > after and mark != _mark(data, now)
+    return landed_at is not None and has_passed(after, landed_at, now) and mark != _mark(data, now)
 
 
 def read_each(raw: RawWindows, windows: Iterable[WindowKey]) -> Iterator[tuple[WindowKey, Batch | StorageError]]:

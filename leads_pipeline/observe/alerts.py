@@ -14,6 +14,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel
 
+from leads_pipeline.domain.moments import has_passed, not_after
 from leads_pipeline.errors import StorageError
 from leads_pipeline.observe.channels import Channel, Heartbeat, attempt
 from leads_pipeline.observe.digest import Digest
@@ -113,9 +114,9 @@ class Alerts:
         told = self._unsaved or Told.read(self._state)
         found = {one.key: one for one in findings if one.level is not Level.HINT}
         kept = {key for key in told.keys() - found.keys() if key.partition("/")[0] in failed}
-        told.noticed = {key: told.noticed.get(key, now) for key in found.keys() | kept}
+        told.noticed = {key: not_after(told.noticed.get(key, now), now) for key in found.keys() | kept}
         open_ = [replace(one, since=min(one.since or told.noticed[one.key], now)) for one in found.values()]
-        waiting = {one.key for one in open_ if one.may_pass and now - told.noticed[one.key] < PATIENCE}
+        waiting = {one.key for one in open_ if one.may_pass and not has_passed(PATIENCE, told.noticed[one.key], now)}
         told.forget_other_channels({one.name for one in (*self._channels, self._heartbeat) if one})
         results = dict[str, bool]()
         for channel in self._channels:
@@ -155,11 +156,6 @@ class Alerts:
             self._unsaved = None
         except StorageError:  # the full disk is a finding itself, and has to be sent
             self._unsaved = told
-
-
-def has_passed(wait: timedelta, since: datetime, now: datetime) -> bool:
-    """Whether the wait has passed. A moment of the future comes from a clock that ran ahead."""
-    return not timedelta(0) <= now - since < wait
 
 
 def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: datetime) -> Digest | None:

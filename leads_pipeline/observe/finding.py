@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from leads_pipeline.domain.moments import not_after
 from leads_pipeline.errors import BugError, LeadsPipelineError, QuestionError
 from leads_pipeline.observe.known import Known, UnreadableFileError
 from leads_pipeline.settings import THIS_MACHINE, origin
@@ -95,7 +96,7 @@ def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Fi
     with LeadsFile(known.data).kept_open():
         for each in finders or FINDERS.values():
             try:
-                found += (_of(each.name, one) for one in each.look(known))
+                found += (_of(each.name, one, known.now) for one in each.look(known))
             except LeadsPipelineError as error:
                 failed[each.name] = error
             except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
@@ -105,7 +106,8 @@ def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Fi
     for name, reason in failed.items():
         if not (is_told and isinstance(reason, UnreadableFileError)):
             what_to_do = f"Do what the message says. Until then, nobody is told of {name}."
-            found.append(_of(FAILED, Finding(Level.ERROR, str(reason), what_to_do, key=name, may_pass=True)))
+            finding = Finding(Level.ERROR, str(reason), what_to_do, key=name, may_pass=True)
+            found.append(_of(FAILED, finding, known.now))
     acknowledged, levels = known.data.state.acknowledged(), list(Level)
     return sorted(
         (one for one in found if one.key not in acknowledged),
@@ -118,9 +120,10 @@ def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]
     return look(known, finders)[0]
 
 
-def _of(finder: str, one: Finding) -> Finding:
+def _of(finder: str, one: Finding, now: datetime) -> Finding:
     key = re.sub(r"[\s()=]+", "-", one.key).strip("-")  # so that nobody has to quote it in a shell
-    return replace(one, key=f"{finder}/{key}" if key else finder, link=f"{RUNBOOK}#{finder}")
+    since = not_after(one.since, now) if one.since else None
+    return replace(one, key=f"{finder}/{key}" if key else finder, link=f"{RUNBOOK}#{finder}", since=since)
 
 
 def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:

@@ -16,6 +16,7 @@ from leads_pipeline.delivery.ledger import VersionState, looked_at
 from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.domain.answer import shown_member
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import BugError, CredentialsError, SettingsError
 from leads_pipeline.observe import window_findings
 from leads_pipeline.observe.alerts import Told
@@ -118,7 +119,8 @@ def leads_duckdb(known: Known) -> Iterator[Finding]:
         and (published_at is None or landed_at > published_at)
     ):
         yield Finding(Level.ERROR, f"Leads that landed on {moment(landed_at)} are not published.", publish, landed_at)
-    elif known.is_served and published_at and now - published_at > _TWO_NIGHTS:  # another machine may have landed leads
+    elif known.is_served and published_at and has_passed(_TWO_NIGHTS, published_at, now):
+        # Another machine may have landed leads.
         message = f"Nothing was published since {moment(published_at)}. The service does that each night."
         yield Finding(Level.ERROR, message, publish, published_at, may_pass=True)
 
@@ -221,7 +223,7 @@ def inventory(known: Known) -> Iterator[Finding]:
     """
     searched_at = known.data.inventory.searched_at()
     since = searched_at or known.data.state.opened_at()
-    if since and not known.settings.no_inventory and known.now - since > _OLDEST_INVENTORY:
+    if since and not known.settings.no_inventory and has_passed(_OLDEST_INVENTORY, since, known.now):
         last = f"The last inventory is from {moment(searched_at)}." if searched_at else "No inventory was ever pulled."
         yield Finding(
             Level.WARNING,
@@ -264,7 +266,7 @@ def receiver(known: Known) -> Iterator[Finding]:
     Over: when it runs.
     """
     seen_at = known.data.state.receiver_seen_at()
-    if known.settings.receive_key and seen_at and known.now - seen_at > _PORTAL_GIVES_UP:
+    if known.settings.receive_key and seen_at and has_passed(_PORTAL_GIVES_UP, seen_at, known.now):
         yield Finding(
             Level.ERROR,
             "`leads-pipeline receive` has not run for more than 20 hours, so pushed leads come with the daily pull.",
@@ -296,13 +298,13 @@ def delivery(known: Known) -> Iterator[Finding]:
     with looked_at(known.data.folder) as ledger:
         if ledger is None:  # `deliver` never ran
             landed_at = known.data.state.landed_at()
-            if landed_at and known.now - landed_at > _LATE_DELIVERY:
+            if landed_at and has_passed(_LATE_DELIVERY, landed_at, known.now):
                 yield _nobody_looks(known)
             return
         counts, oldest = ledger.counts(), ledger.oldest_waiting()
         trouble, gone = ledger.fact("trouble"), ledger.fact("gone")
         neglected = is_neglected(known.data, ledger, known.now, _LATE_DELIVERY)
-    if gone or (oldest and known.now - oldest >= _LATE_DELIVERY):
+    if gone or (oldest and has_passed(_LATE_DELIVERY, oldest, known.now)):
         why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
         yield Finding(
             Level.ERROR,
@@ -474,7 +476,7 @@ def requests_open(known: Known) -> Iterator[Finding]:
     Over: when the request is done.
     """
     for entry in open_entries(known.data.gate.entries.read()):
-        if known.now - entry.at > _LONGEST_REQUEST:
+        if has_passed(_LONGEST_REQUEST, entry.at, known.now):
             due = due_on(entry.received or entry.at.date())
             case = f" (case {entry.case})" if entry.case else ""
             yield Finding(
@@ -565,7 +567,7 @@ def backup(known: Known) -> Iterator[Finding]:
             "No backup yet. Leads that the portal has deleted exist only on this disk.",
             "Run `leads-pipeline backup TARGET` each night. TARGET is a folder on another disk, such as /mnt/backup.",
         )
-    elif made_at and known.now - made_at > _OLDEST_BACKUP:
+    elif made_at and has_passed(_OLDEST_BACKUP, made_at, known.now):
         yield Finding(
             Level.WARNING,
             f"The last backup is from {moment(made_at)}. Once the portal deletes newer leads, they exist "
@@ -619,7 +621,7 @@ def service(known: Known) -> Iterator[Finding]:
     Over: within five minutes. A service that is stopped by ctrl-C, SIGTERM or `systemctl stop` is no finding.
     """
     seen_at, stopped = known.service or (known.now, [])
-    if known.now - seen_at > SILENCE:
+    if has_passed(SILENCE, seen_at, known.now):
         yield Finding(
             Level.ERROR,
             f"The service gave no sign of life since {moment(seen_at)}. Nothing is pulled or published.",

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.domain.window import Scope, Window, days, today
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.settings import Settings
@@ -258,7 +259,7 @@ class Known:
     def is_served(self) -> bool:
         """Whether the service runs."""
         if self.service:
-            return self.now - self.service[0] <= SILENCE
+            return not has_passed(SILENCE, self.service[0], self.now)
         return is_served(self.settings.dagster_folder)
 
     @cached_property

@@ -21,6 +21,7 @@ from dagster import (
     DefaultScheduleStatus,
     DefaultSensorStatus,
     ResourceParam,
+    RunRecord,
     RunRequest,
     RunsFilter,
     ScheduleDefinition,
@@ -51,6 +52,7 @@ DAILY_CRON: Final = "15 1 * * *"
 HOURLY_CRON: Final = "5 * * * *"
 RETRY_SECONDS: Final = 300
 
+_OF_A_PROCESS: Final = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
 FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
 # Names the machine of a run that a command started.
@@ -101,19 +103,17 @@ def end_dead_runs(
 ) -> int:
     """Have runs count as failed whose process was killed: Dagster would wait for them for hours. Return how many.
 
-    A pull and a publication hold a lock while they work. A run that started less than `dead_after` ago may not have it
+    A pull and a publication hold a lock while they work. A run that began less than `dead_after` ago may not have it
     yet. Locks of other machines aren't seen, so their runs are left to Dagster's run monitoring: those of another
     launcher, and commands on another machine with the same bucket.
     """
     if not isinstance(instance.run_launcher, DefaultRunLauncher):
         return 0
-    moment, here = now.timestamp(), platform.node()
-    started = instance.get_run_records(RunsFilter(statuses=[DagsterRunStatus.STARTED]))
-    # One that started in the future did so by a clock that ran ahead.
-    suspects = [
-        one.dagster_run for one in started if abs((one.start_time or moment) - moment) > dead_after.total_seconds()
-    ]
+
+    unfinished = instance.get_run_records(RunsFilter(statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED]))
+    suspects = [one.dagster_run for one in unfinished if _may_be_dead(one, now, dead_after)]
     if data.bucket is not None:
+        here = platform.node()
         suspects = [run for run in suspects if run.tags.get(MACHINE_TAG, here) == here]
     for wait in (_SECOND_LOOK_SECONDS, 0):  # between two steps nobody holds it
         suspects = [run for run in suspects if not _is_at_work(run.job_name, data)]
@@ -121,11 +121,24 @@ def end_dead_runs(
             sleep(wait)
     if not suspects:
         return 0
+
+    # One may have ended meanwhile.
     ids = [run.run_id for run in suspects]
-    dead = instance.get_runs(RunsFilter(run_ids=ids, statuses=[DagsterRunStatus.STARTED]))
+    dead = instance.get_runs(RunsFilter(run_ids=ids, statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED]))
     for run in dead:
         instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
     return len(dead)
+
+
+def _may_be_dead(record: RunRecord, now: datetime, dead_after: timedelta) -> bool:
+    """Whether the run began so long ago that it must have its lock, or in the future, by a clock that ran ahead.
+
+    A queued run has no process, so it may wait for as long as it likes.
+    """
+    began_at = datetime.fromtimestamp(record.start_time, UTC) if record.start_time else record.update_timestamp
+    if record.dagster_run.status is DagsterRunStatus.QUEUED:
+        return began_at > now + dead_after
+    return abs(began_at - now) > dead_after
 
 
 def _is_at_work(job: str, data: DataFolder) -> bool:

@@ -333,6 +333,14 @@ def test_a_clock_that_ran_ahead_silences_neither_the_heartbeat_nor_the_daily_rep
     assert len(beats.calls) == 2
 
 
+def test_an_error_that_was_noticed_while_the_clock_ran_ahead_is_told_after_an_hour(service: Service) -> None:
+    """Fault 80: it waited until that time came, and the heartbeat said "well" meanwhile."""
+    service.look(1000, OUTAGE)
+
+    assert service.look(1, OUTAGE) == []
+    assert service.look(2, OUTAGE) == [{"new": ["windows-failing"]}]
+
+
 def test_a_heartbeat_that_fails_is_noted_and_called_again_at_the_next_look(tmp_path: Path, channel: Channel) -> None:
     beats = Beats()
     service = Service(tmp_path, channel, heartbeat=beats)

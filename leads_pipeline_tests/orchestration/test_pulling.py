@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from dagster import AssetKey, DagsterEvent, DagsterRunStatus, RunRequest, SkipReason
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
@@ -65,6 +66,7 @@ def test_the_hourly_schedule_pulls_the_day_under_way(here: Pipeline) -> None:
 def test_while_a_pull_is_waiting_or_under_way_nothing_is_asked_for(here: Pipeline) -> None:
     with here.folder.state.pulling():
         assert "under way" in str(here.tick())
+    here.clock.now = datetime.now(UTC)  # Dagster's own
     job = here.definitions.resolve_job_def(PULL_JOB)
     here.instance.create_run_for_job(job, status=DagsterRunStatus.NOT_STARTED)
     assert "under way" in str(here.tick())
@@ -92,6 +94,41 @@ def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(
 def test_a_pull_that_was_killed_while_the_clock_ran_ahead_is_ended(here: Pipeline) -> None:
     started_run(here)
     assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) - DAY, lambda _: None) == 1
+
+
+NEVER_STARTED = [DagsterRunStatus.QUEUED, DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING]
+LOCATION = RegisteredCodeLocationOrigin("leads_pipeline.definitions")
+
+
+def run_of(here: Pipeline, status: DagsterRunStatus) -> None:
+    """Have a run of that status."""
+    here.instance.create_run_for_job(
+        here.definitions.resolve_job_def(PULL_JOB),
+        status=status,
+        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(LOCATION, "__repository__"), PULL_JOB),
+        job_code_origin=None,
+    )
+
+
+@pytest.mark.parametrize("status", NEVER_STARTED)
+def test_a_pull_that_never_started_while_the_clock_ran_ahead_keeps_no_other_waiting(
+    here: Pipeline, status: DagsterRunStatus
+) -> None:
+    """Fault 76: such a run stayed "under way" until the clock was there again."""
+    run_of(here, status)
+    here.clock.now = datetime.now(UTC) - DAY
+
+    assert here.asked_for().keys() == {"applicant", "appraisal"}
+    assert [run.status for run in here.runs()] == [DagsterRunStatus.FAILURE]
+
+
+@pytest.mark.parametrize(("status", "ended"), list(zip(NEVER_STARTED, (0, 1, 1), strict=True)))
+def test_a_pull_whose_process_never_came_is_ended_and_a_queued_one_may_wait(
+    here: Pipeline, status: DagsterRunStatus, ended: int
+) -> None:
+    run_of(here, status)
+
+    assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) + HOUR, lambda _: None) == ended
 
 
 def test_a_pull_that_takes_its_lock_while_it_is_looked_at_is_not_ended(here: Pipeline) -> None:
