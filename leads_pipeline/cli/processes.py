@@ -6,16 +6,17 @@ container's engine.
 
 import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from threading import Event, Thread
 from typing import IO, Final
 
@@ -25,6 +26,7 @@ from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.cli.installation import opened
 from leads_pipeline.cli.output import listening
 from leads_pipeline.cli.session import dagster_instance
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.channels import channels_of
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.orchestration.home import dagster_home
@@ -44,11 +46,17 @@ load_from:
 """
 
 _CODE: Final = "code location"
+_SOCKET: Final = "code"
+_RUNTIME: Final = "serve-"
 
 # How long processes may take to end before they are killed: first the daemon and the pages, then the code location with
 # its runs.
 _END_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.1
+
+# How often the code location's socket is tried, and after how long without an answer all processes are ended.
+_ASK_SECONDS: Final = 5.0
+_UNREACHABLE_SECONDS: Final = 60.0
 
 # If the clock is set back, Dagster's loops wait until it is there again. After a longer step all processes are ended.
 _MOST_SET_BACK_SECONDS: Final = 600.0
@@ -78,14 +86,14 @@ def run_together(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it
             signal.signal(number, lambda *_: stop.set())
-    with alone(home, f"http://{host}:{port}") as lock, TemporaryDirectory(prefix="leads-pipeline-") as folder:
+    with alone(home, f"http://{host}:{port}") as lock, runtime_folder(home) as folder:
         with dagster_instance(home) as instance:
             end_dead_runs(instance, data, datetime.now(UTC), dead_after=timedelta(0))
             forget_future_ticks(instance, datetime.now(UTC))
         click.echo("Starting Dagster. This takes about 10 seconds.")
         service = _Service(home, lock, stop, f"http://{host}:{port}", clock)
         try:
-            ended = service.run(Path(folder), host, port, log_level)
+            ended = service.run(folder, host, port, log_level)
         finally:
             service.end()
     if ended is None:
@@ -100,24 +108,62 @@ def run_together(
     return 1
 
 
+@contextmanager
+def runtime_folder(home: Path) -> Iterator[Path]:
+    """Make a private folder for the code location's socket, as long as the block runs. `serve` holds its lock.
+
+    It lies in systemd's RuntimeDirectory or in Dagster's home, because programs that clean up temporary folders delete
+    sockets. A folder is passed over if its path is too long for a socket, which has 107 characters at most, or if its
+    file system takes none. Raises SettingsError if no folder is left.
+    """
+    of_systemd = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
+    places = [Path(of_systemd)] if of_systemd else []
+    places += [home, Path(gettempdir())]
+    for left in home.glob(f"{_RUNTIME}*"):  # of a killed process
+        shutil.rmtree(left, ignore_errors=True)
+
+    for place in places:
+        with TemporaryDirectory(prefix=_RUNTIME, dir=place) as folder:
+            if _takes_socket(Path(folder) / _SOCKET):
+                yield Path(folder)
+                return
+    raise SettingsError(
+        f"The code location's socket finds no place. None of {', '.join(map(str, places))} takes a socket, whose path "
+        "has 107 characters at most. Set TMPDIR to a folder with a short path, such as /tmp."
+    )
+
+
+def _takes_socket(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as trial:
+        try:
+            trial.bind(str(path))
+        except OSError:
+            return False
+    path.unlink()
+    return True
+
+
 class _Service:
     """Dagster's processes, each in a session of its own, so that ctrl-C reaches this process alone."""
 
     def __init__(self, home: Path, lock: int, stop: Event, pages: str, clock: Callable[[], float]) -> None:
         self._home, self._lock, self._stop, self._pages, self._clock = home, lock, stop, pages, clock
         self._most_ahead = self._ahead()
+        self._address: Path | None = None
+        self._asked_at = self._reached_at = 0.0
         self._is_ending = Event()
         self._processes: dict[str, subprocess.Popen[str]] = {}
 
     def run(self, folder: Path, host: str, port: int, log_level: str) -> str | None:
         """Start them, and wait. Return why they are to end, None if `stop` was set."""
-        address, workspace = folder / "code", folder / "workspace.yaml"
+        address, workspace = folder / _SOCKET, folder / "workspace.yaml"
         workspace.write_text(_WORKSPACE % address)
         levels = ("--log-level", log_level)
         code = ("api", "grpc", "-m", _MODULE, "--location-name", _MODULE, "--socket", str(address))
         self._start(_CODE, "dagster", *code, *levels)
         if (ended := self._wait(address.is_socket)) or self._stop.is_set():
             return ended
+        self._address, self._reached_at = address, time.monotonic()
         pages = ("-w", str(workspace), "-h", host, "-p", str(port), "--dagster-log-level", log_level)
         self._start("Dagster UI", "dagster_webserver", *pages)
         self._start("daemon", DAEMON_MODULE, "run", "-w", str(workspace), *levels)
@@ -158,11 +204,26 @@ class _Service:
             self._most_ahead = max(self._most_ahead, ahead := self._ahead())
             if self._most_ahead - ahead > _MOST_SET_BACK_SECONDS:
                 return "The machine's clock was set back"
+            if self._is_unreachable():
+                return "The code location can't be reached. Perhaps its socket was deleted"
             for name, process in self._processes.items():
                 if (code := process.poll()) is not None:
                     how = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
                     return f"The {name} has ended ({how})"
         return None
+
+    def _is_unreachable(self) -> bool:
+        """Whether nobody could connect to the code location for a minute."""
+        now = time.monotonic()
+        if self._address is None or now - self._asked_at < _ASK_SECONDS:
+            return False
+
+        self._asked_at = now
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_ASK_SECONDS)
+            connection.connect(str(self._address))
+            self._reached_at = now
+        return now - self._reached_at > _UNREACHABLE_SECONDS
 
     def end(self) -> None:
         """End all processes and their runs."""

@@ -7,8 +7,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -124,6 +126,53 @@ def test_if_the_clock_is_set_back_all_end_so_that_nothing_waits_until_it_is_ther
         assert process.wait(60) == 1
     assert "The machine's clock was set back, so all processes were ended." in log.read_text()
     assert [child for child in family if is_alive(child)] == []
+
+
+def socket_of(family: dict[int, str]) -> Path:
+    """The socket of the code location, as the command line of its process names it."""
+    [command] = [command for command in family.values() if "-m dagster api grpc " in command]
+    return Path(command.partition("--socket ")[2].split()[0])
+
+
+def test_if_the_socket_of_the_code_location_is_deleted_all_end_within_two_minutes(me: Newcomer) -> None:
+    """Fault 77: sensors did nothing from then on, and nobody was told."""
+    with serving(me) as (process, log):
+        socket_of(descendants(process.pid)).unlink()
+        assert process.wait(120) == 1
+    assert "The code location can't be reached. Perhaps its socket was deleted" in log.read_text()
+
+
+def test_the_socket_lies_in_the_folder_of_systemd_or_in_dagsters_home(me: Newcomer) -> None:
+    with TemporaryDirectory() as short:
+        here = Newcomer(Path(short), me.credentials)
+        here.fill_in()
+        with serving(here) as (process, _):
+            assert socket_of(descendants(process.pid)).is_relative_to(here.folder / "data" / ".dagster")
+            process.terminate()
+            process.wait(60)
+        with TemporaryDirectory() as of_systemd:
+            with serving(replace(here, exported={"RUNTIME_DIRECTORY": of_systemd})) as (process, _):
+                assert socket_of(descendants(process.pid)).is_relative_to(of_systemd)
+                process.terminate()
+                process.wait(60)
+            assert list(Path(of_systemd).iterdir()) == []
+
+
+def test_a_long_tmpdir_is_no_obstacle_and_if_all_paths_are_long_the_error_names_it(me: Newcomer) -> None:
+    """Fault 78: "Path name should not have more than 107 characters", then a restart, for ever."""
+    with TemporaryDirectory() as short:
+        long = Path(short, "t" * 100)
+        long.mkdir()
+        here = Newcomer(Path(short), me.credentials, exported={"TMPDIR": str(long)})
+        here.fill_in()
+        with serving(here) as (process, _):
+            process.terminate()
+            assert process.wait(60) == 0
+        there = Newcomer(long, me.credentials, exported={"TMPDIR": str(long)})
+        there.fill_in()
+        done = there.run("leads-pipeline", "serve", "--port", str(free_port()))
+    assert done.returncode == 2
+    assert "Set TMPDIR to a folder with a short path" in done.stderr
 
 
 def test_sigterm_ends_all_quietly(me: Newcomer) -> None:
