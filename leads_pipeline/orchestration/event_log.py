@@ -4,10 +4,11 @@ Dagster opens and closes a connection for each event. `dagster.yaml` names the c
 files.
 """
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Self
@@ -58,6 +59,7 @@ class EventLog(SqlEventLogStorage):
                     error, self._error = self._error, None
                     raise error
                 super().store_event(event)
+                self.have_shown(event.run_id)
 
     def dispose(self) -> None:
         """Store the events that wait."""
@@ -69,13 +71,18 @@ class EventLog(SqlEventLogStorage):
             waiting, self._waiting = self._waiting, []
             for _, alike in groupby(waiting, _run_type_and_asset):
                 try:
-                    self.store_alike(list(alike))
+                    events = list(alike)
+                    self.store_alike(events)
+                    self.have_shown(events[0].run_id)
                 except Exception as error:  # noqa: BLE001 - the run's next event raises it
                     self._error = error
 
     def store_alike(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of one run, type and asset."""
         self.store_event_batch(events)
+
+    def have_shown(self, run_id: str) -> None:
+        """Have open pages of the run show what was stored."""
 
 
 def _run_type_and_asset(event: EventLogEntry) -> tuple[object, ...]:
@@ -123,6 +130,11 @@ class SqliteEventLog(EventLog, SqliteEventLogStorage):
             numbers = [connection.execute(insert).lastrowid for insert in inserts]
         self.store_asset_event_tags(events, numbers)
         self.store_asset_event(events[-1], numbers[-1])
+
+    def have_shown(self, run_id: str) -> None:
+        """Have open pages of the run show it. They watch the file, which a write-ahead log leaves alone."""
+        with suppress(FileNotFoundError):  # an event of no run has none
+            os.utime(self.path_for_shard(run_id))
 
     def delete_events(self, run_id: str) -> None:
         """Delete the run's events and its file, which Dagster leaves behind."""

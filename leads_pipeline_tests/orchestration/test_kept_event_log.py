@@ -107,6 +107,19 @@ def test_the_event_of_a_window_is_shown_soon_even_if_no_other_follows(tmp_path: 
         assert shown == ["b", "a", "c"]
 
 
+def test_an_open_page_of_the_run_shows_each_event_soon(tmp_path: Path) -> None:
+    """It showed the first ones, and the others after a reload."""
+    shown: list[str] = []
+    with home(tmp_path) as instance:
+        instance.create_run_for_job(Definitions([windows]).resolve_implicit_global_asset_job_def(), run_id=run_id(0))
+        page = instance.event_log_storage
+        page.watch(run_id(0), None, lambda event, _: shown.append(event.message))
+        for number in range(3):
+            instance.report_engine_event(f"step {number}", run_id=run_id(0), job_name="pull")
+            wait_for(lambda number=number: f"step {number}" in shown, 10)  # type: ignore[misc]
+        instance.report_runless_asset_event(AssetMaterialization("windows"))
+
+
 def test_a_run_fails_if_the_event_of_a_window_cant_be_stored_when_a_log_line_comes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
