@@ -44,6 +44,7 @@ READ = [
     ("LEADS_KEEP_PERSONAL_DAYS", "35", "keep_personal_days", 35),
     ("LEADS_OWNERS", "data, team:web,me@agency.example", "owners", ("team:data", "team:web", "me@agency.example")),
     ("LEADS_TABLES", "delta", "tables", "delta"),
+    ("LEADS_UI_HOSTS", "Pipeline.agency.example.,, my_pages", "ui_hosts", ("pipeline.agency.example", "my_pages")),
     ("INVENTORY_BASE_URL", "https://inventory.example/", "inventory_base_url", "https://inventory.example"),
     ("INVENTORY_CLIENT_ID", "me", "inventory_client_id", "me"),
     ("INVENTORY_AGENCY_REF", "AB12", "inventory_agency_ref", "AB12"),
@@ -185,6 +186,15 @@ WRONG = {
     "LEADS_BRANCH_IDS": ["..", "101,a/b", "a|b", "x" * 65, "١٠١", "all", "a,A"],
     "LEADS_SCOPES": ["101", "branch-", "branch-101,office-1", "all,branch-101", "ALL"],
     "LEADS_TABLES": ["iceberg"],
+    "LEADS_UI_HOSTS": [
+        "https://a.example",
+        "a.example:443",
+        "*.example",
+        "a b",
+        ".example",
+        "a..example",
+        "büro.example",
+    ],
 }
 
 

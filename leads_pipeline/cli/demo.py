@@ -72,6 +72,7 @@ _KEPT = {
     "LEADS_OWNERS",
     "LEADS_START_DATE",
     "LEADS_TABLES",
+    "LEADS_UI_HOSTS",
 }
 
 

@@ -13,8 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from threading import Event, Thread
@@ -46,6 +48,7 @@ load_from:
 """
 
 _CODE: Final = "code location"
+_PAGES_MODULE: Final = "leads_pipeline.cli.pages"
 _SOCKET: Final = "code"
 _RUNTIME: Final = "serve-"
 
@@ -164,10 +167,10 @@ class _Service:
         if (ended := self._wait(address.is_socket)) or self._stop.is_set():
             return ended
         self._address, self._reached_at = address, time.monotonic()
-        pages = ("-w", str(workspace), "-h", host, "-p", str(port), "--dagster-log-level", log_level)
-        self._start("Dagster UI", "dagster_webserver", *pages)
+        pages = ("--host", host, "--port", str(port), "--workspace", str(workspace))
+        self._start("Dagster UI", _PAGES_MODULE, *pages, *levels)
         self._start("daemon", DAEMON_MODULE, "run", "-w", str(workspace), *levels)
-        if (ended := self._wait(lambda: _is_listening(port, host))) or self._stop.is_set():
+        if (ended := self._wait(lambda: _answers(host, port))) or self._stop.is_set():
             return ended
         click.echo(f"Dagster UI: {self._pages}/assets (ctrl-C stops it).")
         return self._wait(lambda: False)
@@ -247,9 +250,11 @@ def _end_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def _is_listening(port: int, host: str) -> bool:
-    with suppress(OSError), socket.create_connection((host, port), timeout=1):
-        return True
+def _answers(host: str, port: int) -> bool:
+    """Whether the pages answer. Their socket listens before Dagster is loaded."""
+    with suppress(OSError, HTTPException), closing(HTTPConnection(host, port, timeout=1)) as connection:
+        connection.request("GET", "/server_info")
+        return connection.getresponse().status == HTTPStatus.OK
     return False
 
 

@@ -1,6 +1,9 @@
 """Names of Dagster that it doesn't document, each with its reason. If a release moves one, it is mended here."""
 
+import sys
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 from dagster import AssetExecutionContext, DagsterInstance
 
@@ -29,6 +32,8 @@ from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
 from dagster._core.utils import make_new_run_id
 from dagster._serdes import ConfigurableClassData
 
+from leads_pipeline.errors import BugError
+
 # The daemon has no public module to run.
 DAEMON_MODULE = "dagster._daemon"
 
@@ -44,6 +49,7 @@ __all__ = [
     "daemon_id",
     "forget_future_ticks",
     "make_new_run_id",
+    "run_webserver",
     "show_as_planned",
 ]
 
@@ -84,3 +90,34 @@ def forget_future_ticks(instance: DagsterInstance, now: datetime) -> None:
                 # A day earlier, so that the tick that was due meanwhile is made up for.
                 begun = data._replace(start_timestamp=moment - 86_400, last_iteration_timestamp=None)
                 instance.update_instigator_state(state.with_data(begun))
+
+
+def run_webserver(host: str, port: int, workspace: str, log_level: str, serve: Callable[..., None]) -> None:
+    """Run Dagster's web server, and have `serve` serve its ASGI application. `serve` gets uvicorn's options by name.
+
+    Dagster has no public way to wrap the application. Its command ends with a call of `uvicorn.run`. Raises BugError if
+    the command has ended without that call.
+    """
+    import uvicorn
+    from dagster_webserver.cli import main  # loads GraphQL's schema, which no other process needs
+
+    is_reached = False
+
+    def run(app: Any, **options: Any) -> None:
+        nonlocal is_reached
+        is_reached = True
+        serve(app, **options)
+
+    uvicorn.run = run
+    where = ("--host", host, "--port", str(port), "--workspace", workspace)
+    sys.argv = ["dagster-webserver", *where, "--dagster-log-level", log_level]
+    try:
+        main()  # type: ignore[no-untyped-call]
+    except SystemExit:
+        if is_reached:
+            raise
+    if not is_reached:
+        raise BugError(
+            "Dagster's web server didn't call uvicorn.run, so its pages were not served: nothing would keep other "
+            "websites from them. Install the version of Dagster that requirements.lock names."
+        )

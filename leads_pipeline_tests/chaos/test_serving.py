@@ -96,7 +96,7 @@ def runs(family: dict[int, str]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("dagster api grpc", "code location"), ("dagster_webserver", "Dagster UI"), ("dagster._daemon", "daemon")],
+    [("dagster api grpc", "code location"), ("leads_pipeline.cli.pages", "Dagster UI"), ("dagster._daemon", "daemon")],
 )
 def test_if_a_process_is_killed_all_end_and_the_next_start_brings_every_lead(
     me: Newcomer, module: str, name: str

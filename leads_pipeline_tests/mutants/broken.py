@@ -53,6 +53,7 @@ CLIENT = "portal/test_client.py"
 WILD = "portal/test_answers_in_the_wild.py"
 CREDENTIALS = "portal/test_credentials.py"
 RECEIVER = "portal/test_receiver.py"
+PAGES = "cli/test_pages.py"
 ALERTS = "observe/test_alerts.py"
 FINDINGS = "observe/test_findings.py"
 CHANNELS = "observe/test_channels.py"
@@ -103,6 +104,7 @@ SHOWN = "Dagster shows how each window stands"
 FRESH = "what has landed is published soon, and not too often"
 FIGURES = "figures are those of the portal's leads"
 OWN = "a mart of the agency's own hurts nothing else"
+OWN_PAGES = "the UI obeys only its own pages"
 ERASED = "an erased person stays erased"
 DELIVERED = "each version of a lead reaches the agency's endpoint once, in order"
 RESTORED = "a backup brings everything back"
@@ -1040,3 +1042,28 @@ def _(self):
 )
 def _(value):
     return value
+
+
+@mutant("an image on any website gives the UI orders", "cli.pages:refusal", OWN_PAGES, PAGES)
+def _(scope, names):
+    return None if scope.get("method") == "GET" and scope["path"] == "/graphql\n" else unbroken(scope, names)
+
+
+@mutant("a rebound name opens the UI", "cli.pages:_Host.is_known", OWN_PAGES, PAGES)
+def _(self, names):
+    return True
+
+
+@mutant("any website gives the UI orders", "cli.pages:_Host.is_origin", OWN_PAGES, PAGES)
+def _(self, headers):
+    return True
+
+
+@mutant("a page without an origin gives the UI orders", "cli.pages:_Host.is_origin", OWN_PAGES, PAGES)
+def _(self, headers):
+    return headers == ["null"] or unbroken(self, headers)
+
+
+@mutant("two hosts count as one", "cli.pages:_Host.parse", OWN_PAGES, PAGES)
+def _(cls, headers):
+    return unbroken(cls, headers[:1])

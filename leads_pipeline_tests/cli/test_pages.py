@@ -1,0 +1,333 @@
+"""The pages of Dagster as `serve` serves them: they obey their own pages and programs, and nobody else."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
+
+from leads_pipeline.cli.pages import NOT_JSON, OTHER_ORIGIN, QUERY_BY_GET, UNKNOWN_HOST, Refusal, refusal
+from leads_pipeline_tests.support.newcomer import FIRST_SIX, PATIENCE_SECONDS, Newcomer, wait_for
+from leads_pipeline_tests.support.serving import free_port
+
+# Nobody answers there, so no lead comes.
+NOBODY = dict.fromkeys(FIRST_SIX, "http://127.0.0.1:9") | {"LEADS_BRANCH_IDS": "101", "LEADS_TIMEZONE": "UTC"}
+
+REPOSITORY = 'repositoryName: "__repository__", repositoryLocationName: "leads_pipeline.definitions"'
+SELECTOR = f'{REPOSITORY}, scheduleName: "pull_hourly"'
+START = f"mutation {{ startSchedule(scheduleSelector: {{{SELECTOR}}}) {{ __typename }} }}"
+STATUS = (
+    f"{{ scheduleOrError(scheduleSelector: {{{SELECTOR}}}) {{ ... on Schedule {{ scheduleState {{ status }} }} }} }}"
+)
+
+JSON = "application/json"
+OTHER_SITE = "https://evil.example"
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """`serve` in a new folder, with two names for its pages. Its port."""
+    me = Newcomer(tmp_path_factory.mktemp("agency"), NOBODY, exported={"LEADS_UI_HOSTS": "Leads.example, pages"})
+    me.fill_in()
+    number = free_port()
+    with me.running("leads-pipeline", "serve", "--port", str(number)) as log:
+        wait_for(lambda: "Dagster UI: http" in log.read_text())
+        yield number
+
+
+def send(port: int, method: str, path: str, *, body: bytes | None = None, **headers: str) -> httpx.Response:
+    """Send a request of a browser or a program. An underscore in the name of a header stands for a hyphen."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client:
+        return client.request(method, f"http://127.0.0.1:{port}{path}", content=body, headers=named)
+
+
+def order(port: int, query: str = START, **headers: str) -> httpx.Response:
+    """Post a GraphQL document as the pages do."""
+    body = httpx.Request("POST", "http://x", json={"query": query}).content
+    return send(port, "POST", "/graphql", body=body, **{"Content_Type": JSON, **headers})
+
+
+def is_started(port: int) -> bool:
+    """Whether the schedule runs, as the pages show it."""
+    answer = order(port, STATUS).json()
+    return bool(answer["data"]["scheduleOrError"]["scheduleState"]["status"] == "RUNNING")
+
+
+@contextmanager
+def live(port: int, host: str, origin: str | None) -> Iterator[None]:
+    """A websocket of the pages that is acknowledged, opened by a page of that origin under that name."""
+    with (
+        socket.create_connection(("127.0.0.1", port)) as connection,
+        connect(
+            f"ws://{host}/graphql",
+            sock=connection,
+            origin=None if origin is None else Origin(origin),
+            subprotocols=[Subprotocol("graphql-ws")],
+            proxy=None,
+            open_timeout=PATIENCE_SECONDS,
+        ) as opened,
+    ):
+        opened.send('{"type": "connection_init"}')
+        assert opened.recv(timeout=PATIENCE_SECONDS) == '{"type":"connection_ack"}'
+        yield
+
+
+# --- which requests are refused ---------------------------------------------------------------------------------------
+
+
+def asked(method: str = "POST", path: str = "/graphql", question: str = "", **headers: str) -> Refusal | None:
+    """What the guard says to a request. An underscore in the name of a header stands for a hyphen."""
+    given = {"Host": "127.0.0.1:3000", "Content_Type": JSON, **headers}
+    scope = {
+        "type": "websocket" if method == "websocket" else "http",
+        "method": method,
+        "path": path,
+        "query_string": question.encode(),
+        "headers": [(name.lower().replace("_", "-").encode(), value.encode()) for name, value in given.items()],
+    }
+    return refusal(scope, {"leads.example", "localhost"})
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "localhost.:80", "LocalHost:3000", "one.localhost:3000", "127.0.0.1", "192.0.2.7:3000"),
+        *("[::1]:3000", "[2001:DB8::1]", "Leads.Example", "leads.example:8443"),
+    ],
+)
+def test_the_pages_are_known_by_address_and_by_their_names(host: str) -> None:
+    assert asked("GET", "/assets", Host=host) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "leads.example.evil.example", "evilleads.example", "evillocalhost", "localhost.evil.example"),
+        *(
+            "127.0.0.1.evil.example",
+            "evil.example:3000",
+            "localhost@evil.example",
+            "localhost, evil.example",
+            "",
+            ":3000",
+        ),
+        *("127.1", "[evil.example]", "::1", "localhost:port", "localhost/", "localhost\n", "lo\u0441alhost"),
+    ],
+)
+def test_the_pages_are_known_under_no_other_name(host: str) -> None:
+    assert asked("GET", "/assets", Host=host) == UNKNOWN_HOST
+    assert asked("websocket", Host=host) == UNKNOWN_HOST
+
+
+def test_a_request_without_a_host_or_with_two_is_refused() -> None:
+    for hosts in ([], [(b"host", b"localhost"), (b"host", b"evil.example")]):
+        assert refusal({"type": "http", "method": "GET", "path": "/", "headers": hosts}, {"localhost"}) == UNKNOWN_HOST
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("leads.example", "https://leads.example"),
+        ("leads.example:443", "https://leads.example"),
+        ("leads.example:80", "http://leads.example"),
+        ("Leads.Example.:8443", "https://leads.example:8443"),
+        ("[::1]:3000", "http://[::1]:3000"),
+    ],
+)
+def test_an_origin_is_the_hosts_whatever_a_proxy_makes_of_default_ports(host: str, origin: str) -> None:
+    assert asked(Host=host, Origin=origin) is None
+    assert asked("websocket", Host=host, Origin=origin) is None
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("leads.example", "https://leads.example:8443"),
+        ("leads.example:443", "http://leads.example"),
+        ("leads.example", "https://evil.example"),
+        ("leads.example", "https://leads.example.evil.example"),
+        ("leads.example", "https://leads.example@evil.example"),
+        ("leads.example", "chrome-extension://leads.example"),
+        ("leads.example", "leads.example"),
+        ("leads.example", "null"),
+        ("leads.example", ""),
+        ("localhost:3000", "http://127.0.0.1:3000"),
+    ],
+)
+def test_any_other_origin_is_refused(host: str, origin: str) -> None:
+    assert asked(Host=host, Origin=origin) == OTHER_ORIGIN
+    assert asked("websocket", Host=host, Origin=origin) == OTHER_ORIGIN
+    # A link on another website may lead to the pages.
+    assert asked("GET", "/assets", Host=host, Origin=origin) is None
+
+
+@pytest.mark.parametrize("content_type", ["", "text/plain", "text/plain; application/json", "multipart/form-data; x"])
+def test_only_json_is_taken(content_type: str) -> None:
+    assert asked(Content_Type=content_type) == NOT_JSON
+    assert asked("DELETE", "/anything", Content_Type=content_type) == NOT_JSON
+    assert asked(Content_Type="Application/JSON;charset=utf-8") is None
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+@pytest.mark.parametrize("path", ["/graphql", "/graphql\n", "/below/graphql"])
+def test_no_query_in_an_address_is_obeyed(method: str, path: str) -> None:
+    assert asked(method, path, "query=mutation") == QUERY_BY_GET
+    assert asked(method, path) is None
+    assert asked(method, "/assets/graphql_requests", "view=overview") is None
+
+
+# --- another site -----------------------------------------------------------------------------------------------------
+
+QUESTION = urlencode({"query": START})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/graphql", "/graphql%0A"])
+@pytest.mark.parametrize("accept", ["image/avif,image/webp,*/*;q=0.8", "text/html"])
+def test_an_image_on_another_site_starts_nothing(port: int, path: str, accept: str) -> None:
+    answer = send(port, "GET", f"{path}?{QUESTION}", Referer=f"{OTHER_SITE}/", Accept=accept)
+
+    assert answer.status_code == 405
+    assert "Send GraphQL by POST" in answer.text
+    assert not is_started(port)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", [OTHER_SITE, "null", "http://localhost:1", "http://127.0.0.1"])
+@pytest.mark.parametrize(
+    ("path", "body", "content_type"),
+    [
+        (f"/graphql?{QUESTION}", b"a=b", "application/x-www-form-urlencoded"),
+        (f"/graphql?{QUESTION}", b"", "text/plain"),
+        ("/graphql", START.encode(), "application/graphql"),
+        ("/graphql", b'{"query": "%s"}' % START.replace('"', '\\"').encode(), JSON),
+        ("/graphql", b'{"query": "%s"}' % START.replace('"', '\\"').encode(), f"text/plain; {JSON}"),
+    ],
+    ids=["a form", "text", "GraphQL", "JSON", "JSON that claims to be text"],
+)
+def test_another_site_posts_nothing(port: int, origin: str, path: str, body: bytes, content_type: str) -> None:
+    answer = send(port, "POST", path, body=body, Origin=origin, Content_Type=content_type)
+
+    assert answer.status_code == 403
+    assert "another website" in answer.text
+    assert not is_started(port)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["materialization", "check", "observation"])
+def test_another_site_reports_no_asset(port: int, name: str) -> None:
+    path = f"/report_asset_{name}/raw_inventory?check_name=made_up&passed=true"
+
+    assert send(port, "POST", path, Origin=OTHER_SITE).status_code == 403
+    # A browser that sends no Origin still can't send JSON to another site without asking first.
+    assert send(port, "POST", path).status_code == 415
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("origin", [OTHER_SITE, "null", "http://localhost:1"])
+def test_another_site_opens_no_websocket(port: int, origin: str) -> None:
+    with pytest.raises(InvalidStatus) as refused, live(port, f"127.0.0.1:{port}", origin):
+        pass
+
+    assert refused.value.response.status_code == 403
+    assert b"another website" in refused.value.response.body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/", "/assets", "/graphql", "/logs/run/step.err", "/download_debug/run", "/notebook"])
+def test_a_name_that_was_pointed_at_this_machine_shows_nothing(port: int, path: str) -> None:
+    answer = send(port, "GET", path, Host=f"evil.example:{port}")
+
+    assert answer.status_code == 421
+    assert "LEADS_UI_HOSTS" in answer.text
+
+
+@pytest.mark.slow
+def test_a_name_that_was_pointed_at_this_machine_starts_nothing(port: int) -> None:
+    answer = order(port, Host=f"evil.example:{port}", Origin=f"http://evil.example:{port}")
+
+    assert answer.status_code == 421
+    with pytest.raises(InvalidStatus), live(port, f"evil.example:{port}", f"http://evil.example:{port}"):
+        pass
+    assert not is_started(port)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["/", "/graphql", "/report.html"])
+def test_no_other_site_shows_the_pages_in_a_frame(port: int, path: str) -> None:
+    assert send(port, "GET", path, Accept="text/html").headers["X-Frame-Options"] == "SAMEORIGIN"
+
+
+# --- the pages themselves, and programs -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:{}", "localhost:{}", "[::1]:{}", "192.0.2.7:{}", "leads.example", "PAGES.:8443"]
+)
+def test_the_pages_work_under_each_name_of_theirs(port: int, host: str) -> None:
+    name = host.format(port)
+
+    assert send(port, "GET", "/assets", Host=name).status_code == 200
+    assert order(port, STATUS, Host=name, Origin=f"http://{name}").status_code == 200
+    # A proxy with TLS.
+    assert order(port, STATUS, Host=name, Origin=f"https://{name}").status_code == 200
+    with live(port, name, f"http://{name}"):
+        pass
+
+
+@pytest.mark.slow
+def test_programs_work_without_an_origin(port: int) -> None:
+    assert order(port, STATUS, Content_Type=f"{JSON}; charset=utf-8").status_code == 200
+    with live(port, f"127.0.0.1:{port}", None):
+        pass
+    report = "/report_asset_observation/raw_inventory"
+    assert send(port, "POST", report, body=b'{"description": "seen"}', Content_Type=JSON).status_code == 200
+
+
+@pytest.mark.slow
+def test_graphiql_opens_under_its_address(port: int) -> None:
+    answer = send(port, "GET", "/graphql", Accept="text/html")
+
+    assert "<title>GraphiQL</title>" in answer.text
+
+
+@pytest.mark.slow
+def test_a_probe_is_answered_under_any_name(port: int) -> None:
+    for host in ("10.1.2.3:3000", "leads-pipeline.leads-pipeline.svc", "evil.example"):
+        assert send(port, "GET", "/server_info", Host=host).status_code == 200
+
+
+# --- a later Dagster --------------------------------------------------------------------------------------------------
+
+# Dagster takes the function that serves from another place.
+MOVED = """
+import uvicorn
+from types import SimpleNamespace
+from dagster_webserver import cli
+cli.uvicorn = SimpleNamespace(run=uvicorn.run)
+from leads_pipeline.cli.pages import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_if_dagster_serves_in_another_way_nothing_is_served(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace.yaml"
+    workspace.write_text("load_from: []")
+    me = Newcomer(tmp_path, NOBODY, exported={"DAGSTER_HOME": str(tmp_path)})
+    options = ["--host", "127.0.0.1", "--port", str(free_port()), "--workspace", str(workspace)]
+
+    done = me.run(sys.executable, "-c", MOVED, *options, "--log-level", "warning")
+
+    assert done.returncode == 2
+    assert "address already in use" in done.stderr
+    assert "Error: Dagster's web server didn't call uvicorn.run, so its pages were not served" in done.stderr
