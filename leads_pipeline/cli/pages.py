@@ -116,6 +116,11 @@ class Guard:
             return
 
         self._log(refused)
+        if scope["type"] == "websocket":
+            # uvicorn answers 403. For an answer with a text, it would log an error each time.
+            await send({"type": "websocket.close"})
+            return
+
         answer = PlainTextResponse(f"{refused.sentence}\n", refused.status, {"X-Content-Type-Options": "nosniff"})
         await answer(scope, receive, send)
 
