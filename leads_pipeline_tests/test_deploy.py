@@ -302,6 +302,8 @@ def pages(name: str) -> Iterator[str]:
             told.append(self.headers.get("Authorization") or "no login")
             self.answer(200, " ".join(map(str, told)).encode())
 
+        do_POST = do_GET
+
     with serving(Handler) as address:
         yield address.rpartition(":")[2]
 
@@ -333,11 +335,11 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
 
         with running_nginx(tmp_path / "nginx", here) as port:
 
-            def ask(who: str | None, **headers: str) -> tuple[int, str]:
+            def ask(who: str | None, method: str = "GET", path: str = "/", **headers: str) -> tuple[int, str]:
                 if who:
                     headers["Authorization"] = "Basic " + base64.b64encode(f"{who}:secret".encode()).decode()
                 with closing(http.client.HTTPSConnection("localhost", port, timeout=10, context=trusting)) as client:
-                    client.request("GET", "/", headers={"Host": name, **headers})
+                    client.request(method, path, headers={"Host": name, **headers})
                     answer = client.getresponse()
                     return answer.status, answer.read().decode()
 
@@ -345,6 +347,16 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
             upgraded = ask("operators", Upgrade="websocket", Connection="Upgrade")[1]
             assert upgraded.startswith("all websocket upgrade")
             assert [ask(who)[0] for who in (None, "nobody")] == [401] * 2
+            # The pages compare the port of the Host with that of the Origin.
+            with_port = {"Host": f"{name}:8443", "Origin": f"https://{name}:8443"}
+            assert ask("operators", "POST", **with_port) == (200, f"all None close {name}:8443 no login")
+            for origin in ("https://evil.example", f"https://{name}:8443", f"https://{name}.evil.example", "null"):
+                assert ask("operators", "POST", "/graphql", Origin=origin)[0] == 403
+                assert ask("operators", Upgrade="websocket", Connection="Upgrade", Origin=origin)[0] == 403
+            for path in ("/graphql?query=mutation", "/graphql%0A?query=mutation"):
+                assert ask("operators", "GET", path)[0] == 405
+            assert [ask("operators", "GET", path)[0] for path in ("/graphql", "/assets?view=lineage")] == [200] * 2
+            assert ask("operators", "POST", "/graphql?op=Assets", Origin=f"https://{name}")[0] == 200
             # A slow head for the last server: until it has come, nginx goes by what the first one says.
             with (
                 socket.create_connection(("127.0.0.1", port), 30) as plain,
