@@ -407,7 +407,7 @@ class Settings(BaseModel):
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", _DAGSTER, ())
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""
     ui_hosts: Annotated[tuple[str, ...], PlainValidator(_host_names)] = setting(
-        "LEADS_UI_HOSTS", _DAGSTER, (), link="guides/install-on-a-server.md#a-login-for-the-ui"
+        "LEADS_UI_HOSTS", _DAGSTER, (), link="reference/dagster-ui.md"
     )
     """Names under which people open the UI, comma-separated: that of a proxy, as pipeline.agency.example. It answers
     under no other name, except localhost, this machine's name and any IP address"""
