@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 import click
@@ -81,12 +82,7 @@ def main(host: str, port: int, workspace: str, log_level: str) -> None:
 
         # Nobody else can listen there from here on: not even a later Dagster that serves its pages in another way.
         with listening(host, port) as door:
-
-            def serve(app: ASGIApp, **options: Any) -> None:
-                config = uvicorn.Config(Guard(app, names), **options)
-                uvicorn.Server(config).run(sockets=[door])
-
-            run_webserver(host, port, workspace, log_level, serve)
+            run_webserver(host, port, workspace, log_level, serve=partial(_serve, names, door))
 
 
 def known_names(host: str, ui_hosts: Collection[str]) -> frozenset[str]:
@@ -94,6 +90,11 @@ def known_names(host: str, ui_hosts: Collection[str]) -> frozenset[str]:
     machine = socket.gethostname().lower()
     short = machine.partition(".")[0]
     return frozenset({"localhost", machine, short, host.lower(), *ui_hosts})
+
+
+def _serve(names: Collection[str], door: socket.socket, app: ASGIApp, **options: Any) -> None:
+    config = uvicorn.Config(Guard(app, names), **options)
+    uvicorn.Server(config).run(sockets=[door])
 
 
 class Guard:

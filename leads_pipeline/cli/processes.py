@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
@@ -254,7 +253,8 @@ def _answers(host: str, port: int) -> bool:
     """Whether the pages answer. Their socket listens before Dagster is loaded."""
     with suppress(OSError, HTTPException), closing(HTTPConnection(host, port, timeout=1)) as connection:
         connection.request("GET", "/server_info")
-        return connection.getresponse().status == HTTPStatus.OK
+        connection.getresponse()
+        return True
     return False
 
 

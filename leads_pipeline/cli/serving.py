@@ -26,8 +26,8 @@ def serve(port: int, host: str) -> None:
     or SIGTERM, 1 if all were ended for such a reason, 2 if a setting or the folder is wrong.
 
     The UI has no login: anybody who reaches it can start and stop everything. Put a proxy with TLS and a login in front
-    of it, or use a tunnel. If people open the UI by a name, set LEADS_UI_HOSTS to that name. Requests that other websites
-    cause are refused.
+    of it, or use a tunnel. If people open the UI by a name, set LEADS_UI_HOSTS to that name. Requests of other websites
+    are refused.
     """
     from leads_pipeline.cli.processes import run_together  # loads Dagster
 

@@ -1,5 +1,6 @@
 """The pages of Dagster as `serve` serves them: they obey their own pages and programs, and nobody else."""
 
+import asyncio
 import socket
 import sys
 from collections.abc import Iterator
@@ -9,11 +10,22 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from leads_pipeline.cli.pages import NOT_JSON, OTHER_ORIGIN, QUERY_BY_GET, UNKNOWN_HOST, Refusal, refusal
+from leads_pipeline.cli.pages import (
+    NOT_JSON,
+    OTHER_ORIGIN,
+    QUERY_BY_GET,
+    UNKNOWN_HOST,
+    Guard,
+    Refusal,
+    known_names,
+    refusal,
+)
 from leads_pipeline_tests.support.newcomer import FIRST_SIX, PATIENCE_SECONDS, Newcomer, wait_for
 from leads_pipeline_tests.support.serving import free_port
 
@@ -101,32 +113,48 @@ def asked(method: str = "POST", path: str = "/graphql", question: str = "", **he
     return refusal(scope, {"leads.example", "localhost"})
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *("localhost", "localhost.:80", "LocalHost:3000", "one.localhost:3000", "127.0.0.1", "192.0.2.7:3000"),
-        *("[::1]:3000", "[2001:DB8::1]", "Leads.Example", "leads.example:8443"),
-    ],
-)
+KNOWN = [
+    "localhost",
+    "localhost.:80",
+    "LocalHost:3000",
+    "one.localhost:3000",
+    "127.0.0.1",
+    "192.0.2.7:3000",
+    "[::1]:3000",
+    "[2001:DB8::1]",
+    "Leads.Example",
+    "leads.example:8443",
+]
+
+
+@pytest.mark.parametrize("host", KNOWN)
 def test_the_pages_are_known_by_address_and_by_their_names(host: str) -> None:
     assert asked("GET", "/assets", Host=host) is None
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        *("evil.example", "leads.example.evil.example", "evilleads.example", "evillocalhost", "localhost.evil.example"),
-        *(
-            "127.0.0.1.evil.example",
-            "evil.example:3000",
-            "localhost@evil.example",
-            "localhost, evil.example",
-            "",
-            ":3000",
-        ),
-        *("127.1", "[evil.example]", "::1", "localhost:port", "localhost/", "localhost\n", "lo\u0441alhost"),
-    ],
-)
+UNKNOWN = [
+    "evil.example",
+    "evil.example:3000",
+    "leads.example.evil.example",
+    "evilleads.example",
+    "evillocalhost",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "127.1",
+    "[evil.example]",
+    "::1",
+    "localhost@evil.example",
+    "localhost, evil.example",
+    "localhost:port",
+    "localhost/",
+    "localhost\n",
+    "lo\u0441alhost",
+    ":3000",
+    "",
+]
+
+
+@pytest.mark.parametrize("host", UNKNOWN)
 def test_the_pages_are_known_under_no_other_name(host: str) -> None:
     assert asked("GET", "/assets", Host=host) == UNKNOWN_HOST
     assert asked("websocket", Host=host) == UNKNOWN_HOST
@@ -187,6 +215,31 @@ def test_no_query_in_an_address_is_obeyed(method: str, path: str) -> None:
     assert asked(method, path, "query=mutation") == QUERY_BY_GET
     assert asked(method, path) is None
     assert asked(method, "/assets/graphql_requests", "view=overview") is None
+
+
+def test_the_machines_name_and_those_of_the_settings_are_known() -> None:
+    names = known_names("Server.lan", ["leads.example"])
+
+    assert {"localhost", "server.lan", "leads.example", socket.gethostname().lower()} <= names
+
+
+def test_a_refused_request_doesnt_reach_dagster() -> None:
+    reached = []
+
+    async def dagster(scope: Scope, receive: Receive, send: Send) -> None:
+        reached.append(scope["path"])
+        await PlainTextResponse("a page")(scope, receive, send)
+
+    async def get(address: str) -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(Guard(dagster, {"localhost"}))) as client:
+            return await client.get(address)
+
+    shown = asyncio.run(get("http://localhost/assets"))
+    refused = asyncio.run(get("http://evil.example/runs"))
+
+    assert (shown.status_code, shown.text, shown.headers["X-Frame-Options"]) == (200, "a page", "SAMEORIGIN")
+    assert (refused.status_code, refused.text) == (421, f"{UNKNOWN_HOST.sentence}\n")
+    assert reached == ["/assets"]
 
 
 # --- another site -----------------------------------------------------------------------------------------------------

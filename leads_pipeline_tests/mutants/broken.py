@@ -1064,6 +1064,11 @@ def _(self, headers):
     return headers == ["null"] or unbroken(self, headers)
 
 
+@mutant("another website shows the UI in a frame", "cli.pages:_unframed", OWN_PAGES, PAGES)
+def _(send):
+    return send
+
+
 @mutant("two hosts count as one", "cli.pages:_Host.parse", OWN_PAGES, PAGES)
 def _(cls, headers):
     return unbroken(cls, headers[:1])
