@@ -346,20 +346,29 @@ INVENTORY_FIELDS: Final = (
     Field("address.countryCode", _T, "Country code"),
 )
 
-# --- enumerated fields (openapi.yaml's examples, and members seen since; new ones can appear at any time) ----------
+# --- enumerated fields (openapi.yaml's examples, and published members; new ones can appear at any time) -----------
 
-_PROPERTY_TYPES: Final = "FLAT DETACHED SEMI_DETACHED TERRACED BUNGALOW STUDIO MAISONETTE HOUSEBOAT"
+_PROPERTY_TYPES: Final = (
+    "FLAT DETACHED SEMI_DETACHED TERRACED END_TERRACE DETACHED_BUNGALOW BUNGALOW STUDIO MAISONETTE TOWN_HOUSE COTTAGE "
+    "SEMI_DETACHED_BUNGALOW LAND PARK_HOME LINK_DETACHED BARN_CONVERSION MEWS CHALET VILLA FARMHOUSE COUNTRY_HOUSE "
+    "TERRACED_BUNGALOW PARKING BLOCK_OF_FLATS EQUESTRIAN LODGE HOUSEBOAT FARM CHATEAU FARM_BARN FINCA HOTEL INDUSTRIAL "
+    "JUNK LEISURE LIGHT_INDUSTRIAL LONGERE OFFICE PUB_BAR RESTAURANT RETAIL RIAD WAREHOUSE MID_TERRACE"
+)
 _CONFIDENCE_BANDS: Final = "LOW MEDIUM HIGH"
 
-# Path, common prefix of the members, and the rest of each. A path may have several lines. A member that isn't here is
-# kept all the same, and reported as drift.
+# The portal's default member of every enumeration.
+_DEFAULT: Final = "UNSPECIFIED"
+
+# Path, common prefix of the members, and the rest of each but the default. A path may have several lines. The lists
+# are complete for consumerSituation, enquiryType, propertyUse and propertyType. Of the others, only examples are
+# published. A member that isn't here is kept all the same, and is a hint of drift.
 _MEMBERS: Final = (
     ("intent", "APPLICANT_INTENT_", "BUY RENT"),
     ("intent", "APPRAISAL_INTENT_", "SELL LET"),
-    ("enquiryType", "ENQUIRY_TYPE_", "SALES LETTINGS UNSPECIFIED"),
-    ("propertyUse", "PROPERTY_USE_", "RESIDENTIAL COMMERCIAL UNSPECIFIED"),
-    ("contact.preferences.method", "CONTACT_METHOD_", "PHONE EMAIL UNSPECIFIED"),
-    ("contact.preferences.time", "TIME_PREFERENCE_", "MORNING AFTERNOON EVENING UNSPECIFIED"),
+    ("enquiryType", "ENQUIRY_TYPE_", "SALES LETTINGS"),
+    ("propertyUse", "PROPERTY_USE_", "RESIDENTIAL COMMERCIAL"),
+    ("contact.preferences.method", "CONTACT_METHOD_", "PHONE EMAIL"),
+    ("contact.preferences.time", "TIME_PREFERENCE_", "MORNING AFTERNOON EVENING"),
     ("leadSource", "APPLICANT_SOURCE_", "ZOOPLA_WEBSITE"),
     ("leadSource", "APPRAISAL_SOURCE_", "ZOOPLA_WEBSITE"),
     ("portalSource", "APPLICANT_PORTAL_SOURCE_", "LISTING"),
@@ -367,18 +376,18 @@ _MEMBERS: Final = (
     (
         "consumerSituation",
         "CONSUMER_SITUATION_",
-        "UNSPECIFIED OTHER PROPERTY_TO_SELL PROPERTY_TO_LET OFFER_ON_OWN_PROPERTY RECENTLY_SOLD FIRST_TIME_BUYER "
+        "OTHER PROPERTY_TO_SELL PROPERTY_TO_LET OFFER_ON_OWN_PROPERTY RECENTLY_SOLD FIRST_TIME_BUYER "
         "BUYER_NOT_FIRST_TIME LOOKING_TO_INVEST NO_PROPERTY_TO_SELL",
     ),
-    ("urgency", "URGENCY_", "ASAP WITHIN_3_MONTHS WITHIN_6_MONTHS UNSPECIFIED"),
-    ("searchCriteria.priceFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
+    ("urgency", "URGENCY_", "ASAP WITHIN_3_MONTHS WITHIN_6_MONTHS"),
+    ("searchCriteria.priceFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH"),
     (
         "listingDetails.lifeCycleStatus",
         "LIFE_CYCLE_STATUS_",
         "FOR_SALE SOLD_SUBJECT_TO_CONTRACT SOLD TO_LET LET_AGREED LET",
     ),
     ("listingDetails.pricing.transactionType", "TRANSACTION_TYPE_", "SALE RENT"),
-    ("listingDetails.pricing.rentFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH UNSPECIFIED"),
+    ("listingDetails.pricing.rentFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH"),
     ("searchCriteria.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
     ("listingDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
     ("propertyDetails.propertyType", "PROPERTY_TYPE_", _PROPERTY_TYPES),
@@ -386,11 +395,35 @@ _MEMBERS: Final = (
     ("propertyDetails.estimate.confidenceBand", "CONFIDENCE_BAND_", _CONFIDENCE_BANDS),
 )
 
-# The whole members, by path.
-ENUMERATIONS: Final = {
-    path: tuple(f"{prefix}{name}" for of, prefix, names in _MEMBERS if of == path for name in names.split())
-    for path, _, _ in _MEMBERS
-}
 
-# Prefixes of members that readable text leaves out, the longest first.
-ENUM_PREFIXES: Final = sorted({prefix for _, prefix, _ in _MEMBERS}, key=len, reverse=True)
+def _declared_enumerations() -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for path, prefix, names in _MEMBERS:
+        members = [f"{prefix}{name}" for name in (_DEFAULT, *names.split())]
+        found[path] = (*found.get(path, ()), *members)
+    return found
+
+
+# The whole members, by path.
+ENUMERATIONS: Final = _declared_enumerations()
+
+# Prefixes of members that readable text leaves out. Always in the same order, because marts are made anew when the
+# patterns below change.
+ENUM_PREFIXES: Final = sorted({prefix for _, prefix, _ in _MEMBERS})
+
+# The form of a member, known or not: a declared prefix, then a name in capitals, digits and underscores. Nobody types
+# that into a form, so it is no personal data and may be shown. Any other value may be a person's words.
+# SQL reads these patterns too (sql/macros/marts.sql).
+PREFIX_PATTERN: Final = f"^(?:{'|'.join(ENUM_PREFIXES)})"
+MEMBER_PATTERN: Final = f"{PREFIX_PATTERN}[A-Z0-9][A-Z0-9_]{{0,59}}"
+
+
+def member_in_words(value: str) -> str | None:
+    """Return a member in words: `PROPERTY_TYPE_END_TERRACE` → `end terrace`. None if the value has another form."""
+    if not re.fullmatch(MEMBER_PATTERN, value):
+        return None
+
+    name = re.sub(PREFIX_PATTERN, "", value)
+    if name == _DEFAULT:
+        return "unknown"
+    return name.replace("_", " ").lower()

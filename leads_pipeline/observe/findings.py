@@ -43,6 +43,7 @@ from leads_pipeline.storage.publications import NOTING
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.storage.windows import list_days
 from leads_pipeline.transform.checks import checks, problems
+from leads_pipeline.transform.drift import NEW_MEMBER
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
 
 __all__ = [
@@ -154,9 +155,10 @@ def check_tables(known: Known) -> Iterator[Finding]:
 def drift(known: Known) -> Iterator[Finding]:
     """The portal sends something that the contract doesn't know.
 
-    Meaning: a new field, a new value, or a value of another type, from at least three people. Or a new member beside
-    the list of leads: the portal may begin to answer in pages. No lead is lost by it. Raw has all of it, and `_extra`
-    shows new fields. A name that could be a person's is shown as `…`.
+    Meaning: a new field, a new value, or a value of another type, from at least three people. A new member of an
+    enumeration, such as `PROPERTY_TYPE_IGLOO`, is only a hint: marts show it in words at once. Or there is a new member
+    beside the list of leads: the portal may begin to answer in pages. No lead is lost by it. Raw has all of it, and
+    `_extra` shows new fields. A name that could be a person's is shown as `…`.
     Do: nothing now. If it is beside the list, ask the portal's technical contact. `CONTRIBUTING.md` says how a field
     gets a column. `leads-pipeline acknowledge KEY` hides it.
     Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
@@ -175,10 +177,12 @@ def drift(known: Known) -> Iterator[Finding]:
     rows = "select kind, change, field, value, first_seen_day, leads from drift"
     for kind, change, field, value, day, leads in known.rows(rows):
         what = f"{field} = {value}" if value is not None else field
+        is_member = change == NEW_MEMBER
+        reason = "Marts show it in words." if is_member else "CONTRIBUTING.md says how it gets a column."
         yield Finding(
-            Level.WARNING,
+            Level.HINT if is_member else Level.WARNING,
             f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
-            "Nothing now. CONTRIBUTING.md says how it gets a column. Hide it: `leads-pipeline acknowledge drift`.",
+            f"Nothing now. {reason} Hide it: `leads-pipeline acknowledge drift`.",
             key=f"{kind}/{what}",
         )
 

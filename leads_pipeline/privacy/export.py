@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.domain.contract import ENUM_PREFIXES, LEAD_KINDS
+from leads_pipeline.domain.contract import LEAD_KINDS, member_in_words
 from leads_pipeline.domain.person import plain, role_of, texts_of
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import FoundLead, Row
@@ -51,8 +51,6 @@ _DESCRIPTIONS: Final = {
     )
 }
 
-# A code of the portal, such as APPLICANT_INTENT_BUY, and a moment.
-_CODE: Final = re.compile(f"(?:{'|'.join(ENUM_PREFIXES)})([A-Z0-9]+(?:_[A-Z0-9]+)*)")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)")
 
 _TRUTHS: Final = {True: "yes", False: "no"}
@@ -171,9 +169,9 @@ def _page(document: Mapping[str, Any], zone: ZoneInfo) -> str:
 
 
 def _in_words(text: str, zone: ZoneInfo) -> str:
-    """A code of the portal in words, a moment as 19 November 2026, 10:40; else the text."""
-    if code := _CODE.fullmatch(text):
-        return code[1].replace("_", " ").lower()
+    """A member of an enumeration in words, a moment as 19 November 2026, 10:40; else the text."""
+    if words := member_in_words(text):
+        return words
     if _MOMENT.fullmatch(text):
         with suppress(ValueError, OverflowError):
             moment = datetime.fromisoformat(text)

@@ -11,7 +11,7 @@ from typing import Final
 
 import duckdb
 
-from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS, Field, LeadKind
+from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS, MEMBER_PATTERN, Field, LeadKind
 from leads_pipeline.transform.duck import Column, literal, quoted
 from leads_pipeline.transform.tables import Table, comment
 
@@ -22,6 +22,10 @@ DRIFT_DAYS: Final = 60
 # Names and values that look like a programmer's are shown. Others may be a person's words.
 _FORM: Final = r"[A-Za-z0-9_.\[\]]{1,200}"
 
+# Changes of the values of an enumerated field. A member in the portal's form is a hint, any other value a warning.
+NEW_MEMBER: Final = "new member"
+NEW_VALUE: Final = "new value"
+
 DRIFT: Final = Table(
     "drift",
     f"One row per kind and change that the contract doesn't know, of the last {DRIFT_DAYS} days, from at least "
@@ -31,7 +35,8 @@ DRIFT: Final = Table(
         Column(
             "change",
             "varchar",
-            "new field, new value (of an enumerated field) or changed type (a value that doesn't fit its field)",
+            "new field, new member (of an enumerated field), new value (of one, in another form than its members) or "
+            "changed type (a value that doesn't fit its field)",
         ),
         Column("field", "varchar", "Path of the field; what follows [] is in each element of a list"),
         Column("value", "varchar", "The new value"),
@@ -112,9 +117,12 @@ from (select day, sender, unnest(_problems) as problem from {rows} where len(_pr
 """
     for field in fields:
         if members := ENUMERATIONS.get(field.path):
-            column, known = quoted(field.column), ", ".join(map(literal, members))
+            column = quoted(field.column)
+            known = ", ".join(map(literal, members))
+            is_member = f"regexp_full_match({column}, {literal(MEMBER_PATTERN)})"
             yield f"""
-select {literal(kind.name)}, 'new value', {literal(prefix + field.path)}, {column}, day, sender
+select {literal(kind.name)}, if({is_member}, {literal(NEW_MEMBER)}, {literal(NEW_VALUE)}),
+    {literal(prefix + field.path)}, {column}, day, sender
 from {rows}
 where {column} <> '' and {column} not in ({known})
 """

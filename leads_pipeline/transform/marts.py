@@ -20,13 +20,13 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.domain.contract import ENUM_PREFIXES, ENUMERATIONS, LEAD_KINDS
+from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS, MEMBER_PATTERN, PREFIX_PATTERN
 from leads_pipeline.domain.window import RETENTION, Window
 from leads_pipeline.errors import BugError, LeadsPipelineError
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow
 from leads_pipeline.transform.answers import ANSWERS, answer_files, read_answers
-from leads_pipeline.transform.drift import DRIFT, make_drift
+from leads_pipeline.transform.drift import DRIFT, NEW_VALUE, make_drift
 from leads_pipeline.transform.duck import SQL_FOLDER, Column, literal, macros, quoted, telling_errors
 from leads_pipeline.transform.feed import FEED, Rows
 from leads_pipeline.transform.inventory import INVENTORY
@@ -89,7 +89,7 @@ def read_mart(path: Path) -> Mart:
 
 def fingerprint(branches: Branches) -> str:
     """Return a text that changes when all marts have to be made anew."""
-    return repr((marts(), macros("marts"), ENUMERATIONS, _TABLES, branches))
+    return repr((marts(), macros("marts"), ENUMERATIONS, MEMBER_PATTERN, _TABLES, branches))
 
 
 def make_marts(
@@ -279,9 +279,17 @@ def _make_inputs(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> bool:
     db.execute("delete from pipeline.answers")
     fill(db, "pipeline.answers", read_answers(answer_files(inputs.marts_dir, inputs.folder), inputs.zone))
     _make_branches(db, inputs.branches)
-    db.execute(macros("marts").replace("{zone}", literal(inputs.zone.key)))
+    _make_macros(db, inputs.zone)
     make_drift(db, inputs.today)
     return _make_words(db)
+
+
+def _make_macros(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
+    """Make the macros of sql/macros/marts.sql, with this time zone and the contract's patterns."""
+    statements = macros("marts")
+    for name, text in (("zone", zone.key), ("prefix", PREFIX_PATTERN), ("member", MEMBER_PATTERN)):
+        statements = statements.replace(f"{{{name}}}", literal(text))
+    db.execute(statements)
 
 
 def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None) -> None:
@@ -295,21 +303,13 @@ def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None)
 
 
 def _make_words(db: duckdb.DuckDBPyConnection) -> bool:
-    """Note the values of enumerated fields that marts may show, and how they read. Return whether that changed."""
+    """Note the values in another form than members that marts may show, and how they read. Return if that changed."""
     known = "select list(words order by words.value) from pipeline.words"
     before = db.execute(known).fetchall()
     db.execute("delete from pipeline.words")
     db.execute(
-        """
-        insert into pipeline.words
-        select value, regexp_replace(lower(replace(regexp_replace(value, $prefixes, ''), '_', ' ')), '^(unspecified)?$',
-            'unknown')
-        from (select unnest($members) as value union select value from drift where value is not null)
-        """,
-        {
-            "prefixes": f"^({'|'.join(ENUM_PREFIXES)})",
-            "members": sorted({member for members in ENUMERATIONS.values() for member in members}),
-        },
+        "insert into pipeline.words select distinct value, words_of(value) from drift where change = $change",
+        {"change": NEW_VALUE},
     )
     return db.execute(known).fetchall() != before
 

@@ -15,12 +15,15 @@ from leads_pipeline.domain.answer import read_inventory_page, read_leads
 from leads_pipeline.domain.contract import (
     APPLICANT,
     APPRAISAL,
+    ENUM_PREFIXES,
+    ENUMERATIONS,
     INVENTORY_PATH,
     INVENTORY_TOKEN_PATH,
     LEAD_KINDS,
     LEADS_TOKEN_PATH,
     FieldType,
     LeadKind,
+    member_in_words,
     window_parameters,
 )
 from leads_pipeline.domain.window import Scope, Window
@@ -315,3 +318,58 @@ def test_what_identifies_a_person_is_marked() -> None:
         for field in kind.fields:
             if marks.search(field.path):
                 assert field.is_personal, field.path
+
+
+# --- enumerated fields: fault 87 --------------------------------------------------------------------------------------
+
+# What the portal publishes of them, in November 2026.
+PROPERTY_TYPES = """
+    UNSPECIFIED FLAT DETACHED SEMI_DETACHED TERRACED END_TERRACE DETACHED_BUNGALOW BUNGALOW STUDIO MAISONETTE TOWN_HOUSE
+    COTTAGE SEMI_DETACHED_BUNGALOW LAND PARK_HOME LINK_DETACHED BARN_CONVERSION MEWS CHALET VILLA FARMHOUSE
+    COUNTRY_HOUSE TERRACED_BUNGALOW PARKING BLOCK_OF_FLATS EQUESTRIAN LODGE HOUSEBOAT FARM CHATEAU FARM_BARN FINCA HOTEL
+    INDUSTRIAL JUNK LEISURE LIGHT_INDUSTRIAL LONGERE OFFICE PUB_BAR RESTAURANT RETAIL RIAD WAREHOUSE MID_TERRACE
+"""
+
+
+def test_the_contract_knows_all_45_published_property_types_wherever_they_stand() -> None:
+    published = {f"PROPERTY_TYPE_{name}" for name in PROPERTY_TYPES.split()}
+    paths = [path for path in ENUMERATIONS if path.endswith("propertyType")]
+
+    assert len(published) == 45
+    assert len(paths) == 3
+    for path in paths:
+        assert set(ENUMERATIONS[path]) == published
+
+
+def test_the_contract_knows_the_default_member_of_every_enumeration() -> None:
+    members = {member for members in ENUMERATIONS.values() for member in members}
+
+    assert {f"{prefix}UNSPECIFIED" for prefix in ENUM_PREFIXES} <= members
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("PROPERTY_TYPE_END_TERRACE", "end terrace"),
+        ("PROPERTY_TYPE_UNSPECIFIED", "unknown"),
+        ("URGENCY_WITHIN_3_MONTHS", "within 3 months"),
+        ("APPLICANT_SOURCE_NEVER_HEARD_OF", "never heard of"),
+        (f"URGENCY_{'A' * 60}", "a" * 60),
+        (f"URGENCY_{'A' * 61}", None),
+        ("URGENCY_", None),
+        ("URGENCY__", None),
+        ("URGENCY_Ann Smith", None),
+        ("URGENCY_ann", None),
+        ("URGENCY_ANN\n", None),
+        ("URGENCY_ÄNN", None),
+        ("URGENCY_٣", None),
+        ("URGENCY_ANN@X.EXAMPLE", None),
+        ("xURGENCY_ASAP", None),
+        ("ANN_SMITH", None),
+        ("", None),
+    ],
+)
+def test_a_member_in_the_form_of_the_portal_reads_in_words_and_no_other_text_does(
+    value: str, words: str | None
+) -> None:
+    assert member_in_words(value) == words

@@ -788,6 +788,26 @@ def _(db):
     return unbroken(db) and is_first
 
 
+sql_mutant(
+    "a person's words show as a member does",
+    "sql/macros/marts.sql",
+    "regexp_full_match(trim(v), {member})",
+    "regexp_matches(trim(v), {prefix})",
+    ERASED,
+    MART_FILES,
+)
+
+
+sql_mutant(
+    "a new member shows only once three people have sent it",
+    "sql/macros/marts.sql",
+    "regexp_full_match(trim(v), {member})",
+    "false",
+    FIGURES,
+    MART_FILES,
+)
+
+
 @mutant("drift names what one lead has", "transform.drift:drift_statement", ERASED, DRIFT)
 def _(first_day):
     return unbroken(first_day).replace("count(distinct sender)", "count(*)")

@@ -424,6 +424,18 @@ def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Hou
     assert {key for key in found(house) if key.startswith("drift")} == {"drift/applicant/newest"}
 
 
+def test_a_new_member_of_an_enumeration_is_a_hint_of_drift(house: House) -> None:
+    """Fault 87: 37 published members that the contract didn't know were 37 warnings."""
+    values = {"urgency": "URGENCY_TODAY", "intent": "today"}
+    house.land("appraisal", [{"id": str(number), **values} for number in range(3)])
+    house.publish()
+
+    told = {one.key: one for one in find(known(house))}
+
+    assert told["drift/appraisal/urgency-URGENCY_TODAY"].level is Level.HINT
+    assert told["drift/appraisal/intent-today"].level is Level.WARNING
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("emptied", "level"), [(1, Level.WARNING), (2, Level.ERROR)])
 def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(

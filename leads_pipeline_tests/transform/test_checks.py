@@ -163,6 +163,19 @@ def test_changes_at_the_portal_are_named_once_three_people_sent_them(house: Hous
     assert failing(house)["drift: contract_knows_what_comes"] == "applicant: new field mood, 3 leads since 2026-11-21"
 
 
+def test_a_new_member_of_an_enumeration_fails_no_check(house: House) -> None:
+    """Fault 87: it is a hint, and no check warns of it."""
+    land(house, 1)
+    more = [
+        {"id": str(n), "contact": {"email": f"{n}@x.example", "phoneNumber": "1"}, "urgency": "URGENCY_TODAY"}
+        for n in range(3)
+    ]
+    house.land("appraisal", more, TODAY)
+
+    assert "drift: contract_knows_what_comes" not in failing(house)
+    assert house.query("select change, value, leads from drift") == [("new member", "URGENCY_TODAY", 3)]
+
+
 def test_answers_that_do_not_count_are_counted_by_what_is_wrong(house: House) -> None:
     land(house, 1)
     house.answers([("nobody", "2026-11-20T10:00Z"), ("", "2026-11-20T10:00Z"), ("somebody", "2026-11-20T10:00Z")])

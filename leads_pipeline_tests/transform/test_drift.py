@@ -48,7 +48,7 @@ def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(db: duckdb
     leads = from_people(
         "abc",
         {"affordability": {"isReady": True}, "contact": {"age": None, "preferences": {"deep": 1}}},
-        {"consumerSituation": "CONSUMER_SITUATION_MOVING_ABROAD", "intent": "APPLICANT_INTENT_BUY"},
+        {"consumerSituation": "CONSUMER_SITUATION_MOVING_ABROAD", "intent": "MOVE"},
         {"isOverseas": "perhaps", "viewingTimes": [{"note": "a"}, {"note": 2}, {"earliest": "soon"}]},
         {"listingDetails": {"pricing": "a lot", "images": [{"alt": 1}]}},
     )
@@ -64,7 +64,8 @@ def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(db: duckdb
         ("new field", "contact.preferences.deep", None, DAY, NEXT_DAY, 6),
         ("new field", "listingDetails.images[].alt", None, DAY, DAY, 3),
         ("new field", "viewingTimes[].note", None, DAY, DAY, 6),
-        ("new value", "consumerSituation", "CONSUMER_SITUATION_MOVING_ABROAD", DAY, DAY, 3),
+        ("new member", "consumerSituation", "CONSUMER_SITUATION_MOVING_ABROAD", DAY, DAY, 3),
+        ("new value", "intent", "MOVE", DAY, DAY, 3),
     ]
 
 
@@ -79,6 +80,26 @@ def test_what_has_not_the_form_of_a_name_in_a_program_is_not_named(db: duckdb.Du
     load(db, *from_people("abc", {"Ann Smith": 1, "ann@x.example": 1, "leadSource": "Ann Smith", "ok": 1}))
 
     assert [row[1] for row in drift(db)] == ["ok"]
+
+
+def test_a_member_of_every_enumerated_field_is_told_from_another_value(db: duckdb.DuckDBPyConnection) -> None:
+    """Fault 87: an unknown member in the portal's form is a hint, a value in another form is a warning."""
+    for kind in LEAD_KINDS:
+        for value in ("URGENCY_NEW_1", "URGENCY_new"):
+            lead: Row = {}
+            for path in ENUMERATIONS:
+                *objects, name = path.split(".")
+                inner = lead
+                for step in objects:
+                    inner = inner.setdefault(step, {})
+                inner[name] = value
+            load(db, *({**lead, "id": f"{kind.name} {value} {number}"} for number in range(3)), kind=kind)
+
+    found = {(change, field, value) for change, field, value, *_ in drift(db)}
+
+    members = {("new member", path, "URGENCY_NEW_1") for path in ENUMERATIONS}
+    others = {("new value", path, "URGENCY_new") for path in ENUMERATIONS}
+    assert {one for one in found if one[2]} == members | others
 
 
 def test_leads_as_declared_are_no_drift(db: duckdb.DuckDBPyConnection) -> None:
@@ -107,7 +128,7 @@ def other_tables(house: House) -> str:
     return str({table: rows for table, (_, rows) in house.tables().items() if table not in of_leads})
 
 
-PEOPLE = ("Ann Smith, 07700 900123", "Ann_Smith", "ANN_SMITH", "Smith", "smith@example.org")
+PEOPLE = ("Ann Smith, 07700 900123", "Ann_Smith", "ANN_SMITH", "Smith", "smith@example.org", "URGENCY_Smith")
 
 
 def with_the_name_everywhere(person: str, number: int) -> str:

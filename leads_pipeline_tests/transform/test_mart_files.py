@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from leads_pipeline.domain.contract import ENUM_PREFIXES, member_in_words
 from leads_pipeline.domain.due import Failure
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.storage.branches import Branches
@@ -268,9 +269,9 @@ def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
 # --- values of enumerated fields --------------------------------------------------------------------------------------
 
 
-def sent(*people: str, day: date = DAY) -> list[Row]:
+def sent(*people: str, value: str = "NEW_SITE", day: date = DAY) -> list[Row]:
     return [
-        {"id": f"{person} {day}", "contact": {"email": person}, "leadSource": "APPLICANT_SOURCE_NEW_SITE"}
+        {"id": f"{person} {day}", "contact": {"email": person}, "leadSource": value, "intent": value}
         for person in people
     ]
 
@@ -290,7 +291,7 @@ def test_a_value_shows_on_all_days_once_three_people_have_sent_it(
     load(db, *sent("c", day=NEXT_DAY), day=NEXT_DAY)
     make(db, inputs)
     assert sources() == [(DAY, "new site"), (DAY, "…"), (NEXT_DAY, "new site")]
-    assert db.execute("select readable(' APPLICANT_SOURCE_NEW_SITE '), readable('y'), readable(' ')").fetchall() == [
+    assert db.execute("select readable(' NEW_SITE '), readable('y'), readable(' ')").fetchall() == [
         ("new site", "…", "unknown")
     ]
 
@@ -298,6 +299,41 @@ def test_a_value_shows_on_all_days_once_three_people_have_sent_it(
     db.execute("delete from touched")
     make(db, inputs)
     assert sources() == [(DAY, "…")]
+
+
+def test_a_member_that_the_contract_does_not_know_shows_at_once(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    """Fault 87: marts showed … for END_TERRACE until three people had sent it."""
+    load(
+        db,
+        {
+            "id": "a",
+            "leadSource": "APPLICANT_SOURCE_NEW_SITE",
+            "portalSource": "APPLICANT_PORTAL_SOURCE_CHAT",
+            "consumerSituation": "CONSUMER_SITUATION_UNSPECIFIED",
+            "listingDetails": {"id": "1", "propertyType": "PROPERTY_TYPE_IGLOO_2", "lifeCycleStatus": "…"},
+        },
+    )
+
+    make(db, inputs)
+
+    facts = db.execute("select source, portal_source, situation from lead_facts").fetchall()
+    listings = db.execute("select property_type, status from mart_listing_demand").fetchall()
+    assert facts == [("new site", "chat", "unknown")]
+    assert listings == [("igloo 2", "…")]
+
+
+@pytest.mark.parametrize("prefix", ENUM_PREFIXES)
+def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, prefix: str
+) -> None:
+    """Fault 87: what isn't a member in the portal's form may be a person's words, and shows as …"""
+    load(db)
+    make(db, inputs)
+
+    for name in ("", "_", "UNSPECIFIED", "NEW_1", "1", "A" * 60, "A" * 61, "Ann", "ANN SMITH", "ÄNN", "ANN\n", "A.B"):
+        for value in (f"{prefix}{name}", f"x{prefix}{name}", f"{prefix}{name}x"):
+            shown = db.execute("select readable($value)", {"value": value}).fetchone()
+            assert shown == (member_in_words(value) or "…",), value
 
 
 # --- what marts read besides the leads --------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ ODD: list[dict[str, Any]] = [
     {"contact": {"email": "", "phoneNumber": "+44 (0)7700 900123"}, "intent": "APPLICANT_INTENT_RENT"},
     {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "intent": "APPLICANT_INTENT_BUY"},
     {
-        "consumerSituation": "CONSUMER_SITUATION_MOVING_ABROAD",
+        "consumerSituation": "Moving abroad",
         "listingDetails": {"id": "1", "pricing": {"price": 1e15}},
     },
     {},
@@ -209,7 +209,7 @@ def product(lead: Lead) -> str:
 
 def situation(lead: Lead) -> str:
     said = words(lead.text("consumerSituation"), "CONSUMER_SITUATION_")
-    # A member that the contract doesn't know, and that one person alone has sent, may be that person's words.
+    # A value in another form than the portal's members, and that one person alone has sent, may be that person's words.
     return HIDDEN if said == "moving abroad" else said
 
 
