@@ -17,7 +17,7 @@ import msgspec
 
 from leads_pipeline.simulator.made_up import Person, person, pick
 from leads_pipeline.simulator.organisation import BRANCHES_PER_COMPANY, Branch
-from leads_pipeline.simulator.stock import PROPERTY_TYPES, Listing, Stock, amount, estimate, uprn
+from leads_pipeline.simulator.stock import HOMES, Listing, Stock, amount, estimate, uprn
 
 KINDS: Final = ("applicant", "appraisal")
 
@@ -130,8 +130,11 @@ class LeadBook:
     def leads(self, kind: str, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
         """The leads of a UTC day as JSON text, earliest first. `day` counts from 1970-01-01."""
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}|leads")
-        for slot in self._schedule(kind, branch, day):
+        for number, slot in enumerate(self._schedule(kind, branch, day)):
             lead = self._applicant(rng, branch, slot) if kind == "applicant" else self._appraisal(rng, branch, slot)
+            if kind == "applicant" and number == 0:
+                # Each day, so that a week has enough of them for the check of drift, whatever the date.
+                lead["affordability"] = {"hasMortgageInPrinciple": rng.random() < 0.5, "checkedAt": None}
             if rng.random() < _DRIFT:
                 _drift(rng, lead)
             yield slot, msgspec.json.encode(lead)
@@ -304,7 +307,7 @@ def _property_details(home: Random, who: Person, value: int) -> dict[str, Any]:
         "receptions": 1 + bedrooms // 4,
         "floorArea": 30 + 22 * bedrooms + int(home.random() * 20),
         "tenure": pick(home, ("Freehold", "Freehold", "Leasehold", "")),
-        "propertyType": f"PROPERTY_TYPE_{pick(home, PROPERTY_TYPES)}",
+        "propertyType": f"PROPERTY_TYPE_{pick(home, HOMES)}",
         "estimate": estimate(home, value),
         "lastSalePrice": amount(home, value * 3 // 4),
         # Out at sea, where no house stands.
@@ -330,11 +333,9 @@ _ENERGY_BANDS: Final = (("A", 92), ("B", 81), ("C", 69), ("D", 55), ("E", 39), (
 
 
 def _drift(rng: Random, lead: dict[str, Any]) -> None:
-    """Add something that the contract doesn't know."""
-    match int(rng.random() * 3):
-        case 0:
-            lead["affordability"] = {"hasMortgageInPrinciple": rng.random() < 0.5, "checkedAt": None}
-        case 1:
-            lead["contact"]["preferences"]["language"] = "cy"
-        case _:
-            lead["portalSource"] = "PORTAL_SOURCE_CHAT_ASSISTANT"
+    """Add a field or a member of an enumeration that the contract doesn't know."""
+    if rng.random() < 0.5:
+        lead["contact"]["preferences"]["language"] = "cy"
+    else:
+        prefix = lead["portalSource"].partition("_")[0]
+        lead["portalSource"] = f"{prefix}_PORTAL_SOURCE_CHAT_ASSISTANT"

@@ -24,10 +24,33 @@ _SEARCHES_PER_LISTING: Final = 4
 _HUGE_UPRN: Final = 0.03
 _EXACT_IN_A_FLOAT: Final = 2**53
 
-PROPERTY_TYPES: Final = (
-    *("FLAT", "FLAT", "FLAT", "TERRACED", "TERRACED", "SEMI_DETACHED", "SEMI_DETACHED", "DETACHED", "BUNGALOW"),
-    *("MAISONETTE", "STUDIO", "HOUSEBOAT"),
+# The 45 published property types, by how often they come.
+_HOMES: Final = (
+    (60, "FLAT"),
+    (40, "TERRACED SEMI_DETACHED"),
+    (30, "DETACHED"),
+    (12, "END_TERRACE BUNGALOW"),
+    (6, "MAISONETTE DETACHED_BUNGALOW MID_TERRACE COTTAGE TOWN_HOUSE SEMI_DETACHED_BUNGALOW STUDIO"),
+    (3, "UNSPECIFIED LINK_DETACHED MEWS BARN_CONVERSION PARK_HOME"),
+    (2, "FARMHOUSE COUNTRY_HOUSE TERRACED_BUNGALOW CHALET"),
+    (1, "VILLA LODGE HOUSEBOAT EQUESTRIAN CHATEAU FINCA LONGERE RIAD"),
 )
+_GROUND: Final = ((4, "LAND PARKING"), (1, "FARM FARM_BARN BLOCK_OF_FLATS JUNK"))
+_COMMERCIAL: Final = (
+    (4, "OFFICE RETAIL"),
+    (1, "RESTAURANT PUB_BAR HOTEL LEISURE INDUSTRIAL LIGHT_INDUSTRIAL WAREHOUSE"),
+)
+
+
+def _often(*weighted: tuple[int, str]) -> tuple[str, ...]:
+    """Return each name as many times as it counts, for `pick`."""
+    return tuple(name for weight, names in weighted for name in names.split() * weight)
+
+
+HOMES: Final = _often(*_HOMES)
+PROPERTY_TYPES: Final = _often(*_HOMES, *_GROUND, *_COMMERCIAL)
+_COMMERCIAL_TYPES: Final = {*_often(*_COMMERCIAL)}
+_WITHOUT_BEDROOMS: Final = {"STUDIO", "LAND", "PARKING", *_COMMERCIAL_TYPES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +115,7 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
     # Nobody asks about what is gone: archived listings stand at the unpopular end (leads.py picks from the front).
     is_archived = number >= LISTINGS_PER_BRANCH * (1 - _ARCHIVED)
     kind = pick(rng, PROPERTY_TYPES)
-    bedrooms = 0 if kind == "STUDIO" else 1 + int(rng.random() * 5)
+    bedrooms = 0 if kind in _WITHOUT_BEDROOMS else 1 + int(rng.random() * 5)
     price = 425 + 25 * int(rng.random() * 80) if is_rented else 95_000 + 2_500 * int(rng.random() * 300)
     listing_id = str(50_000_000 + branch.number * 1000 + number)
     details = {
@@ -129,7 +152,7 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
         address=place,
         is_rented=is_rented,
         is_archived=is_archived,
-        is_commercial=rng.random() < 0.04,
+        is_commercial=kind in _COMMERCIAL_TYPES,
         price=price,
         searches=tuple(
             msgspec.Raw(msgspec.json.encode(_search(rng, place, is_rented, bedrooms, price, kind)))
