@@ -9,6 +9,7 @@ import html
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,8 @@ import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.publish_folder import write_typed
+from leads_pipeline.portal.credentials import PgpSecret, client_secret
+from leads_pipeline.settings import Secret
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
@@ -32,6 +35,7 @@ from leads_pipeline.storage.store import FolderStore, open_store
 from leads_pipeline_tests.docs.pages import GUIDES, PAGES, README, ROOT, blocks
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.gpg import PASSPHRASE, needs_gpg, running_gpg
 from leads_pipeline_tests.support.portal_leads import Lead, groups, people
 from leads_pipeline_tests.support.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.support.staging import LONDON
@@ -357,7 +361,7 @@ ANOTHER_MACHINE = {"install-on-a-server.md", "run-in-containers.md", "run-on-kub
 
 def test_every_guide_with_commands_is_tested() -> None:
     with_commands = {page.name for page in GUIDES.glob("*.md") if blocks(page, "sh")}
-    assert with_commands == ANOTHER_MACHINE | {"ask-the-data.md", "answer-a-person.md"} | set(TRIED)
+    assert with_commands == ANOTHER_MACHINE | {"ask-the-data.md", "answer-a-person.md", "get-a-secret.md"} | set(TRIED)
 
 
 @pytest.mark.parametrize("name", sorted(ANOTHER_MACHINE))
@@ -380,6 +384,35 @@ def test_each_command_of_a_guide_works(guide: str, installation: Installation, t
         command = line.replace("/mnt/backup", f"{tmp_path}/backup").replace("/srv/drill", f"{tmp_path}/drill")
         done = run(command, tmp_path, installation.environment)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+
+
+@needs_gpg
+def test_the_key_that_the_guide_makes_is_of_the_kind_that_the_portal_asks_for_and_opens_its_message(
+    tmp_path: Path,
+) -> None:
+    """Fault 88: the portal asks for a 4096-bit RSA key, and the guide's command made another."""
+    [(_, commands)] = blocks(GUIDES / "get-a-secret.md", "sh")
+    with running_gpg() as agency, running_gpg() as portal:
+        # As the guide's reader types them. This gpg answers the questions for the passphrase.
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "gpg").write_text(f'#!/bin/sh\nexec {shlex.join(agency.command())} "$@"\n')
+        (tmp_path / "bin" / "gpg").chmod(0o755)
+        done = run(f"set -e\n{commands}", tmp_path, {"PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"})
+        assert done.returncode == 0, done.stderr
+
+        portal.run("--import", str(tmp_path / "leads-public-key.asc"))
+        keys = portal.run("--list-keys", "--with-colons").decode()
+        message = portal.encrypt(b"a-client-secret", "it@agency.example")
+    (tmp_path / "leads-secret.asc").write_bytes(message)
+    secret = PgpSecret(
+        tmp_path / "leads-secret.asc", tmp_path / "leads-private-key.asc", Secret("LEADS_PGP_PASSPHRASE", PASSPHRASE)
+    )
+    described = [line.split(":") for line in keys.splitlines() if line.startswith(("pub:", "sub:"))]
+
+    rsa = "1"
+    assert [(key[0], key[2], key[3]) for key in described] == [("pub", "4096", rsa), ("sub", "4096", rsa)]
+    assert "e" in described[1][11]
+    assert client_secret(secret) == "a-client-secret"
 
 
 def test_each_command_of_the_guide_to_answer_a_person_works(installation: Installation, tmp_path: Path) -> None:

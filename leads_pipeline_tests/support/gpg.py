@@ -22,10 +22,15 @@ class Gpg:
         # How hard a passphrase is to guess is measured and tried anew for each key otherwise: seconds each.
         (home / "gpg-agent.conf").write_text("s2k-count 65536\n")
 
+    def command(self, passphrase: str = PASSPHRASE) -> list[str]:
+        """gpg with the options that answer its questions."""
+        command = [str(shutil.which("gpg")), "--homedir", str(self.home), "--batch", "--quiet"]
+        command += ["--no-auto-check-trustdb", "--pinentry-mode", "loopback", "--passphrase", passphrase]
+        return [*command, "--trust-model", "always"]
+
     def run(self, *arguments: str, given: bytes = b"", passphrase: str = PASSPHRASE) -> bytes:
         """What gpg prints."""
-        command = ["gpg", "--homedir", str(self.home), "--batch", "--quiet", "--no-auto-check-trustdb"]
-        command += ["--pinentry-mode", "loopback", "--passphrase", passphrase, "--trust-model", "always", *arguments]
+        command = [*self.command(passphrase), *arguments]
         ended = subprocess.run(command, input=given, capture_output=True, check=False)
         assert ended.returncode == 0, ended.stderr.decode()
         return ended.stdout
