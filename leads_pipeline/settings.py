@@ -157,6 +157,11 @@ def _auth_method(value: str) -> AuthMethod:
         raise ValueError(f"is {value!r}. Write body (with audience) or basic.") from None
 
 
+def _token_scope(value: str) -> str | None:
+    """The scope of the token request, None to send none."""
+    return None if value == "none" else value
+
+
 def _branch_ids(value: str) -> tuple[Scope, ...]:
     return _scopes(value, "Write the ids with commas between them: 101,102", is_branches=True)
 
@@ -290,9 +295,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
     base_url: _Address = setting("LEADS_BASE_URL", _LEADS)
-    """Address of the leads service, for example https://leads.portal.example"""
+    """Address of the leads service: https://services.zoopla.co.uk for Zoopla's Leads API"""
     auth_url: _Address = setting("LEADS_AUTH_URL", _LEADS)
-    """Address of the leads service's token server; `/oauth2/token` is appended"""
+    """Address of the leads service's token server: https://services-auth.services.zoopla.co.uk for Zoopla's.
+    `/oauth2/token` is appended"""
     client_id: _ClientId = setting("LEADS_CLIENT_ID", _LEADS)
     """The client id that the portal issued"""
     client_secret: Secret | None = setting("LEADS_CLIENT_SECRET", _LEADS)
@@ -316,8 +322,11 @@ class Settings(BaseModel):
     """`body` sends the credentials in the body, with an audience. `basic` sends them in a header, with a scope"""
     audience: str | None = setting("LEADS_AUDIENCE", _TOKEN, lambda fields: fields.get("base_url"))
     """With `body`: the audience; LEADS_BASE_URL if it is empty"""
-    token_scope: str = setting("LEADS_TOKEN_SCOPE", _TOKEN, "api/api_access")
-    """With `basic`: the scope"""
+    token_scope: Annotated[str | None, PlainValidator(_token_scope)] = setting(
+        "LEADS_TOKEN_SCOPE", _TOKEN, "api/api_access"
+    )
+    """With `basic`: the scopes, with blanks between them. `none` sends no scope. Zoopla's own for leads are
+    leads/list:applicant-leads and leads/list:appraisal-leads"""
 
     scopes: Annotated[tuple[Scope, ...], PlainValidator(_scope_keys)] = setting(
         "LEADS_SCOPES", _PULL, lambda fields: fields.get("branch_ids", ())
@@ -354,7 +363,8 @@ class Settings(BaseModel):
     `leads.duckdb`"""
 
     inventory_base_url: _Address = setting("INVENTORY_BASE_URL", _INVENTORY)
-    """Address of the inventory API; `/token` is appended for its tokens"""
+    """Address of the inventory API: https://api.alto.zoopla.co.uk for Alto's, https://api.alto.zoopladev.co.uk for
+    its sandbox. `/token` is appended for its tokens"""
     inventory_client_id: _ClientId = setting("INVENTORY_CLIENT_ID", _INVENTORY)
     """The client id of the integration that you made in the developer portal"""
     inventory_client_secret: Secret | None = setting("INVENTORY_CLIENT_SECRET", _INVENTORY)

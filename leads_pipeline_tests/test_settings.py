@@ -19,6 +19,7 @@ from leads_pipeline.settings import VARIABLES as ALL_VARIABLES
 from leads_pipeline_tests.support import settings_pages
 
 BRANCHES = tuple(map(Scope.parse, ("branch-102", "branch-101")))
+LEADS_SCOPES = "leads/list:applicant-leads leads/list:appraisal-leads"
 SCOPES = tuple(map(Scope.parse, ("branch-101", "company-7", "brand-3", "group-1")))
 
 # variable, value, the setting that it becomes, what it is read as
@@ -30,6 +31,8 @@ READ = [
     ("LEADS_AUTH_METHOD", "basic", "auth_method", AuthMethod.BASIC),
     ("LEADS_AUDIENCE", "https://audience.example/", "audience", "https://audience.example/"),
     ("LEADS_TOKEN_SCOPE", "api/other", "token_scope", "api/other"),
+    ("LEADS_TOKEN_SCOPE", "leads/list:applicant-leads leads/list:appraisal-leads", "token_scope", LEADS_SCOPES),
+    ("LEADS_TOKEN_SCOPE", "none", "token_scope", None),  # fault 89: it couldn't be left out
     ("LEADS_BRANCH_IDS", "branch-101", "branch_ids", (Scope(ScopeKind.BRANCH, "101"),)),
     ("LEADS_BRANCH_IDS", " 102 ,101,,branch-102,", "branch_ids", BRANCHES),
     ("LEADS_SCOPES", "branch-101, company-7,brand-3,group-1,brand-3", "scopes", SCOPES),

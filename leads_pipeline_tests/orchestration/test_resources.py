@@ -17,6 +17,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.support.sample_answers import UTC_ZONE, WINDOW
+from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 SECRET = "a-secret-that-nobody-may-see"
 
@@ -30,6 +31,20 @@ def leads(folder: Path, **changes: str) -> LeadsService:
         "LEADS_CLIENT_SECRET": SECRET,
     }
     return LeadsService.of(Settings.from_variables(variables | changes), DataFolder.at(folder))
+
+
+@pytest.mark.parametrize(("variable", "scopes"), [("none", None), ("", ["api/api_access"]), ("a b", ["a b"])])
+def test_the_token_request_has_the_scope_that_is_set_or_none(
+    tmp_path: Path, variable: str, scopes: list[str] | None
+) -> None:
+    """Fault 89: LEADS_TOKEN_SCOPE couldn't be left out."""
+    with served(SmallPortal(SECRET)) as portal:
+        variables = {**portal.environment(), "LEADS_AUTH_METHOD": "basic", "LEADS_TOKEN_SCOPE": variable}
+
+        leads(tmp_path, **variables).tokens().get()
+
+    [form] = portal.token_forms
+    assert form.get("scope") == scopes
 
 
 def inventory(folder: Path, **changes: str) -> InventoryService:

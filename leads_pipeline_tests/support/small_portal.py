@@ -35,6 +35,7 @@ class SmallPortal:
         self.secret: str | None = secret
         self.answer = answer
         self.token_requests: list[str] = []  # the secrets that were sent
+        self.token_forms: list[dict[str, list[str]]] = []
         self.data_requests: list[str] = []  # the tokens
         self.base_url = ""
         self._tokens: dict[str, str] = {}
@@ -76,6 +77,7 @@ def served(portal: SmallPortal) -> Iterator[SmallPortal]:
 
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            portal.token_forms.append(form)
             pair = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
             sent = form.get("client_secret", [unquote_plus(pair.partition(":")[2])])
             self.answer(*portal.get_token(sent[0]))
