@@ -16,8 +16,8 @@ QUICK = $(addprefix leads_pipeline_tests/,domain portal transform promises)
 BIN := $(VENV)/bin
 PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses $(WORKERS) --dist worksteal
 # uv reads neither pip.conf nor, by default, the certificates of the system. Networks of companies need both.
-UV = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}" $(BIN)/uv
-INSTALL = $(UV) pip install --quiet --system-certs --python $(BIN)/python \
+UV = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}" .ci/patiently $(BIN)/uv
+INSTALL = $(UV) pip install --system-certs --python $(BIN)/python \
 	--constraints requirements.lock --build-constraints requirements.lock
 
 # Without compiled modules, each process would compile Dagster: 3 seconds of CPU. For tests, which start many processes,
@@ -63,11 +63,11 @@ $(VENV)/uv.lock: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo 'This needs Python 3.11 or newer, and $(PYTHON) is: '"$$($(PYTHON) --version 2>&1)" >&2; \
 		echo 'Name a newer one: make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
-	@echo 'Installing the locked packages into $(VENV) (once, about 15 seconds) ...'
+	@echo 'Installing the locked packages into $(VENV), once. A slow network takes minutes ...'
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV) || { echo 'On Debian and Ubuntu: apt install python3-venv' >&2; exit 1; }
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock >$(VENV)/uv.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
+	@.ci/patiently $(BIN)/pip install --disable-pip-version-check --require-hashes --requirement $(VENV)/uv.txt
 	@mv $(VENV)/uv.txt $@
 
 $(VENV)/runtime: $(VENV)/uv.lock pyproject.toml
@@ -87,9 +87,9 @@ DAGSTER = dagster dagster-webserver dagster-dg-cli dagster-postgres dagster-dock
 	@echo 'Installing the $(VERSIONS) versions into $(@D) ...'
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
 	@printf '%s\n' $(DAGSTER) >$(@D)/any-version.txt
-	@$(UV) pip compile pyproject.toml --quiet --no-config --system-certs --python $(@D)/bin/python --all-extras \
+	@$(UV) pip compile pyproject.toml --no-config --system-certs --python $(@D)/bin/python --all-extras \
 		$(RESOLUTION) $(OVERRIDE) --output-file $(@D)/versions.txt
-	@$(UV) pip install --quiet --system-certs --python $(@D)/bin/python --constraints $(@D)/versions.txt $(OVERRIDE) \
+	@$(UV) pip install --system-certs --python $(@D)/bin/python --constraints $(@D)/versions.txt $(OVERRIDE) \
 		--editable '.[delta,postgres,s3]' --group build --group dev
 	@touch $@
 

@@ -16,6 +16,7 @@ from hypothesis import settings
 from leads_pipeline_tests.support.buckets import running_moto
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.migrations import read_migrations_once
+from leads_pipeline_tests.support.progress import show_progress
 
 # The seed of the tests that choose at random. It is set here, so that all workers of pytest-xdist have the same.
 SEED_VARIABLE = "CHAOS_SEED"
@@ -45,6 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_ends_at] = time.monotonic() + 60 * (config.getoption("--minutes") or math.inf)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    show_progress(session)
 
 
 def pytest_report_header() -> str:

@@ -181,6 +181,69 @@ def test_make_says_what_to_do_about_a_python_that_is_too_old(tmp_path: Path) -> 
     assert not (tmp_path / "venv").exists()
 
 
+def install(venv: Path, uv: str) -> "subprocess.CompletedProcess[str]":
+    """`make venv` in an environment with this program in place of uv, which is there already."""
+    programs = {"uv": uv, "pip": ""}
+    (venv / "bin").mkdir(parents=True)
+    for name, text in programs.items():
+        (venv / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (venv / "bin" / name).chmod(0o755)
+    (venv / "uv.lock").touch()
+    command = ["make", "venv", f"VENV={venv}", "SIGN_OF_LIFE_SECONDS=1"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_an_installation_from_a_slow_index_shows_how_far_it_is(tmp_path: Path) -> None:
+    """Fault 91: it took minutes without a sign of life, and said that it takes 15 seconds."""
+    result = install(tmp_path / "venv", "sleep 1.5; echo 'Resolved 180 packages'; sleep 2; echo ' + dagster==1.13'")
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[:2] == [
+        "  1 s: waiting for the package index",
+        "  2 s: Resolved 180 packages",
+    ]
+    assert "dagster" not in result.stdout
+    assert (tmp_path / "venv" / "runtime").exists()
+
+
+def test_an_installation_that_fails_shows_all_that_was_said(tmp_path: Path) -> None:
+    result = install(tmp_path / "venv", "echo 'Resolved 180 packages'; echo 'No space left' >&2; exit 2")
+
+    assert result.returncode != 0
+    assert "Resolved 180 packages\nNo space left\n" in result.stderr
+    assert not (tmp_path / "venv" / "runtime").exists()
+
+
+SLOW_TESTS = """
+import time, pytest
+
+@pytest.mark.parametrize("number", range(8))
+def test_slow(number):
+    time.sleep(0.3)
+"""
+
+
+def test_tests_show_that_they_live_where_the_output_is_no_terminal(tmp_path: Path) -> None:
+    """Fault 91: who reads `make test` by lines saw nothing for minutes."""
+    (tmp_path / "test_slow.py").write_text(SLOW_TESTS)
+    (tmp_path / "conftest.py").write_text(
+        "from leads_pipeline_tests.support import progress\n"
+        "progress.LINE_SECONDS = 0.5\n"
+        "def pytest_sessionstart(session): progress.show_progress(session)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "--numprocesses", "2", "--rootdir", str(tmp_path), str(tmp_path)]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+    assert result.returncode == 0, result.stdout
+    lines = re.findall(r"^\.+ +\[ *\d+%\]$", result.stdout, re.MULTILINE)
+    assert len(lines) >= 2, result.stdout
+
+
+def test_no_line_of_make_says_how_long_an_installation_takes() -> None:
+    """Fault 91: nobody knows how slow an index is."""
+    assert not re.search(r"echo .*\d+ seconds", (ROOT / "Makefile").read_text(encoding="utf-8"))
+
+
 def test_the_table_of_promises_names_each_test() -> None:
     """By its file, or by its folder."""
     told = (TESTS / "README.md").read_text(encoding="utf-8")
