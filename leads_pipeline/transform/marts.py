@@ -303,15 +303,23 @@ def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None)
 
 
 def _make_words(db: duckdb.DuckDBPyConnection) -> bool:
-    """Note the values in another form than members that marts may show, and how they read. Return if that changed."""
+    """Note the declared members, and other values that marts may show, and how they read. Return if that changed."""
     known = "select list(words order by words.value) from pipeline.words"
     before = db.execute(known).fetchall()
     db.execute("delete from pipeline.words")
     db.execute(
-        "insert into pipeline.words select distinct value, words_of(value) from drift where change = $change",
-        {"change": NEW_VALUE},
+        """
+        insert into pipeline.words
+        select value, words_of(value)
+        from (select unnest($members) as value union select value from drift where change = $change)
+        """,
+        {"members": _declared_members(), "change": NEW_VALUE},
     )
     return db.execute(known).fetchall() != before
+
+
+def _declared_members() -> list[str]:
+    return sorted({member for members in ENUMERATIONS.values() for member in members})
 
 
 def _make_branches(db: duckdb.DuckDBPyConnection, names: Branches) -> None:

@@ -3,11 +3,16 @@ create or replace macro words_of(v) as
     regexp_replace(lower(replace(regexp_replace(v, {prefix}, ''), '_', ' ')), '^(unspecified)?$', 'unknown');
 
 -- A member in the portal's form shows at once. Any other value may be a person's words until three people have sent it.
-create or replace macro readable(v) as case
-    when coalesce(trim(v), '') = '' then 'unknown'
-    when regexp_full_match(trim(v), {member}) then words_of(trim(v))
-    else coalesce((select words from pipeline.words where value = trim(v)), '…')
-end;
+-- pipeline.words has the values of nearly all leads. To match each with the pattern would take four times as long.
+create or replace macro readable(v) as
+    coalesce(
+        (select words from pipeline.words where value = trim(v)),
+        case
+            when coalesce(trim(v), '') = '' then 'unknown'
+            when regexp_full_match(trim(v), {member}) then words_of(trim(v))
+            else '…'
+        end
+    );
 
 create or replace macro market_of(enquiry_type, intent) as case
     when enquiry_type = 'ENQUIRY_TYPE_SALES' then 'sales'
