@@ -95,7 +95,7 @@ DAGSTER = dagster dagster-webserver dagster-dg-cli dagster-postgres dagster-dock
 
 # Locked versions that still fit stay. `make lock UPGRADE=--upgrade` takes the newest ones.
 lock: $(VENV)/uv.lock ## Write requirements.lock anew from pyproject.toml
-	@$(BIN)/uv pip compile pyproject.toml --quiet --no-config --system-certs --universal --python-version 3.11 --fork-strategy fewest \
+	@.ci/patiently $(BIN)/uv pip compile pyproject.toml --no-config --system-certs --universal --python-version 3.11 --fork-strategy fewest \
 		--all-extras --group build --group dev --generate-hashes --custom-compile-command 'make lock' $(UPGRADE) \
 		--output-file requirements.lock
 

@@ -407,9 +407,9 @@ def _declared_enumerations() -> dict[str, tuple[str, ...]]:
 # The whole members, by path.
 ENUMERATIONS: Final = _declared_enumerations()
 
-# Prefixes of members that readable text leaves out. Always in the same order, because marts are made anew when the
-# patterns below change.
-ENUM_PREFIXES: Final = sorted({prefix for _, prefix, _ in _MEMBERS})
+# Prefixes of members that readable text leaves out, the longest first. Two of the same length always have the same
+# order: marts are made anew when the patterns below change.
+ENUM_PREFIXES: Final = sorted({prefix for _, prefix, _ in _MEMBERS}, key=lambda prefix: (-len(prefix), prefix))
 
 # The form of a member, known or not: a declared prefix, then a name in capitals, digits and underscores. Nobody types
 # that into a form, so it is no personal data and may be shown. Any other value may be a person's words.
