@@ -4,7 +4,7 @@
 -- lead_day date: Local day on which the lead was submitted
 -- scope varchar: Scope of the lead, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
--- match varchar: address (postcode, street, number and flat agree: trust it), postcode only (a neighbour, or written too differently), none (no item at the postcode, or the lead names none). Measured on 3,500 made-up leads with addresses as people write them, and neighbours at each postcode: 98 % of the matches by address were right. Of the leads whose property is in the inventory, 88 % had such a match. With addresses as the inventory has them, both are 100 %
+-- match varchar: address (postcode, street, number and flat agree: trust it), postcode only (a neighbour, or written too differently), none (no item at the postcode, or the lead names none). Measured on 3,500 made-up leads with addresses as people write them, and neighbours at each postcode: 98 % of the matches by address were right. Of the leads whose property is in the inventory, 87 % had such a match. With addresses as the inventory has them, both are 100 %
 -- items bigint: Items that fit: at the address, or at the postcode alone
 -- item_id varchar: The item at the address, the newest if there are several; NULL without a match by address
 -- item_first_seen_day date: First day on which a search found that item
