@@ -18,6 +18,7 @@ import httpx
 
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, TooLargeError, UnreachableError
 from leads_pipeline.portal.pace import http_date
+from leads_pipeline.portal.proxies import proxies
 from leads_pipeline.portal.verdicts import DEADLINE_PASSED, UNUSABLE_ADDRESS, broken_off
 from leads_pipeline.settings import address_parts, is_loopback
 
@@ -28,8 +29,8 @@ READ_TIMEOUT_SECONDS = 60.0
 KEEPALIVE_SECONDS = 4.0
 
 ADDRESS_HINT = (
-    "Check the address in the settings and the proxy in the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, "
-    "NO_PROXY): write one like http://proxy.example:3128, with user and password percent-encoded, or unset it."
+    "Check the address in the settings and the proxy in the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY): write "
+    "one like http://proxy.example:3128, with user and password percent-encoded, or unset it."
 )
 
 _Client = TypeVar("_Client", httpx.Client, httpx.AsyncClient)
@@ -46,7 +47,15 @@ def make_client(
     Proxies come from the environment. Raises SettingsError if the proxy or the file of certificates can't be used.
     """
     hooks = {"response": [_forget_redirect]}
-    return _made(httpx.Client, connections=1, headers=headers, transport=transport, tls=tls, event_hooks=hooks)
+    return _made(
+        httpx.Client,
+        httpx.HTTPTransport,
+        connections=1,
+        headers=headers,
+        transport=transport,
+        tls=tls,
+        event_hooks=hooks,
+    )
 
 
 def make_async_client(
@@ -58,18 +67,40 @@ def make_async_client(
         _forget_redirect(response)
 
     hooks = {"response": [forget_redirect]}
-    return _made(httpx.AsyncClient, connections=connections, transport=transport, tls=tls, event_hooks=hooks)
+    return _made(
+        httpx.AsyncClient,
+        httpx.AsyncHTTPTransport,
+        connections=connections,
+        transport=transport,
+        tls=tls,
+        event_hooks=hooks,
+    )
 
 
 def _made(
-    client: Callable[..., _Client], *, connections: int, tls: ssl.SSLContext | None = None, **options: Any
+    client: Callable[..., _Client],
+    connected: Callable[..., Any],
+    *,
+    connections: int,
+    transport: Any = None,
+    tls: ssl.SSLContext | None = None,
+    **options: Any,
 ) -> _Client:
+    """Return a client. `connected` makes its way through a proxy, unless a `transport` is given."""
     verify = tls or tls_context()
+    limits = httpx.Limits(max_connections=connections, keepalive_expiry=KEEPALIVE_SECONDS)
+    ways: dict[str, Any] = {}
     try:
+        if transport is None:
+            for pattern, proxy in proxies().items():
+                ways[pattern] = connected(proxy=proxy, verify=verify, limits=limits) if proxy else None
         return client(
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
-            limits=httpx.Limits(max_connections=connections, keepalive_expiry=KEEPALIVE_SECONDS),
+            limits=limits,
             verify=verify,
+            transport=transport,
+            mounts=ways,
+            trust_env=False,  # httpx would read the proxies again
             **options,
         )
     except (httpx.InvalidURL, ValueError, ImportError):

@@ -2,6 +2,7 @@ import hashlib
 import json
 import logging
 import re
+import socket
 import threading
 import time
 import traceback
@@ -11,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import httpx
@@ -829,6 +831,53 @@ def test_a_proxy_of_the_environment_is_used(raw_server: RawServer, monkeypatch: 
     assert raw_server.requests[0].startswith(b"GET http://portal.invalid/applicant-leads?")
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        *("fd07:b51a:cc66:f0::/64", "[::1]", "[::1]:8080", "::1/128", "[fd07:b51a:cc66:f0::/64]", "fe80::1%eth0"),
+        *("[::1", "portal.example:port", "portal.example:99999", "xn--\u0378.example", "por tal", "10.0.0.0/8"),
+    ],
+)
+def test_an_entry_of_no_proxy_that_httpx_cannot_read_changes_nothing(
+    entry: str, raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 79: OrbStack sets such a network, and each request failed."""
+    monkeypatch.setenv("HTTP_PROXY", raw_server.url)
+    monkeypatch.setenv("NO_PROXY", f"{entry},{urlsplit(raw_server.url).hostname}")
+    raw_server.script = respond(BODY)
+
+    through_proxy = fetch_one(LeadsClient("http://portal.invalid", GoodTokens(), max_concurrency=1, timing=THAT_DAY))
+    past_proxy = answer_to("GET", f"{raw_server.url}/hook", 10)
+
+    assert isinstance(through_proxy, Answer)
+    assert past_proxy.status_code == 200
+    heads = [head.split(b" ")[1].partition(b"?")[0] for head in raw_server.requests]
+    assert heads == [b"http://portal.invalid/applicant-leads", b"/hook"]
+
+
+@pytest.mark.parametrize("entry", ["::1", "[::1]", "::1/128", "[::1]:{port}", "0:0:0:0:0:0:0:1"])
+def test_an_ipv6_address_in_no_proxy_is_asked_without_the_proxy(
+    entry: str, raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 79: in brackets, each request failed."""
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setenv("HTTP_PROXY", raw_server.url)
+        monkeypatch.setenv("NO_PROXY", entry.format(port=port))
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        assert answer_to("GET", f"http://[::1]:{port}/", 10).status_code == 204
+        thread.join(10)
+    assert raw_server.requests == []
+
+
 PROXIES = [
     "http://agent:hunter2@127.0.0.1:noport",
     "http://agent:hunter2/x@127.0.0.1:1",  # as it is without percent-encoding: the port is taken for hunter2
@@ -881,7 +930,7 @@ def test_nothing_of_a_proxys_password_is_in_an_error(
             link = link.__context__
     assert not re.search("hun|ter2|agent", shown)
     if isinstance(errors[0], SettingsError):
-        assert all(name in str(errors[0]) for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY"))
+        assert all(name in str(errors[0]) for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"))
 
 
 def test_a_proxy_that_wants_another_password_is_told_without_its_words(
