@@ -20,13 +20,18 @@ from typing import BinaryIO, Final
 import filelock
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.room import full, is_full
+from leads_pipeline.storage.room import full, is_full, mount_of
 
 PRIVATE_FOLDER_MODE: Final = 0o700
 PRIVATE_FILE_MODE: Final = 0o600
 
 # A draft's name begins with a dot, so that no reader of Parquet folders takes it for data.
 DRAFT: Final = ".tmp"
+
+# The answers of file systems that lack links, locks or the sync of a folder.
+_LACKING: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_NO_FOLDER_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 _POLL_SECONDS: Final = 0.02
 _PART_BYTES: Final = 2**20
@@ -132,12 +137,23 @@ def digest_of(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Have the file's content, or the folder's entries, on the disk before going on."""
+    """Have the file's content, or the folder's entries, on the disk before going on. Raises OSError.
+
+    Older SMB mounts and some of FUSE can't sync a folder. They write its entries in their own time.
+    """
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)
+
+
+def lacks_links(error: OSError) -> bool:
+    """Whether a link couldn't be made because the file system has none of that kind."""
+    return error.errno in _LACKING
 
 
 def forgo_core_dumps() -> None:
@@ -170,6 +186,12 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
         make_folder(path.parent)
         try:
             lock.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
+        except NotImplementedError:  # filelock's word for ENOSYS
+            raise _without_locks(path) from None
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                raise _without_locks(path) from error
+            raise
         except filelock.Timeout:
             raise StorageError(
                 f"Another process has held {path} for more than {timeout_seconds:g} s. Find it with `fuser {path}` "
@@ -180,6 +202,13 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
     finally:
         with suppress(OSError):  # the work under the lock is done, and the lock ends with this process
             lock.release()
+
+
+def _without_locks(path: Path) -> StorageError:
+    return StorageError(
+        f"The file system {mount_of(path)} has no locks for files, so two processes would overwrite each other's. "
+        "Mount it with locks, or set LEADS_DATA_DIR to a folder on another file system."
+    )
 
 
 def check_writable(folder: Path) -> None:

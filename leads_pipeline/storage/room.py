@@ -20,13 +20,18 @@ _TIGHT_BYTES: Final = 5_000_000
 
 def full(path: Path, published_bytes: int = 0) -> str:
     """Say which file system is full and what to do. `published_bytes` is the size of leads.duckdb."""
-    folder = _existing(path)
-    mount = next(one for one in (folder, *folder.parents) if one.is_mount())
-    usage, needed = shutil.disk_usage(folder), max(_NEEDED_BYTES, _NEEDED_FACTOR * published_bytes)
+    usage = shutil.disk_usage(_existing(path))
+    needed = max(_NEEDED_BYTES, _NEEDED_FACTOR * published_bytes)
     return (
-        f"The file system {mount} is full: {usage.free / 1e6:.1f} of {usage.total / 1e6:.0f} MB are free. Free at "
-        f"least {needed / 1e6:.0f} MB, then run again."
+        f"The file system {mount_of(path)} is full: {usage.free / 1e6:.1f} of {usage.total / 1e6:.0f} MB are free. "
+        f"Free at least {needed / 1e6:.0f} MB, then run again."
     )
+
+
+def mount_of(path: Path) -> Path:
+    """Return where the file system is mounted that holds the path, or would hold it."""
+    folder = _existing(path)
+    return next(one for one in (folder, *folder.parents) if one.is_mount())
 
 
 def is_tight(path: Path) -> bool:

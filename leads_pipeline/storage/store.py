@@ -13,7 +13,21 @@ from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from leads_pipeline.errors import SettingsError, StorageError, how_to_install
-from leads_pipeline.storage.durable import DRAFT, drafted, make_folder, reading, replace_file, storing, sync
+from leads_pipeline.storage.durable import (
+    DRAFT,
+    drafted,
+    lacks_links,
+    locked,
+    make_folder,
+    reading,
+    replace_file,
+    storing,
+    sync,
+)
+
+# Held while a key is created once on a file system without hard links. It is no key.
+_TURNS: Final = ".create-once.lock"
+_TURN_SECONDS: Final = 60.0
 
 # A listing of more names isn't one moment: a file that is renamed meanwhile can be missing from it (measured).
 _ONE_MOMENT: Final = 350
@@ -88,11 +102,24 @@ class FolderStore:
         with storing(path):
             while True:
                 with suppress(FileNotFoundError), drafted(path, content) as draft:
-                    with suppress(FileExistsError):
-                        path.hardlink_to(draft)
+                    self._name_once(draft, path)
                     break
             sync(path.parent)
             return path.read_bytes() == content
+
+    def _name_once(self, draft: Path, path: Path) -> None:
+        """Give the draft its name, unless another file has it. Raises OSError."""
+        try:
+            path.hardlink_to(draft)
+        except FileExistsError:
+            return
+        except OSError as error:
+            if not lacks_links(error):
+                raise
+            # The lock stands in for the link. An exclusive creation would leave half a file after a kill.
+            with locked(self._folder / _TURNS, _TURN_SECONDS):
+                if not path.exists():
+                    draft.rename(path)
 
     def get(self, key: str) -> bytes | None:
         """Read the file."""
@@ -157,7 +184,7 @@ def _below(folder: str, prefix: str) -> Iterator[str]:
     for name, is_folder in _entries(folder).items():
         if is_folder:
             yield from _below(f"{folder}{name}/", f"{prefix}{name}/")
-        elif not name.endswith(DRAFT):
+        elif not name.endswith(DRAFT) and name != _TURNS:
             yield prefix + name
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import copy_file, publish_file, replace_file
+from leads_pipeline.storage.durable import copy_file, publish_file, replace_file, sync
 
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_001])
@@ -72,6 +72,22 @@ def test_a_file_and_its_folder_are_on_the_disk_before_the_writer_goes_on(
     replace_file(path, b"content")
     # The folder above it, the draft before it gets its name, and the folder after.
     assert synced == [("folder", False), (".tmp", False), ("folder", True)]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_that_cannot_be_synced_is_an_error_and_a_folder_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Fault 82: older SMB mounts can't sync a folder."""
+
+    def refuse(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    sync(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=os.strerror(code)):
+        sync(tmp_path / "file")
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022])

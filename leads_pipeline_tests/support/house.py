@@ -217,9 +217,9 @@ class House:
             assert cut.error is None, cut.error
         self.publish()
 
-    def back_up(self, target: Path) -> None:
-        """Back up to a folder."""
-        back_up(self.data, target, 14, self._tick())
+    def back_up(self, target: Path, keep: int = 14) -> None:
+        """Back up to a folder. The newest `keep` backups stay there."""
+        back_up(self.data, target, keep, self._tick())
 
     def restore(self, source: Path, folder: Path) -> Self:
         """Restore the newest backup into another folder, and publish: the house on it, with the same settings."""

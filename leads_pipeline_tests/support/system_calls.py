@@ -1,4 +1,6 @@
-"""A process whose n-th system call on a folder fails, or is its last: a real call, stopped by the kernel on its way in.
+"""A process whose n-th system call on a folder fails, or is its last, or whose file system lacks some calls.
+
+The calls are real, and the kernel stops them on their way in.
 
 Belongs here: starting such a process and stopping it there, by seccomp's user notification (seccomp_unotify(2)): the
 kernel asks this process before it makes each call of that one. Doesn't: what is done, and what must hold afterwards.
@@ -13,13 +15,14 @@ import platform
 import select
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -31,8 +34,16 @@ needs_seccomp: Final = pytest.mark.skipif(
 
 # What a full disk refuses: it still takes away and renames.
 _GROWING: Final = frozenset(
-    "write pwrite64 writev sendfile open openat mkdir mkdirat link linkat fallocate copy_file_range fsync".split()  # noqa: SIM905
+    "write pwrite64 writev sendfile open openat mkdir mkdirat link linkat symlink symlinkat fallocate copy_file_range "  # noqa: SIM905
+    "fsync".split()
 )
+
+# What file systems lack, as errors by call. An fsync is that of a folder.
+_NO_HARD_LINKS: Final = dict.fromkeys(("link", "linkat"), errno.EPERM)
+_NO_SYMBOLIC_LINKS: Final = dict.fromkeys(("symlink", "symlinkat"), errno.EPERM)
+SMB: Final = {"link": errno.EOPNOTSUPP, "linkat": errno.EOPNOTSUPP, "fsync": errno.EINVAL}
+EXFAT: Final = {**_NO_HARD_LINKS, **_NO_SYMBOLIC_LINKS}
+NO_LOCKS: Final = {"flock": errno.ENOTSUP}
 
 # A number that no call has.
 NEVER: Final = sys.maxsize
@@ -71,6 +82,7 @@ _CALLS: Final = {
     84: _Call("rmdir", None, 0, changes=True),
     86: _Call("link", None, 0, changes=True),
     87: _Call("unlink", None, 0, changes=True),
+    88: _Call("symlink", None, 1, changes=True),
     90: _Call("chmod", None, 0, changes=True),
     91: _Call("fchmod", 0, None, changes=True),
     217: _Call("getdents64", 0, None),
@@ -80,6 +92,7 @@ _CALLS: Final = {
     263: _Call("unlinkat", 0, 1, changes=True),
     264: _Call("renameat", 0, 1, changes=True),
     265: _Call("linkat", 0, 1, changes=True),
+    266: _Call("symlinkat", 1, 2, changes=True),
     268: _Call("fchmodat", 0, 1, changes=True),
     285: _Call("fallocate", 0, None, changes=True),
     316: _Call("renameat2", 0, 1, changes=True),
@@ -120,8 +133,18 @@ class Outcome:
     message: str = ""
 
 
-def run(work: Callable[..., Any], *arguments: Any, folder: Path, fault: Fault = Fault.EIO, at: int = NEVER) -> Outcome:
-    """Do the work in a process of its own, whose call number `at` on the folder, from 0, gets the fault."""
+def run(
+    work: Callable[..., Any],
+    *arguments: Any,
+    folder: Path,
+    fault: Fault = Fault.EIO,
+    at: int = NEVER,
+    lacks: Mapping[str, int] = MappingProxyType({}),
+) -> Outcome:
+    """Do the work in a process of its own, whose call number `at` on the folder, from 0, gets the fault.
+
+    `lacks` is what the folder's file system can't do: the error of each call by its name. An fsync is that of a folder.
+    """
     context = _context(work.__module__)
     here, there = context.Pipe()
     process = context.Process(target=_child, args=(there, work, arguments))
@@ -143,6 +166,8 @@ def run(work: Callable[..., Any], *arguments: Any, folder: Path, fault: Fault = 
                     call.fail(errno.EROFS)
                 elif number >= at and fault is Fault.ENOSPC and call.name in _GROWING:
                     call.fail(errno.ENOSPC)
+                elif call.name in lacks and (call.name != "fsync" or (folder / call.path).is_dir()):
+                    call.fail(lacks[call.name])
                 else:
                     call.let_through()
         finally:
