@@ -30,7 +30,8 @@ def backup(target: Path, keep: int) -> None:
 
     Each backup is a folder in TARGET, named by its date and time. Only changed files take new space.
 
-    Exit code 1 if a file of the data folder is damaged or missing, 2 if there is no new backup.
+    Exit code 1 if a file of the data folder is damaged or missing, or if an old backup can't be deleted. Exit code 2 if
+    there is no new backup.
     """
     settings, data = filled()
     with err.status("Copying files that have changed"):
@@ -50,7 +51,9 @@ def backup(target: Path, keep: int) -> None:
             "verify` says what to do.",
             err=True,
         )
-    sys.exit(1 if damaged else 0)
+    if done.troubles:
+        click.echo(f"This backup is complete. {' '.join(done.troubles)}", err=True)
+    sys.exit(1 if damaged or done.troubles else 0)
 
 
 @click.command()

@@ -66,7 +66,7 @@ class BackedUp:
     """The result of a backup. `new` files were copied, the others are hard links.
 
     `damaged` files can't be read or aren't as they were written. The snapshot has them as the one before had them, or
-    lacks them.
+    lacks them. `troubles` are sentences about what failed once the snapshot was whole.
     """
 
     name: str
@@ -77,6 +77,7 @@ class BackedUp:
     new_bytes: int = 0
     removed: int = 0
     damaged: list[str] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
 
 
 def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedUp:
@@ -99,14 +100,36 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
         draft = _Draft(data, target / f"{_UNFINISHED}{name}", before, BackedUp(name, is_first=before is None))
         with _told(target, draft):
             for unfinished in target.glob(f"{_UNFINISHED}*"):
-                shutil.rmtree(unfinished)
+                shutil.rmtree(unfinished, ignore_errors=True)  # it may hold the room that this one needs
             draft.fill()
             draft.publish(target / name)
-            for old in snapshots(target, now)[:-keep]:
-                shutil.rmtree(old.rename(target / f"{_UNFINISHED}{old.name}"))
-                draft.done.removed += 1
-        data.state.note_backup(now)
+        for finish in (partial(_delete_old, target, keep, now, draft.done), partial(data.state.note_backup, now)):
+            try:
+                finish()
+            except StorageError as error:
+                draft.done.troubles.append(str(error))
     return draft.done
+
+
+def _delete_old(target: Path, keep: int, now: datetime, done: BackedUp) -> None:
+    """Delete all but the newest snapshots, and what couldn't be deleted before. Raises StorageError."""
+    for old in snapshots(target, now)[:-keep]:
+        with _deleting(old):
+            old.rename(target / f"{_UNFINISHED}{old.name}")
+        done.removed += 1
+    for unfinished in target.glob(f"{_UNFINISHED}*"):
+        with _deleting(unfinished):
+            shutil.rmtree(unfinished)
+
+
+@contextmanager
+def _deleting(old: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"The old backup {old} can't be deleted: {error.strerror}. Let this user delete it, or delete it yourself."
+        ) from error
 
 
 def snapshots(target: Path, now: datetime) -> list[Path]:
@@ -220,7 +243,12 @@ class _Draft:
         for path in self._copied:  # os.sync reports no errors
             sync(path)
         self.folder.rename(snapshot)
-        sync(snapshot.parent)
+        try:
+            sync(snapshot.parent)
+        except OSError:
+            with suppress(OSError):
+                snapshot.rename(self.folder)  # a backup that failed must not look like a whole one
+            raise
 
     def _list_keys(self) -> list[str]:
         keys = FolderStore(self._data.gate.entries.folder).list("")

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -71,9 +72,9 @@ def contents(folder: Path, *below: str) -> dict[str, bytes]:
     }
 
 
-def back_up_once(folder: Path, target: Path, days_later: int, keep: int) -> None:
+def back_up_once(folder: Path, target: Path, days_later: int, keep: int) -> BackedUp:
     """Back up, in a process of its own."""
-    backed_up(DataFolder.at(folder), target, days_later, keep)
+    return backed_up(DataFolder.at(folder), target, days_later, keep)
 
 
 def only_file(folder: Path, place: Place) -> Path:
@@ -366,6 +367,40 @@ def test_a_backup_that_is_killed_anywhere_leaves_whole_ones_alone(
         assert len(snapshots(target, NOW)) >= 1
         done = backed_up(data, target, 2, keep=1)
         assert [path.name for path in target.iterdir()] == [done.name]
+
+
+@needs_seccomp
+def test_a_backup_that_fails_at_its_last_sync_has_no_final_name(data: DataFolder, target: Path) -> None:
+    """Fault 82: it failed with code 2, and lay there under its final name."""
+    backed_up(data, target)
+    calls = run(back_up_once, data.folder, target, 1, 14, folder=target).calls
+    shutil.rmtree(max(target.iterdir()))
+    last_sync = max(at for at, call in enumerate(calls) if call.startswith("fsync "))
+
+    outcome = run(back_up_once, data.folder, target, 1, 14, folder=target, fault=Fault.EIO, at=last_sync)
+
+    assert (outcome.error, os.strerror(errno.EIO) in outcome.message) == ("StorageError", True)
+    assert [path.name for path in target.iterdir()] == ["2026-11-22T020000Z"]
+
+
+@needs_seccomp
+def test_an_old_backup_that_cannot_be_deleted_is_named_and_the_new_one_is_whole(
+    data: DataFolder, target: Path, tmp_path: Path
+) -> None:
+    """Fault 82: the new one lay there, and the command said that it had failed."""
+    backed_up(data, target)
+
+    run(back_up_once, data.folder, target, 1, 1, folder=target, lacks={"unlinkat": errno.EACCES})
+    outcome = run(back_up_once, data.folder, target, 2, 1, folder=target, lacks={"unlinkat": errno.EACCES})
+
+    assert outcome.error == ""
+    [trouble] = outcome.result.troubles
+    assert re.match(rf"The old backup {target}/\S+ can't be deleted: Permission", trouble)
+    assert data.state.last_backup() == NOW + timedelta(days=2)
+    assert [path.name for path in target.glob("2026*")] == [outcome.result.name]
+    back = DataFolder.at(tmp_path / "restored")
+    restored(target / outcome.result.name, back)
+    assert contents(back.folder) == contents(data.folder)
 
 
 def test_a_restore_that_was_killed_is_finished_by_the_next(
