@@ -1,7 +1,8 @@
 """The questions of `doctor`: whether settings, secret, services and data folder work, and what to do if one doesn't.
 
 Belongs here: live questions, a function each, and the short line if a finder found nothing. Doesn't: what is wrong with
-the data (findings.py), reading every file (verification.py). Only the store of tokens is written to.
+the data (findings.py), reading every file (verification.py). Only tokens are stored. The file system and the bucket are
+tried out, and nothing stays there.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from leads_pipeline.portal.http import server_time
 from leads_pipeline.settings import THIS_MACHINE, Secret, Settings, pasted_with
 from leads_pipeline.storage.data_folder import DataFolder, check_portal
 from leads_pipeline.storage.durable import check_writable
-from leads_pipeline.storage.proof import prove
+from leads_pipeline.storage.proof import prove, prove_folder
 from leads_pipeline.storage.store import Store
 from leads_pipeline.transform.typed import want_deltalake
 
@@ -238,7 +239,14 @@ def _file_system(folder: Path) -> str:
             f"{', '.join(sorted(others))} in {folder}: on another file system. Damaged files are set aside by "
             "renaming, which works within one. Mount the data folder as a whole."
         )
-    return "The data folder is on one file system."
+
+    message = "The data folder is on one file system."
+    file_system = prove_folder(folder)
+    if not file_system.has_hard_links:
+        message += " It has no hard links. The pipeline works without them."
+    if not file_system.syncs_folders:
+        message += " It can't sync a folder, so a power cut may take the files of the last seconds."
+    return message
 
 
 def _store(known: Known, store: Store) -> str:

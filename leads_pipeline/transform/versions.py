@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.storage.durable import publish_file, reading, storing, sync
+from leads_pipeline.storage.proof import want_symbolic_links
 from leads_pipeline.transform.duck import WAREHOUSE_FILE
 
 # Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every reader.
@@ -32,6 +33,7 @@ class Versions:
         self.folder = folder
         self.path = folder / WAREHOUSE_FILE
         self._versions = folder / ".versions"
+        self._link = self._versions / "draft-link"
 
     @contextmanager
     def drafting(self) -> Iterator[None]:
@@ -42,6 +44,7 @@ class Versions:
             # DuckDB would apply a log that somebody else's writing left.
             for log in (*self._versions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
                 log.unlink()
+        want_symbolic_links(self._link)  # before a file is made that nobody could be led to
         try:
             yield
         finally:
@@ -91,9 +94,12 @@ class Versions:
         with storing(self.path):
             draft.chmod(_FILE_MODE)
             publish_file(draft, version)
-            link = self._versions / "draft-link"
-            link.symlink_to(version.relative_to(self.folder))
-            link.replace(self.path)
+            try:
+                self._link.symlink_to(version.relative_to(self.folder))
+                self._link.replace(self.path)
+            except OSError:
+                version.unlink(missing_ok=True)  # or one more would stay after each failure
+                raise
             sync(self.folder)
         self.remove_older(0 if is_alone else 1)
 
