@@ -48,7 +48,13 @@ class Commands(click.Group):
             raise click.UsageError(
                 "An argument isn't UTF-8 text. Set the terminal to UTF-8, and type it again."
             ) from None
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except OSError:  # the help can't be printed
+            from leads_pipeline.cli.output import plain_errors
+
+            with plain_errors():
+                raise
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command. The pipeline's own errors are shown as a sentence."""

@@ -17,7 +17,7 @@ from prometheus_client import generate_latest, start_http_server
 from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import known
-from leads_pipeline.cli.output import HOST, Number, json_option, listening, show_indented
+from leads_pipeline.cli.output import HOST, Number, address_of, json_option, listening, show_indented
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.channels import SET_UP, Heartbeat, attempt, channels_of
@@ -110,7 +110,7 @@ def metrics(port: int | None, host: str) -> None:
     Settings.from_variables(variables())  # the folder may come later
     listening(host, port).close()
     start_http_server(port, host, registry(lambda: Figures.of(known())))
-    click.echo(f"Metrics are at http://{host}:{port}/metrics (ctrl-C stops it).")
+    click.echo(f"Metrics are at http://{address_of(host, port)}/metrics (ctrl-C stops it).")
     Event().wait()
 
 

@@ -3,6 +3,8 @@
 Belongs here: what every command needs. Doesn't: Dagster and the settings' model, so that `--help` is quick.
 """
 
+import errno
+import os
 import socket
 import sys
 import tempfile
@@ -10,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from traceback import walk_tb
+from typing import IO, Any
 
 import click
 from rich.console import Console
@@ -51,6 +55,13 @@ class Refusal(click.ClickException):
 
     exit_code = 2
 
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it, if there is a place that takes it."""
+        try:
+            super().show(file)
+        except OSError:
+            _give_up(sys.stderr)
+
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
@@ -65,21 +76,47 @@ def plain_errors() -> Iterator[None]:
     except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise
     except Exception as error:
+        if isinstance(error, OSError) and _is_of_output(error):
+            _give_up(sys.stdout)
+            raise Refusal(
+                f"The output can't be written: {error.strerror}. Send it to another file or device. What the command "
+                "has done stays."
+            ) from error
         if message := _disk_trouble(error):
             raise Refusal(message) from error
         raise
 
 
+def _is_of_output(error: OSError) -> bool:
+    """Whether the error comes from printing, by the module that raised it. A pipe that nobody reads is click's."""
+    *_, (innermost, _) = walk_tb(error.__traceback__)
+    package = innermost.f_globals["__name__"].partition(".")[0]
+    return package in ("click", "rich") and error.errno != errno.EPIPE
+
+
+def _give_up(output: IO[str]) -> None:
+    """Send to nowhere what can't be printed. Python would try again at its end, and complain."""
+    try:
+        output.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, output.fileno())
+        os.close(nowhere)
+
+
 def _disk_trouble(error: Exception) -> str | None:
     """Advice for a full disk or a broken database of Dagster. None if the error is another one."""
     from leads_pipeline.settings import Settings, variables
-    from leads_pipeline.storage.room import full, sqlite_error, tightest_of
+    from leads_pipeline.storage.durable import MORE_FILES
+    from leads_pipeline.storage.room import full, is_short_of_files, sqlite_error, tightest_of
 
     settings = Settings.from_variables(variables())
     folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]
     if (folder := tightest_of(error, folders)) is not None:
         return f"{full(folder)} Landed leads are safe."
     if (failure := sqlite_error(error)) is not None:
+        if is_short_of_files():
+            return f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. {MORE_FILES}"
         return (
             f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. Check the disk, then run "
             "again. Landed leads are safe."
@@ -100,10 +137,15 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     return shown
 
 
+def address_of(host: str, port: int) -> str:
+    """Return `host:port` as it stands in an address: a host of IPv6 is in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens there. Raises SettingsError if nobody can."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         why = str(error.strerror or error).partition(" (")[0]  # Python repeats the address in brackets
-        raise SettingsError(f"Can't listen on {host}:{port}: {why}. Name another host or port.") from None
+        raise SettingsError(f"Can't listen on {address_of(host, port)}: {why}. Name another host or port.") from None

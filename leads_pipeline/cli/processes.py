@@ -25,7 +25,7 @@ import click
 
 from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.cli.installation import opened
-from leads_pipeline.cli.output import listening
+from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.channels import channels_of
@@ -88,12 +88,12 @@ def run_together(
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it
             signal.signal(number, lambda *_: stop.set())
-    with alone(home, f"http://{host}:{port}") as lock, runtime_folder(home) as folder:
+    with alone(home, f"http://{address_of(host, port)}") as lock, runtime_folder(home) as folder:
         with dagster_instance(home) as instance:
             end_dead_runs(instance, data, datetime.now(UTC), dead_after=timedelta(0))
             forget_future_ticks(instance, datetime.now(UTC))
         click.echo("Starting Dagster. This takes about 10 seconds.")
-        service = _Service(home, lock, stop, f"http://{host}:{port}", clock)
+        service = _Service(home, lock, stop, f"http://{address_of(host, port)}", clock)
         try:
             ended = service.run(folder, host, port, log_level)
         finally:

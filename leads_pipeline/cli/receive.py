@@ -6,7 +6,7 @@ from contextlib import suppress
 import click
 
 from leads_pipeline.cli.installation import opened
-from leads_pipeline.cli.output import HOST, Number, listening
+from leads_pipeline.cli.output import HOST, Number, address_of, listening
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.receiver import PATH, Receiver, server
@@ -45,6 +45,6 @@ def receive(host: str, port: int) -> None:
             data.gate.entries.refresh()
 
     with listening(host, port) as listener:
-        shown = f"[{host}]" if ":" in host else host
-        click.echo(f"Pushes go to http://{shown}:{listener.getsockname()[1]}{PATH} (ctrl-C stops it).")
+        address = address_of(host, listener.getsockname()[1])
+        click.echo(f"Pushes go to http://{address}{PATH} (ctrl-C stops it).")
         server(receiver, each_minute).run([listener])

@@ -4,6 +4,7 @@ A verdict is an error of the right kind (errors.py). Its text names path and sta
 It never repeats a server's text, which may quote a person or a secret.
 """
 
+import errno
 import json
 import os
 import re
@@ -28,6 +29,7 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.portal.pace import parse_retry_after
+from leads_pipeline.storage.durable import MORE_FILES
 
 LATER: Final = "This can pass by itself: asking again later can help."
 USELESS: Final = "Asking again doesn't help."
@@ -193,6 +195,8 @@ def why_no_connection(error: httpx.TransportError) -> str:
             f"its certificate isn't trusted ({text}). If your network has its own certificate authority, put that "
             "authority's file into SSL_CERT_FILE."
         )
+    if isinstance(cause, OSError) and cause.errno == errno.EMFILE:
+        return f"{text}. {MORE_FILES}"
     return f"{text or 'no answer in time'}. Check the network, the proxy and the address in the settings."
 
 

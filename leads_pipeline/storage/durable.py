@@ -224,12 +224,18 @@ def check_writable(folder: Path) -> None:
         ) from None
 
 
+# It stands in errors of DuckDB and of connections, too.
+MORE_FILES: Final = "Raise the limit of open files (ulimit -n, or LimitNOFILE= in a systemd unit), then run again."
+
 _FORBIDDEN: Final = "Give this user the right to read and write there, or set LEADS_DATA_DIR to another folder."
 _ADVICE: Final = {
     errno.EFBIG: "Raise the limit on file sizes (ulimit -f), then run again.",
     errno.EACCES: _FORBIDDEN,
     errno.EPERM: _FORBIDDEN,
     errno.EROFS: "Mount it for writing, or set LEADS_DATA_DIR to another folder.",
+    errno.EMFILE: MORE_FILES,
+    errno.ENFILE: "All programs of this machine have too many files open. End some, then run again.",
+    errno.ENOMEM: "The machine or the container has no memory left. Give it more, or end other programs.",
 }
 
 

@@ -4,6 +4,8 @@ Belongs here: telling a full disk from other errors, for this package's writes, 
 """
 
 import errno
+import os
+import resource
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -13,6 +15,9 @@ from typing import Final, TypeGuard
 # A publication writes a second leads.duckdb, and spills to a third place while it does.
 _NEEDED_BYTES: Final = 100_000_000
 _NEEDED_FACTOR: Final = 3
+
+# A database is opened with its journal, and Dagster opens several.
+_FEW_FILES: Final = 16
 
 # Databases say "I/O error" if a write finds no room. It counts as a full disk if no more than this is free.
 _TIGHT_BYTES: Final = 5_000_000
@@ -44,6 +49,11 @@ def says_full(text: str) -> bool:
     return any(words in text for words in ("No space left", "disk is full", "Disk quota exceeded"))
 
 
+def says_too_many_files(text: str) -> bool:
+    """Whether the text of a database's error is about a process that may open no more files."""
+    return os.strerror(errno.EMFILE) in text
+
+
 def is_full(error: BaseException | None) -> TypeGuard[OSError]:
     """Whether an operating system's error is about room."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -58,6 +68,18 @@ def tightest_of(error: BaseException, folders: Iterable[Path]) -> Path | None:
         if isinstance(one, sqlite3.Error) and (says_full(str(one)) or is_tight(tightest)):
             return tightest
     return None
+
+
+def is_short_of_files() -> bool:
+    """Whether this process may open only a few more files. SQLite's errors don't tell."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return False
+    try:
+        open_files = len([*Path("/dev/fd").iterdir()])
+    except OSError as error:
+        return error.errno == errno.EMFILE
+    return open_files + _FEW_FILES > soft
 
 
 def sqlite_error(error: BaseException) -> sqlite3.Error | None:

@@ -16,8 +16,8 @@ import duckdb
 
 from leads_pipeline.domain.contract import FieldType
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.storage.durable import make_folder, storing
-from leads_pipeline.storage.room import full, is_tight, says_full
+from leads_pipeline.storage.durable import MORE_FILES, make_folder, storing
+from leads_pipeline.storage.room import full, is_tight, says_full, says_too_many_files
 from leads_pipeline.storage.state import State
 
 # What DuckDB may hold before it spills to the data folder. With it, a process that publishes its first 3 million leads
@@ -115,12 +115,21 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
         published = folder / WAREHOUSE_FILE
         room = full(folder, published.stat().st_size if published.exists() else 0)
         return StorageError(f"DuckDB can't write below {folder}. {room} {untouched}")
+    if says_too_many_files(str(error)):
+        return StorageError(
+            f"DuckDB can't open a file below {folder}: too many files are open. {MORE_FILES} {untouched}"
+        )
     if isinstance(error, (duckdb.IOException, duckdb.TransactionException)):
         # These speak of files and the disk, never of content.
         return StorageError(f"DuckDB can't read or write below {folder}: {error} {untouched}")
     if isinstance(error, duckdb.OutOfMemoryException):
+        if "max_temp_directory_size" in str(error):  # which is the free space of the disk
+            return StorageError(
+                f"DuckDB has no space to spill to below {folder}. Free some space, then run again. {untouched}"
+            )
         return StorageError(
-            f"DuckDB ran out of its memory and of space to spill to below {folder}. Free some space, then run again. "
+            f"DuckDB ran out of memory. It may take {MEMORY_LIMIT}: see that the machine or the container has that "
+            "much free, then run again. If it fails again although there is enough, please report it. "
             f"{untouched}"
         )
     if _tells_of_damage(error):

@@ -17,6 +17,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
+from leads_pipeline.storage.room import says_too_many_files
 from leads_pipeline.transform.duck import (
     MEMORY_LIMIT,
     WAREHOUSE_FILE,
@@ -107,7 +108,9 @@ def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None)
                     db.execute(f"select bit_xor(hash(rows)) from {rows} as rows").fetchall()  # noqa: S608 - our own names
         except duckdb.OutOfMemoryException:
             raise
-        except duckdb.Error:
+        except duckdb.Error as error:
+            if says_too_many_files(str(error)):
+                raise
             return False
     return True
 

@@ -1,7 +1,10 @@
 """Commands beside full disks, odd folders and a portal that fails: each names the cause and what to do."""
 
 import json
+import os
+import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -156,6 +159,38 @@ def test_a_dangling_link_as_backup_target_is_explained(tmp_path: Path) -> None:
     assert result.exit_code != 0
     assert "File exists" not in result.output
     assert "unplugged" in result.output
+
+
+@pytest.mark.parametrize("command", ["settings", "settings --json", "--help", "backup --help"])
+@pytest.mark.parametrize("buffering", ["", "1"])
+def test_an_output_that_cannot_be_written_is_not_taken_for_the_data_folders_disk(
+    healthy: Path, command: str, buffering: str
+) -> None:
+    """Fault 85: it said that the file system of the data folder was full."""
+    leads_pipeline = Path(sys.executable).with_name("leads-pipeline")
+    environment = {**os.environ, "PYTHONUNBUFFERED": buffering}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [leads_pipeline, *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        silent = subprocess.run([leads_pipeline, *command.split()], stdout=full, stderr=full, env=environment)
+
+    assert done.stderr == (
+        "Error: The output can't be written: No space left on device. Send it to another file or device. What the "
+        "command has done stays.\n"
+    )
+    assert (done.returncode, silent.returncode) == (2, 2)
+    assert healthy.exists()
+
+
+@pytest.mark.parametrize("command", ["serve", "receive", "metrics"])
+def test_an_ipv6_address_is_shown_in_brackets(install: Install, command: str) -> None:
+    """Fault 85: the colons of the address and that of the port looked alike."""
+    install(NOBODY, LEADS_RECEIVE_KEY="a key of 32 bytes for the receiver")
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        port = taken.getsockname()[1]
+        result = run(command, "--host", "::1", "--port", port)
+    assert (result.exit_code, f"Can't listen on [::1]:{port}: " in result.output) == (2, True), result.output
 
 
 @pytest.mark.parametrize(

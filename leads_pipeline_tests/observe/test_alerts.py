@@ -377,6 +377,15 @@ def test_a_message_says_what_happened_what_to_do_and_since_when(service: Service
     )
 
 
+def test_a_clock_that_came_back_makes_nothing_last_backwards(service: Service, channel: Channel) -> None:
+    """Fault 85: it lasted from 2027 to 2026."""
+    service.look(24 * 365, DISK)
+    service.look(3)
+    assert channel.messages[-1].text == (
+        "Over, or acknowledged:\n\n- disk is broken.\n  It was over by 2026-11-22 03:00 UTC."
+    )
+
+
 @pytest.mark.parametrize(
     ("found", "title"),
     [

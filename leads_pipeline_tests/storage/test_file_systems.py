@@ -3,6 +3,7 @@
 The kernel refuses the calls, as exFAT and SMB do. Neither can be mounted everywhere.
 """
 
+import errno
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -112,6 +113,32 @@ def test_without_symbolic_links_a_publication_says_so_and_leaves_nothing(tmp_pat
     assert len(outcome.result) == 3
     assert all("has no symbolic links" in message for message in outcome.result), outcome.result
     assert all("Set LEADS_DATA_DIR" in message for message in outcome.result)
+
+
+# --- too few descriptors (fault 85) -----------------------------------------------------------------------------------
+
+
+def land(folder: Path) -> None:
+    House(folder).land("applicant", [JANE])
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EMFILE, "Raise the limit of open files (ulimit -n, or LimitNOFILE= in a systemd unit)"),
+        (errno.ENFILE, "All programs of this machine have too many files open. End some"),
+        (errno.ENOMEM, "The machine or the container has no memory left"),
+    ],
+)
+def test_what_a_process_may_not_have_is_not_taken_for_a_fault_of_the_disk(
+    code: int, advice: str, tmp_path: Path
+) -> None:
+    """Fault 85: 24 descriptors advised to check the disk."""
+    outcome = run(land, tmp_path / "data", folder=tmp_path, lacks={"openat": code, "open": code})
+
+    assert said(outcome).startswith("StorageError: ")
+    assert advice in outcome.message
+    assert "Check the disk" not in outcome.message
 
 
 # --- doctor tries the file system -------------------------------------------------------------------------------------

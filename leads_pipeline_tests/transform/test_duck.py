@@ -40,6 +40,41 @@ def test_an_error_of_duckdb_does_not_quote_a_lead(tmp_path: Path) -> None:
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.parametrize(
+    ("limits", "statement", "advice"),
+    [
+        (
+            ("set memory_limit = '5MB'", "set max_temp_directory_size = '1MB'"),
+            "create table big as select range, hash(range), repeat('x', 100) from range(3_000_000)",
+            "DuckDB has no space to spill to below {folder}. Free some space, then run again.",
+        ),
+        (
+            ("set memory_limit = '10MB'",),
+            "select list(range) from range(30_000_000)",
+            "DuckDB ran out of memory. It may take 350MB: see that the machine or the container has that much free",
+        ),
+    ],
+    ids=["disk", "memory"],
+)
+def test_a_lack_of_memory_is_told_from_a_lack_of_space(
+    limits: tuple[str, ...], statement: str, advice: str, tmp_path: Path
+) -> None:
+    """Fault 85: the advice was to free some space."""
+    with pytest.raises(StorageError) as caught, connection(tmp_path) as db:
+        db.execute(";".join([*limits, statement]))
+
+    assert str(caught.value).startswith(advice.format(folder=tmp_path))
+
+
+def test_too_few_descriptors_are_told_from_a_damaged_file(tmp_path: Path) -> None:
+    """Fault 85: the process may open no more files."""
+    with duckdb.connect(tmp_path / "whole") as db:
+        db.execute("create table leads as select 1 as one")
+
+    with pytest.raises(StorageError, match="Raise the limit of open files"), telling_errors(tmp_path):
+        raise duckdb.IOException('IO Error: Cannot open file "whole": Too many open files')
+
+
 def test_a_file_that_a_failing_disk_does_not_show_is_not_taken_for_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
