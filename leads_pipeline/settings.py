@@ -82,6 +82,19 @@ def path_of(value: str) -> Path:
     return Path(value.strip()).expanduser().absolute()
 
 
+# DuckDB writes its log beside the part before `?`, and takes `\\` for a slash.
+_ODD_FOR_DUCKDB: Final = re.compile(r"[?\\]")
+# Dagster makes an address of SQLite from its folder, as it is.
+_ODD_FOR_DAGSTER: Final = re.compile(r"\?|%[0-9A-Fa-f]{2}")
+
+
+def _check_path(variable: str, folder: Path, program: str, odd: re.Pattern[str], do: str) -> None:
+    """Raise ValueError if the program would take the folder's path, or that of its link, for another one."""
+    for path in (str(folder), os.path.realpath(folder)):
+        if found := odd.search(path):
+            raise ValueError(f"{variable} names {path}, and {program} can't use the {found[0]} in that path. {do}")
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host's name or number means this machine, whoever answers for names (RFC 6761, section 6.3)."""
     try:
@@ -463,7 +476,17 @@ class Settings(BaseModel):
                 _address(self.bucket_endpoint)
             except ValueError as error:
                 raise ValueError(f"AWS_ENDPOINT_URL {error}") from None
+        self._check_folders()
         return self
+
+    def _check_folders(self) -> None:
+        """Raise ValueError if a database would take the path of its folder for another one."""
+        of_data = "LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR"
+        _check_path(of_data, self.data_dir, "DuckDB", _ODD_FOR_DUCKDB, "Choose another folder.")
+        of_dagster, do = "DAGSTER_HOME", "Choose another folder."
+        if self.dagster_home is None:
+            of_dagster, do = of_data, "Choose another folder, or set DAGSTER_HOME to one."
+        _check_path(of_dagster, self.dagster_folder, "Dagster", _ODD_FOR_DAGSTER, do)
 
     @property
     def missing(self) -> list[str]:

@@ -305,6 +305,50 @@ def test_a_folder_to_work_in_is_for_stores_alone() -> None:
         read(LEADS_WORK_DIR="data")
 
 
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"LEADS_DATA_DIR": "/srv/what?/data"}, "LEADS_DATA_DIR names /srv/what?/data, and DuckDB can't use the ?"),
+        ({"LEADS_DATA_DIR": "/srv/a\\b"}, "LEADS_DATA_DIR names /srv/a\\b, and DuckDB can't use the \\"),
+        (
+            {"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "/srv/what?"},
+            "LEADS_WORK_DIR names /srv/what?, and DuckDB can't use the ?",
+        ),
+        ({"DAGSTER_HOME": "/srv/what?"}, "DAGSTER_HOME names /srv/what?, and Dagster can't use the ?"),
+        ({"DAGSTER_HOME": "/srv/a%20b"}, "DAGSTER_HOME names /srv/a%20b, and Dagster can't use the %20"),
+        (
+            {"LEADS_DATA_DIR": "/srv/a%20b"},
+            "LEADS_DATA_DIR names /srv/a%20b/.dagster, and Dagster can't use the %20 in that path. Choose another "
+            "folder, or set DAGSTER_HOME to one.",
+        ),
+    ],
+)
+def test_a_folder_whose_path_a_database_reads_otherwise_is_refused(variables: dict[str, str], words: str) -> None:
+    """Fault 84: the advice was to check the disk."""
+    with pytest.raises(SettingsError) as caught:
+        read(**variables)
+    assert str(caught.value).startswith(words)
+
+
+def test_the_path_that_links_and_the_working_directory_lead_to_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 84: DuckDB opens the file that the link leads to."""
+    (tmp_path / "what?").mkdir()
+    (tmp_path / "link").symlink_to("what?")
+    with pytest.raises(SettingsError, match=r"LEADS_DATA_DIR names \S+/what\?, and DuckDB can't use the \?"):
+        read(LEADS_DATA_DIR=str(tmp_path / "link"))
+    monkeypatch.chdir(tmp_path / "what?")
+    with pytest.raises(SettingsError, match=r"LEADS_DATA_DIR names \S+/what\?/data, and DuckDB can't use the \?"):
+        read()
+
+
+def test_a_folder_without_a_database_may_have_any_path() -> None:
+    """Fault 84."""
+    assert read(LEADS_PRIVACY_DIR="/srv/a?b\\c%20d")["privacy_dir"] == Path("/srv/a?b\\c%20d")
+    assert read(LEADS_DATA_DIR="/srv/a%20b", DAGSTER_HOME="/srv/dagster")["dagster_home"] == Path("/srv/dagster")
+
+
 def test_an_endpoint_without_https_is_for_this_machine_alone() -> None:
     bucket = {"LEADS_DATA_DIR": "s3://leads"}
     assert read(**bucket, AWS_ENDPOINT_URL="http://127.0.0.1:9000")["plain_http"]

@@ -11,14 +11,15 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.storage.durable import reading
+from leads_pipeline.transform.duck import file_name
 
 # `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at fault.
 ANSWERS: Final = "number bigint, lead_id varchar, answered_at timestamptz, problem varchar"
 
 ANSWER_FILES: Final = {
     "answers.csv": "read_csv($path, header = true, all_varchar = true, delim = ',', quote = '\"', null_padding = true, "
-    "strict_mode = false, normalize_names = true)",
-    "answers.parquet": "read_parquet($path)",
+    "strict_mode = false, normalize_names = true, hive_partitioning = false)",
+    "answers.parquet": "read_parquet($path, hive_partitioning = false)",
 }
 
 # A moment without an offset is in the agency's zone. A date without a time doesn't count.
@@ -57,7 +58,7 @@ def _read(path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
         db.execute("set TimeZone = 'UTC'")
         try:
             return db.execute(
-                f"{_ROWS} from {ANSWER_FILES[path.name]}", {"path": str(path), "zone": zone.key}
+                f"{_ROWS} from {ANSWER_FILES[path.name]}", {"path": file_name(path), "zone": zone.key}
             ).fetchall()
         except duckdb.BinderException:
             return [(None, None, None, f"{path.name} lacks the column lead_id or answered_at")]

@@ -3,6 +3,7 @@
 Belongs here: what a statement needs around it, and what DuckDB's errors become. Doesn't: any statement over leads.
 """
 
+import glob
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -201,6 +202,11 @@ def set_person_key(db: duckdb.DuckDBPyConnection, key: bytes) -> None:
     for name, pad in (("person_inner_key", 0x36), ("person_outer_key", 0x5C)):
         db.execute(f"set variable {name} = $key", {"key": bytes(byte ^ pad for byte in padded)})
     db.execute(macros("people"))
+
+
+def file_name(path: Path | str) -> str:
+    """Return the path as DuckDB's readers take it. They take `*`, `?` and `[` for a pattern of names."""
+    return glob.escape(str(path))
 
 
 def quoted(name: str) -> str:

@@ -23,7 +23,7 @@ from typing import IO, Final, NamedTuple, cast
 import duckdb
 
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.transform.duck import MEMORY_LIMIT, connection, literal, quoted
+from leads_pipeline.transform.duck import MEMORY_LIMIT, connection, file_name, literal, quoted
 from leads_pipeline.transform.tables import columns_of
 
 # Limits of each table, beside MEMORY_LIMIT: its time, what DuckDB may spill to the disk, and what the process may have.
@@ -34,10 +34,11 @@ _BYTES_MAX: Final = 2**30
 STOPPED: Final = f"It took longer than {SECONDS_MAX} seconds, or had its process killed."
 TOO_MUCH: Final = f"It needs more than {MEMORY_LIMIT} of memory and {_SPILL_MAX} of disk."
 
-# All rows decide on a column's type, so that no row is left out because of its type.
+# All rows decide on a column's type, so that no row is left out because of its type. A folder called `team=a` is no
+# column.
 _READERS: Final = {
-    ".csv": "read_csv($file, header = true, sample_size = -1, store_rejects = true)",
-    ".parquet": "read_parquet($file)",
+    ".csv": "read_csv($file, header = true, sample_size = -1, store_rejects = true, hive_partitioning = false)",
+    ".parquet": "read_parquet($file, hive_partitioning = false)",
 }
 
 
@@ -111,7 +112,7 @@ def _make(folder: Path, leads: Path, task: Task) -> Made:
             resource.setrlimit(resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard))
             try:
                 if task.statement is None:
-                    db.execute(f"{create} from {_READERS[suffix]}", {"file": task.file})
+                    db.execute(f"{create} from {_READERS[suffix]}", {"file": file_name(task.file)})
                     return True, _left_out(db) if suffix == ".csv" else None
                 db.execute("use leads")
                 db.execute("set enable_external_access = false")

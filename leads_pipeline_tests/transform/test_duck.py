@@ -5,6 +5,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.transform.answers import answer_files, read_answers
 from leads_pipeline.transform.duck import connection, telling_errors, write_anew
 from leads_pipeline_tests.support.house import House
 
@@ -19,6 +20,25 @@ def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) ->
 
     assert house.query("select lead_id from applicant_leads") == [("of this one",)]
     assert house.query("select item_id from inventory") == [("of this one",)]
+
+
+def test_files_of_ones_own_are_read_from_a_folder_whose_name_reads_like_a_pattern(tmp_path: Path) -> None:
+    """Fault 84: files of other folders were read, and a folder called `team=a` became a column."""
+    name = "da[t]a * ? team=a %20 #"
+    for folder in (name, "data x x team=a %20 #", "dat x x team=a %20 #"):
+        for kind in ("house", "marts"):
+            (tmp_path / kind / folder).mkdir(parents=True)
+        (tmp_path / "house" / folder / "answers.csv").write_text(f"lead_id,answered_at\n{folder},2026-11-20 10:00\n")
+        (tmp_path / "marts" / folder / "targets.csv").write_text(f"target\n{folder}\n")
+    house = House(tmp_path / "da[t]a * team=a %20 #")
+    house.marts = tmp_path / "marts" / name
+
+    house.land("applicant", [{"id": "a"}])
+    house.publish()
+
+    assert house.query("from targets") == [(name,)]
+    [answers] = answer_files(tmp_path / "house" / name)
+    assert [row[1] for row in read_answers([answers], house.zone)] == [name]
 
 
 def test_no_more_threads_work_than_the_container_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
