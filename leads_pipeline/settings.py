@@ -82,7 +82,7 @@ def path_of(value: str) -> Path:
     return Path(value.strip()).expanduser().absolute()
 
 
-# DuckDB writes its log beside the part before `?`, and takes `\\` for a slash.
+# DuckDB writes its log beside the part before `?`, and takes `\` for a slash.
 _ODD_FOR_DUCKDB: Final = re.compile(r"[?\\]")
 # Dagster makes an address of SQLite from its folder, as it is.
 _ODD_FOR_DAGSTER: Final = re.compile(r"\?|%[0-9A-Fa-f]{2}")

@@ -30,8 +30,8 @@ def backup(target: Path, keep: int) -> None:
 
     Each backup is a folder in TARGET, named by its date and time. Only changed files take new space.
 
-    Exit code 1 if a file of the data folder is damaged or missing, or if an old backup can't be deleted. Exit code 2 if
-    there is no new backup.
+    Exit code 1 if a file of the data folder is damaged or missing, or an old backup can't be deleted, 2 if there is no
+    new backup.
     """
     settings, data = filled()
     with err.status("Copying files that have changed"):

@@ -124,6 +124,7 @@ def _delete_old(target: Path, keep: int, now: datetime, done: BackedUp) -> None:
 
 @contextmanager
 def _deleting(old: Path) -> Iterator[None]:
+    """Say which backup can't be deleted. Raises StorageError."""
     try:
         yield
     except OSError as error:

@@ -186,17 +186,17 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
         make_folder(path.parent)
         try:
             lock.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
+        except filelock.Timeout:
+            raise StorageError(
+                f"Another process has held {path} for more than {timeout_seconds:g} s. Find it with `fuser {path}` "
+                "and end it if it hangs. Then run again."
+            ) from None
         except NotImplementedError:  # filelock's word for ENOSYS
             raise _without_locks(path) from None
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 raise _without_locks(path) from error
             raise
-        except filelock.Timeout:
-            raise StorageError(
-                f"Another process has held {path} for more than {timeout_seconds:g} s. Find it with `fuser {path}` "
-                "and end it if it hangs. Then run again."
-            ) from None
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.durable import publish_file, reading, storing, sync
 from leads_pipeline.storage.proof import want_symbolic_links
 from leads_pipeline.transform.duck import WAREHOUSE_FILE
@@ -93,12 +94,13 @@ class Versions:
         version = self._versions / f"leads-{self.next_number()}-{_hash_of(draft)}.duckdb"
         with storing(self.path):
             draft.chmod(_FILE_MODE)
-            publish_file(draft, version)
             try:
+                publish_file(draft, version)
                 self._link.symlink_to(version.relative_to(self.folder))
                 self._link.replace(self.path)
-            except OSError:
-                version.unlink(missing_ok=True)  # or one more would stay after each failure
+            except (OSError, StorageError):
+                with suppress(OSError):
+                    version.unlink()  # or one more would stay after each failure
                 raise
             sync(self.folder)
         self.remove_older(0 if is_alone else 1)

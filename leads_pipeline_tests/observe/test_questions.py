@@ -161,6 +161,17 @@ def test_the_token_is_tried_before_the_branches_are_known(variables: dict[str, s
     assert seen.lights["token"] == "green"
 
 
+def test_a_full_disk_is_found_when_the_file_system_is_tried(variables: dict[str, str], small_disk: Path) -> None:
+    (small_disk / "data").mkdir()
+    with suppress(OSError):
+        (small_disk / "fill").write_bytes(bytes(2_000_000))
+
+    seen = found(variables, LEADS_DATA_DIR=str(small_disk / "data"))
+
+    assert seen.lights["file system"] == "red"
+    assert f"The file system {small_disk} is full: 0.0 of 1 MB are free." in seen.messages["file system"]
+
+
 def test_a_setting_that_cannot_be_right_is_the_only_red_line(variables: dict[str, str]) -> None:
     seen = found(variables, LEADS_BASE_URL="portal")
     assert seen.not_green == {"settings": "red"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import copy_file, publish_file, replace_file, sync
+from leads_pipeline.storage.durable import copy_file, locked, publish_file, replace_file, sync
 
 
 @pytest.mark.parametrize("size", [0, 1, 3_000_001])
@@ -88,6 +88,12 @@ def test_a_file_that_cannot_be_synced_is_an_error_and_a_folder_is_not(
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=os.strerror(code)):
         sync(tmp_path / "file")
+
+
+def test_a_lock_that_another_holds_for_too_long_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locked(path, 1), pytest.raises(StorageError, match=f"Another process has held {path} for more than 0.1 s"):
+        locked(path, 0.1).__enter__()
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022])

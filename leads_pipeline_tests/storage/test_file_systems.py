@@ -4,6 +4,7 @@ The kernel refuses the calls, as exFAT and SMB do. Neither can be mounted everyw
 """
 
 import errno
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from leads_pipeline.storage.proof import FileSystem, prove_folder
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.system_calls import EXFAT, NO_LOCKS, SMB, Outcome, needs_seccomp, run
+from leads_pipeline_tests.support.system_calls import EXFAT, NO_LOCKS, SMB, Fault, Outcome, needs_seccomp, run
 
 pytestmark = needs_seccomp
 
@@ -113,6 +114,27 @@ def test_without_symbolic_links_a_publication_says_so_and_leaves_nothing(tmp_pat
     assert len(outcome.result) == 3
     assert all("has no symbolic links" in message for message in outcome.result), outcome.result
     assert all("Set LEADS_DATA_DIR" in message for message in outcome.result)
+
+
+def publish_a_lead(folder: Path, lead_id: str) -> None:
+    house = House(folder)
+    house.land("applicant", [{"id": lead_id}])
+    house.publish()
+
+
+@pytest.mark.parametrize("last_call", ["rename .versions/draft-link", "fsync .versions"])
+def test_a_publication_that_fails_before_its_link_is_there_leaves_no_version(last_call: str, tmp_path: Path) -> None:
+    """Fault 83: one more whole database was left each time."""
+    data = tmp_path / "data"
+    publish_a_lead(data, "a")
+    shutil.copytree(data, tmp_path / "copy", symlinks=True)
+    calls = run(publish_a_lead, tmp_path / "copy", "b", folder=tmp_path / "copy").calls
+    before = sorted(path.name for path in (data / ".versions").glob("leads-*"))
+
+    outcome = run(publish_a_lead, data, "b", folder=data, fault=Fault.EIO, at=calls.index(last_call))
+
+    assert outcome.error == "StorageError"
+    assert sorted(path.name for path in (data / ".versions").glob("leads-*")) == before
 
 
 # --- too few descriptors (fault 85) -----------------------------------------------------------------------------------
