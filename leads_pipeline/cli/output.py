@@ -139,7 +139,8 @@ def table(names: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
 
 def address_of(host: str, port: int) -> str:
     """Return `host:port` as it stands in an address: a host of IPv6 is in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    is_bare_ipv6 = ":" in host and not host.startswith("[")
+    return f"[{host}]:{port}" if is_bare_ipv6 else f"{host}:{port}"
 
 
 def listening(host: str, port: int) -> socket.socket:
