@@ -1,6 +1,8 @@
+import errno
 import hashlib
 import json
 import logging
+import os
 import re
 import socket
 import threading
@@ -876,6 +878,20 @@ def test_an_ipv6_address_in_no_proxy_is_asked_without_the_proxy(
         assert answer_to("GET", f"http://[::1]:{port}/", 10).status_code == 204
         thread.join(10)
     assert raw_server.requests == []
+
+
+def test_too_few_descriptors_are_not_taken_for_a_fault_of_the_network() -> None:
+    """Fault 85: the process may open no more sockets."""
+
+    def refuse(_: httpx.Request) -> httpx.Response:
+        cause = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        raise httpx.ConnectError("no connection") from cause
+
+    error = fetch_one(leads_client(refuse, policy=ONCE, timing=THAT_DAY))
+
+    assert isinstance(error, UnreachableError)
+    assert "Too many open files. Raise the limit of open files (ulimit -n" in str(error)
+    assert "Check the network" not in str(error)
 
 
 PROXIES = [
