@@ -11,7 +11,7 @@ MINUTES ?=
 # `make test VERSIONS=lowest` runs the quick tests on the lowest versions that pyproject.toml allows. `VERSIONS=newest` takes
 # the newest of the index, also of the packages that pyproject.toml holds to one version of Dagster.
 VERSIONS ?=
-QUICK = $(addprefix leads_pipeline_tests/,domain portal transform promises)
+QUICK = $(addprefix leads_pipeline_tests/,domain portal transform orchestration promises)
 
 BIN := $(VENV)/bin
 PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses $(WORKERS) --dist worksteal
@@ -80,16 +80,13 @@ $(VENV)/dev: $(VENV)/runtime
 	@touch $@
 
 # The project's own dependencies are in other versions there. The tools of the tests are as new as those allow.
-DAGSTER = dagster dagster-webserver dagster-dg-cli dagster-postgres dagster-docker dagster-k8s
 .venv-lowest/dev: RESOLUTION = --resolution lowest-direct
-.venv-newest/dev: OVERRIDE = --override $(@D)/any-version.txt
 .venv-lowest/dev .venv-newest/dev: pyproject.toml | venv
 	@echo 'Installing the $(VERSIONS) versions into $(@D) ...'
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(@D)
-	@printf '%s\n' $(DAGSTER) >$(@D)/any-version.txt
 	@$(UV) pip compile pyproject.toml --no-config --system-certs --python $(@D)/bin/python --all-extras \
-		$(RESOLUTION) $(OVERRIDE) --output-file $(@D)/versions.txt
-	@$(UV) pip install --system-certs --python $(@D)/bin/python --constraints $(@D)/versions.txt $(OVERRIDE) \
+		$(RESOLUTION) --output-file $(@D)/versions.txt
+	@$(UV) pip install --system-certs --python $(@D)/bin/python --constraints $(@D)/versions.txt \
 		--editable '.[delta,postgres,s3]' --group build --group dev
 	@touch $@
 

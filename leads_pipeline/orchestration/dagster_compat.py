@@ -5,57 +5,33 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from dagster import AssetExecutionContext, DagsterInstance
-
-# dagster.yaml makes objects by these: their signatures name the types.
-from dagster._config.config_schema import UserConfigSchema
-
-# A step that ctrl-C ends fails with this error. The command line has to end as an interrupted program does.
-from dagster._core.errors import DagsterExecutionInterruptedError
-
-# A run by a list of keys shows exactly its failed windows red only if they were planned in it. There is no public way
-# to plan a partition from inside of a run.
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
-
-# The notes by which Dagster decides when a sensor or a schedule ticks next.
-from dagster._core.scheduler.instigation import ScheduleInstigatorData, SensorInstigatorData
-
-# The event log over kept connections (event_log.py) changes how these two connect.
-from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
-from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
-
-# What DagsterInstance.get_status_by_partition, which is public, answers with.
-from dagster._core.storage.partition_status_cache import AssetPartitionStatus
-from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-
-# A listener of a run is added by the run's id, before the run starts (orchestration/runs.py).
-from dagster._core.utils import make_new_run_id
-from dagster._serdes import ConfigurableClassData
+from dagster import AssetExecutionContext, DagsterEvent, DagsterInstance
 
 from leads_pipeline.errors import BugError
+
+try:
+    # A run by a list of keys shows exactly its failed windows red only if they were planned in it. There is no public
+    # way to plan a partition from inside of a run.
+    from dagster._core.events import AssetMaterializationPlannedData
+except ImportError:
+    AssetMaterializationPlannedData = None  # type: ignore[assignment,misc]
 
 # The daemon has no public module to run.
 DAEMON_MODULE = "dagster._daemon"
 
-__all__ = [
-    "DAEMON_MODULE",
-    "SQLITE_BUSY_TIMEOUT_SECONDS",
-    "AssetPartitionStatus",
-    "ConfigurableClassData",
-    "DagsterExecutionInterruptedError",
-    "SqlEventLogStorage",
-    "SqliteEventLogStorage",
-    "UserConfigSchema",
-    "daemon_id",
-    "forget_future_ticks",
-    "make_new_run_id",
-    "run_webserver",
-    "show_as_planned",
-]
+# A step that ctrl-C ends fails with an error of this name. A command has to end as an interrupted program does.
+INTERRUPTED = "DagsterExecutionInterruptedError"
+
+_TICKED_AT = ("last_tick_timestamp", "last_tick_start_timestamp", "last_iteration_timestamp")
 
 
 def show_as_planned(context: AssetExecutionContext, key: str) -> None:
-    """Note that the run was to materialize this partition. Dagster shows it as failed if the run doesn't, and fails."""
+    """Note that the run was to materialize this partition. Dagster shows it as failed if the run doesn't, and fails.
+
+    With a Dagster that has moved the name, the partition isn't shown as failed. Its observation says why it failed.
+    """
+    if AssetMaterializationPlannedData is None:
+        return
     event = DagsterEvent.build_asset_materialization_planned_event(
         job_name=context.run.job_name,
         step_key=context.asset_key.to_python_identifier(),
@@ -73,23 +49,38 @@ def daemon_id(instance: DagsterInstance) -> str | None:
 def forget_future_ticks(instance: DagsterInstance, now: datetime) -> None:
     """Have sensors and schedules tick again that ticked while the clock ran ahead.
 
-    Dagster would wait until the clock is there again. A schedule's history of ticks is lost.
+    Dagster would wait until the clock is there again. A schedule's history of ticks is lost. Raises BugError if there
+    are such ticks, and this Dagster has moved the names that are needed to forget them.
     """
     moment = now.timestamp()
     for state in instance.all_instigator_state():
-        data = state.instigator_data
-        if isinstance(data, SensorInstigatorData):
-            if max(data.last_tick_timestamp or 0, data.last_tick_start_timestamp or 0) > moment:
-                forgotten = data._replace(last_tick_timestamp=None, last_tick_start_timestamp=None)
-                instance.update_instigator_state(state.with_data(forgotten))
-        elif isinstance(data, ScheduleInstigatorData):
-            ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
-            last = max(ticks[0].timestamp if ticks else 0, data.last_iteration_timestamp or 0)
-            if last > moment:
-                instance.purge_ticks(state.instigator_origin_id, state.selector_id, before=last + 1)
-                # A day earlier, so that the tick that was due meanwhile is made up for.
-                begun = data._replace(start_timestamp=moment - 86_400, last_iteration_timestamp=None)
-                instance.update_instigator_state(state.with_data(begun))
+        ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+        told = [getattr(state.instigator_data, name, None) or 0.0 for name in _TICKED_AT]
+        last = max([ticks[0].timestamp if ticks else 0.0, *told])
+        if last > moment:
+            _forget_ticks(instance, state, last, moment)
+
+
+def _forget_ticks(instance: DagsterInstance, state: Any, last: float, moment: float) -> None:
+    try:
+        # The notes by which Dagster decides when a sensor or a schedule ticks next.
+        from dagster._core.scheduler.instigation import ScheduleInstigatorData, SensorInstigatorData
+    except ImportError:
+        raise BugError(
+            f"{state.instigator_name} ticked while the clock ran ahead, so it would wait until that time comes. This "
+            "version of Dagster offers no way to forget that. Install the version that requirements.lock names, or "
+            "move Dagster's home, .dagster in the data folder, aside. Its history of runs goes with it, and no lead."
+        ) from None
+
+    data = state.instigator_data
+    if isinstance(data, SensorInstigatorData):
+        forgotten = data._replace(last_tick_timestamp=None, last_tick_start_timestamp=None)
+        instance.update_instigator_state(state.with_data(forgotten))
+    elif isinstance(data, ScheduleInstigatorData):
+        instance.purge_ticks(state.instigator_origin_id, state.selector_id, before=last + 1)
+        # A day earlier, so that the tick that was due meanwhile is made up for.
+        begun = data._replace(start_timestamp=moment - 86_400, last_iteration_timestamp=None)
+        instance.update_instigator_state(state.with_data(begun))
 
 
 def run_webserver(host: str, port: int, workspace: str, log_level: str, serve: Callable[..., None]) -> None:

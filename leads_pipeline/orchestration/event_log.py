@@ -11,19 +11,27 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy
 from dagster import DagsterEventType, EventLogEntry, StringSource
+
+# Dagster documents neither these classes nor what is changed of them below.
+from dagster._core.storage.event_log import SqlEventLogStorage, SqliteEventLogStorage
 from sqlalchemy.engine import Connection, Engine
 
-from leads_pipeline.orchestration.dagster_compat import (
-    SQLITE_BUSY_TIMEOUT_SECONDS,
-    ConfigurableClassData,
-    SqlEventLogStorage,
-    SqliteEventLogStorage,
-    UserConfigSchema,
+if TYPE_CHECKING:
+    # dagster.yaml makes objects by these: their signatures name the types.
+    from dagster._config.config_schema import UserConfigSchema
+    from dagster._serdes import ConfigurableClassData
+
+# What this class changes or calls of Dagster's own. If a release moves one of them, Dagster's own class does the work.
+_NEEDED: Final = (
+    *("_connect", "_initdb", "conn_string_for_shard", "path_for_shard", "prepare_insert_event"),
+    *("run_connection", "index_connection", "store_asset_event_tags", "store_asset_event", "store_event_batch"),
 )
+# How long to wait for a file that another process has locked, as Dagster does.
+_BUSY_SECONDS: Final = 30
 
 # Each run has a file of its own, and the daemon outlives many runs.
 _OPEN_FILES: Final = 8
@@ -85,6 +93,11 @@ class EventLog(SqlEventLogStorage):
         """Have open pages of the run show what was stored."""
 
 
+def is_quick(storage: type) -> bool:
+    """Whether Dagster's own storage has what the kept connections need."""
+    return all(hasattr(storage, name) for name in _NEEDED)
+
+
 def _run_type_and_asset(event: EventLogEntry) -> tuple[object, ...]:
     of_dagster = event.get_dagster_event()
     return event.run_id, of_dagster.event_type, of_dagster.asset_key
@@ -93,19 +106,22 @@ def _run_type_and_asset(event: EventLogEntry) -> tuple[object, ...]:
 class SqliteEventLog(EventLog, SqliteEventLogStorage):
     """As SqliteEventLogStorage, with a connection for each file that stays open."""
 
-    def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
+    def __init__(self, base_dir: str, inst_data: "ConfigurableClassData | None" = None) -> None:
         self._engines: dict[str, Engine] = {}
         super().__init__(base_dir, inst_data)
 
     @classmethod
-    def config_type(cls) -> UserConfigSchema:
+    def config_type(cls) -> "UserConfigSchema":
         """Dagster's home, as an environment variable, so that the folder can be moved."""
         return {"dagster_home": StringSource}
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> Self:
-        """Make one from dagster.yaml."""
-        return cls(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
+    def from_config_value(  # type: ignore[override]  # Dagster takes any event log
+        cls, inst_data: "ConfigurableClassData | None", config_value: Any
+    ) -> SqliteEventLogStorage:
+        """Make one from dagster.yaml. It is Dagster's own, if this Dagster has moved what a quick one needs."""
+        made = cls if is_quick(SqliteEventLogStorage) else SqliteEventLogStorage
+        return made(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
@@ -160,7 +176,7 @@ def _engine(address: str) -> Engine:
         poolclass=sqlalchemy.QueuePool,
         pool_size=1,
         # One thread at a time has the connection, whichever thread it is.
-        connect_args={"timeout": SQLITE_BUSY_TIMEOUT_SECONDS, "check_same_thread": False},
+        connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
     )
 
     @sqlalchemy.event.listens_for(engine, "connect")

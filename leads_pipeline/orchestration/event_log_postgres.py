@@ -1,6 +1,6 @@
 """Dagster's state in Postgres, its event log over a connection that stays open. Takes the extra `postgres`."""
 
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import sqlalchemy
 from dagster import Field, StringSource
@@ -10,10 +10,13 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.orchestration.dagster_compat import ConfigurableClassData, UserConfigSchema
 from leads_pipeline.orchestration.event_log import EventLog
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.settings import POSTGRES_VARIABLE, Secret, path_of
+
+if TYPE_CHECKING:
+    from dagster._config.config_schema import UserConfigSchema
+    from dagster._serdes import ConfigurableClassData
 
 # How long to wait for a server that doesn't answer, if the address doesn't say.
 _CONNECT_SECONDS: Final = 10
@@ -22,17 +25,17 @@ _CONNECT_SECONDS: Final = 10
 class PostgresStorage(DagsterPostgresStorage):
     """As DagsterPostgresStorage, with a connection that stays open, and an address that may lie in a file."""
 
-    def __init__(self, postgres_url: str, inst_data: ConfigurableClassData | None = None) -> None:
+    def __init__(self, postgres_url: str, inst_data: "ConfigurableClassData | None" = None) -> None:
         super().__init__(postgres_url, inst_data=inst_data)
         self._event_log_storage = PostgresEventLog(postgres_url)
 
     @classmethod
-    def config_type(cls) -> UserConfigSchema:
+    def config_type(cls) -> "UserConfigSchema":
         """The address, or the file that holds it, as environment variables: dagster.yaml is no place for a password."""
         return {name: Field(StringSource, is_required=False) for name in ("postgres_url", "postgres_url_file")}
 
     @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> Self:
+    def from_config_value(cls, inst_data: "ConfigurableClassData | None", config_value: Any) -> Self:
         """Make one from dagster.yaml. Raises SettingsError, CredentialsError or StorageError."""
         url = _address(config_value.get("postgres_url"), config_value.get("postgres_url_file"))
         _try(url)

@@ -39,7 +39,7 @@ from leads_pipeline.errors import (
 )
 from leads_pipeline.observe.finding import RUNBOOK, some
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
-from leads_pipeline.orchestration.dagster_compat import AssetPartitionStatus, show_as_planned
+from leads_pipeline.orchestration.dagster_compat import show_as_planned
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.orchestration.pulling import PullConfig, due_windows, raw_key, utc_now
 from leads_pipeline.orchestration.resources import LeadsService
@@ -150,7 +150,8 @@ class _Pull:
         """Return the windows that Dagster doesn't show as landed. A killed run may have landed them."""
         context, keys = self._context, {window.partition_key: window for window in self._rows}
         statuses = context.instance.get_status_by_partition(context.asset_key, list(keys), partitions.windows) or {}
-        return {window for key, window in keys.items() if statuses.get(key) in {None, AssetPartitionStatus.FAILED}}
+        shown = {key for key, status in statuses.items() if status is not None and status.value != "FAILED"}
+        return {window for key, window in keys.items() if key not in shown}
 
     def records(self, leads: LeadsService) -> Iterator[Record]:
         """Pull, and yield what Dagster is to show."""

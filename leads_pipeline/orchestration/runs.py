@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.orchestration.dagster_compat import DagsterExecutionInterruptedError, make_new_run_id
+from leads_pipeline.orchestration.dagster_compat import INTERRUPTED
 from leads_pipeline.orchestration.pulling import MACHINE_TAG, PULL_JOB, pull_config, raw_key, window_tags
 
 
@@ -91,7 +92,7 @@ def run_job(
     listen: Callable[[EventLogEntry], None] | None = None,
 ) -> str | None:
     """Run a job to its end. Return None if all went well, else an asset's own words or the first error's."""
-    run_id = make_new_run_id()
+    run_id = str(uuid4())
     if listen is not None:
         instance.add_event_listener(run_id, listen)
     with _keeping_output():
@@ -108,7 +109,7 @@ def run_job(
         return None
     failures = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     errors = [failure.error for failure in failures if failure.error is not None]
-    if any(error.cls_name == DagsterExecutionInterruptedError.__name__ for error in errors):
+    if any(error.cls_name == INTERRUPTED for error in errors):
         raise KeyboardInterrupt
     # Dagster's own error only says which asset failed.
     in_own_words = [failure.user_failure_data.description for failure in failures if failure.user_failure_data]

@@ -28,7 +28,7 @@ from dagster import (
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.orchestration.event_log import SqliteEventLog
+from leads_pipeline.orchestration.event_log import SqliteEventLog, is_quick
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.postgres import running_postgres
 from leads_pipeline_tests.support.pulls import POSTGRES_YAML, home
@@ -257,3 +257,9 @@ def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
         monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url.replace(postgres.folder, "/nowhere"))
         with pytest.raises(StorageError, match="can't be reached"), home(tmp_path / "other", POSTGRES_YAML):
             pass
+
+
+def test_a_dagster_that_has_moved_what_a_quick_log_needs_gets_its_own_log() -> None:
+    """Fault 103: the class that an existing dagster.yaml names works with each Dagster of the range."""
+    assert is_quick(SqliteEventLogStorage)
+    assert not is_quick(object)
