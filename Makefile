@@ -76,7 +76,7 @@ $(VENV)/runtime: $(VENV)/uv.lock pyproject.toml
 
 $(VENV)/dev: $(VENV)/runtime
 	@echo 'Adding the packages for tests and checks ...'
-	@$(INSTALL) --compile-bytecode --editable '.[delta,postgres,s3]' --group build --group dev
+	@$(INSTALL) --compile-bytecode --editable '.[delta,postgres,s3]' --group build --group dev --group dg
 	@touch $@
 
 # The project's own dependencies are in other versions there. The tools of the tests are as new as those allow.
@@ -93,7 +93,7 @@ $(VENV)/dev: $(VENV)/runtime
 # Locked versions that still fit stay. `make lock UPGRADE=--upgrade` takes the newest ones.
 lock: $(VENV)/uv.lock ## Write requirements.lock anew from pyproject.toml
 	@.ci/patiently $(BIN)/uv pip compile pyproject.toml --no-config --system-certs --universal --python-version 3.11 --fork-strategy fewest \
-		--all-extras --group build --group dev --generate-hashes --custom-compile-command 'make lock' $(UPGRADE) \
+		--all-extras --group build --group dev --group dg --generate-hashes --custom-compile-command 'make lock' $(UPGRADE) \
 		--output-file requirements.lock
 
 clean: ## Remove everything that was generated, except data/

@@ -5,14 +5,13 @@ Belongs here: what exists in the code location that Dagster loads. Doesn't: what
 """
 
 import logging
+import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dagster import (
-    AssetsDefinition,
     AssetSelection,
-    AssetSpec,
     BetaWarning,
     Definitions,
     define_asset_job,
@@ -22,91 +21,96 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.catalog import own_specs, with_conventions
+from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
-from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Asking, inventory_schedule
+from leads_pipeline.orchestration.pulling import Asking, inventory_schedule
 from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
 from leads_pipeline.orchestration.sensors import alert_sensor, deliver_sensor
 from leads_pipeline.orchestration.warehouse import report_asset, warehouse_asset
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings, filled_in
 from leads_pipeline.storage.data_folder import first_day
 from leads_pipeline.storage.durable import forgo_core_dumps
 
 logger = logging.getLogger(__name__)
 
-# Dagster's code server and each run load this module.
-forgo_core_dumps()
-
 _JOBS: Final = {
-    PULL_JOB: (
-        AssetSelection.assets(*(f"raw_{kind.table}" for kind in LEAD_KINDS)),
-        "Pull both kinds of leads: days x scopes.",
-    ),
-    INVENTORY_JOB: (AssetSelection.assets("raw_inventory"), "Pull today's inventory."),
-    PUBLISH_JOB: (
-        AssetSelection.groups("warehouse", "marts", "reports"),
-        "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself.",
-    ),
+    PULL_JOB: "Pull both kinds of leads: days x scopes.",
+    INVENTORY_JOB: "Pull today's inventory.",
+    PUBLISH_JOB: "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself.",
 }
 
 # Windows that are due are asked for again (domain/due.py). Dagster would retry refused ones for ever.
 _TAGS: Final = {"dagster/max_retries": "0"}
 
 
-def build_definitions(environment: Mapping[str, str]) -> Definitions:
-    """Everything that Dagster needs, for the settings in `environment`.
+def build_definitions(variables: Mapping[str, str], *, key_prefix: str | Sequence[str] | None = None) -> Definitions:
+    """Everything that Dagster needs, for the settings in `variables`, which have the names of the environment's.
 
-    A missing service is no error here: the code location loads, and the assets that need it say what to set. Raises
-    SettingsError for a value that can't be right.
+    A missing service is no error here: the code location loads, and the assets that need it say what to set.
+
+    With a `key_prefix`, the definitions are a guest in somebody else's code location. Keys of assets begin with it, and
+    so do the names of groups, jobs, schedules, sensors, resources and the pool. No executor is set, and no schedule or
+    sensor runs before somebody starts it. Merge them with your own: `Definitions.merge(own, leads)`.
+
+    Raises SettingsError for a value that can't be right.
     """
     with warnings.catch_warnings():
         # Backfill policies are what makes 15,000 windows one run; Dagster has called them beta for years.
         warnings.simplefilter("ignore", BetaWarning)
-        return _build(Settings.from_variables(environment))
+        return _build(Settings.from_variables(variables), Names.of(key_prefix))
 
 
 @definitions
 def defs() -> Definitions:
-    """The code location, for `workspace.yaml` and `dg`."""
-    if "DAGSTER_HOME" not in variables():
+    """The code location, for `workspace.yaml` and `dg`. Dagster's code server and each run call it."""
+    forgo_core_dumps()
+    environment = filled_in(os.environ)
+    if "DAGSTER_HOME" not in environment:
         logger.warning(
             "DAGSTER_HOME is not set, so Dagster forgets all runs when it ends. Use `leads-pipeline dev`, or set "
             "DAGSTER_HOME to the absolute path of .dagster in the data folder."
         )
-    return build_definitions(variables())
+    return build_definitions(environment)
 
 
-def _build(settings: Settings) -> Definitions:
+def _build(settings: Settings, names: Names) -> Definitions:
     first = first_day(settings)
     partitions = Partitions.of(settings, first)
     # Loading the code location writes nothing. The first run or sensor remembers the first day, so that the partitions
     # stay the same.
     data = DataFolderResource.of(settings, None if settings.start_date else first)
-    asking = Asking(settings, first)
-    assets: list[AssetsDefinition | AssetSpec] = [
-        *(raw_leads_asset(kind, settings, partitions) for kind in LEAD_KINDS),
-        raw_inventory_asset(settings, partitions),
-        warehouse_asset(settings, partitions),
-        *own_specs(settings.marts_dir),
-        report_asset(),
-    ]
+
+    raw_leads = [raw_leads_asset(kind, settings, partitions, names) for kind in LEAD_KINDS]
+    raw_inventory = raw_inventory_asset(settings, partitions, names)
+    warehouse, report = warehouse_asset(settings, partitions, names), report_asset(names)
+    of_jobs = {PULL_JOB: raw_leads, INVENTORY_JOB: [raw_inventory], PUBLISH_JOB: [warehouse, report]}
+    assets = [asset for selected in of_jobs.values() for asset in selected]
+    tags = {**_TAGS, **names.run_tags}
+
+    keys = frozenset(key for asset in assets for key in asset.keys)
+    asking = Asking(settings, first, names=names, assets=keys)
     return Definitions(
-        assets=with_conventions(assets, settings),
+        assets=with_conventions([*assets, *own_specs(settings.marts_dir, names)], settings, names),
         resources={
-            "data": data,
-            "leads": LeadsService.of(settings, data),
-            "inventory": InventoryService.of(settings, data),
+            names.name("data"): data,
+            names.name("leads"): LeadsService.of(settings, data),
+            names.name("inventory"): InventoryService.of(settings, data),
         },
-        jobs=[define_asset_job(name, assets, description=text, tags=_TAGS) for name, (assets, text) in _JOBS.items()],
-        schedules=[*asking.schedules(), inventory_schedule(settings)],
+        jobs=[
+            # By keys: a group of the same name may hold assets of somebody else.
+            define_asset_job(names.name(job), AssetSelection.assets(*selected), description=_JOBS[job], tags=tags)
+            for job, selected in of_jobs.items()
+        ],
+        schedules=[*asking.schedules(), inventory_schedule(settings, names)],
         sensors=[
             asking.sensor(),
-            publish_sensor(settings.zone, settings.marts_dir, is_bucket=settings.store is not None),
-            alert_sensor(settings),
-            deliver_sensor(settings),
+            publish_sensor(settings.zone, settings.marts_dir, names, is_bucket=settings.store is not None),
+            alert_sensor(settings, names),
+            deliver_sensor(settings, names),
         ],
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
-        executor=in_process_executor,
+        executor=None if names.is_guest else in_process_executor,
     )

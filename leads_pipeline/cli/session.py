@@ -27,7 +27,7 @@ from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.window_findings import pull_command
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.orchestration.pulling import INVENTORY_JOB, PUBLISH_JOB
+from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder, first_day

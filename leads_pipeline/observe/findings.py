@@ -636,7 +636,7 @@ def service(known: Known) -> Iterator[Finding]:
             seen_at,
         )
     for name in stopped:
-        if name != "pull_inventory_daily" or not known.settings.no_inventory:
+        if not name.endswith("pull_inventory_daily") or not known.settings.no_inventory:
             yield Finding(
                 Level.ERROR,
                 f"{name} is off in the Dagster UI, and the pipeline needs it.",

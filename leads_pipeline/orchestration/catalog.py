@@ -26,6 +26,7 @@ from dagster import (
 
 import leads_pipeline
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.transform.duck import SQL_FOLDER
 from leads_pipeline.transform.feed import FEED
@@ -45,18 +46,19 @@ _IS_CHECKOUT = Path(leads_pipeline.__file__).parents[1].joinpath("pyproject.toml
 _RAW_LEADS = [f"raw_{kind.table}" for kind in LEAD_KINDS]
 
 
-def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings) -> Sequence[Any]:
+def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings, names: Names) -> Sequence[Any]:
     """Add owners, tags, freshness and links to code to each asset."""
     # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh.
     fresh = FreshnessPolicy.cron("0 6 * * *", timedelta(hours=6), settings.zone.key) if settings.base_url else None
 
     def add(spec: AssetSpec) -> AssetSpec:
         columns = {column.name for column in getattr(spec.metadata.get("dagster/column_schema"), "columns", ())}
-        is_searched = spec.key.to_user_string() != "raw_inventory" or not settings.no_inventory
-        is_personal = spec.group_name == _OWN or not columns.isdisjoint(_PERSONAL)
+        layer = (spec.group_name or "").removeprefix(names.name(""))
+        is_searched = spec.key != names.key("raw_inventory") or not settings.no_inventory
+        is_personal = layer == _OWN or not columns.isdisjoint(_PERSONAL)
         return spec.replace_attributes(
             owners=settings.owners,
-            tags={"layer": spec.group_name or "", **({"pii": ""} if is_personal else {})},
+            tags={"layer": layer, **({"pii": ""} if is_personal else {})},
             freshness_policy=fresh if is_searched else None,
         )
 
@@ -64,23 +66,23 @@ def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: S
     return with_source_code_references(found) if _IS_CHECKOUT else found
 
 
-def table_spec(table: Table) -> AssetSpec:
+def table_spec(table: Table, names: Names) -> AssetSpec:
     """Describe a table of leads.duckdb that is no mart."""
     of_leads = [one.name for one in lead_tables()]
     deps = {"inventory": ["raw_inventory"], "drift": of_leads, FEED.name: of_leads}.get(table.name)
     own = [f"raw_{kind.table}" for kind in LEAD_KINDS if table.name in kind.tables]
     deps = deps or own or _RAW_LEADS
     return AssetSpec(
-        table.name,
-        deps=deps,
+        names.key(table.name),
+        deps=[names.key(name) for name in deps],
         description=f"{table.description}. A table of leads.duckdb.",
-        group_name="warehouse",
+        group_name=names.name("warehouse"),
         kinds={"duckdb"},
-        metadata=_metadata(table, dict.fromkeys(deps, ("payload",)) if own or table.name == "inventory" else {}),
+        metadata=_metadata(table, dict.fromkeys(deps, ("payload",)) if own or table.name == "inventory" else {}, names),
     )
 
 
-def mart_spec(mart: Mart) -> AssetSpec:
+def mart_spec(mart: Mart, names: Names) -> AssetSpec:
     """Describe a mart."""
     others = (other for other in marts() if other is not mart)
     known = {table.name: [*table.descriptions] for table in (*lead_tables(), *other_tables(), *others)}
@@ -88,40 +90,45 @@ def mart_spec(mart: Mart) -> AssetSpec:
     read = words & known.keys()
     if EVERY_LEAD in words:
         read |= {kind.table for kind in LEAD_KINDS}
+    # One that reads no table reads what is known of the windows.
+    deps = sorted(read) or _RAW_LEADS
     return AssetSpec(
-        mart.name,
-        deps=sorted(read) or _RAW_LEADS,  # one that reads no table reads what is known of the windows
+        names.key(mart.name),
+        deps=[names.key(name) for name in deps],
         description=f"{mart.description}\n\nA {'table' if mart.is_by_day else 'view'} of leads.duckdb.",
-        group_name="marts",
+        group_name=names.name("marts"),
         kinds={"duckdb", "sql"},
         metadata={
-            **_metadata(mart, {name: known[name] for name in sorted(read)}),
+            **_metadata(mart, {name: known[name] for name in sorted(read)}, names),
             **_code_reference(SQL_FOLDER / f"{mart.name}.sql"),
         },
     )
 
 
-def own_specs(folder: Path | None) -> list[AssetSpec]:
+def own_specs(folder: Path | None, names: Names) -> list[AssetSpec]:
     """Describe each file of LEADS_MARTS_DIR. The publication makes the table, and records each time that it did.
 
     Nobody can run one by itself. So files may come and go while a code location is loaded.
     """
     files = {one.name: one for one in own_files(folder).files if one.name}
     known = {*(table.name for table in (*lead_tables(), *other_tables())), *(mart.name for mart in marts()), *files}
-    return [
-        AssetSpec(
-            name,
-            deps=[] if one.problem else sorted(one.reads & known - {name}),  # it may read itself in a circle
+    specs = []
+    for name, one in files.items():
+        # One with a problem reads nothing. One may read itself in a circle.
+        reads = [] if one.problem else sorted(one.reads & known - {name})
+        spec = AssetSpec(
+            names.key(name),
+            deps=[names.key(read) for read in reads],
             description=f"{one.mart.description if one.mart else 'A file as it is'}\n\nMade from {one.file}.",
-            group_name=_OWN,
+            group_name=names.name(_OWN),
             kinds={"duckdb"},
-            metadata={**_metadata(one.mart or Table(name, "", ()), {}), **_code_reference(one.file)},
+            metadata={**_metadata(one.mart or Table(name, "", ()), {}, names), **_code_reference(one.file)},
         )
-        for name, one in files.items()
-    ]
+        specs.append(spec)
+    return specs
 
 
-def _metadata(table: Table, sources: Mapping[str, Iterable[str]]) -> dict[str, Any]:
+def _metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Names) -> dict[str, Any]:
     """The table's name, its columns, and by their names the columns of the sources that they come from.
 
     A lead's columns come from its `payload`.
@@ -129,7 +136,10 @@ def _metadata(table: Table, sources: Mapping[str, Iterable[str]]) -> dict[str, A
     schema = TableSchema([TableColumn(one.name, one.type.upper(), one.description) for one in table.columns])
     lineage = {
         name: [
-            TableColumnDep(source, of) for source, names in sources.items() for of in names if of in (name, "payload")
+            TableColumnDep(names.key(source), of)
+            for source, columns in sources.items()
+            for of in columns
+            if of in (name, "payload")
         ]
         for name in table.descriptions
     }

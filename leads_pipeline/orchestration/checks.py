@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, Failure, MetadataValue
+from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, Failure, MetadataValue
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.observe.finding import RUNBOOK
 from leads_pipeline.observe.findings import FINDERS, Level, find
 from leads_pipeline.observe.known import Known
+from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.checks import checks, problems
@@ -34,13 +35,13 @@ _RAW: Final = {
 NAMED: Final = 20
 
 
-def raw_check_specs(asset: str) -> list[AssetCheckSpec]:
+def raw_check_specs(asset: AssetKey) -> list[AssetCheckSpec]:
     """Return the checks on the raw leads of a kind."""
     return [AssetCheckSpec(check, asset=asset, description=text) for check, (text, _) in _RAW.items()]
 
 
 def raw_checks(
-    settings: Settings, data: DataFolder, asset: str, kind: LeadKind, now: datetime
+    settings: Settings, data: DataFolder, asset: AssetKey, kind: LeadKind, now: datetime
 ) -> Iterator[AssetCheckResult]:
     """Yield their results. Hints leave a check green. They come before the run's failure, because they say why."""
     known = Known(settings, data, now, (kind,))
@@ -50,25 +51,25 @@ def raw_checks(
         yield _result(asset, check, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error)
 
 
-def published_check_specs() -> list[AssetCheckSpec]:
+def published_check_specs(names: Names) -> list[AssetCheckSpec]:
     """Return the checks on the published tables, for the asset that publishes them."""
     return [
-        AssetCheckSpec(check.name, asset=check.table, blocking=check.is_error, description=check.description)
+        AssetCheckSpec(check.name, asset=names.key(check.table), blocking=check.is_error, description=check.description)
         for check in checks()
     ]
 
 
-def published_checks(db: Reader) -> Iterator[AssetCheckResult]:
+def published_checks(db: Reader, names: Names) -> Iterator[AssetCheckResult]:
     """Yield their results. A check that breaks fails and leaves the published file as it is."""
     for check in checks():
         try:
             found, is_error = problems(db, check), check.is_error
         except LeadsPipelineError as error:
             found, is_error = [f"The check can't be made: {error} The tables were published as usual."], True
-        yield _result(check.table, check.name, found, is_error=is_error)
+        yield _result(names.key(check.table), check.name, found, is_error=is_error)
 
 
-def _result(asset: str, check: str, found: Sequence[str], *, is_error: bool) -> AssetCheckResult:
+def _result(asset: AssetKey, check: str, found: Sequence[str], *, is_error: bool) -> AssetCheckResult:
     more = [f"- and {len(found) - NAMED} more"] if len(found) > NAMED else []
     return AssetCheckResult(
         asset_key=asset,

@@ -17,8 +17,6 @@ from zoneinfo import ZoneInfo
 import msgspec
 from dagster import (
     DagsterInstance,
-    DefaultSensorStatus,
-    ResourceParam,
     RunRequest,
     RunsFilter,
     SensorDefinition,
@@ -29,7 +27,8 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import today
-from leads_pipeline.orchestration.pulling import FINISHED, PUBLISH_JOB, is_under_way, utc_now
+from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, Names
+from leads_pipeline.orchestration.pulling import FINISHED, is_under_way, utc_now
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import NIGHT, NOTING, Publications
 from leads_pipeline.storage.raw import RAW
@@ -85,15 +84,21 @@ def _written_bytes() -> int:
 
 
 def publish_sensor(
-    zone: ZoneInfo, marts_dir: Path | None = None, *, is_bucket: bool, clock: Callable[[], datetime] = utc_now
+    zone: ZoneInfo,
+    marts_dir: Path | None = None,
+    names: Names = PLAIN,
+    *,
+    is_bucket: bool,
+    clock: Callable[[], datetime] = utc_now,
 ) -> SensorDefinition:
     """Return `publish_changes`."""
 
     @sensor(
-        name="publish_changes",
-        job_name=PUBLISH_JOB,
+        name=names.name("publish_changes"),
+        job_name=names.name(PUBLISH_JOB),
+        required_resource_keys={names.name("data")},
         minimum_interval_seconds=BUCKET_SECONDS if is_bucket else FOLDER_SECONDS,
-        default_status=DefaultSensorStatus.RUNNING,
+        default_status=names.sensor_status,
         description=(
             "Publishes leads.duckdb when something has landed or LEADS_MARTS_DIR has changed, at most once a minute, "
             "and once a night. On ext4, a file of 110 MB is published every 16 minutes, and a large one every four "
@@ -102,8 +107,9 @@ def publish_sensor(
             "less often, down to once an hour."
         ),
     )
-    def publish_changes(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
-        if is_under_way(context.instance, PUBLISH_JOB):
+    def publish_changes(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+        data: DataFolder = getattr(context.resources, names.name("data"))
+        if is_under_way(context.instance, PUBLISH_JOB, names):
             return SkipReason("A publication is under way.")
         now = clock()
         known, mark = Publications.read(data.state.path), landed_mark(data, now, marts_dir)
@@ -122,14 +128,15 @@ def publish_sensor(
     return publish_changes
 
 
-def delete_old_runs(instance: DagsterInstance, now: datetime) -> int:
+def delete_old_runs(instance: DagsterInstance, now: datetime, names: Names = PLAIN) -> int:
     """Delete runs of publications: those of nights after 90 days, the others after three. Return how many.
 
     A publication each minute adds 0.9 GB a day to Dagster's database. Partitions need runs of pulls, which stay.
     """
-    finished = partial(RunsFilter, job_name=PUBLISH_JOB, statuses=FINISHED)
-    old = instance.get_run_ids(finished(created_before=now - RUNS_KEPT_FOR))
-    nights = instance.get_run_ids(finished(tags={NIGHTLY_TAG: "true"}, created_after=now - NIGHTS_KEPT_FOR))
+    finished = partial(RunsFilter, job_name=names.name(PUBLISH_JOB), statuses=FINISHED)
+    old = instance.get_run_ids(finished(tags=names.run_tags, created_before=now - RUNS_KEPT_FOR))
+    of_nights = {**names.run_tags, NIGHTLY_TAG: "true"}
+    nights = instance.get_run_ids(finished(tags=of_nights, created_after=now - NIGHTS_KEPT_FOR))
     to_delete = {*old}.difference(nights)
     for run_id in to_delete:
         instance.compute_log_manager.delete_logs(prefix=[run_id])

@@ -16,11 +16,9 @@ from dagster import (
     AssetKey,
     Config,
     DagsterInstance,
+    DagsterRun,
     DagsterRunStatus,
     DefaultRunLauncher,
-    DefaultScheduleStatus,
-    DefaultSensorStatus,
-    ResourceParam,
     RunRecord,
     RunRequest,
     RunsFilter,
@@ -38,14 +36,11 @@ from leads_pipeline.domain.due import due
 from leads_pipeline.domain.window import Window, today
 from leads_pipeline.orchestration.checks import raw_check_specs
 from leads_pipeline.orchestration.dagster_compat import daemon_id
+from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, Names
 from leads_pipeline.settings import NO_PORTAL, Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.storage.windows import WindowRow, known_windows
-
-PULL_JOB: Final = "pull_leads"
-INVENTORY_JOB: Final = "pull_inventory"
-PUBLISH_JOB: Final = "publish"
 
 # 75 minutes after the end of the day, as domain/due.py says.
 DAILY_CRON: Final = "15 1 * * *"
@@ -80,9 +75,9 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def raw_key(kind: LeadKind) -> AssetKey:
+def raw_key(kind: LeadKind, names: Names = PLAIN) -> AssetKey:
     """Return the asset whose partitions are the windows of that kind."""
-    return AssetKey(f"raw_{kind.table}")
+    return names.key(f"raw_{kind.table}")
 
 
 def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) -> list[Window]:
@@ -100,8 +95,11 @@ def end_dead_runs(
     sleep: Callable[[float], None] = time.sleep,
     *,
     dead_after: timedelta = _DEAD_AFTER,
+    is_own: Callable[[DagsterRun], bool] = lambda _: True,
 ) -> int:
     """Have runs count as failed whose process was killed: Dagster would wait for them for hours. Return how many.
+
+    `is_own` tells our runs from those of others in the same Dagster, which are left alone.
 
     A pull and a publication hold a lock while they work. A run that began less than `dead_after` ago may not have it
     yet. Locks of other machines aren't seen, so their runs are left to Dagster's run monitoring: those of another
@@ -112,6 +110,7 @@ def end_dead_runs(
 
     unfinished = instance.get_run_records(RunsFilter(statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED]))
     suspects = [one.dagster_run for one in unfinished if _may_be_dead(one, now, dead_after)]
+    suspects = [run for run in suspects if is_own(run)]
     if data.bucket is not None:
         here = platform.node()
         suspects = [run for run in suspects if run.tags.get(MACHINE_TAG, here) == here]
@@ -143,8 +142,8 @@ def _may_be_dead(record: RunRecord, now: datetime, dead_after: timedelta) -> boo
 
 def _is_at_work(job: str, data: DataFolder) -> bool:
     """Whether the lock is held that a run of the job works under. A run of single assets may work under either."""
-    is_pulling = job != PUBLISH_JOB and data.state.is_pulling()
-    return is_pulling or (job not in (PULL_JOB, INVENTORY_JOB) and data.state.is_publishing())
+    is_pulling = not job.endswith(PUBLISH_JOB) and data.state.is_pulling()
+    return is_pulling or (not job.endswith((PULL_JOB, INVENTORY_JOB)) and data.state.is_publishing())
 
 
 # --- when the service was started -------------------------------------------------------------------------------------
@@ -173,21 +172,21 @@ def _started(state: Path) -> tuple[datetime, str]:
 # --- what is asked for ------------------------------------------------------------------------------------------------
 
 
-def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime) -> RunRequest:
+def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime, names: Names = PLAIN) -> RunRequest:
     """Return the request of one run for these keys. The same reason in the same minute is launched once."""
     return RunRequest(
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
-        asset_selection=[raw_key(kind) for kind in keys],
+        asset_selection=[raw_key(kind, names) for kind in keys],
         # Dagster runs no checks of selected assets unless they are named, and our assets always yield theirs.
-        asset_check_keys=[spec.key for kind in keys for spec in raw_check_specs(raw_key(kind).to_python_identifier())],
-        run_config=pull_config(keys, requested_at=now.isoformat()),
+        asset_check_keys=[spec.key for kind in keys for spec in raw_check_specs(raw_key(kind, names))],
+        run_config=pull_config(keys, names, requested_at=now.isoformat()),
         tags=window_tags(keys, why),
     )
 
 
-def pull_config(keys: Mapping[LeadKind, Sequence[str]], **config: str) -> dict[str, Any]:
+def pull_config(keys: Mapping[LeadKind, Sequence[str]], names: Names = PLAIN, **config: str) -> dict[str, Any]:
     """Return the run's configuration: a PullConfig for each asset."""
-    ops = {raw_key(kind): {"partition_keys": list(of_kind), **config} for kind, of_kind in keys.items()}
+    ops = {raw_key(kind, names): {"partition_keys": list(of_kind), **config} for kind, of_kind in keys.items()}
     return {"ops": {key.to_python_identifier(): {"config": of_asset} for key, of_asset in ops.items()}}
 
 
@@ -196,43 +195,51 @@ def window_tags(keys: Mapping[LeadKind, Sequence[str]], why: str) -> dict[str, s
     return {"leads_pipeline/windows": str(sum(map(len, keys.values()))), "leads_pipeline/reason": why}
 
 
-def is_under_way(instance: DagsterInstance, job: str) -> bool:
+def is_under_way(instance: DagsterInstance, job: str, names: Names = PLAIN) -> bool:
     """Whether a run of the job is queued or started."""
     live = [status for status in DagsterRunStatus if status not in FINISHED]
-    return bool(instance.get_runs(RunsFilter(job_name=job, statuses=live), limit=1))
+    of_job = RunsFilter(job_name=names.name(job), tags=names.run_tags, statuses=live)
+    return bool(instance.get_runs(of_job, limit=1))
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Asks for windows of these settings, from `first_day` on, by schedules and a sensor."""
+    """Asks for windows of these settings, from `first_day` on, by schedules and a sensor.
+
+    `assets` are the keys of all assets of the installation.
+    """
 
     settings: Settings
     first_day: date
     clock: Callable[[], datetime] = utc_now
+    names: Names = PLAIN
+    assets: frozenset[AssetKey] = frozenset()
 
     def schedules(self) -> list[ScheduleDefinition]:
         """Return `pull_daily` and `pull_hourly`."""
 
         @schedule(
-            name="pull_daily",
-            job_name=PULL_JOB,
+            name=self.names.name("pull_daily"),
+            job_name=self.names.name(PULL_JOB),
             cron_schedule=DAILY_CRON,
             execution_timezone=self.settings.zone.key,
-            default_status=DefaultScheduleStatus.RUNNING,
+            default_status=self.names.schedule_status,
+            required_resource_keys={self.names.name("data")},
             description="Pulls the windows that are due, one run for all: the day that has closed, and further looks.",
         )
-        def pull_daily(context: ScheduleEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
-            return self._ask(context.instance, data, "daily")
+        def pull_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+            return self._ask(context.instance, self._data(context.resources), "daily")
 
         @schedule(
-            name="pull_hourly",
-            job_name=PULL_JOB,
+            name=self.names.name("pull_hourly"),
+            job_name=self.names.name(PULL_JOB),
             cron_schedule=HOURLY_CRON,
             execution_timezone=self.settings.zone.key,
+            required_resource_keys={self.names.name("data")},
             description="Pulls the day under way. Off until you switch it on: daily is enough for most agencies.",
         )
-        def pull_hourly(context: ScheduleEvaluationContext, data: ResourceParam[DataFolder]) -> RunRequest | SkipReason:
-            return self._ask(context.instance, data, "hourly")
+        def pull_hourly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+            return self._ask(context.instance, self._data(context.resources), "hourly")
 
         return [pull_daily, pull_hourly]
 
@@ -240,19 +247,19 @@ class Asking:
         """Return `retry_failed_partitions`."""
 
         @sensor(
-            name="retry_failed_partitions",
-            job_name=PULL_JOB,
+            name=self.names.name("retry_failed_partitions"),
+            job_name=self.names.name(PULL_JOB),
             minimum_interval_seconds=RETRY_SECONDS,
-            default_status=DefaultSensorStatus.RUNNING,
+            default_status=self.names.sensor_status,
+            required_resource_keys={self.names.name("data")},
             description=(
                 "Pulls the windows that are due, one run for all: missing ones, failed ones after a wait of 10 minutes "
                 "to 12 hours, refused ones once a day and after a start of the service. Soonest deleted first."
             ),
         )
-        def retry_failed_partitions(
-            context: SensorEvaluationContext, data: ResourceParam[DataFolder]
-        ) -> RunRequest | SkipReason:
-            end_dead_runs(context.instance, data, self.clock())
+        def retry_failed_partitions(context: SensorEvaluationContext) -> RunRequest | SkipReason:
+            data = self._data(context.resources)
+            end_dead_runs(context.instance, data, self.clock(), is_own=self._is_own)
             # After correcting a setting, a person starts the service anew. The age of this process says nothing about
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
@@ -261,12 +268,19 @@ class Asking:
 
         return retry_failed_partitions
 
+    def _data(self, resources: object) -> DataFolder:
+        data: DataFolder = getattr(resources, self.names.name("data"))
+        return data
+
+    def _is_own(self, run: DagsterRun) -> bool:
+        return self.names.is_own(run, self.assets)
+
     def _ask(self, instance: DagsterInstance, data: DataFolder, why: str) -> RunRequest | SkipReason:
         if self.settings.base_url is None:
             return SkipReason(NO_PORTAL)
         if not self.settings.scopes:
             return SkipReason("LEADS_BRANCH_IDS names no branch, so there is nothing to pull.")
-        if data.state.is_pulling() or is_under_way(instance, PULL_JOB):
+        if data.state.is_pulling() or is_under_way(instance, PULL_JOB, self.names):
             return SkipReason(
                 "A pull is under way. Windows that are due then are asked for within 5 minutes of its end."
             )
@@ -281,18 +295,18 @@ class Asking:
                 windows = due_windows(rows, started_at(data.state.path, now), now)
             if windows:
                 keys[kind] = [window.partition_key for window in windows]
-        return pull_request(keys, why, now) if keys else SkipReason("No window is due.")
+        return pull_request(keys, why, now, self.names) if keys else SkipReason("No window is due.")
 
 
-def inventory_schedule(settings: Settings) -> ScheduleDefinition:
+def inventory_schedule(settings: Settings, names: Names = PLAIN) -> ScheduleDefinition:
     """Return `pull_inventory_daily`."""
 
     @schedule(
-        name="pull_inventory_daily",
-        job_name=INVENTORY_JOB,
+        name=names.name("pull_inventory_daily"),
+        job_name=names.name(INVENTORY_JOB),
         cron_schedule=DAILY_CRON,
         execution_timezone=settings.zone.key,
-        default_status=DefaultScheduleStatus.RUNNING,
+        default_status=names.schedule_status,
         description="Pulls today's inventory.",
     )
     def pull_inventory_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:

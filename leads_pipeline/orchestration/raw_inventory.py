@@ -12,7 +12,6 @@ from dagster import (
     AssetMaterialization,
     AssetsDefinition,
     BackfillPolicy,
-    ResourceParam,
     TableColumn,
     TableSchema,
     asset,
@@ -21,6 +20,7 @@ from dagster import (
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.orchestration.checks import failure
+from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.orchestration.resources import InventoryService
@@ -45,11 +45,12 @@ _SCHEMA: Final = TableSchema(
 )
 
 
-def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
+def raw_inventory_asset(settings: Settings, partitions: Partitions, names: Names = PLAIN) -> AssetsDefinition:
     """`raw_inventory`, by day."""
 
     @asset(
-        name="raw_inventory",
+        key=names.key("raw_inventory"),
+        required_resource_keys={names.name("inventory"), names.name("data")},
         description=(
             "The agency's inventory at the addresses of INVENTORY_ADDRESSES, and at the postcodes that leads of the "
             "last INVENTORY_FROM_LEADS_DAYS days ask about: the day's newest search in raw/inventory/. The API knows "
@@ -58,17 +59,17 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions) -> AssetsDef
         partitions_def=partitions.days,
         backfill_policy=BackfillPolicy.single_run(),
         output_required=False,
-        group_name="raw",
+        group_name=names.name("raw"),
         kinds={"python", "parquet"},
-        pool=PORTAL_POOL,
+        pool=names.name(PORTAL_POOL),
         metadata={
             "dagster/column_schema": _SCHEMA,
             "dagster/uri": f"{settings.store or settings.data_dir}/raw/inventory",
         },
     )
-    def raw_inventory(
-        context: AssetExecutionContext, inventory: InventoryService, data: ResourceParam[DataFolder]
-    ) -> Iterator[AssetMaterialization]:
+    def raw_inventory(context: AssetExecutionContext) -> Iterator[AssetMaterialization]:
+        inventory: InventoryService = getattr(context.resources, names.name("inventory"))
+        data: DataFolder = getattr(context.resources, names.name("data"))
         for key in requested_keys(context, partitions.days):
             day = date.fromisoformat(key)
             reason = settings.no_inventory

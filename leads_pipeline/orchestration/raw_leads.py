@@ -22,7 +22,6 @@ from dagster import (
     BackfillPolicy,
     Failure,
     MetadataValue,
-    ResourceParam,
     TableColumn,
     TableSchema,
     asset,
@@ -40,6 +39,7 @@ from leads_pipeline.errors import (
 from leads_pipeline.observe.finding import RUNBOOK, some
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import show_as_planned
+from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.orchestration.pulling import PullConfig, due_windows, raw_key, utc_now
 from leads_pipeline.orchestration.resources import LeadsService
@@ -68,13 +68,19 @@ Record = AssetMaterialization | AssetObservation
 
 
 def raw_leads_asset(
-    kind: LeadKind, settings: Settings, partitions: Partitions, *, clock: Callable[[], datetime] = utc_now
+    kind: LeadKind,
+    settings: Settings,
+    partitions: Partitions,
+    names: Names = PLAIN,
+    *,
+    clock: Callable[[], datetime] = utc_now,
 ) -> AssetsDefinition:
     """Return `raw_applicant_leads` or `raw_appraisal_leads`, by day and scope."""
-    name = raw_key(kind).to_python_identifier()
+    key = raw_key(kind, names)
 
     @asset(
-        name=name,
+        key=key,
+        required_resource_keys={names.name("leads"), names.name("data")},
         description=(
             f"{kind.description}: one folder of Parquet per day and scope in raw/{kind.table}/, each lead as the exact "
             "JSON text received. Landing merges: what was landed once is never taken away. A backfill in the UI starts "
@@ -83,21 +89,18 @@ def raw_leads_asset(
         partitions_def=partitions.windows,
         backfill_policy=BackfillPolicy.single_run(),
         output_required=False,
-        check_specs=raw_check_specs(name),
-        group_name="raw",
+        check_specs=raw_check_specs(key),
+        group_name=names.name("raw"),
         kinds={"python", "parquet"},
-        pool=PORTAL_POOL,
+        pool=names.name(PORTAL_POOL),
         metadata={
             "dagster/column_schema": _SCHEMA,
             "dagster/uri": f"{settings.store or settings.data_dir}/raw/{kind.table}",
         },
     )
-    def raw_leads(
-        context: AssetExecutionContext,
-        config: PullConfig,
-        leads: ResourceParam[LeadsService],
-        data: ResourceParam[DataFolder],
-    ) -> Iterator[Record | AssetCheckResult]:
+    def raw_leads(context: AssetExecutionContext, config: PullConfig) -> Iterator[Record | AssetCheckResult]:
+        leads: LeadsService = getattr(context.resources, names.name("leads"))
+        data: DataFolder = getattr(context.resources, names.name("data"))
         if data.state.is_pulling():
             context.log.info("Another pull is under way, perhaps of the command line. This one begins after it.")
         try:
@@ -107,7 +110,7 @@ def raw_leads_asset(
                 yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed
             raise failure(f"No {kind.name} leads could be pulled", error, "windows-failing") from None
-        yield from raw_checks(settings, data, name, kind, clock())
+        yield from raw_checks(settings, data, key, kind, clock())
         if pull.failures or pull.not_asked:
             raise pull.failure()
 

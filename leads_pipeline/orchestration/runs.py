@@ -16,7 +16,8 @@ from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, Ev
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.orchestration.dagster_compat import INTERRUPTED
-from leads_pipeline.orchestration.pulling import MACHINE_TAG, PULL_JOB, pull_config, raw_key, window_tags
+from leads_pipeline.orchestration.names import PULL_JOB
+from leads_pipeline.orchestration.pulling import MACHINE_TAG, pull_config, raw_key, window_tags
 
 
 @dataclass(slots=True)

@@ -9,10 +9,6 @@ from typing import Final
 
 from dagster import (
     DagsterInstance,
-    DefaultScheduleStatus,
-    DefaultSensorStatus,
-    RepositoryDefinition,
-    ResourceParam,
     SensorDefinition,
     SensorEvaluationContext,
     SkipReason,
@@ -25,6 +21,7 @@ from leads_pipeline.observe.alerts import Alerts
 from leads_pipeline.observe.channels import Heartbeat, channels_of
 from leads_pipeline.observe.findings import look
 from leads_pipeline.observe.known import Known
+from leads_pipeline.orchestration.names import NEEDED, PLAIN, Names
 from leads_pipeline.orchestration.pulling import utc_now
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
@@ -38,20 +35,24 @@ _IDLE_SECONDS: Final = 3600
 _PASS_SECONDS: Final = 30.0
 
 
-def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = utc_now) -> SensorDefinition:
+def alert_sensor(
+    settings: Settings, names: Names = PLAIN, *, clock: Callable[[], datetime] = utc_now
+) -> SensorDefinition:
     """Return the sensor. It is there without a channel too, because it notes what Dagster knows for the findings."""
     alerts = Alerts(DataFolder.of(settings).state.path, channels_of(settings), Heartbeat.of(settings))
 
     @sensor(
-        name="alert",
+        name=names.name("alert"),
+        required_resource_keys={names.name("data")},
         minimum_interval_seconds=ALERT_INTERVAL_SECONDS,
-        default_status=DefaultSensorStatus.RUNNING,
+        default_status=names.sensor_status,
         description="Tells people of new problems, once a day of open ones, and once that a problem is over. "
         "Calls the heartbeat each hour.",
     )
-    def alert(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> SkipReason:
+    def alert(context: SensorEvaluationContext) -> SkipReason:
+        data: DataFolder = getattr(context.resources, names.name("data"))
         now = clock()
-        note_service(context.instance, context.repository_def, data.state, now)
+        note_service(context.instance, names, data.state, now)
         findings, failed = look(Known(settings, data, now))
         results = alerts.tell(findings, failed, now)
         for name in [name for name, is_sent in results.items() if not is_sent]:
@@ -63,32 +64,29 @@ def alert_sensor(settings: Settings, *, clock: Callable[[], datetime] = utc_now)
     return alert
 
 
-def note_service(
-    instance: DagsterInstance, repository: RepositoryDefinition | None, state: State, now: datetime
-) -> None:
-    """Note that the daemon works, and which schedules and sensors a person stopped that are on by default.
+def note_service(instance: DagsterInstance, names: Names, state: State, now: datetime) -> None:
+    """Note that the daemon works, and which of the schedules and sensors that the pipeline needs are off.
 
     `status` reads it in the data folder and needs no Dagster. Raises StorageError.
     """
-    on_by_default = set()
-    if repository is not None:
-        schedules, sensors = repository.schedule_defs, repository.sensor_defs
-        on_by_default |= {one.name for one in schedules if one.default_status is DefaultScheduleStatus.RUNNING}
-        on_by_default |= {one.name for one in sensors if one.default_status is DefaultSensorStatus.RUNNING}
-    stopped = {one.instigator_name for one in instance.all_instigator_state() if not one.is_running}
-    state.note_service(now, sorted(stopped & on_by_default))
+    is_running = {one.instigator_name: one.is_running for one in instance.all_instigator_state()}
+    is_on_by_default = not names.is_guest
+    needed = map(names.name, NEEDED)
+    state.note_service(now, sorted(name for name in needed if not is_running.get(name, is_on_by_default)))
 
 
-def deliver_sensor(settings: Settings) -> SensorDefinition:
+def deliver_sensor(settings: Settings, names: Names = PLAIN) -> SensorDefinition:
     """Return `deliver`. It sends inside its tick, and asks for no run."""
 
     @sensor(
-        name="deliver",
+        name=names.name("deliver"),
+        required_resource_keys={names.name("data")},
         minimum_interval_seconds=DELIVERY_INTERVAL_SECONDS if settings.delivery_url else _IDLE_SECONDS,
-        default_status=DefaultSensorStatus.RUNNING,
+        default_status=names.sensor_status,
         description="Posts each new lead, and each new version of one, to LEADS_DELIVERY_URL.",
     )
-    def deliver_leads(context: SensorEvaluationContext, data: ResourceParam[DataFolder]) -> SkipReason:
+    def deliver_leads(context: SensorEvaluationContext) -> SkipReason:
+        data: DataFolder = getattr(context.resources, names.name("data"))
         try:
             endpoint = Endpoint.of(settings)
             if endpoint is None:

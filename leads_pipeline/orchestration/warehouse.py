@@ -18,7 +18,6 @@ from dagster import (
     Failure,
     MaterializeResult,
     MetadataValue,
-    ResourceParam,
     asset,
     multi_asset,
 )
@@ -26,6 +25,7 @@ from dagster import (
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.orchestration.catalog import mart_spec, table_spec
 from leads_pipeline.orchestration.checks import failure, published_check_specs, published_checks
+from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG, delete_old_runs, noted_publication
@@ -41,15 +41,21 @@ from leads_pipeline.transform.tables import lead_tables
 from leads_pipeline.transform.typed import TABLES
 
 
-def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinition:
+def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = PLAIN) -> AssetsDefinition:
     """One asset per table and mart, from one publication."""
-    specs = [*map(table_spec, (*lead_tables(), *other_tables())), *map(mart_spec, marts())]
-    names = [spec.key.to_user_string() for spec in specs]
+    tables = [*lead_tables(), *other_tables()]
+    specs = [*(table_spec(table, names) for table in tables), *(mart_spec(mart, names) for mart in marts())]
 
-    @multi_asset(name="warehouse", specs=specs, check_specs=published_check_specs())
+    @multi_asset(
+        name=names.name("warehouse"),
+        specs=specs,
+        check_specs=published_check_specs(names),
+        required_resource_keys={names.name("data")},
+    )
     def warehouse(
-        context: AssetExecutionContext, data: ResourceParam[DataFolder]
+        context: AssetExecutionContext,
     ) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
+        data: DataFolder = getattr(context.resources, names.name("data"))
         now, file, began = datetime.now(UTC), LeadsFile(data), time.monotonic()
         is_nightly = NIGHTLY_TAG in context.run.tags
         try:
@@ -79,10 +85,10 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                         name: {"dagster/row_count": count, "rows_before": before.get(name, 0)}
                         for name, count in _row_counts(db).items()
                     }
-                    for name in names:
+                    for name in [table.name for table in (*tables, *marts())]:
                         changes = outcome.publication.rows.get(name, {}) if outcome.publication else {}
                         yield MaterializeResult(
-                            asset_key=name,
+                            asset_key=names.key(name),
                             metadata={
                                 **did,
                                 **rows.get(name, {}),
@@ -90,8 +96,8 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
                             },
                         )
                     for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
-                        yield AssetMaterialization(name, metadata=rows[name])
-                    yield from published_checks(db)
+                        yield AssetMaterialization(names.key(name), metadata=rows[name])
+                    yield from published_checks(db, names)
                 if trouble := outcome.swept.failed.get(TABLES):
                     raise Failure(
                         f"leads.duckdb is published, and the tables in data/tables are as before. {trouble}",
@@ -100,22 +106,25 @@ def warehouse_asset(settings: Settings, partitions: Partitions) -> AssetsDefinit
         except LeadsPipelineError as error:
             raise failure("leads.duckdb could not be published", error, "publication") from None
         if is_nightly:
-            delete_old_runs(context.instance, now)
+            delete_old_runs(context.instance, now, names)
             _tell_of(night, context)
 
     return warehouse
 
 
-def report_asset() -> AssetsDefinition:
+def report_asset(names: Names = PLAIN) -> AssetsDefinition:
     """`leads_report`: reports/leads.html."""
 
     @asset(
-        deps=[*(mart.name for mart in marts()), "drift"],
-        group_name="reports",
+        key=names.key("leads_report"),
+        deps=[names.key(table) for table in (*(mart.name for mart in marts()), "drift")],
+        group_name=names.name("reports"),
+        required_resource_keys={names.name("data")},
         kinds={"html"},
         description="One page of figures from the marts, for any browser: data/reports/leads.html. No personal data.",
     )
-    def leads_report(data: ResourceParam[DataFolder]) -> MaterializeResult[None]:
+    def leads_report(context: AssetExecutionContext) -> MaterializeResult[None]:
+        data: DataFolder = getattr(context.resources, names.name("data"))
         # Importing jinja2 takes a tenth of a second, which every run of any asset would pay.
         from leads_pipeline.transform.report.page import write_report
 

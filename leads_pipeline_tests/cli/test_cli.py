@@ -22,7 +22,7 @@ from leads_pipeline.domain.answer import read_push
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
-from leads_pipeline.orchestration.pulling import PUBLISH_JOB
+from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import check_writable

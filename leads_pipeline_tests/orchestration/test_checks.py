@@ -8,6 +8,7 @@ from dagster import AssetCheckSeverity
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.checks import published_check_specs, published_checks
+from leads_pipeline.orchestration.names import PLAIN
 from leads_pipeline.orchestration.warehouse import known_branches
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
@@ -20,15 +21,15 @@ def test_each_check_has_a_result_that_names_its_problems(house: House) -> None:
     house.publish()
 
     with LeadsFile(house.data).reading() as db:
-        results = list(published_checks(db))
+        results = list(published_checks(db, PLAIN))
 
     assert [(one.asset_key, one.check_name) for one in results] == [
-        (spec.asset_key, spec.name) for spec in published_check_specs()
+        (spec.asset_key, spec.name) for spec in published_check_specs(PLAIN)
     ]
     [drift] = [one for one in results if one.check_name == "contract_knows_what_comes"]
     assert (drift.passed, drift.severity) == (False, AssetCheckSeverity.WARN)
     assert drift.description == "- applicant: new field mood, 3 leads since 2026-11-19"
-    assert {spec.name for spec in published_check_specs() if spec.blocking} == {"lead_ids_are_unique"}
+    assert {spec.name for spec in published_check_specs(PLAIN) if spec.blocking} == {"lead_ids_are_unique"}
 
 
 def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: House) -> None:
@@ -43,7 +44,7 @@ def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: House) ->
             return db.query(statement, parameters)
 
     with LeadsFile(house.data).reading() as db:
-        broken = {one.check_name: one.description for one in published_checks(Broken()) if not one.passed}
+        broken = {one.check_name: one.description for one in published_checks(Broken(), PLAIN) if not one.passed}
 
     assert "The disk is gone." in str(broken.pop("contract_knows_what_comes"))
     assert broken.keys() <= {"every_branch_is_fresh"}

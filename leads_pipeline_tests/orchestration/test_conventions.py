@@ -9,7 +9,7 @@ from dagster import AssetKey, AssetSpec, DagsterEventType, LocalFileCodeReferenc
 
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.orchestration.pulling import PUBLISH_JOB
+from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.pulls import Pipeline, pipeline

@@ -17,12 +17,12 @@ from dagster import (
     RunRequest,
     SkipReason,
     asset,
-    build_sensor_context,
     define_asset_job,
 )
 from dagster._core.test_utils import freeze_time
 
 from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, PULL_JOB
 from leads_pipeline.orchestration.publish_sensor import (
     NIGHTLY_TAG,
     NIGHTS_KEPT_FOR,
@@ -31,13 +31,12 @@ from leads_pipeline.orchestration.publish_sensor import (
     noted_publication,
     publish_sensor,
 )
-from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.transform.duck import WAREHOUSE_FILE
 from leads_pipeline.transform.versions import Versions
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home, tick_of
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -70,13 +69,11 @@ class House:
             swap_in_new_file(self.folder.folder)
             self.nightly.append(is_nightly)
 
-        jobs = [define_asset_job(PUBLISH_JOB, [leads]), define_asset_job(PULL_JOB, [leads])]
+        jobs = [define_asset_job(job, [leads], tags=PLAIN.run_tags) for job in (PUBLISH_JOB, PULL_JOB)]
         self.definitions = Definitions([leads], jobs=jobs, resources={"data": folder})
 
     def tick(self) -> RunRequest | SkipReason:
-        answer = self.sensor(build_sensor_context(self.instance, resources={"data": self.folder}))
-        assert isinstance(answer, RunRequest | SkipReason)
-        return answer
+        return tick_of(self.sensor, self.definitions, instance=self.instance, resources={"data": self.folder})
 
     def publishes(self) -> bool:
         """A tick, and the run that it asks for. Whether it asked for one."""
@@ -274,7 +271,7 @@ def test_a_clock_that_ran_ahead_holds_up_no_publication(house: House) -> None:
 def test_while_a_publication_is_under_way_no_other_is_asked_for(house: House) -> None:
     house.land()
     job = house.definitions.resolve_job_def(PUBLISH_JOB)
-    house.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED)
+    house.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED, tags=PLAIN.run_tags)
     assert house.tick() == SkipReason("A publication is under way.")
 
 

@@ -13,7 +13,8 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
-from leads_pipeline.orchestration.pulling import MACHINE_TAG, PULL_JOB, end_dead_runs, pull_request
+from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
+from leads_pipeline.orchestration.pulling import MACHINE_TAG, end_dead_runs, pull_request
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
@@ -68,14 +69,14 @@ def test_while_a_pull_is_waiting_or_under_way_nothing_is_asked_for(here: Pipelin
         assert "under way" in str(here.tick())
     here.clock.now = datetime.now(UTC)  # Dagster's own
     job = here.definitions.resolve_job_def(PULL_JOB)
-    here.instance.create_run_for_job(job, status=DagsterRunStatus.NOT_STARTED)
+    here.instance.create_run_for_job(job, status=DagsterRunStatus.NOT_STARTED, tags=PLAIN.run_tags)
     assert "under way" in str(here.tick())
     assert "under way" in str(here.tick("pull_daily"))
 
 
 def started_run(here: Pipeline) -> str:
     """Return the id of a run that Dagster has seen start, by Dagster's own clock."""
-    run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB))
+    run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB), tags=PLAIN.run_tags)
     here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", PULL_JOB), run.run_id)
     return run.run_id
 
@@ -105,6 +106,7 @@ def run_of(here: Pipeline, status: DagsterRunStatus) -> None:
     here.instance.create_run_for_job(
         here.definitions.resolve_job_def(PULL_JOB),
         status=status,
+        tags=PLAIN.run_tags,
         remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(LOCATION, "__repository__"), PULL_JOB),
         job_code_origin=None,
     )

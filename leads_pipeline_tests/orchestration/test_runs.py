@@ -13,7 +13,7 @@ from leads_pipeline.domain.contract import APPRAISAL
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.dagster_compat import forget_future_ticks
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.orchestration.pulling import PUBLISH_JOB, PULL_JOB
+from leads_pipeline.orchestration.names import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline_tests.support.installation import Installation, installation
 

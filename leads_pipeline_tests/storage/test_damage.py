@@ -13,7 +13,7 @@ from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.observe import known
 from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
-from leads_pipeline.orchestration.pulling import PUBLISH_JOB
+from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.privacy.retain import cut_days
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder

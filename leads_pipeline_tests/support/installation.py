@@ -49,8 +49,9 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.orchestration.names import PULL_JOB
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.pulling import PULL_JOB, raw_key
+from leads_pipeline.orchestration.pulling import raw_key
 from leads_pipeline.portal import LeadsClient, RetryPolicy
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline.simulator.app import Config, Simulator

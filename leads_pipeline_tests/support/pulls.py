@@ -33,12 +33,15 @@ from dagster import (
     define_asset_job,
     in_process_executor,
 )
+from dagster._core.definitions.schedule_definition import ScheduleExecutionData
+from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._daemon.types import DaemonHeartbeat
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Window
+from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.pulling import PULL_JOB, Asking, raw_key
+from leads_pipeline.orchestration.pulling import Asking, raw_key
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
 from leads_pipeline.settings import AuthMethod, Settings
@@ -85,6 +88,25 @@ class Killed(BaseException):
     """A run's process ends here."""
 
 
+def tick_of(
+    trigger: ScheduleDefinition | SensorDefinition,
+    definitions: Definitions,
+    now: datetime | None = None,
+    **shared: Any,
+) -> RunRequest | SkipReason:
+    """Evaluate a schedule or a sensor that asks for one run at most. `shared` are the instance and resources."""
+    shared["repository_def"] = definitions.get_repository_def()
+    answer: ScheduleExecutionData | SensorExecutionData
+    if isinstance(trigger, ScheduleDefinition):
+        answer = trigger.evaluate_tick(build_schedule_context(scheduled_execution_time=now, **shared))
+    else:
+        answer = trigger.evaluate_tick(build_sensor_context(sensor_name=trigger.name, **shared))
+    if not answer.run_requests:
+        return SkipReason(answer.skip_message)
+    [request] = answer.run_requests
+    return request
+
+
 @dataclass
 class Pipeline:
     """A simulator with a pipeline that pulls from it. Days are counted back from today."""
@@ -127,7 +149,7 @@ class Pipeline:
         asking = Asking(self.settings, self.first_day, self.clock)
         self.definitions = Definitions(
             assets=assets,
-            jobs=[define_asset_job(PULL_JOB, assets)],
+            jobs=[define_asset_job(PULL_JOB, assets, tags=PLAIN.run_tags)],
             schedules=asking.schedules(),
             sensors=[asking.sensor()],
             resources={"data": self.folder, "leads": self},
@@ -138,17 +160,11 @@ class Pipeline:
 
     def tick(self, name: str = "retry_failed_partitions") -> RunRequest | SkipReason:
         """Evaluate a sensor or a schedule once."""
-        resources = {"data": self.folder}
         triggers = [*(self.definitions.schedules or ()), *(self.definitions.sensors or ())]
         [trigger] = [one for one in triggers if getattr(one, "name", None) == name]
-        answer: object
-        if isinstance(trigger, ScheduleDefinition):
-            answer = trigger(build_schedule_context(self.instance, self.clock(), resources))
-        else:
-            assert isinstance(trigger, SensorDefinition)
-            answer = trigger(build_sensor_context(self.instance, resources=resources))
-        assert isinstance(answer, RunRequest | SkipReason)
-        return answer
+        assert isinstance(trigger, ScheduleDefinition | SensorDefinition)
+        resources = {"data": self.folder}
+        return tick_of(trigger, self.definitions, self.clock(), instance=self.instance, resources=resources)
 
     def asked_for(self) -> dict[str, list[str]]:
         """The partition keys that a tick asks for, by kind."""

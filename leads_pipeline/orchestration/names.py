@@ -1,0 +1,89 @@
+"""The names of one installation in Dagster.
+
+Belongs here: names of assets, groups, jobs, schedules, sensors, resources and pools, and which runs are the
+installation's own. Doesn't: what they do.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dagster import AssetKey, DagsterRun, DefaultScheduleStatus, DefaultSensorStatus
+
+from leads_pipeline.errors import SettingsError
+
+PULL_JOB: Final = "pull_leads"
+INVENTORY_JOB: Final = "pull_inventory"
+PUBLISH_JOB: Final = "publish"
+
+# The schedules and sensors without which leads would be late. `pull_hourly` isn't one of them.
+NEEDED: Final = (
+    *("pull_daily", "pull_inventory_daily"),
+    *("retry_failed_partitions", "publish_changes", "alert", "deliver"),
+)
+
+# Each run of a job of ours has it. In a Dagster that is shared with others, it tells our runs from theirs.
+_TAG: Final = "leads_pipeline/installation"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names as the documentation has them, or with a prefix.
+
+    With a prefix, the installation is a guest in somebody's Dagster. Nothing of it meets a name of theirs, and no
+    schedule or sensor runs before somebody starts it.
+    """
+
+    prefix: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, key_prefix: str | Sequence[str] | None) -> "Names":
+        """Read a prefix of asset keys as Dagster takes it. Raises SettingsError if names can't begin with it."""
+        parts = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix or ())
+        for part in parts:
+            if not re.fullmatch(r"[A-Za-z0-9_]+", part):
+                raise SettingsError(
+                    f"The key_prefix {part!r} can't be used, because names of jobs and resources begin with it. Use "
+                    "letters, digits and underscores."
+                )
+        return cls(parts)
+
+    @property
+    def is_guest(self) -> bool:
+        """Whether it has a prefix."""
+        return bool(self.prefix)
+
+    def name(self, name: str) -> str:
+        """Return the name of a group, job, schedule, sensor, resource or pool."""
+        return "_".join((*self.prefix, name))
+
+    def key(self, asset: str) -> AssetKey:
+        """Return the key of an asset."""
+        return AssetKey([*self.prefix, asset])
+
+    @property
+    def schedule_status(self) -> DefaultScheduleStatus:
+        """Whether a schedule that is on by default runs before anybody starts it."""
+        return DefaultScheduleStatus.STOPPED if self.is_guest else DefaultScheduleStatus.RUNNING
+
+    @property
+    def sensor_status(self) -> DefaultSensorStatus:
+        """Whether a sensor that is on by default runs before anybody starts it."""
+        return DefaultSensorStatus.STOPPED if self.is_guest else DefaultSensorStatus.RUNNING
+
+    @property
+    def run_tags(self) -> dict[str, str]:
+        """The tags of each run of a job."""
+        return {_TAG: self.name("leads_pipeline")}
+
+    def is_own(self, run: DagsterRun, assets: Collection[AssetKey]) -> bool:
+        """Whether the run is of one of our jobs, or materializes some of these assets of ours alone."""
+        is_of_job = self.run_tags.items() <= run.tags.items()
+        materialized = run.asset_selection or frozenset()
+        is_of_ours_alone = bool(materialized) and materialized <= frozenset(assets)
+        return is_of_job or is_of_ours_alone
+
+
+# In `serve` and `dev`, and in a code location of one's own.
+PLAIN: Final = Names()
