@@ -21,7 +21,7 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.catalog import own_specs, with_conventions
-from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB, Names
+from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
 from leads_pipeline.orchestration.pulling import Asking, inventory_schedule
@@ -57,15 +57,16 @@ def build_definitions(variables: Mapping[str, str], *, key_prefix: str | Sequenc
 
     Raises SettingsError for a value that can't be right.
     """
-    with warnings.catch_warnings():
-        # Backfill policies are what makes 15,000 windows one run; Dagster has called them beta for years.
-        warnings.simplefilter("ignore", BetaWarning)
-        return _build(Settings.from_variables(variables), Names.of(key_prefix))
+    names = PLAIN if key_prefix is None else Names.of(key_prefix)
+    return _build(Settings.from_variables(variables), names)
 
 
 @definitions
 def defs() -> Definitions:
-    """The code location, for `workspace.yaml` and `dg`. Dagster's code server and each run call it."""
+    """The code location, for `workspace.yaml` and `dg`. Dagster's code server and each run call it.
+
+    Schedules and sensors run by themselves in `serve` and `dev` alone.
+    """
     forgo_core_dumps()
     environment = filled_in(os.environ)
     if "DAGSTER_HOME" not in environment:
@@ -73,10 +74,17 @@ def defs() -> Definitions:
             "DAGSTER_HOME is not set, so Dagster forgets all runs when it ends. Use `leads-pipeline dev`, or set "
             "DAGSTER_HOME to the absolute path of .dagster in the data folder."
         )
-    return build_definitions(environment)
+    return _build(Settings.from_variables(environment), Names(is_served=SERVED in environment))
 
 
 def _build(settings: Settings, names: Names) -> Definitions:
+    with warnings.catch_warnings():
+        # Backfill policies are what makes 15,000 windows one run; Dagster has called them beta for years.
+        warnings.simplefilter("ignore", BetaWarning)
+        return _wired(settings, names)
+
+
+def _wired(settings: Settings, names: Names) -> Definitions:
     first = first_day(settings)
     partitions = Partitions.of(settings, first)
     # Loading the code location writes nothing. The first run or sensor remembers the first day, so that the partitions

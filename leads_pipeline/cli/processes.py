@@ -31,6 +31,7 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.channels import channels_of
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.orchestration.names import SERVED
 from leads_pipeline.orchestration.pulling import end_dead_runs
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.durable import check_writable
@@ -83,7 +84,7 @@ def run_together(
     data.want_restored()
     # Dagster gives an .env in its working directory precedence over the environment, even its empty lines. So it works
     # in its home, and its environment has everything.
-    variables().update({**settings.whole_paths(), "DAGSTER_HOME": str(home)})
+    variables().update({**settings.whole_paths(), "DAGSTER_HOME": str(home), SERVED: "yes"})
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it

@@ -23,7 +23,7 @@ def serve(port: int, host: str) -> None:
 
     If one of them ends by itself, the code location can't be reached for a minute, or the clock is set back by more
     than 10 minutes, all of them are ended. Then systemd or the container starts them again. Exit code 0 after ctrl-C
-    or SIGTERM, 1 if all were ended for such a reason, 2 if a setting or the folder is wrong.
+    or SIGTERM, 1 if something else ended them, 2 if a setting or the folder is wrong.
 
     The UI has no login: anybody who reaches it can start and stop everything. Put a proxy with TLS and a login in front
     of it, or use a tunnel. If people open the UI by a name, set LEADS_UI_HOSTS to that name. Requests of other websites

@@ -23,6 +23,10 @@ NEEDED: Final = (
     *("retry_failed_partitions", "publish_changes", "alert", "deliver"),
 )
 
+# `serve` and `dev` set this variable for their processes. A company that loads the same code location doesn't have it,
+# so nothing pulls there before somebody starts it.
+SERVED: Final = "_LEADS_PIPELINE_IS_SERVED"
+
 # Each run of a job of ours has it. In a Dagster that is shared with others, it tells our runs from theirs.
 _TAG: Final = "leads_pipeline/installation"
 
@@ -31,23 +35,24 @@ _TAG: Final = "leads_pipeline/installation"
 class Names:
     """The names as the documentation has them, or with a prefix.
 
-    With a prefix, the installation is a guest in somebody's Dagster. Nothing of it meets a name of theirs, and no
-    schedule or sensor runs before somebody starts it.
+    With a prefix, the installation is a guest in somebody's code location, and nothing of it meets a name of theirs.
+    `is_served`: schedules and sensors run by themselves. Otherwise none runs before somebody starts it.
     """
 
     prefix: tuple[str, ...] = ()
+    is_served: bool = True
 
     @classmethod
-    def of(cls, key_prefix: str | Sequence[str] | None) -> "Names":
+    def of(cls, key_prefix: str | Sequence[str]) -> "Names":
         """Read a prefix of asset keys as Dagster takes it. Raises SettingsError if names can't begin with it."""
-        parts = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix or ())
+        parts = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
         for part in parts:
             if not re.fullmatch(r"[A-Za-z0-9_]+", part):
                 raise SettingsError(
                     f"The key_prefix {part!r} can't be used, because names of jobs and resources begin with it. Use "
                     "letters, digits and underscores."
                 )
-        return cls(parts)
+        return cls(parts, is_served=False)
 
     @property
     def is_guest(self) -> bool:
@@ -65,12 +70,12 @@ class Names:
     @property
     def schedule_status(self) -> DefaultScheduleStatus:
         """Whether a schedule that is on by default runs before anybody starts it."""
-        return DefaultScheduleStatus.STOPPED if self.is_guest else DefaultScheduleStatus.RUNNING
+        return DefaultScheduleStatus.RUNNING if self.is_served else DefaultScheduleStatus.STOPPED
 
     @property
     def sensor_status(self) -> DefaultSensorStatus:
         """Whether a sensor that is on by default runs before anybody starts it."""
-        return DefaultSensorStatus.STOPPED if self.is_guest else DefaultSensorStatus.RUNNING
+        return DefaultSensorStatus.RUNNING if self.is_served else DefaultSensorStatus.STOPPED
 
     @property
     def run_tags(self) -> dict[str, str]:
@@ -85,5 +90,5 @@ class Names:
         return is_of_job or is_of_ours_alone
 
 
-# In `serve` and `dev`, and in a code location of one's own.
+# In `serve` and `dev`.
 PLAIN: Final = Names()

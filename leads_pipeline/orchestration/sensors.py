@@ -70,9 +70,8 @@ def note_service(instance: DagsterInstance, names: Names, state: State, now: dat
     `status` reads it in the data folder and needs no Dagster. Raises StorageError.
     """
     is_running = {one.instigator_name: one.is_running for one in instance.all_instigator_state()}
-    is_on_by_default = not names.is_guest
     needed = map(names.name, NEEDED)
-    state.note_service(now, sorted(name for name in needed if not is_running.get(name, is_on_by_default)))
+    state.note_service(now, sorted(name for name in needed if not is_running.get(name, names.is_served)))
 
 
 def deliver_sensor(settings: Settings, names: Names = PLAIN) -> SensorDefinition:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,6 +16,7 @@ from zoneinfo import ZoneInfo
 import httpx
 import pytest
 
+from leads_pipeline.orchestration.names import SERVED
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT, Newcomer, copy_checkout, newcomer, wait_for
 from leads_pipeline_tests.support.serving import free_port
 
@@ -172,6 +174,7 @@ def test_a_daemon_pulls_stages_and_publishes_by_itself_what_an_env_file_leads_to
     me.fill_in()
     if command[0] != "leads-pipeline":
         copy_checkout(me.folder)
+        me = replace(me, exported={SERVED: "yes"})  # as if somebody had started the schedules and sensors
     # Today and yesterday are left to the schedules.
     today = datetime.now(ZoneInfo("Europe/London")).date()
     first, last = today - timedelta(days=29), today - timedelta(days=2)

@@ -22,10 +22,10 @@ from dagster import (
     sensor,
 )
 
-from leads_pipeline.definitions import build_definitions
+from leads_pipeline.definitions import build_definitions, defs
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, PULL_JOB, Names
+from leads_pipeline.orchestration.names import NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.publish_sensor import delete_old_runs
 from leads_pipeline.orchestration.pulling import end_dead_runs, is_under_way, raw_key
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -112,6 +112,20 @@ def test_nothing_runs_before_somebody_starts_it(merged: Definitions) -> None:
     assert len(sensors) == 2 * 4
     assert {one.default_status for one in schedules} == {DefaultScheduleStatus.STOPPED}
     assert {one.default_status for one in sensors} == {DefaultSensorStatus.STOPPED}
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself(
+    monkeypatch: pytest.MonkeyPatch, *, is_served: bool
+) -> None:
+    """Fault 104: a company's staging copy of the workspace pulled as well."""
+    if not is_served:
+        monkeypatch.delenv(SERVED)
+    repository = defs().get_repository_def()
+    running = {one.name for one in repository.sensor_defs if one.default_status is DefaultSensorStatus.RUNNING}
+    running |= {one.name for one in repository.schedule_defs if one.default_status is DefaultScheduleStatus.RUNNING}
+    assert running == ({*NEEDED} if is_served else set())
 
 
 @pytest.mark.parametrize("prefix", ["an agency", "agency/branch", "ä", ""])

@@ -49,7 +49,7 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.orchestration.names import PULL_JOB
+from leads_pipeline.orchestration.names import PULL_JOB, SERVED
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.pulling import raw_key
 from leads_pipeline.portal import LeadsClient, RetryPolicy
@@ -304,6 +304,7 @@ def installation(
             "LEADS_DATA_DIR": str(folder / "data"),
             "LEADS_START_DATE": str(now.astimezone(zone).date() - timedelta(days=first)),
             "DAGSTER_HOME": str(folder / "home"),
+            SERVED: "yes",
             **(variables or {}),
         }
         with (
