@@ -1,13 +1,16 @@
-"""The Dagster resources: the two services' authenticated clients, and the data folder.
+"""The Dagster resources: the two services' authenticated clients, the data folder, and leads.duckdb.
 
 Belongs here: clients made of the settings. Fields are what the UI may show, so none holds a secret. Doesn't: which
 windows are pulled (pulling.py), or what a value may be (settings.py).
 """
 
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import date
-from typing import Self, TypeVar
+from pathlib import Path
+from typing import Any, Self, TypeVar
 
+import duckdb
 from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
 
 from leads_pipeline.domain.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
@@ -16,6 +19,7 @@ from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClien
 from leads_pipeline.portal.credentials import PgpSecret
 from leads_pipeline.settings import AuthMethod, Secret, Settings, origin
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.transform.reading import open_published, table_of
 
 T = TypeVar("T")
 
@@ -125,6 +129,30 @@ class InventoryService(ConfigurableResource[None]):
             method=AuthMethod.BASIC,
         )
         return Tokens(credentials, self.data.state.path / "tokens")
+
+
+class PublishedLeads(ConfigurableResource[None]):
+    """leads.duckdb, read-only: for assets of your own that read the leads.
+
+    `data_dir` is the folder that holds leads.duckdb: LEADS_DATA_DIR, or LEADS_WORK_DIR if the data is in a bucket. Each
+    query sees one whole publication, and waits for none.
+    """
+
+    data_dir: str
+
+    @contextmanager
+    def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open the newest publication for several queries. Raises StorageError if nothing is published yet."""
+        with open_published(Path(self.data_dir)) as db:
+            yield db
+
+    def query(self, statement: str, parameters: Mapping[str, object] | None = None) -> Any:
+        """Return the answer to one query as a table of pyarrow, which has `to_pandas()`.
+
+        Raises StorageError if nothing is published yet, and DuckDB's own errors for a wrong statement.
+        """
+        with self.connect() as db:
+            return table_of(db, statement, parameters)
 
 
 def _required(value: T | None, variable: str) -> T:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import duckdb
+import pyarrow as pa
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import LeadsPipelineError, StorageError
@@ -161,17 +162,26 @@ class LeadsFile:
 
     @contextmanager
     def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with (
-            telling_errors(self._data.folder),
-            _opened(_existing(self.path), partial(duckdb.connect, read_only=True, config=_SMALL)) as db,
-        ):
-            db.execute("set TimeZone = 'UTC'")
+        with telling_errors(self._data.folder), open_published(self._data.folder) as db:
             yield db
 
     def lead_counts(self) -> dict[str, int]:
         """Return how many leads of each kind are published. Raises StorageError."""
         counts = (f"select {literal(kind.name)}, count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS)  # noqa: S608 - our own
         return dict(self.query(" union all ".join(counts))[1])
+
+
+def open_published(folder: Path) -> duckdb.DuckDBPyConnection:
+    """Open the version of leads.duckdb that is published now, read-only. Raises StorageError if there is none yet."""
+    db = _opened(_existing(folder / WAREHOUSE_FILE), partial(duckdb.connect, read_only=True, config=_SMALL))
+    db.execute("set TimeZone = 'UTC'")
+    return db
+
+
+def table_of(db: duckdb.DuckDBPyConnection, statement: str, parameters: Mapping[str, object] | None = None) -> pa.Table:
+    """Return the answer to a query as an Arrow table. Raises DuckDB's own errors."""
+    table: pa.Table = db.sql(statement, params=dict(parameters or {})).to_arrow_table()
+    return table
 
 
 def _opened(link: Path, open_version: Callable[[str], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import duckdb
 import pytest
 from dagster import (
     AssetExecutionContext,
@@ -24,10 +25,12 @@ from dagster import (
 
 from leads_pipeline.definitions import build_definitions, defs
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.domain.window import Window
+from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.names import NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.publish_sensor import delete_old_runs
 from leads_pipeline.orchestration.pulling import end_dead_runs, is_under_way, raw_key
+from leads_pipeline.orchestration.resources import PublishedLeads
 from leads_pipeline_tests.support.installation import Installation, installation
 
 AGENCY = Names.of("agency")
@@ -158,6 +161,26 @@ def test_a_guest_pulls_and_publishes_under_its_own_keys(here: Installation, merg
     assert AssetKey(["agency", "applicant_leads"]) in materialized
     assert {asset_key.path[0] for asset_key in materialized if asset_key} == {"agency"}
     assert here.data.state.landed_at() is not None
+
+
+def test_an_asset_of_ones_own_reads_the_published_leads(here: Installation, merged: Definitions) -> None:
+    key = raw_key(APPLICANT, AGENCY)
+    config = {"config": {"partition_keys": sorted(here.keys([1]))}}
+    merged.resolve_job_def("agency_pull_leads").execute_in_process(
+        instance=here.instance, asset_selection=[key], run_config={"ops": {key.to_python_identifier(): config}}
+    )
+    published = PublishedLeads(data_dir=here.environment["LEADS_DATA_DIR"])
+    with pytest.raises(StorageError, match=r"leads\.duckdb is missing"):
+        published.query("from applicant_leads")
+
+    merged.resolve_job_def("agency_publish").execute_in_process(instance=here.instance)
+
+    table = published.query("select lead_id from applicant_leads where scope = $scope", {"scope": "branch-101"})
+    window = Window.from_partition_key(here.key(1), here.settings.zone)
+    truth = here.simulator.truth("applicant", "branch-101", window.start, window.end)
+    assert sorted(table["lead_id"].to_pylist()) == sorted(truth)
+    with published.connect() as db, pytest.raises(duckdb.InvalidInputException, match="read-only"):
+        db.execute("create table mine as select 1")
 
 
 def test_runs_of_others_are_neither_ended_nor_deleted_nor_waited_for(here: Installation, merged: Definitions) -> None:
