@@ -23,6 +23,7 @@ COMMANDS = {
     "demo": ("demo", "Run the main job on the simulated portal."),
     "dev": ("serving", "Start the Dagster UI and its daemon, to try things out."),
     "doctor": ("doctor", "Check settings, secret, token, services and data folder."),
+    "explain": ("explain", "Show what a finding means and what to do about it."),
     "export": ("export", "Write tables as files for spreadsheets and BI."),
     "findings": ("health", "List the open findings and what to do about them."),
     "metrics": ("health", "Print or serve the figures for Prometheus."),

@@ -154,6 +154,8 @@ def _show(found: Sequence[Finding]) -> None:
         show_indented(one.message, 9)
         if after is None or after.what_to_do != one.what_to_do:
             click.echo(f"         → {one.what_to_do}")
+    if found:
+        click.echo("\n`leads-pipeline explain KEY` says what a finding means and what to do.")
     levels = Counter(one.level for one in found)
     counts = ", ".join(counted(levels[level], level) for level in Level if levels[level])
     is_well = not (levels[Level.ERROR] or levels[Level.WARNING])

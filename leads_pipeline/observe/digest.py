@@ -81,7 +81,7 @@ def _part(title: str, items: Iterable[str]) -> Iterator[str]:
 
 def _shown(one: Finding) -> str:
     since = f"Since {moment(one.since)}. " if one.since else ""
-    return f"{one.level.capitalize()}: {one.message}\nWhat to do: {one.what_to_do}\n{since}More: {one.link}"
+    return f"{one.level.capitalize()}: {one.message}\nWhat to do: {one.what_to_do}\n{since}More: `{one.link}`"
 
 
 def _first_sentence(message: str) -> str:

@@ -16,8 +16,6 @@ from leads_pipeline.observe.known import Known, UnreadableFileError
 from leads_pipeline.settings import THIS_MACHINE, origin
 from leads_pipeline.transform.reading import LeadsFile
 
-RUNBOOK: Final = "docs/findings.md"
-
 # A finder that can't look is a finding with this name and the finder's.
 FAILED: Final = "finder-failed"
 
@@ -43,7 +41,8 @@ class Finding:
     `key` names it for as long as it lasts: the finder's name, and what it found if there can be several
     (`windows-lost/2026-11-19`, `drift/applicant/newField`). `message` says what happened and why it matters,
     `what_to_do` what to do now, as a command if there is one. `since` is when it began, None if that isn't known.
-    `link` is its entry in the runbook. If `may_pass`, it often ends by itself: alerts wait an hour.
+    `link` is the command that prints its entry in the runbook. If `may_pass`, it often ends by itself: alerts wait an
+    hour.
 
     A finder gives as `key` what tells it from its other findings. `look` puts the finder's name before it.
     """
@@ -123,7 +122,12 @@ def find(known: Known, finders: Iterable[Finder] | None = None) -> list[Finding]
 def _of(finder: str, one: Finding, now: datetime) -> Finding:
     key = re.sub(r"[\s()=]+", "-", one.key).strip("-")  # so that nobody has to quote it in a shell
     since = not_after(one.since, now) if one.since else None
-    return replace(one, key=f"{finder}/{key}" if key else finder, link=f"{RUNBOOK}#{finder}", since=since)
+    return replace(one, key=f"{finder}/{key}" if key else finder, link=explanation(finder), since=since)
+
+
+def explanation(finder: str) -> str:
+    """Return the command that prints the finder's entry in the runbook."""
+    return f"leads-pipeline explain {finder}"
 
 
 def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:

@@ -56,6 +56,9 @@ __all__ = [
     "window_findings",
 ]
 
+# The finding about the checks of sql/checks/.
+CHECKS: Final = "checks"
+
 _UNPUBLISHED: Final = timedelta(hours=1)
 _TWO_NIGHTS: Final = timedelta(days=2)
 # One is due each night. Once a year, a night comes 25 hours after the one before.
@@ -126,7 +129,7 @@ def leads_duckdb(known: Known) -> Iterator[Finding]:
         yield Finding(Level.ERROR, message, publish, published_at, may_pass=True)
 
 
-@finder("checks")
+@finder(CHECKS)
 def check_tables(known: Known) -> Iterator[Finding]:
     """A check on the tables of leads.duckdb fails.
 

@@ -13,23 +13,15 @@ from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetK
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.observe.finding import RUNBOOK
-from leads_pipeline.observe.findings import FINDERS, Level, find
+from leads_pipeline.observe.finding import explanation
+from leads_pipeline.observe.findings import Level, find
 from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.runbook import RAW_CHECKS
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import Reader
-
-# The checks on raw leads: what each says when it passes, and the findings that fail it.
-_RAW: Final = {
-    "windows": (
-        "No window is refused, failing, late or lost",
-        [finder for name, finder in FINDERS.items() if name.startswith("windows-")],
-    ),
-    "files": ("No file is damaged or missing", [FINDERS["files-damaged"], FINDERS["spool"]]),
-}
 
 # How many lines a check's description has.
 NAMED: Final = 20
@@ -37,7 +29,7 @@ NAMED: Final = 20
 
 def raw_check_specs(asset: AssetKey) -> list[AssetCheckSpec]:
     """Return the checks on the raw leads of a kind."""
-    return [AssetCheckSpec(check, asset=asset, description=text) for check, (text, _) in _RAW.items()]
+    return [AssetCheckSpec(name, asset=asset, description=check.description) for name, check in RAW_CHECKS.items()]
 
 
 def raw_checks(
@@ -45,10 +37,10 @@ def raw_checks(
 ) -> Iterator[AssetCheckResult]:
     """Yield their results. Hints leave a check green. They come before the run's failure, because they say why."""
     known = Known(settings, data, now, (kind,))
-    for check, (_, finders) in _RAW.items():
-        found = [one for one in find(known, finders) if one.level is not Level.HINT]
+    for name, check in RAW_CHECKS.items():
+        found = [one for one in find(known, check.finders) if one.level is not Level.HINT]
         is_error = any(one.level is Level.ERROR for one in found)
-        yield _result(asset, check, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error)
+        yield _result(asset, name, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error)
 
 
 def published_check_specs(names: Names) -> list[AssetCheckSpec]:
@@ -86,9 +78,9 @@ def failure(tried: str, error: LeadsPipelineError, finder: str) -> Failure:
 
     Dagster retries nothing: what is due is asked for again.
     """
-    runbook = f"{RUNBOOK}#{finder}"
+    runbook = f"`{explanation(finder)}`"
     return Failure(
         f"{tried}. {error}\nWhat to do: {runbook}",
-        metadata={"reason": error.reason, "runbook": MetadataValue.path(runbook)},
+        metadata={"reason": error.reason, "runbook": MetadataValue.md(runbook)},
         allow_retries=False,
     )

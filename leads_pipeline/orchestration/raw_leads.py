@@ -36,7 +36,7 @@ from leads_pipeline.errors import (
     StorageError,
     TokenRefusedError,
 )
-from leads_pipeline.observe.finding import RUNBOOK, some
+from leads_pipeline.observe.finding import explanation, some
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import show_as_planned
 from leads_pipeline.orchestration.names import PLAIN, Names
@@ -276,13 +276,13 @@ class _Pull:
         for reason, named in sorted(by_reason.items(), key=lambda item: -len(item[1])):
             lines.append(f"{reason}: {len(named)} ({some(named)}). {messages[reason]}")
         is_temporary = all(error.is_transient for error in self.failures.values())
-        runbook = f"{RUNBOOK}#windows-{'failing' if is_temporary else 'refused'}"
+        runbook = f"`{explanation('windows-failing' if is_temporary else 'windows-refused')}`"
         lines.append(
             "They are asked for again by themselves: after 10 minutes to 12 hours, refused ones after a day. After a "
             "start of the service, for example with a corrected secret, refused ones are asked for at once.\n"
             f"What to do: {runbook}"
         )
-        metadata: dict[str, MetadataValue] = {"runbook": MetadataValue.path(runbook)}
+        metadata: dict[str, MetadataValue] = {"runbook": MetadataValue.md(runbook)}
         if self.failures:
             page = urlencode({"partition": min(self.failures).partition_key})
             metadata["partition"] = MetadataValue.url(f"/assets/{self._context.asset_key.to_user_string()}?{page}")

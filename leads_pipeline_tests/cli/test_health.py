@@ -149,6 +149,7 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: House) ->
     assert "leads.duckdb is missing. The figures above are those of raw files." in run("coverage").stdout
     [found, *_] = json.loads(run("findings", "--json").stdout)["findings"]
     assert found.keys() == {"key", "level", "message", "since", "what_to_do", "link", "may_pass"}
+    assert found["link"] == f"leads-pipeline explain {found['key'].partition('/')[0]}"
     assert not json.loads(run("status", "--json").stdout)["is_well"]
     assert "leads_pipeline_well 0.0" in run("metrics").stdout
 

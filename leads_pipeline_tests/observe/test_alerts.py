@@ -22,7 +22,13 @@ MINUTE = 1 / 60
 
 def finding(key: str, level: Level = Level.ERROR, *, may_pass: bool = False, since: datetime | None = None) -> Finding:
     return Finding(
-        level, f"{key} is broken. Leads wait.", f"Mend {key}.", since, f"findings.md#{key}", may_pass, key=key
+        level,
+        f"{key} is broken. Leads wait.",
+        f"Mend {key}.",
+        since,
+        f"leads-pipeline explain {key}",
+        may_pass,
+        key=key,
     )
 
 
@@ -367,7 +373,7 @@ def test_a_message_says_what_happened_what_to_do_and_since_when(service: Service
         "New:\n\n"
         "- Error: disk is broken. Leads wait.\n"
         "  What to do: Mend disk.\n"
-        "  Since 2026-11-22 00:00 UTC. More: findings.md#disk"
+        "  Since 2026-11-22 00:00 UTC. More: `leads-pipeline explain disk`"
     )
     assert over.title == "[leads_pipeline] New warning: drift/newField is broken."
     assert over.text.endswith(

@@ -24,7 +24,9 @@ from leads_pipeline.settings import Secret, Settings
 from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
-FULL = Finding(Level.ERROR, "The disk gets full.", "Make <room> & soon. £", NOON, "findings.md#disk", key="disk")
+FULL = Finding(
+    Level.ERROR, "The disk gets full.", "Make <room> & soon. £", NOON, "leads-pipeline explain disk", key="disk"
+)
 NO_SETTINGS = Settings.from_variables({})
 DIGEST = Digest(NOON, [FULL], [replace(FULL, key="backup", message="No backup.")])
 TOKEN = "T0KEN"
@@ -51,7 +53,7 @@ def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
         "message": "The disk gets full.",
         "what_to_do": "Make <room> & soon. £",
         "since": noon,
-        "link": "findings.md#disk",
+        "link": "leads-pipeline explain disk",
         "may_pass": False,
     }
     assert json.loads(body) == {

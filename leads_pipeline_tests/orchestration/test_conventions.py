@@ -14,7 +14,6 @@ from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.pulls import Pipeline, pipeline
 
-ROOT = Path(__file__).parents[2]
 VARIABLES = {"LEADS_BASE_URL": "https://leads.example", "LEADS_TIMEZONE": "Europe/London", "LEADS_BRANCH_IDS": "101"}
 
 
@@ -142,15 +141,15 @@ def test_each_step_logs_what_it_begins_with_and_how_it_ends(tmp_path: Path) -> N
     assert re.fullmatch(r"Published leads.duckdb \(new file\): 3 windows and \d+ leads changed, .* in \d.*", publish[1])
 
 
-def test_a_failure_links_to_the_page_of_the_partition_and_to_the_runbook(here: Pipeline) -> None:
+def test_a_failure_links_to_the_page_of_the_partition_and_names_the_command_that_explains_it(here: Pipeline) -> None:
+    """Fault 110: it named a page that a wheel doesn't have."""
     here.fail({here.key(1): Then(status=403)})
     result = here.run(here.tick())
     failed = result.filter_events(lambda event: event.event_type is DagsterEventType.STEP_FAILURE)
     data = failed[0].step_failure_data.user_failure_data
     assert data is not None
     assert data.description is not None
-    _, _, heading = data.description.rpartition("docs/findings.md#")
-    assert f"## {heading}\n" in (ROOT / "docs" / "findings.md").read_text()
-    assert heading == "windows-refused"
+    assert data.description.endswith("\nWhat to do: `leads-pipeline explain windows-refused`")
+    assert data.metadata["runbook"].value == "`leads-pipeline explain windows-refused`"
     key = here.key(1).replace("|", "%7C")
     assert data.metadata["partition"].value == f"/assets/{AssetKey('raw_applicant_leads').path[0]}?partition={key}"

@@ -3,11 +3,10 @@
 `python -m leads_pipeline_tests.support.findings_page` writes it. docs/test_pages.py compares it.
 """
 
-import inspect
 from pathlib import Path
 
-from leads_pipeline.observe.finding import FAILED, Finder, Level
-from leads_pipeline.observe.findings import FINDERS
+from leads_pipeline.observe.findings import CHECKS
+from leads_pipeline.observe.runbook import Entry, finding_entries
 from leads_pipeline.transform.checks import checks
 
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
@@ -18,8 +17,9 @@ HEAD = """\
 # Findings: what each means, and what to do
 
 `leads-pipeline findings` lists the open ones. So do `status`, `doctor`, alerts, and the checks `windows` and `files` in
-the Dagster UI. Each has a key, such as `windows-refused/refused-403`. The part before the slash is a heading here. On
-a server, write [`lp`](guides/install-on-a-server.md#start) for `leads-pipeline`.
+the Dagster UI. Each has a key, such as `windows-refused/refused-403`. The part before the slash is a heading here, and
+`leads-pipeline explain KEY` prints that part of this page. On a server, write
+[`lp`](guides/install-on-a-server.md#start) for `leads-pipeline`.
 
 A **window** is one day of one branch, for one kind of lead. An **error** means that leads are late, unreadable or lost,
 or soon will be. A **warning** becomes an error if nobody acts. A **hint** is shown and never alerted. With the
@@ -28,44 +28,23 @@ simulator, what was never set up is a hint; with a real portal, it is a warning.
 
 TABLE_HEAD = "| finding | what | how bad |\n|---|---|---|\n"
 
-CANNOT_LOOK = f"""
-## {FAILED}
-
-**A check can't be made.**
-
-- **How bad**: error.
-- **Meaning**: the disk, the bucket or `leads.duckdb` can't be read. Nobody is told of what this check would find.
-- **Do**: do what the message says.
-- **Over**: when the check can be made. What it found before is neither over nor new.
-"""
-
 
 def page() -> str:
     """Give the text of the page."""
-    rows = "".join(f"| [{one.name}](#{one.name}) | {_title(one)} | {_levels(one)} |\n" for one in FINDERS.values())
-    rows += f"| [{FAILED}](#{FAILED}) | A check can't be made. | error |\n"
-    return f"{HEAD}\n{TABLE_HEAD}{rows}" + "".join(map(_entry, FINDERS.values())) + CANNOT_LOOK
+    entries = finding_entries()
+    rows = "".join(map(_row, entries))
+    return f"{HEAD}\n{TABLE_HEAD}{rows}" + "".join(map(_section, entries))
 
 
-def _title(finder: Finder) -> str:
-    return (inspect.getdoc(finder.look) or "").partition("\n")[0]
+def _row(entry: Entry) -> str:
+    how_bad = entry.parts["How bad"].rstrip(".")
+    return f"| [{entry.name}](#{entry.name}) | {entry.title} | {how_bad} |\n"
 
 
-def _levels(finder: Finder) -> str:
-    """How bad it can be, by the levels that its function names."""
-    source = inspect.getsource(finder.look).replace("never_set_up", "Level.WARNING Level.HINT")
-    return " or ".join(level.value for level in Level if f"Level.{level.name}" in source)
-
-
-def _entry(finder: Finder) -> str:
-    title, _, rest = (inspect.getdoc(finder.look) or "").partition("\n\n")
-    text = " ".join(rest.split())
-    for word in ("Meaning", "Do", "Over"):
-        text = text.replace(f"{word}: ", f"\n- **{word}**: ", 1)
-    lines = "\n".join(line.rstrip() for line in text.splitlines())
-    lines += "\n\n" + _checks() if finder.name == "checks" else ""
-    how_bad = f"- **How bad**: {_levels(finder)}."
-    return f"\n## {finder.name}\n\n**{title}**\n\n{how_bad}{lines}\n"
+def _section(entry: Entry) -> str:
+    lines = [f"- **{word}**: {text}\n" for word, text in entry.parts.items()]
+    table = f"\n{_checks()}\n" if entry.name == CHECKS else ""
+    return f"\n## {entry.name}\n\n**{entry.title}**\n\n{''.join(lines)}{table}"
 
 
 def _checks() -> str:
