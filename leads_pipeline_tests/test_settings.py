@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from dotenv import dotenv_values
 
 from leads_pipeline.cli import main
+from leads_pipeline.cli.init import env_file
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.settings import GONE, SECRETS, AuthMethod, Secret, Settings, unknown
@@ -373,7 +374,7 @@ def test_a_process_that_works_elsewhere_gets_whole_paths(monkeypatch: pytest.Mon
 
 def test_env_example_and_the_page_of_settings_are_made_from_the_model() -> None:
     """If not: python -m leads_pipeline_tests.support.settings_pages."""
-    assert settings_pages.ENV_EXAMPLE.read_text(encoding="utf-8") == settings_pages.env_example()
+    assert settings_pages.ENV_EXAMPLE.read_text(encoding="utf-8") == env_file()
     assert settings_pages.PAGE.read_text(encoding="utf-8") == settings_pages.page()
 
 

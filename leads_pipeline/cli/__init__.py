@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": ("explain", "Show what a finding means and what to do about it."),
     "export": ("export", "Write tables as files for spreadsheets and BI."),
     "findings": ("health", "List the open findings and what to do about them."),
+    "init": ("init", "Write .env, a systemd unit and a compose file into a folder."),
     "metrics": ("health", "Print or serve the figures for Prometheus."),
     "privacy": ("privacy", "Find, export, erase or restrict a person's data."),
     "receive": ("receive", "Receive leads that the portal pushes."),

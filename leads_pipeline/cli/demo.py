@@ -103,7 +103,7 @@ def simulator() -> Iterator[None]:
             process.wait()
 
 
-# The first query. `make demo` ends with its answer.
+# The first query. `leads-pipeline demo` ends with its answer.
 FIRST_QUERY = """\
 select scope,
        sum(leads) filter (kind = 'applicant') as applicants,
@@ -123,15 +123,16 @@ def _show_demo(session: "Session") -> None:
     out.print(Syntax(FIRST_QUERY, "sql", theme="ansi_dark", background_color="default"))
     out.print(table(*published.query(FIRST_QUERY)))
     folder = _short(session.settings.data_dir)
+    program = _short(Path(sys.executable).with_name("leads-pipeline"))
     click.echo(
         f"\n{click.style('What to do next', bold=True)}\n"
         f'1. Ask your own question: `{_short(Path(sys.executable))} -c "import duckdb; '
         f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_leads_daily').show()\"`\n"
-        f"2. Open the Dagster UI: `{_short(Path(sys.executable).with_name('leads-pipeline'))} dev`, then "
-        "http://127.0.0.1:3000/assets\n"
+        f"2. Open the Dagster UI: `{program} dev`, then http://127.0.0.1:3000/assets\n"
         "   The asset `drift` shows a warning. That is right: the simulated portal sends new fields.\n"
-        "3. Use your own credentials: docs/tutorials/first-real-day.md has the steps. `backfill` and `dev` offer to\n"
-        "   move the demo's data aside, because simulated and real leads never mix."
+        f"3. Use your own credentials: `{program} init leads` makes a folder with an .env to fill in.\n"
+        "   Then run `leads-pipeline doctor` in that folder. In this one, `backfill` and `dev` offer to move the\n"
+        "   demo's data aside, because simulated and real leads never mix."
     )
 
 

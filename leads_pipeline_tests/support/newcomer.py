@@ -5,6 +5,7 @@ is the tests'.
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,11 @@ from leads_pipeline.domain.window import day_interval
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
+
+# The checkout has these, and a wheel doesn't.
+ONLY_IN_A_CHECKOUT = re.compile(
+    r"\bdocs/|CONTRIBUTING|\bdeploy/|\.env\.example|requirements\.lock|\bmake (?:bench|check|demo|dev|lock|test|venv)\b"
+)
 
 # Only what hangs takes that long, however busy the machine is.
 PATIENCE_SECONDS = 300.0

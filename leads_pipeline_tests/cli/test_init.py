@@ -1,0 +1,194 @@
+"""`leads-pipeline init`: what an installation needs that has no checkout."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dotenv import dotenv_values
+
+from leads_pipeline.settings import VARIABLES
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.newcomer import ONLY_IN_A_CHECKOUT, ROOT
+
+FILES = (".env", "leads-pipeline.service", "compose.yaml")
+PROGRAM = Path(sys.executable).with_name("leads-pipeline")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that `init` has filled."""
+    done = run("init", tmp_path / "leads")
+    assert done.exit_code == 0, done.output
+    return tmp_path / "leads"
+
+
+def unit(folder: Path) -> dict[str, str]:
+    lines = (folder / "leads-pipeline.service").read_text(encoding="utf-8").splitlines()
+    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+
+
+def compose(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return content
+
+
+def test_init_writes_an_env_file_a_unit_and_a_compose_file_for_their_owner_alone(folder: Path) -> None:
+    """Fault 110: a wheel had none of them."""
+    assert {path.name for path in folder.iterdir()} == set(FILES)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert (folder / ".env").read_text(encoding="utf-8") == (ROOT / ".env.example").read_text(encoding="utf-8")
+
+
+def test_no_file_of_init_names_a_file_that_a_wheel_does_not_have(folder: Path) -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
+    assert {name: ONLY_IN_A_CHECKOUT.findall(text) for name, text in texts.items()} == {name: [] for name in FILES}
+
+
+def test_init_fills_the_working_directory_if_no_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("init").exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == set(FILES)
+
+
+def test_init_ends_with_three_lines_of_what_to_do_next(tmp_path: Path) -> None:
+    shown = run("init", tmp_path / "leads").output
+
+    steps = shown.split("What to do next\n")[1].splitlines()
+    assert [step[:3] for step in steps] == ["1. ", "2. ", "3. "]
+    assert f"Fill in {tmp_path}/leads/.env" in steps[0]
+    assert "systemctl enable --now leads-pipeline" in steps[1]
+    assert "docker compose up --build --detach" in steps[2]
+
+
+# --- the unit ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_unit_runs_this_program_in_this_folder_and_writes_nowhere_else(folder: Path) -> None:
+    told = unit(folder)
+
+    assert told["ExecStart"] == f'"{PROGRAM}" serve --port 3000'
+    assert told["WorkingDirectory"] == str(folder)
+    assert told["ReadWritePaths"] == f'"{folder}"'
+    assert told["ProtectSystem"] == "strict"
+    assert not told.keys() & {"Environment", "StateDirectory", "ConfigurationDirectory"}
+    # `yes` would hide a folder or a program in somebody's home.
+    assert told["ProtectHome"] == "read-only"
+
+
+def test_the_unit_runs_as_the_account_that_ran_init(folder: Path) -> None:
+    """As root, it runs as an account that has no rights."""
+    expected = "leads-pipeline" if os.geteuid() == 0 else folder.owner()
+    assert unit(folder)["User"] == expected
+
+
+def test_the_rest_of_the_unit_is_that_of_a_server(folder: Path) -> None:
+    ours = unit(folder)
+    lines = (ROOT / "deploy" / "systemd" / "leads-pipeline.service").read_text(encoding="utf-8").splitlines()
+    theirs = {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+
+    changed = {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
+    assert changed - {"User", "Group"} == {
+        *("ExecStart", "WorkingDirectory", "ReadWritePaths", "ProtectHome", "Environment"),
+        *("StateDirectory", "StateDirectoryMode", "ConfigurationDirectory", "ConfigurationDirectoryMode"),
+    }
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+@pytest.mark.parametrize("name", ["leads", "50 % of leads", 'the "best" leads', "l\\eads"])
+def test_systemd_takes_the_unit_whatever_the_folder_is_called(tmp_path: Path, name: str) -> None:
+    run("init", tmp_path / name)
+    seen = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / name / "leads-pipeline.service")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (seen.returncode, seen.stderr) == (0, "")
+
+
+# --- the compose file -------------------------------------------------------------------------------------------------
+
+
+def test_the_compose_file_builds_the_image_from_the_package_and_needs_no_checkout(folder: Path) -> None:
+    service = compose(folder / "compose.yaml")["services"]["pipeline"]
+
+    assert service["env_file"] == ".env"
+    assert service["build"].keys() == {"dockerfile_inline"}
+    steps = service["build"]["dockerfile_inline"]
+    assert "pip install --no-cache-dir 'leads-pipeline[delta,postgres,s3]==0.1.0'" in steps
+    # Each file that a step copies is from the step before.
+    assert [line for line in steps.splitlines() if line.startswith("COPY") and "--from=build" not in line] == []
+    assert "USER 10001:10001" in steps
+
+
+def test_the_rest_of_the_compose_file_is_that_of_the_checkout(folder: Path) -> None:
+    ours, theirs = compose(folder / "compose.yaml"), compose(ROOT / "deploy" / "compose.yaml")
+    for content in (ours, theirs):
+        for part in (content["x-pipeline"], content["services"]["pipeline"], content["services"]["receive"]):
+            part.pop("build", None)
+            part.pop("env_file", None)
+    assert ours == theirs
+
+
+# --- what is there already --------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_there_is_left_and_named(folder: Path) -> None:
+    (folder / ".env").write_text("LEADS_BRANCH_IDS=101\n")
+    (folder / "compose.yaml").unlink()
+
+    again = run("init", folder)
+
+    assert again.exit_code == 0
+    assert "Wrote compose.yaml" in again.output
+    assert "Left as they were: .env, leads-pipeline.service" in again.output
+    assert (folder / ".env").read_text() == "LEADS_BRANCH_IDS=101\n"
+
+
+def test_a_link_that_leads_nowhere_is_left_too(tmp_path: Path) -> None:
+    (tmp_path / ".env").symlink_to("elsewhere")
+    assert "Left as it was: .env" in run("init", tmp_path).output
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "leads").write_text("mine")
+
+    for path in (tmp_path / "leads", tmp_path / "leads" / "below"):
+        refused = run("init", path)
+        assert refused.exit_code == 2
+        assert str(tmp_path / "leads") in refused.output
+
+    assert (tmp_path / "leads").read_text() == "mine"
+
+
+def test_a_disk_that_cannot_be_written_is_named_with_what_to_do(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+
+    refused = run("init", small_disk / "leads")
+
+    assert refused.exit_code == 2
+    assert f"{small_disk}" in refused.output
+    assert "Read-only file system" in refused.output
+
+
+def test_a_name_that_no_unit_can_hold_is_refused(tmp_path: Path) -> None:
+    refused = run("init", tmp_path / "two\nlines")
+
+    assert refused.exit_code == 2
+    assert "Choose another name" in refused.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_env_file_of_init_sets_nothing_until_it_is_filled_in(folder: Path) -> None:
+    told = dotenv_values(folder / ".env")
+
+    assert told.keys() == VARIABLES - {"DAGSTER_HOME"}
+    assert set(told.values()) == {""}
