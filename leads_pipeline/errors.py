@@ -6,6 +6,7 @@ Every message says what was tried, what came back and what to do now. None holds
 """
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import ClassVar, Self
 
 
@@ -131,4 +132,7 @@ class BugError(PermanentError):
 
 def how_to_install(extra: str) -> str:
     """Say how to install an extra of the pipeline: the end of an error about a package that is missing."""
-    return f"Install it in the checkout: `.venv/bin/uv pip install -c requirements.lock -e '.[{extra}]'`."
+    is_checkout = Path(__file__).parents[1].joinpath("pyproject.toml").exists()
+    if is_checkout:
+        return f"Install it in the checkout: `.venv/bin/uv pip install -c requirements.lock -e '.[{extra}]'`."
+    return f"Install it into the same environment: `pip install 'leads-pipeline[{extra}]'`."

@@ -52,8 +52,8 @@ GONE: Final[Mapping[str, str]] = {
         "Remove it. An answer may have 64 MiB. The pipeline asks for a larger one in pieces of the day."
     ),
     "LEADS_RUN_LAUNCHER": (
-        "Set run_launcher in your own dagster.yaml: deploy/dagster.docker.yaml and deploy/dagster.kubernetes.yaml are "
-        "examples."
+        "Set run_launcher in your own dagster.yaml instead, for example to DockerRunLauncher of the package "
+        "dagster-docker."
     ),
 }
 

@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from leads_pipeline.settings import GONE, VARIABLES
+from leads_pipeline_tests.support.newcomer import ONLY_IN_A_CHECKOUT
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
@@ -118,6 +119,46 @@ def test_the_code_names_no_variable_that_there_is_not() -> None:
     constants = {node.id for node in nodes if isinstance(node, ast.Name)}
     named = set(re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", "\n".join(texts)))
     assert named - constants - VARIABLES == GONE.keys()
+
+
+def shown_texts(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """The texts of a module that a user may see, each with the function that it is in.
+
+    The docstrings of commands and finders are shown, and these have decorators. Other docstrings aren't.
+    """
+
+    def texts(node: ast.AST, function: str) -> Iterator[tuple[str, str]]:
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            is_shown = isinstance(node, ast.FunctionDef) and node.decorator_list
+            if ast.get_docstring(node) is not None and not is_shown:
+                children.remove(node.body[0])
+        if isinstance(node, ast.FunctionDef):
+            function = node.name
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield function, node.value
+        for child in children:
+            yield from texts(child, function)
+
+    return texts(tree, "")
+
+
+def test_no_message_names_a_file_that_a_wheel_does_not_have() -> None:
+    """Fault 110: messages sent people to pages and files of the checkout."""
+    package = ROOT / "leads_pipeline"
+    modules = {path: ast.parse(path.read_bytes()) for path in package.rglob("*.py")}
+    shown = [(path, function, text) for path, tree in modules.items() for function, text in shown_texts(tree)]
+    # Files of other kinds are shown or written as they are. `init` changes those of deploy/.
+    others = [path for path in package.rglob("*.*") if path.suffix in {".yaml", ".sql", ".jinja"}]
+    shown += [(path, "", path.read_text(encoding="utf-8")) for path in others if path.parent.name != "deploy"]
+
+    named = {
+        (path.relative_to(package).as_posix(), function, name)
+        for path, function, text in shown
+        for name in ONLY_IN_A_CHECKOUT.findall(text)
+    }
+    # In a checkout alone, this message names its lock file.
+    assert named == {("errors.py", "how_to_install", "requirements.lock")}
 
 
 def tracked_files() -> list[Path]:

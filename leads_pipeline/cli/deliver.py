@@ -31,7 +31,7 @@ def deliver(context: click.Context, is_all: bool) -> None:
     if endpoint is None:
         raise SettingsError(
             "LEADS_DELIVERY_URL is not set. Put the address of your system and LEADS_DELIVERY_SECRET into .env. "
-            "docs/guides/deliver-leads.md says more."
+            "`leads-pipeline settings` lists what else can be set."
         )
     sent = deliver_due(settings, data, endpoint, is_all=is_all)
     click.echo(f"Delivered to {endpoint.host}: {sent.delivered}. Left: {sent.left}.")

@@ -36,7 +36,7 @@ _CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")
 
 @click.group()
 def privacy() -> None:
-    """Find, export, erase or restrict a person's data. docs/guides/answer-a-person.md has the steps."""
+    """Find, export, erase or restrict a person's data. Begin with `find`: it changes nothing."""
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
@@ -120,7 +120,8 @@ def share(file: Path) -> None:
     """Write FILE, a new DuckDB file: a pseudonymised copy of the figures, for wide use.
 
     It holds one row a lead without ids, names and contacts, and the marts without single people. Its table `about`
-    says what it is, and that it isn't anonymous. docs/guides/answer-a-person.md says more.
+    says what it is, and that it isn't anonymous. If a branch has one lead on a day, its row shows the person to
+    everybody who knows who asked that day. Never publish the file, and note to whom you gave it.
     """
     settings, data = filled()
     if trouble := Known(settings, data, datetime.now(UTC)).leads_duckdb_trouble:
@@ -141,7 +142,8 @@ def share(file: Path) -> None:
 def retain(dry_run: bool) -> None:
     """Make leads older than LEADS_KEEP_PERSONAL_DAYS anonymous. The rows stay and are counted.
 
-    Each night does the same. docs/guides/answer-a-person.md says which fields are deleted.
+    Names, e-mail addresses, telephone numbers, messages and unknown fields are deleted. So are the applicant's
+    postcode, and the owner's street, postcode, UPRN and coordinates. Each night does the same.
 
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """

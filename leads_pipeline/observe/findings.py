@@ -162,8 +162,8 @@ def drift(known: Known) -> Iterator[Finding]:
     enumeration, such as `PROPERTY_TYPE_IGLOO`, is only a hint: marts show it in words at once. Or there is a new member
     beside the list of leads: the portal may begin to answer in pages. No lead is lost by it. Raw has all of it, and
     `_extra` shows new fields. A name that could be a person's is shown as `…`.
-    Do: nothing now. If it is beside the list, ask the portal's technical contact. `CONTRIBUTING.md` says how a field
-    gets a column. `leads-pipeline acknowledge KEY` hides it.
+    Do: nothing now. If it is beside the list, ask the portal's technical contact. A new field gets a column by a line
+    in the code, in `leads_pipeline/domain/contract.py`. `leads-pipeline acknowledge KEY` hides it.
     Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
     """
     for kind in LEAD_KINDS:
@@ -181,7 +181,9 @@ def drift(known: Known) -> Iterator[Finding]:
     for kind, change, field, value, day, leads in known.rows(rows):
         what = f"{field} = {value}" if value is not None else field
         is_member = change == NEW_MEMBER
-        reason = "Marts show it in words." if is_member else "CONTRIBUTING.md says how it gets a column."
+        reason = (
+            "Marts show it in words." if is_member else "A line in the code, in domain/contract.py, gives it a column."
+        )
         yield Finding(
             Level.HINT if is_member else Level.WARNING,
             f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
@@ -196,8 +198,9 @@ def contacts_emptied(known: Known) -> Iterator[Finding]:
 
     Meaning: the newest version of a lead counts, so its name, address or number is gone from leads.duckdb. Raw keeps
     the earlier versions. More than a few leads of a day may be a mistake of the portal.
-    Do: ask the portal if it meant to. `docs/guides/ask-the-data.md` has the query for earlier versions. Then hide it
-    with `leads-pipeline acknowledge KEY`.
+    Do: ask the portal if it meant to. In DuckDB, this shows each version of a lead: `select payload from
+    read_parquet('data/raw/applicant_leads/*/*/*.parquet') where lead_id = 'THE-ID' order by number`. Then hide the
+    finding with `leads-pipeline acknowledge KEY`.
     Over: when the contacts are back, or when a person acknowledges it.
     """
     for kind in LEAD_KINDS:
@@ -213,8 +216,8 @@ def contacts_emptied(known: Known) -> Iterator[Finding]:
                 level,
                 f"The portal emptied the contact of {without} of {leads} {kind.name} leads of {day}: a name, address "
                 "or number that it had sent before. Raw keeps the earlier versions.",
-                "Ask the portal if it meant to. docs/guides/ask-the-data.md has the query for earlier versions. Then "
-                "hide it: `leads-pipeline acknowledge contacts-emptied`.",
+                "Ask the portal if it meant to. `leads-pipeline explain contacts-emptied` has the query for earlier "
+                "versions. Then hide it: `leads-pipeline acknowledge contacts-emptied`.",
                 key=f"{kind.name}/{day}/{level}",  # a mistake of the portal isn't hidden by a person's own wish
             )
 
@@ -523,16 +526,16 @@ def retention(known: Known) -> Iterator[Finding]:
     """Personal data is kept for ever.
 
     Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
-    Do: set it to the days that you need them. Older leads become anonymous for good: `docs/guides/answer-a-person.md`
-    says what is deleted.
+    Do: set it to the days that you need them. Older leads become anonymous for good. `leads-pipeline privacy retain
+    --help` says what is deleted.
     Over: when it is set.
     """
     if known.settings.keep_personal_days is None:
         yield Finding(
             Level.HINT,
             "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",
-            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. docs/guides/answer-a-person.md "
-            "says what is deleted then.",
+            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. "
+            "`leads-pipeline privacy retain --help` says what is deleted then.",
         )
 
 

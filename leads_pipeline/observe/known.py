@@ -74,7 +74,7 @@ class Known:
 
     @cached_property
     def zone(self) -> ZoneInfo:
-        """The zone of the settings; of the folder's days if they have none, as after `make demo`."""
+        """The zone of the settings; of the folder's days if they have none, as after the demo."""
         remembered, is_set = self.data.state.time_zone(), "zone" in self.settings.model_fields_set
         return ZoneInfo(remembered) if remembered and not is_set else self.settings.zone
 

@@ -26,8 +26,9 @@ def windows_refused(known: Known) -> Iterator[Finding]:
     Meaning: the portal answers 403, for example, or 401 to two tokens in a row. A branch id is wrong, the client may
     not read the branch or this kind of leads, or the credentials are refused. No lead is lost before the portal deletes
     it after 30 days. The branch's missing windows, which nobody asked for since, are counted with them.
-    Do: correct the setting that the message names, or ask the portal for access. `docs/guides/get-a-secret.md` says how
-    to set a new secret. Then restart the service: it asks again within five minutes, without a restart once a day.
+    Do: correct the setting that the message names, or ask the portal for access. Save a new secret over the old one.
+    Then restart the service: it asks again within five minutes, without a restart once a day. `leads-pipeline doctor`
+    tries the secret and the token.
     Over: when the windows land, or the branch is no longer configured.
     """
     by_reason: defaultdict[str, list[WindowRow]] = defaultdict(list)
@@ -149,8 +150,8 @@ def files_damaged(known: Known) -> Iterator[Finding]:
 
     Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
     published stay in leads.duckdb. If a window older than 35 days is missing, the publication of the night notices it.
-    Do: check the disk. While the portal has the window, pull it again with the command of the finding. Otherwise put
-    the file back from a backup: `docs/guides/back-up-and-restore.md` says how.
+    Do: check the disk. While the portal has the window, pull it again with the command of the finding. Otherwise copy
+    the file from a backup to the same place below `raw/`: the publication of the night reads it.
     Over: when each damaged file was replaced, or you deleted from `quarantine/` the files that can't be replaced.
     """
     windows = {(row.kind, row.day, row.scope): row for row in known.windows}
@@ -176,7 +177,7 @@ def files_damaged(known: Known) -> Iterator[Finding]:
             Level.ERROR,
             f"{counted(len(left), 'raw file')} can't be pulled again, and {'is' if len(left) == 1 else 'are'} damaged "
             f"or missing: {some(left)}. {_STAY}",
-            "Put them back from a backup, as docs/guides/back-up-and-restore.md says.",
+            "Copy them from a backup to the same places below raw/. The publication of the night reads them.",
             key="backup",
         )
     if others:

@@ -68,8 +68,8 @@ def _forget_ticks(instance: DagsterInstance, state: Any, last: float, moment: fl
     except ImportError:
         raise BugError(
             f"{state.instigator_name} ticked while the clock ran ahead, so it would wait until that time comes. This "
-            "version of Dagster offers no way to forget that. Install the version that requirements.lock names, or "
-            "move Dagster's home, .dagster in the data folder, aside. Its history of runs goes with it, and no lead."
+            "version of Dagster offers no way to forget that. Install an older version of Dagster, or move Dagster's "
+            "home, .dagster in the data folder, aside. Its history of runs goes with it, and no lead."
         ) from None
 
     data = state.instigator_data
@@ -110,5 +110,5 @@ def run_webserver(host: str, port: int, workspace: str, log_level: str, serve: C
     if not is_reached:
         raise BugError(
             "Dagster's web server didn't call uvicorn.run, so its pages were not served: nothing would keep other "
-            "websites from them. Install the version of Dagster that requirements.lock names."
+            "websites from them. Install an older version of Dagster."
         )

@@ -225,7 +225,7 @@ def test_every_document_that_code_and_deployments_name_is_there() -> None:
         if path.suffix != ".pyc"
         for name in re.findall(r"\bdocs/[\w./-]+\.md\b", path.read_text(encoding="utf-8"))
     }
-    assert len(named) > 5
+    assert named
     assert {one for one in named if not (ROOT / one[1]).exists()} == set()
 
 
