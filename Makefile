@@ -16,7 +16,8 @@ QUICK = $(addprefix leads_pipeline_tests/,domain portal transform orchestration 
 BIN := $(VENV)/bin
 PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses $(WORKERS) --dist worksteal
 # uv reads neither pip.conf nor, by default, the certificates of the system. Networks of companies need both.
-UV = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}" .ci/patiently $(BIN)/uv
+INDEX = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}"
+UV = $(INDEX) .ci/patiently $(BIN)/uv
 INSTALL = $(UV) pip install --system-certs --python $(BIN)/python \
 	--constraints requirements.lock --build-constraints requirements.lock
 
@@ -25,7 +26,7 @@ INSTALL = $(UV) pip install --system-certs --python $(BIN)/python \
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test check lint chaos bench docs venv lock clean
+.PHONY: help demo dev test check lint chaos bench docs wheel venv lock clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -55,6 +56,13 @@ bench: $(VENV)/dev ## Run the benchmarks, side by side
 
 docs: $(VENV)/dev ## Build the documentation site into site/
 	@$(BIN)/zensical build --clean --strict
+
+wheel: $(VENV)/dev ## Build the wheel into dist/, check it, and try it outside of the checkout
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build -t wheel
+	@$(BIN)/twine check --strict dist/*.whl
+	@$(BIN)/check-wheel-contents dist/*.whl
+	@$(INDEX) .ci/try_wheel $(BIN) dist/*.whl
 
 venv: $(VENV)/runtime ## Install the pipeline into .venv
 

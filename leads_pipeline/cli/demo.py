@@ -131,8 +131,8 @@ def _show_demo(session: "Session") -> None:
         f"2. Open the Dagster UI: `{program} dev`, then http://127.0.0.1:3000/assets\n"
         "   The asset `drift` shows a warning. That is right: the simulated portal sends new fields.\n"
         f"3. Use your own credentials: `{program} init leads` makes a folder with an .env to fill in.\n"
-        "   Then run `leads-pipeline doctor` in that folder. In this one, `backfill` and `dev` offer to move the\n"
-        "   demo's data aside, because simulated and real leads never mix."
+        "   Then run `leads-pipeline doctor` there. In the demo's folder, `backfill` and `dev` offer to move its data\n"
+        "   aside, because simulated and real leads never mix."
     )
 
 

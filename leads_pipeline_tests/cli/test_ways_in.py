@@ -17,7 +17,15 @@ import httpx
 import pytest
 
 from leads_pipeline.orchestration.names import SERVED
-from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT, Newcomer, copy_checkout, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import (
+    ONLY_IN_A_CHECKOUT,
+    PATIENCE_SECONDS,
+    ROOT,
+    Newcomer,
+    copy_checkout,
+    newcomer,
+    wait_for,
+)
 from leads_pipeline_tests.support.serving import free_port
 
 KINDS = ("applicant", "appraisal")
@@ -150,13 +158,39 @@ def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
     installed = Newcomer(tmp_path, me.credentials, programs)
     where = installed.run("python", "-c", "import leads_pipeline; print(leads_pipeline.__file__)").stdout
     assert where.startswith(str(programs.parent)), where
-    shown = [installed.run("leads-pipeline", "demo"), installed.run("leads-pipeline", "doctor")]
+    commands = (
+        "demo",
+        "doctor",
+        "findings",
+        "explain",
+        "explain windows-refused/refused-403",
+        "init real",
+        "privacy --help",
+        "settings",
+    )
+    shown = [installed.run("leads-pipeline", *command.split()) for command in commands]
     assert shown[0].returncode == 0, shown[0].stderr
     for done in shown:
-        assert re.findall(r"`make |\.env\.example|requirements\.lock|\.venv", done.stdout + done.stderr) == []
+        output = done.stdout + done.stderr
+        assert (ONLY_IN_A_CHECKOUT.findall(output), ".venv" in output) == ([], False), output
+    assert {path.name for path in (tmp_path / "real").iterdir()} == {".env", "leads-pipeline.service", "compose.yaml"}
     [question] = re.findall(r"Ask your own question: `(.*)`$", shown[0].stdout, re.MULTILINE)
     asked = subprocess.run(shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "branch" in asked.stdout
+
+
+@pytest.mark.slow
+def test_a_wheel_says_how_to_install_what_is_missing_without_a_checkout(programs: Path, tmp_path: Path) -> None:
+    """Fault 110: it named a lock file and a folder of the checkout."""
+    program = (
+        "import sys; sys.modules['obstore'] = None; sys.argv = ['leads-pipeline', 'findings']\n"
+        "from leads_pipeline.cli import main\n"
+        "main()"
+    )
+    done = Newcomer(tmp_path, {}, programs, {"LEADS_DATA_DIR": "s3://leads"}).run("python", "-c", program)
+
+    assert done.returncode == 2
+    assert "Install it into the same environment: `pip install 'leads-pipeline[s3]'`." in done.stderr
 
 
 # --- the daemon -----------------------------------------------------------------------------------------------------
