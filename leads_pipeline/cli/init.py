@@ -112,21 +112,24 @@ def _unit(folder: Path, program: Path) -> str:
         "User": account,
         "Group": group,
         "WorkingDirectory": str(folder).replace("%", "%%"),
-        "ExecStart": f"{_quoted(program)} serve --port 3000",
         # `yes` would hide a folder and a program in somebody's home.
         "ProtectHome": "read-only",
     }
 
     lines: list[str] = []
     for line in _template("leads-pipeline.service").splitlines():
-        name, _, _ = line.partition("=")
+        name, _, value = line.partition("=")
         if name in left_out:
             while lines[-1].startswith("#"):
                 lines.pop()
             continue
+        if name == "ExecStart":
+            _, _, arguments = value.partition(" ")
+            changed[name] = f"{_quoted(program)} {arguments}"
         lines.append(f"{name}={changed[name]}" if name in changed else line)
         if name == "WorkingDirectory":
-            lines += ["# Name other folders of .env here, too.", f"ReadWritePaths={_quoted(folder)}"]
+            comment = "# If .env names other folders, such as LEADS_PRIVACY_DIR, add them here."
+            lines += [comment, f"ReadWritePaths={_quoted(folder)}"]
     return "\n".join([*lines, ""])
 
 
