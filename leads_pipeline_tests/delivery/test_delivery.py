@@ -490,14 +490,16 @@ def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_
     with subprocess.Popen(
         [sys.executable, str(script)], cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
     ) as crm:
-        while agency.send(is_all=True).left:  # it has not started yet
-            assert crm.poll() is None
-        headers = {"webhook-id": "msg_1"}
-        assert httpx.post(address, content=b"{}", headers=headers, timeout=PATIENCE_SECONDS).status_code == 401
-        with opened(agency.house.folder) as ledger:
-            ledger.replay(DAY, DAY, 0)
-        assert agency.send().delivered == 2
-        crm.terminate()
+        try:
+            while agency.send(is_all=True).left:  # it has not started yet
+                assert crm.poll() is None
+            headers = {"webhook-id": "msg_1"}
+            assert httpx.post(address, content=b"{}", headers=headers, timeout=PATIENCE_SECONDS).status_code == 401
+            with opened(agency.house.folder) as ledger:
+                ledger.replay(DAY, DAY, 0)
+            assert agency.send().delivered == 2
+        finally:
+            crm.terminate()
     with closing(sqlite3.connect(tmp_path / "crm.sqlite")) as db:
         assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]
 
