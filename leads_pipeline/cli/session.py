@@ -25,7 +25,7 @@ from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.window_findings import pull_command
+from leads_pipeline.observe.window_findings import pull_command, what_comes_next
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
@@ -134,8 +134,14 @@ class Session:
                 messages.setdefault(reason, message)
         for reason, rows in sorted(causes.items(), key=lambda cause: -len(cause[1])):
             show_windows(f"{counted(len(rows), 'window')} failed: {reason}", messages[reason], rows, facts.branches)
-        service = "The service retries temporary errors. " if facts.is_served else ""
-        click.echo(f"\n{service}Pull them again with: {pull_command(facts, list(chain(*causes.values())))}")
+
+        rows = list(chain(*causes.values()))
+        left = [row for row in rows if not row.window.is_deleted(facts.now)]
+        click.echo()
+        for sentence in what_comes_next(rows, facts.now) if facts.is_served else ():
+            click.echo(sentence)
+        if left:
+            click.echo(f"Pull them again with: {pull_command(facts, left)}")
 
 
 def dagster_instance(home: Path) -> DagsterInstance:

@@ -38,6 +38,19 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     damaged_at: datetime | None = None
 
 
+def next_look(window: Window, looked_at: datetime | None, failure: Failure | None, now: datetime) -> datetime | None:
+    """Return when the window's next whole look is due. Failed runs don't matter, damage does.
+
+    None if no look is left, or the portal has deleted the window.
+    """
+    if window.is_deleted(now):
+        return None
+    moments = [window.end + look for look in LOOKS]
+    if failure is not None and failure.damaged_at is not None:
+        moments.append(failure.damaged_at)
+    return min((moment for moment in moments if looked_at is None or moment > looked_at), default=None)
+
+
 def due_at(
     window: Window, looked_at: datetime | None, failure: Failure | None, started_at: datetime, now: datetime
 ) -> datetime | None:
@@ -46,12 +59,7 @@ def due_at(
     `looked_at` is its newest whole look. `started_at` is when the service was last started: a refusal from before
     doesn't wait, as somebody may have corrected a setting.
     """
-    if window.is_deleted(now):
-        return None
-    moments = [window.end + look for look in LOOKS]
-    if failure is not None and failure.damaged_at is not None:
-        moments.append(failure.damaged_at)
-    look = min((moment for moment in moments if looked_at is None or moment > looked_at), default=None)
+    look = next_look(window, looked_at, failure, now)
     if look is None or failure is None or failure.attempts == 0:
         return look
     # A clock that ran ahead wrote a failure of the future.

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.due import due_at
+from leads_pipeline.domain.due import due_at, next_look
 from leads_pipeline.domain.window import RETENTION, day_interval
 from leads_pipeline.observe.finding import NAMED, Finding, Level, counted, finder, moment, some
 from leads_pipeline.observe.known import RECENT_DAYS, Known
@@ -267,13 +267,46 @@ def pull_command(known: Known, rows: Sequence[WindowRow]) -> str:
     return command
 
 
+def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
+    """Say in sentences when windows that a run has just failed for are asked for again, or why they are not."""
+    deleted = [row for row in rows if row.window.is_deleted(now)]
+    landed = [row for row in rows if row not in deleted and row.has_its_looks(now)]
+    others = [row for row in rows if row not in deleted and row not in landed]
+
+    sentences = []
+    if others:
+        at = moment(max(now, min(filter(None, (_asked_at(row, now) for row in others)), default=now)))
+        sentences.append(f"The service asks for {counted(len(others), 'window')} again, from {at} on.")
+    if any(_is_asked_after_a_restart(row, now) for row in others):
+        sentences.append("After a restart, for example with a corrected secret, it asks for refused ones at once.")
+    if landed:
+        sentences.append(
+            f"Landed before: {counted(len(landed), 'window')}. Their leads stay. The next automatic run shows them as "
+            "landed, and doesn't ask for them."
+        )
+    if deleted:
+        sentences.append(f"Nobody asks for {counted(len(deleted), 'window')} again: the portal has deleted them.")
+    return sentences
+
+
+def _asked_at(row: WindowRow, now: datetime) -> datetime | None:
+    """Return when the service asks for the window again, if it isn't restarted."""
+    not_restarted = row.failure.failed_at if row.failure else now
+    return due_at(row.window, row.looked_at, row.failure, not_restarted, now)
+
+
+def _is_asked_after_a_restart(row: WindowRow, now: datetime) -> bool:
+    if row.failure is None or row.failure.verdict != "refused":
+        return False
+    look = next_look(row.window, row.looked_at, row.failure, now)
+    return look is not None and look <= now
+
+
 def _first_failed_at(rows: Iterable[WindowRow]) -> datetime:
     return min(row.failure.first_failed_at for row in rows if row.failure)
 
 
 def _asks_at(known: Known, rows: Iterable[WindowRow]) -> datetime:
     """Return when the service asks for the first of them again: at its next look if that has passed."""
-    moments = [
-        due_at(row.window, row.looked_at, row.failure, row.failure.failed_at, known.now) for row in rows if row.failure
-    ]
+    moments = [_asked_at(row, known.now) for row in rows if row.failure]
     return max(known.now, min(filter(None, moments), default=known.now))

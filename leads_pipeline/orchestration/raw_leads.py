@@ -37,6 +37,7 @@ from leads_pipeline.errors import (
     TokenRefusedError,
 )
 from leads_pipeline.observe.finding import explanation, some
+from leads_pipeline.observe.window_findings import what_comes_next
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import show_as_planned
 from leads_pipeline.orchestration.names import PLAIN, Names
@@ -106,7 +107,7 @@ def raw_leads_asset(
         try:
             with data.state.pulling():
                 data.gate.entries.refresh()  # another machine with the same bucket may have erased somebody
-                pull = _Pull(context, config, data, kind, settings, partitions, clock())
+                pull = _Pull(context, config, data, kind, settings, partitions, clock)
                 yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed
             raise failure(f"No {kind.name} leads could be pulled", error, "windows-failing") from None
@@ -128,8 +129,9 @@ class _Pull:
         kind: LeadKind,
         settings: Settings,
         partitions: Partitions,
-        now: datetime,
+        clock: Callable[[], datetime],
     ) -> None:
+        self._clock, now = clock, clock()
         self._context, self._config, self._data, self._kind, self._settings = context, config, data, kind, settings
         keys = requested_keys(context, partitions.windows, config.partition_keys)
         windows = [Window.from_partition_key(key, settings.zone) for key in keys]
@@ -150,7 +152,7 @@ class _Pull:
         self.failures: dict[Window, LeadsPipelineError] = {}
 
     def _not_shown(self, partitions: Partitions) -> set[Window]:
-        """Return the windows that Dagster doesn't show as landed. A killed run may have landed them."""
+        """Return the windows that Dagster doesn't show as landed."""
         context, keys = self._context, {window.partition_key: window for window in self._rows}
         statuses = context.instance.get_status_by_partition(context.asset_key, list(keys), partitions.windows) or {}
         shown = {key for key, status in statuses.items() if status is not None and status.value != "FAILED"}
@@ -161,10 +163,11 @@ class _Pull:
         log, kind, began, is_silent = self._context.log, self._kind.name, time.monotonic(), True
         days = f", {self._windows[0].day} to {self._windows[-1].day}" if self._windows else ""
         log.info("Pulling %s windows of %s leads%s.", len(self._windows), kind, days)
-        landed_before = [row for row in self._rows.values() if _is_landed(row)]
-        not_asked_for = self._to_be_shown.difference(self._windows)
-        of_killed_runs = [row for row in landed_before if row.window in not_asked_for]
-        for record in chain(map(self._landed_before, of_killed_runs), self._pulled(leads)):
+        now, not_asked_for = self._clock(), self._to_be_shown.difference(self._windows)
+        landed_before = [row for row in self._rows.values() if row.looked_at is not None and row.failure is None]
+        # A killed run may have landed them, or a person's run may have failed for windows that had landed before.
+        shown_wrongly = [row for row in self._rows.values() if row.window in not_asked_for and row.has_its_looks(now)]
+        for record in chain(map(self._landed_before, shown_wrongly), self._pulled(leads)):
             yield record
             is_silent = False
         if is_silent and landed_before and not self.failures:
@@ -272,16 +275,15 @@ class _Pull:
             messages.setdefault(error.reason, str(error))
         lines = [f"{len(self.failures)} of {len(self._windows)} windows failed."]
         if self.not_asked:
-            lines.append(f"The run ended early. {self.not_asked} windows were not asked for and wait for the next run.")
+            lines.append(f"The run ended early. {self.not_asked} windows were not asked for, and are as before.")
         for reason, named in sorted(by_reason.items(), key=lambda item: -len(item[1])):
             lines.append(f"{reason}: {len(named)} ({some(named)}). {messages[reason]}")
         is_temporary = all(error.is_transient for error in self.failures.values())
         runbook = f"`{explanation('windows-failing' if is_temporary else 'windows-refused')}`"
-        lines.append(
-            "They are asked for again by themselves: after 10 minutes to 12 hours, refused ones after a day. After a "
-            "start of the service, for example with a corrected secret, refused ones are asked for at once.\n"
-            f"What to do: {runbook}"
-        )
+        now = self._clock()
+        with suppress(StorageError):
+            lines += what_comes_next(window_table(self._data.store, self._kind, self.failures, now), now)
+        lines.append(f"What to do: {runbook}")
         metadata: dict[str, MetadataValue] = {"runbook": MetadataValue.md(runbook)}
         if self.failures:
             page = urlencode({"partition": min(self.failures).partition_key})
@@ -307,10 +309,6 @@ def tokens_refused_since(rows: Iterable[WindowRow]) -> dict[Scope, datetime]:
         if is_newest:
             refused_since[scope] = min(failed_at, refused_since.get(scope, failed_at))
     return refused_since
-
-
-def _is_landed(row: WindowRow) -> bool:
-    return row.looked_at is not None and row.failure is None
 
 
 def _metadata(answer: Answer, landed: Landed) -> dict[str, str | int | float]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.domain.due import Failure
+from leads_pipeline.domain.due import Failure, next_look
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
 from leads_pipeline.storage.raw import RAW, Folder, list_folders, place_of, read_failure
 from leads_pipeline.storage.rows import moment_of
@@ -62,6 +62,13 @@ class WindowRow(NamedTuple):
     def reason(self) -> str:
         """Why it failed, empty if it didn't."""
         return self.failure.reason if self.failure else ""
+
+    def has_its_looks(self, now: datetime) -> bool:
+        """Whether the window has each whole look that is due by now. A failed run since then takes nothing from it."""
+        if self.looked_at is None:
+            return False
+        look = next_look(self.window, self.looked_at, self.failure, now)
+        return look is None or look > now
 
 
 def list_days(store: Store, kind: LeadKind, of_days: Iterable[date] | None, now: datetime) -> dict[str, Folder]:

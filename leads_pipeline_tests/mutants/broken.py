@@ -881,6 +881,16 @@ def _(self, partitions):
     return set()
 
 
+@mutant("a window that had landed stays red", "storage.windows:WindowRow.has_its_looks", SHOWN, PULLING)
+def _(self, now):
+    return self.looked_at is not None and self.failure is None
+
+
+@mutant("a failed run asks for landed windows", "observe.window_findings:what_comes_next", SHOWN, PULLING)
+def _(rows, now):
+    return ["The service asks for them again."]
+
+
 @mutant("a failure isn't noted", "orchestration.raw_leads:_Pull._failed", POLITE, PULLING)
 def _(self, window, error):
     self._data.raw.fail = lambda *_, **__: None

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, DagsterEvent, DagsterRunStatus, RunRequest, SkipReason
+from dagster import AssetKey, DagsterEvent, DagsterRunStatus, ExecuteInProcessResult, RunRequest, SkipReason
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
@@ -21,7 +21,7 @@ from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.windows import WindowState
 from leads_pipeline_tests.support.people import listed
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, keys_of, pipeline
 
 APPLICANT_ASSET = [AssetKey("raw_applicant_leads")]
 
@@ -390,3 +390,89 @@ def test_a_window_that_the_portal_has_deleted_and_that_landed_only_in_part_is_re
     result = here.execute({"ops": {"raw_applicant_leads": {"config": {"partition_keys": [key]}}}}, {}, APPLICANT_ASSET)
     assert not result.success
     assert here.shown()[key] == "FAILED"
+
+
+# --- what a failed run says of its windows ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [500, 403, 401])
+def test_a_landed_window_that_a_person_fails_to_pull_again_is_green_after_the_next_automatic_run(
+    here: Pipeline, status: int
+) -> None:
+    """Fault 107: the run promised another request within 12 hours, no tick made one, and the window stayed red."""
+    here.run(here.tick())
+    landed = here.key(3)
+    here.fail({landed: Then(status=status)})
+
+    text = text_of_failure(by_hand(here, landed))
+    assert "Landed before: 1 window." in text
+    assert "asks for" not in text
+    assert here.shown()[landed] == "FAILED"
+    assert here.tick() == SkipReason("No window is due.")
+
+    here.clock.now += DAY
+    here.requests()
+    request = here.tick()
+    assert isinstance(request, RunRequest)
+    assert landed not in keys_of(request)["applicant"]
+    here.run(request)
+    assert here.shown()[landed] == "MATERIALIZED"
+    assert here.row_of(landed).state is WindowState.LANDED
+
+
+def test_a_failed_run_says_when_its_windows_are_asked_for_again(here: Pipeline) -> None:
+    """Fault 107: the text was the same for each window."""
+    here.fail({here.key(1): Then(status=500), here.key(2): Then(status=403)})
+    text = text_of_failure(here.run(here.tick()))
+    assert "The service asks for 2 windows again, from 2026-11-21 06:10 UTC on." in text
+    assert "it asks for refused ones at once." in text
+    assert "Landed before" not in text
+
+
+def test_a_further_look_that_fails_stays_red_until_it_succeeds(here: Pipeline) -> None:
+    """Fault 107: a window that waits for another request isn't shown as landed meanwhile."""
+    here.run(here.tick())
+    here.clock.now += DAY
+    again = here.key(2)
+    here.fail({again: Then(status=500)})
+    text = text_of_failure(here.run(here.tick()))
+    assert "The service asks for 1 window again" in text
+    assert "Landed before" not in text
+
+    here.run(pull_request({APPLICANT: [here.key(0)]}, "hourly", here.clock()))
+    assert here.shown()[again] == "FAILED"
+
+    here.fail({})
+    here.clock.now += HOUR
+    here.run(here.tick())
+    assert here.shown()[again] == "MATERIALIZED"
+
+
+def test_a_window_of_today_that_failed_is_asked_for_after_the_day(here: Pipeline) -> None:
+    """Fault 107: it was promised within 12 hours."""
+    here.run(here.tick())
+    here.fail({here.key(0): Then(status=500)})
+    text = text_of_failure(by_hand(here, here.key(0)))
+    assert "The service asks for 1 window again, from 2026-11-22 01:15 UTC on." in text
+
+
+def test_a_window_that_the_portal_has_deleted_is_never_asked_for_again(here: Pipeline) -> None:
+    """Fault 107: it was promised within 12 hours, too."""
+    missing = here.key(3)
+    here.clock.now += 40 * DAY
+    text = text_of_failure(by_hand(here, missing))
+    assert "Nobody asks for 1 window again: the portal has deleted them." in text
+    assert "The service asks" not in text
+
+
+def by_hand(here: Pipeline, *keys: str) -> ExecuteInProcessResult:
+    """Pull these windows of applicants, as a person asks for them."""
+    config = {"ops": {"raw_applicant_leads": {"config": {"partition_keys": [*keys]}}}}
+    return here.execute(config, {}, APPLICANT_ASSET)
+
+
+def text_of_failure(result: ExecuteInProcessResult) -> str:
+    failure = result.failure_data_for_node("raw_applicant_leads")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    return str(failure.user_failure_data.description)
