@@ -268,7 +268,7 @@ def pull_command(known: Known, rows: Sequence[WindowRow]) -> str:
 
 
 def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
-    """Say in sentences when windows that a run has just failed for are asked for again, or why they are not."""
+    """Say in sentences when the service asks for these windows again, or why it doesn't."""
     deleted = [row for row in rows if row.window.is_deleted(now)]
     landed = [row for row in rows if row not in deleted and row.has_its_looks(now)]
     others = [row for row in rows if row not in deleted and row not in landed]
@@ -287,6 +287,23 @@ def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
     if deleted:
         sentences.append(f"Nobody asks for {counted(len(deleted), 'window')} again: the portal has deleted them.")
     return sentences
+
+
+def not_landed(known: Known, day: date) -> str | None:
+    """Say which expected windows of that day have not landed, and what to do. None if all have."""
+    landed = (WindowState.LANDED, WindowState.EMPTY)
+    rows = [row for row in known.windows if row.day == day and known.is_expected(row) and row.state not in landed]
+    if not rows:
+        return None
+
+    what_comes = what_comes_next(rows, known.now) if known.is_served else ()
+    sentences = [
+        f"{_windows(known, rows)}: not landed.",
+        _messages(rows),
+        *what_comes,
+        f"Pull now: `{pull_command(known, rows)}`.",
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def _asked_at(row: WindowRow, now: datetime) -> datetime | None:

@@ -26,6 +26,7 @@ from dagster import (
 
 import leads_pipeline
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.orchestration.checks import FRESH_HOUR
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.transform.duck import SQL_FOLDER
@@ -48,8 +49,13 @@ _RAW_LEADS = [f"raw_{kind.table}" for kind in LEAD_KINDS]
 
 def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings, names: Names) -> Sequence[Any]:
     """Add owners, tags, freshness and links to code to each asset."""
-    # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh.
-    fresh = FreshnessPolicy.cron("0 6 * * *", timedelta(hours=6), settings.zone.key) if settings.base_url else None
+    # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh. Of raw
+    # leads a check says it, because a policy counts any old window.
+    fresh = (
+        FreshnessPolicy.cron(f"0 {FRESH_HOUR} * * *", timedelta(hours=6), settings.zone.key)
+        if settings.base_url
+        else None
+    )
 
     def add(spec: AssetSpec) -> AssetSpec:
         columns = {column.name for column in getattr(spec.metadata.get("dagster/column_schema"), "columns", ())}
@@ -59,7 +65,7 @@ def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: S
         return spec.replace_attributes(
             owners=settings.owners,
             tags={"layer": layer, **({"pii": ""} if is_personal else {})},
-            freshness_policy=fresh if is_searched else None,
+            freshness_policy=fresh if is_searched and spec.key.path[-1] not in _RAW_LEADS else None,
         )
 
     found = map_asset_specs(add, assets)

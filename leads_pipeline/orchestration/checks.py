@@ -6,7 +6,7 @@ A failed check with `is_error` stops the assets below it in the run. leads.duckd
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, Failure, MetadataValue
@@ -17,11 +17,19 @@ from leads_pipeline.observe.finding import explanation
 from leads_pipeline.observe.findings import Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.runbook import RAW_CHECKS
+from leads_pipeline.observe.window_findings import not_landed
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import Reader
+
+# The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts any old window.
+_YESTERDAY: Final = "yesterday_has_landed"
+_YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_TIMEZONE, those of the day before"
+
+# The local hour at which yesterday's windows have landed and the night's publication is done.
+FRESH_HOUR: Final = 6
 
 # How many lines a check's description has.
 NAMED: Final = 20
@@ -29,7 +37,8 @@ NAMED: Final = 20
 
 def raw_check_specs(asset: AssetKey) -> list[AssetCheckSpec]:
     """Return the checks on the raw leads of a kind."""
-    return [AssetCheckSpec(name, asset=asset, description=check.description) for name, check in RAW_CHECKS.items()]
+    texts = {name: check.description for name, check in RAW_CHECKS.items()} | {_YESTERDAY: _YESTERDAY_TEXT}
+    return [AssetCheckSpec(name, asset=asset, description=text) for name, text in texts.items()]
 
 
 def raw_checks(
@@ -41,6 +50,21 @@ def raw_checks(
         found = [one for one in find(known, check.finders) if one.level is not Level.HINT]
         is_error = any(one.level is Level.ERROR for one in found)
         yield _result(asset, name, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error)
+    yield _yesterday(known, asset)
+
+
+def _yesterday(known: Known, asset: AssetKey) -> AssetCheckResult:
+    """Say whether the newest day has landed that has to."""
+    local = known.now.astimezone(known.zone)
+    day = local.date() - timedelta(days=1 if local.hour >= FRESH_HOUR else 2)
+    problem = not_landed(known, day)
+    return AssetCheckResult(
+        asset_key=asset,
+        check_name=_YESTERDAY,
+        passed=problem is None,
+        description=problem or f"All windows of {day} have landed.",
+        metadata={"day": day.isoformat()},
+    )
 
 
 def published_check_specs(names: Names) -> list[AssetCheckSpec]:

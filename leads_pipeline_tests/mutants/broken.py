@@ -891,6 +891,11 @@ def _(rows, now):
     return ["The service asks for them again."]
 
 
+@mutant("yesterday has always landed", "orchestration.checks:not_landed", SHOWN, PULLING)
+def _(known, day):
+    return None
+
+
 @mutant("a failure isn't noted", "orchestration.raw_leads:_Pull._failed", POLITE, PULLING)
 def _(self, window, error):
     self._data.raw.fail = lambda *_, **__: None

@@ -8,7 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from dagster import AssetKey, DagsterEvent, DagsterRunStatus, ExecuteInProcessResult, RunRequest, SkipReason
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    AssetKey,
+    DagsterEvent,
+    DagsterRunStatus,
+    ExecuteInProcessResult,
+    RunRequest,
+    SkipReason,
+)
 from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
@@ -463,6 +472,53 @@ def test_a_window_that_the_portal_has_deleted_is_never_asked_for_again(here: Pip
     text = text_of_failure(by_hand(here, missing))
     assert "Nobody asks for 1 window again: the portal has deleted them." in text
     assert "The service asks" not in text
+
+
+# --- whether raw leads are fresh --------------------------------------------------------------------------------------
+
+
+def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(here: Pipeline) -> None:
+    """Fault 108: a further look at any old window made the asset fresh."""
+    here.run(here.tick())
+    here.clock.now += DAY
+    late = here.key(1, 102)
+    here.fail({late: Then(status=500)})
+
+    check = freshness(here.run(here.tick()))
+    assert not check.passed
+    assert check.severity is AssetCheckSeverity.ERROR
+    assert check.metadata["day"].value == "2026-11-21"
+    assert "1 applicant window of branch-102, 2026-11-21" in str(check.description)
+    assert "leads-pipeline backfill --from 2026-11-21 --to 2026-11-21 --scope branch-102" in str(check.description)
+
+    old = by_hand(here, here.key(4))
+    assert old.success
+    assert not freshness(old).passed
+
+    here.fail({})
+    here.clock.now += 11 * MINUTE
+    check = freshness(here.run(here.tick()))
+    assert check.passed
+    assert check.description == "All windows of 2026-11-21 have landed."
+
+
+def test_until_six_in_the_morning_the_day_before_yesterday_has_to_have_landed(here: Pipeline) -> None:
+    """Fault 108: yesterday's windows are pulled from 01:15 on."""
+    here.run(here.tick())
+    here.clock.now = datetime(2026, 11, 22, 5, 59, tzinfo=UTC)
+    here.fail(dict.fromkeys(here.keys(1), Then(status=500)))
+    assert freshness(here.run(here.tick())).passed
+
+
+def freshness(result: ExecuteInProcessResult) -> AssetCheckEvaluation:
+    """What a run's check says of yesterday's windows of applicants."""
+    name = "yesterday_has_landed"
+    [check] = [
+        one
+        for one in result.get_asset_check_evaluations()
+        if one.check_name == name and one.asset_key in APPLICANT_ASSET
+    ]
+    return check
 
 
 def by_hand(here: Pipeline, *keys: str) -> ExecuteInProcessResult:
