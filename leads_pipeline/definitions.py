@@ -24,7 +24,7 @@ from leads_pipeline.orchestration.catalog import own_specs, with_conventions
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
-from leads_pipeline.orchestration.pulling import Asking, inventory_schedule
+from leads_pipeline.orchestration.pulling import LAST_IN_QUEUE, Asking, inventory_schedule
 from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
@@ -44,6 +44,8 @@ _JOBS: Final = {
 
 # Windows that are due are asked for again (domain/due.py). Dagster would retry refused ones for ever.
 _TAGS: Final = {"dagster/max_retries": "0"}
+# A person's backfill has many runs. What schedules and sensors ask for brings a higher priority.
+_TAGS_OF: Final = {PULL_JOB: _TAGS | LAST_IN_QUEUE, INVENTORY_JOB: _TAGS | LAST_IN_QUEUE, PUBLISH_JOB: _TAGS}
 
 
 def build_definitions(variables: Mapping[str, str], *, key_prefix: str | Sequence[str] | None = None) -> Definitions:
@@ -96,7 +98,6 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     warehouse, report = warehouse_asset(settings, partitions, names), report_asset(names)
     of_jobs = {PULL_JOB: raw_leads, INVENTORY_JOB: [raw_inventory], PUBLISH_JOB: [warehouse, report]}
     assets = [asset for selected in of_jobs.values() for asset in selected]
-    tags = {**_TAGS, **names.run_tags}
 
     keys = frozenset(key for asset in assets for key in asset.keys)
     asking = Asking(settings, first, names=names, assets=keys)
@@ -108,8 +109,13 @@ def _wired(settings: Settings, names: Names) -> Definitions:
             names.name("inventory"): InventoryService.of(settings, data),
         },
         jobs=[
-            # By keys: a group of the same name may hold assets of somebody else.
-            define_asset_job(names.name(job), AssetSelection.assets(*selected), description=_JOBS[job], tags=tags)
+            define_asset_job(
+                names.name(job),
+                # By keys: a group of the same name may hold assets of somebody else.
+                AssetSelection.assets(*selected),
+                description=_JOBS[job],
+                tags={**_TAGS_OF[job], **names.run_tags},
+            )
             for job, selected in of_jobs.items()
         ],
         schedules=[*asking.schedules(), inventory_schedule(settings, names)],

@@ -53,6 +53,12 @@ FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRu
 # Names the machine of a run that a command started.
 MACHINE_TAG: Final = "leads_pipeline/machine"
 
+# Dagster's queue takes the highest integer first. A run without this tag has 0, as most runs of other people.
+_PRIORITY_TAG: Final = "dagster/priority"
+_PRIORITIES: Final = {"daily": "1", "hourly": "1", "retry": "0"}
+# For backfills, in the UI and of the command line.
+LAST_IN_QUEUE: Final = {_PRIORITY_TAG: "-1"}
+
 # A run takes its lock within seconds of its start, and lives on for a while after it has released it.
 _DEAD_AFTER: Final = timedelta(minutes=10)
 _SECOND_LOOK_SECONDS: Final = 2.0
@@ -191,8 +197,10 @@ def pull_config(keys: Mapping[LeadKind, Sequence[str]], names: Names = PLAIN, **
 
 
 def window_tags(keys: Mapping[LeadKind, Sequence[str]], why: str) -> dict[str, str]:
-    """Return the run's tags that say how many windows it is for, and who asked."""
-    return {"leads_pipeline/windows": str(sum(map(len, keys.values()))), "leads_pipeline/reason": why}
+    """Return the run's tags that say how many windows it is for, who asked, and its place in Dagster's queue."""
+    count = sum(map(len, keys.values()))
+    priority = {_PRIORITY_TAG: _PRIORITIES[why]} if why in _PRIORITIES else LAST_IN_QUEUE
+    return {"leads_pipeline/windows": str(count), "leads_pipeline/reason": why, **priority}
 
 
 def is_under_way(instance: DagsterInstance, job: str, names: Names = PLAIN) -> bool:
@@ -313,6 +321,6 @@ def inventory_schedule(settings: Settings, names: Names = PLAIN) -> ScheduleDefi
         if settings.no_inventory:
             return SkipReason(settings.no_inventory)
         day = today(settings.zone, context.scheduled_execution_time).isoformat()
-        return RunRequest(run_key=f"inventory-{day}", partition_key=day)
+        return RunRequest(run_key=f"inventory-{day}", partition_key=day, tags={_PRIORITY_TAG: _PRIORITIES["daily"]})
 
     return pull_inventory_daily

@@ -197,6 +197,7 @@ def test_the_inventory_schedule_asks_for_the_day_in_the_settings_zone(tmp_path: 
     request = evaluate(full(tmp_path), "pull_inventory_daily", datetime(2027, 6, 30, 23, 30, tzinfo=UTC))
     assert isinstance(request, RunRequest)
     assert request.partition_key == "2027-07-01"
+    assert request.tags["dagster/priority"] == "1"
 
 
 @pytest.mark.slow

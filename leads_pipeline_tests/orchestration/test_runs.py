@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetKey, DagsterRunStatus
+from dagster import AssetKey, DagsterRun, DagsterRunStatus
+from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
 from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.contract import APPRAISAL
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.dagster_compat import forget_future_ticks
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.orchestration.names import PUBLISH_JOB, PULL_JOB
+from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB
+from leads_pipeline.orchestration.pulling import pull_request, window_tags
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
 from leads_pipeline_tests.support.installation import Installation, installation
 
@@ -69,6 +71,22 @@ def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
         (PULL_JOB, DagsterRunStatus.QUEUED),
         (PUBLISH_JOB, DagsterRunStatus.STARTING),
     ]
+
+
+def test_a_queue_takes_the_daily_pull_first_then_retries_then_backfills(here: Installation) -> None:
+    now, keys = datetime.now(UTC), {APPRAISAL: [here.key(1)]}
+    tags_of = {
+        "backfill": here.definitions.resolve_job_def(PULL_JOB).tags,
+        "command line": window_tags(keys, "command line"),
+        "inventory by hand": here.definitions.resolve_job_def(INVENTORY_JOB).tags,
+        "retry": pull_request(keys, "retry", now).tags,
+        "daily": pull_request(keys, "daily", now).tags,
+    }
+    queued = [DagsterRun(PULL_JOB, run_id=name, tags=tags) for name, tags in tags_of.items()]
+
+    taken = QueuedRunCoordinatorDaemon(interval_seconds=0)._priority_sort(queued)  # noqa: SLF001 - Dagster's own order
+
+    assert [run.run_id for run in taken] == ["daily", "retry", "backfill", "command line", "inventory by hand"]
 
 
 @pytest.mark.slow
