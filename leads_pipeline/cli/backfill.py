@@ -69,6 +69,7 @@ def backfill(
     scopes = _scopes(settings, scope_keys)
     offer_to_move_demo(settings, is_wanted=move_demo)
     with Session.opened(FIRST_DAYS) as session:
+        click.echo(f"Dagster home: {settings.dagster_folder}", err=True)
         first, last = _chosen(session, first, last, recent)
         if INVENTORY in kind_names and last < session.today:
             raise click.UsageError(

@@ -90,6 +90,7 @@ def run_together(
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it
             signal.signal(number, lambda *_: stop.set())
     with alone(home, f"http://{address_of(host, port)}") as lock, runtime_folder(home) as folder:
+        data.state.note_dagster_home(home)
         with dagster_instance(home) as instance:
             end_dead_runs(instance, data, datetime.now(UTC), dead_after=timedelta(0))
             forget_future_ticks(instance, datetime.now(UTC))

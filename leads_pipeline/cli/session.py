@@ -67,6 +67,7 @@ class Session:
             if settings.start_date is None:
                 data.state.remember_start_date(day - pulled_from)
         with dagster_instance(home) as instance:
+            _warn_of_another_home(settings, data, home)
             yield cls(settings, data, build_definitions(environment), instance, first_day(settings), day)
 
     def bring(self, windows: Mapping[LeadKind, Sequence[Window]], *, inventory: bool) -> bool:
@@ -142,6 +143,19 @@ class Session:
             click.echo(sentence)
         if left:
             click.echo(f"Pull them again with: {pull_command(facts, left)}")
+
+
+def _warn_of_another_home(settings: Settings, data: DataFolder, home: Path) -> None:
+    """Warn if the service works with another Dagster home. With one database of Postgres, both homes show all runs."""
+    of_service = data.state.dagster_home()
+    if of_service is None or settings.dagster_postgres is not None or of_service.resolve() == home.resolve():
+        return
+    click.echo(
+        f"{click.style('warning:', fg='yellow', bold=True)} The service works with another Dagster home, {of_service}. "
+        f"Its UI doesn't show what this command runs in {home}. The leads are the same. To see the next run there, set "
+        f"DAGSTER_HOME={of_service}.",
+        err=True,
+    )
 
 
 def dagster_instance(home: Path) -> DagsterInstance:

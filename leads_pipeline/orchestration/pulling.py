@@ -40,6 +40,7 @@ from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB
 from leads_pipeline.settings import NO_PORTAL, Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
+from leads_pipeline.storage.state import State
 from leads_pipeline.storage.windows import WindowRow, known_windows
 
 # 75 minutes after the end of the day, as domain/due.py says.
@@ -161,6 +162,13 @@ def note_start(state: Path, daemon: str, now: datetime) -> None:
         replace_file(state / "started", f"{now.isoformat()} {daemon}".encode())
 
 
+def note_home(instance: DagsterInstance, state: State) -> None:
+    """Remember which Dagster home the service works with. One without a dagster.yaml lasts as long as its process."""
+    home = Path(instance.root_directory)
+    if (home / "dagster.yaml").is_file():
+        state.note_dagster_home(home)
+
+
 def started_at(state: Path, now: datetime) -> datetime:
     """Return when the service was last started. Long ago if nobody knows, or if the clock ran ahead then."""
     moment, _ = _started(state)
@@ -272,6 +280,7 @@ class Asking:
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
                 note_start(data.state.path, daemon, self.clock())
+            note_home(context.instance, data.state)
             return self._ask(context.instance, data, "retry")
 
         return retry_failed_partitions

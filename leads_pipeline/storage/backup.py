@@ -44,7 +44,8 @@ _LEFT_OUT: Final = {
     *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".env", "README.md", "lost+found", DEMO, RESTORING),
 }
 _STATE_LEFT_OUT: Final = tuple(
-    f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "deliveries.sqlite-journal")
+    f".state/{name}"
+    for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "dagster_home", "deliveries.sqlite-journal")
 )
 
 # Deliveries go on while a backup is made, so SQLite copies their ledger. Its journal belongs to a moment.

@@ -174,6 +174,21 @@ class State:
         """Remember that the service was ended on purpose: its silence is no trouble."""
         (self.path / "service").unlink(missing_ok=True)
 
+    def note_dagster_home(self, home: Path) -> None:
+        """Remember which Dagster home the service works with.
+
+        One within the data folder is remembered by its path in there: a container may have the folder elsewhere.
+        """
+        folder, home = self.path.parent.resolve(), home.resolve()
+        noted = home.relative_to(folder) if home.is_relative_to(folder) else home
+        if str(noted) != self._read("dagster_home"):
+            self._write("dagster_home", str(noted))
+
+    def dagster_home(self) -> Path | None:
+        """Return that home, None if no service ever ran here."""
+        noted = self._read("dagster_home")
+        return self.path.parent / noted if noted else None
+
     def acknowledge(self, keys: Iterable[str]) -> None:
         """Remember that a person acknowledged the findings with these keys."""
         with self.lock("state"):

@@ -54,6 +54,25 @@ def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation
     assert rows == [("applicant", 9), ("appraisal", 9)]
 
 
+def test_backfill_names_its_dagster_home_and_warns_if_the_service_has_another(
+    here: Installation, tmp_path: Path
+) -> None:
+    """Fault 105: without DAGSTER_HOME in the shell, it made a second home and said nothing."""
+    of_today = ("backfill", "--last", "1d", "--kind", "applicant")
+    warning = f"The service works with another Dagster home, {tmp_path / 'theirs'}."
+
+    alone = run(*of_today)
+    here.data.state.note_dagster_home(tmp_path / "home")
+    same = run(*of_today)
+    here.data.state.note_dagster_home(tmp_path / "theirs")
+    another = run(*of_today)
+
+    assert [one.exit_code for one in (alone, same, another)] == [0, 0, 0]
+    assert all(f"Dagster home: {tmp_path / 'home'}" in one.stderr for one in (alone, same, another))
+    assert [warning in one.stderr for one in (alone, same, another)] == [False, False, True]
+    assert f"DAGSTER_HOME={tmp_path / 'theirs'}" in another.stderr
+
+
 @pytest.mark.slow
 def test_backfill_pulls_the_last_days_and_today(here: Installation) -> None:
     result = run("backfill", "--last", "2d", "--kind", "applicant")

@@ -896,6 +896,11 @@ def _(known, day):
     return None
 
 
+@mutant("no Dagster home is remembered", "orchestration.pulling:note_home", SHOWN, PULLING)
+def _(instance, state):
+    return None
+
+
 @mutant("a failure isn't noted", "orchestration.raw_leads:_Pull._failed", POLITE, PULLING)
 def _(self, window, error):
     self._data.raw.fail = lambda *_, **__: None

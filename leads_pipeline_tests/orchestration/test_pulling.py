@@ -401,6 +401,13 @@ def test_a_window_that_the_portal_has_deleted_and_that_landed_only_in_part_is_re
     assert here.shown()[key] == "FAILED"
 
 
+def test_the_sensor_notes_which_dagster_home_serves_the_folder(here: Pipeline) -> None:
+    """Fault 105: `backfill` compares it with its own."""
+    assert here.folder.state.dagster_home() is None
+    here.tick()
+    assert here.folder.state.dagster_home() == Path(here.instance.root_directory)
+
+
 # --- what a failed run says of its windows ---------------------------------------------------------------------------
 
 

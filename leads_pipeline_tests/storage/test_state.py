@@ -129,6 +129,17 @@ def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, stat
 # --- what is the same for all machines --------------------------------------------------------------------------------
 
 
+def test_a_dagster_home_within_the_data_folder_is_the_same_under_another_path(tmp_path: Path) -> None:
+    """Fault 105: a container and its host have the data folder at different paths."""
+    (tmp_path / "in container").mkdir()
+    (tmp_path / "host").symlink_to(tmp_path / "in container")
+
+    State(tmp_path / "in container").note_dagster_home(tmp_path / "in container" / ".dagster")
+
+    home = State(tmp_path / "host").dagster_home()
+    assert home == tmp_path / "host" / ".dagster"
+
+
 def test_a_folder_takes_the_leads_of_one_portal_only(state: State) -> None:
     state.claim("https://leads.portal.example")
     state.claim("https://leads.portal.example")
