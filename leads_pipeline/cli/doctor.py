@@ -13,7 +13,7 @@ from leads_pipeline.cli.installation import known
 from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_inventory, ask_leads, ask_settings
+from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_inventory, ask_leads, ask_pool, ask_settings
 from leads_pipeline.observe.verification import verify as read_all
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
@@ -47,7 +47,9 @@ def verify(as_json: bool) -> None:
 
 
 def _answers() -> Iterator[Seen]:
-    from leads_pipeline.orchestration.resources import InventoryService, LeadsService  # verify needs no Dagster
+    # Loaded here, as verify needs no Dagster.
+    from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
+    from leads_pipeline.orchestration.resources import InventoryService, LeadsService
 
     try:
         settings = Settings.from_variables(variables())
@@ -60,7 +62,16 @@ def _answers() -> Iterator[Seen]:
     facts = Known(settings, data, datetime.now(UTC))
     yield from ask_leads(facts, leads.secret, leads.tokens)
     yield ask_inventory(settings, inventory.tokens)
+    yield from ask_pool(facts, PORTAL_POOL, lambda: _limit_of(settings, PORTAL_POOL))
     yield from ask_folder(facts)
+
+
+def _limit_of(settings: Settings, pool: str) -> int | None:
+    from leads_pipeline.orchestration.home import pool_limit
+
+    home = settings.dagster_folder
+    variables()["DAGSTER_HOME"] = str(home)  # our own dagster.yaml names it
+    return pool_limit(home, pool)
 
 
 # The line that is red if a required setting is missing, or one is wrong.

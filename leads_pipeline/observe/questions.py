@@ -199,6 +199,34 @@ def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind,
     return f"{scopes} within {slowest:.2f} s."
 
 
+# --- Dagster ----------------------------------------------------------------------------------------------------------
+
+
+def ask_pool(known: Known, pool: str, limit: Callable[[], int | None]) -> Iterator[Seen]:
+    """Ask whether Dagster runs one pull at a time. `limit` is that of the pool, None if it has none.
+
+    Without a bucket, nothing is asked: on one machine pulls take turns by a lock.
+    """
+    if known.data.bucket is not None:
+        yield ask("Dagster pool", lambda: _pool(pool, limit))
+
+
+def _pool(pool: str, limit: Callable[[], int | None]) -> str:
+    try:
+        number = limit()
+    except LeadsPipelineError as error:  # pulls may work all the same
+        raise Doubt(str(error)) from None
+    if number == 1:
+        return "Dagster runs one pull at a time."
+
+    has = "has no limit" if number is None else f"has the limit {number}"
+    raise Doubt(
+        f"Dagster's pool {pool} {has}. Two machines that pull at once don't know when the portal asks the other one to "
+        f"slow down. Run `dagster instance concurrency set {pool} 1`, or set it in the UI: Deployment > Concurrency. "
+        "In dagster.yaml, `concurrency: {pools: {default_limit: 1}}` sets it for all pools."
+    )
+
+
 # --- the data folder --------------------------------------------------------------------------------------------------
 
 

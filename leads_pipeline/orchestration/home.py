@@ -1,10 +1,13 @@
 """Dagster's home: where its own state lies, and the dagster.yaml that a new one begins with.
 
-Belongs here: what is added to the text of dagster.yaml beside this file. Doesn't: the event log (event_log.py).
+Belongs here: what is added to the text of dagster.yaml beside this file, and the limit of a pool. Doesn't: the event
+log (event_log.py).
 """
 
 from importlib.util import find_spec
 from pathlib import Path
+
+from dagster import DagsterInstance
 
 from leads_pipeline.errors import SettingsError, how_to_install
 from leads_pipeline.settings import Settings
@@ -49,3 +52,24 @@ def dagster_home(settings: Settings) -> Path:
             state = _IN_POSTGRES % ("postgres_url_file" if address.file else "postgres_url", address.variable)
         replace_file(file, Path(__file__).with_name("dagster.yaml").read_bytes() + state.encode())
     return home
+
+
+def pool_limit(home: Path, pool: str) -> int | None:
+    """Return the limit of a pool in this Dagster home, None if it has none.
+
+    Raises SettingsError if it can't be read.
+    """
+    if not (home / "dagster.yaml").is_file():
+        raise SettingsError(
+            f"{home} has no dagster.yaml yet. `leads-pipeline serve` writes one. If another Dagster runs the pulls, "
+            "set DAGSTER_HOME to its home and run this again."
+        )
+    try:
+        with DagsterInstance.from_config(str(home)) as instance:
+            limits = {one.name: one.limit for one in instance.event_log_storage.get_pool_limits()}
+            default = instance.get_concurrency_config().pool_config.default_pool_limit
+    except Exception as error:  # noqa: BLE001 - of any storage. Its message may quote a password
+        raise SettingsError(
+            f"Dagster's state in {home} can't be read ({type(error).__name__}). Start Dagster there to see why."
+        ) from None
+    return limits.get(pool, default)

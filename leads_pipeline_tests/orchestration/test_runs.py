@@ -1,22 +1,27 @@
 """Every way to start a run, and what it asks of the portal."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetKey, DagsterRun, DagsterRunStatus
+from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
 from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.contract import APPRAISAL
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.dagster_compat import forget_future_ticks
-from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.orchestration.home import dagster_home, pool_limit
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB, PULL_JOB
 from leads_pipeline.orchestration.pulling import pull_request, window_tags
+from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.settings import POSTGRES_VARIABLE, Settings
+from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline_tests.support.installation import Installation, installation
 
 
@@ -108,6 +113,51 @@ def test_sensors_and_schedules_that_ticked_while_the_clock_ran_ahead_tick_again_
         if here.now.timestamp() < tick.timestamp <= later.timestamp() + 60
     }
     assert ticked >= {"retry_failed_partitions", "publish_changes", "alert", "deliver", "pull_daily"}
+
+
+def test_the_limit_of_the_pool_of_pulls_is_that_of_the_dagster_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 106: a company's own dagster.yaml has no limit, or another one."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    with pytest.raises(SettingsError, match="has no dagster"):
+        pool_limit(home, PORTAL_POOL)
+
+    dagster_home(Settings.from_variables({"DAGSTER_HOME": str(home)}))
+    assert pool_limit(home, PORTAL_POOL) == 1
+
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    assert pool_limit(home, PORTAL_POOL) is None
+
+    with DagsterInstance.from_config(str(home)) as instance:
+        instance.event_log_storage.set_concurrency_slots(PORTAL_POOL, 3)
+    assert pool_limit(home, PORTAL_POOL) == 3
+
+    (home / "dagster.yaml").write_text("no_such_section: {}")
+    with pytest.raises(SettingsError, match="can't be read"):
+        pool_limit(home, PORTAL_POOL)
+
+
+@pytest.mark.slow
+def test_without_a_limit_of_the_pool_two_runs_pull_one_after_the_other(here: Installation, tmp_path: Path) -> None:
+    """Fault 106: on one machine the lock of the data folder does it, whatever Dagster allows."""
+    (tmp_path / "home" / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    here.simulator.set_faults([Rule(Then(latency_ms=300))])
+    days_of = [[str(here.day(ago)) for ago in (3, 2, 1)], [str(here.day(ago)) for ago in (6, 5, 4)]]
+
+    pulls = [backfill(tmp_path, first=days[0], last=days[-1]) for days in days_of]
+    assert [pull.wait() for pull in pulls] == [0, 0]
+
+    in_order = [key.partition("|")[0] in days_of[0] for key in here.asked()]
+    assert in_order in ([True] * 9 + [False] * 9, [False] * 9 + [True] * 9)
+
+
+def backfill(folder: Path, first: str, last: str) -> subprocess.Popen[bytes]:
+    """Start a pull in a process of its own, which asks for one window at a time."""
+    command = [Path(sys.executable).with_name("leads-pipeline"), "backfill", "--from", first, "--to", last]
+    environment = {**os.environ, "LEADS_MAX_CONCURRENCY": "1"}
+    return subprocess.Popen([*command, "--kind", "applicant"], cwd=folder, env=environment)
 
 
 def test_the_daemon_looks_for_runs_that_go_on_for_ever(here: Installation) -> None:
