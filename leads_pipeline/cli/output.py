@@ -70,8 +70,8 @@ def plain_errors() -> Iterator[None]:
         yield
     except LeadsPipelineError as error:
         raise Refusal(str(error)) from None
-    except KeyboardInterrupt:
-        click.echo("\nStopped. Landed leads stay.", err=True)
+    except KeyboardInterrupt as stop:
+        click.echo(f"\n{str(stop) or 'Stopped. Landed leads stay.'}", err=True)
         sys.exit(EXIT_INTERRUPTED)
     except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise

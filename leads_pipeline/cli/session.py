@@ -4,7 +4,7 @@ Belongs here: what the commands that start runs share. Doesn't: the runs (orches
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -32,7 +32,7 @@ from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.storage.durable import check_writable
-from leads_pipeline.storage.windows import WindowRow
+from leads_pipeline.storage.windows import WindowRow, window_table
 from leads_pipeline.transform.reading import LeadsFile
 
 
@@ -75,7 +75,7 @@ class Session:
 
         Prints what landed and was published, then what failed, by cause.
         """
-        keys = {kind: [window.partition_key for window in of_kind] for kind, of_kind in windows.items() if of_kind}
+        keys = _keys(windows)
         if keys and self.data.state.is_pulling():
             click.echo("Another pull is under way, perhaps of the service. This one starts when it ends.", err=True)
         before, report, no_inventory = self._leads(), PullReport(), None
@@ -90,7 +90,7 @@ class Session:
                 bar.update(task, description=f"Pulling leads{failed}", completed=done)
 
             if keys:
-                report = pull(self.definitions, self.instance, keys, advance)
+                report = self._pull(windows, advance)
             if inventory:
                 bar.update(task, description="Pulling the inventory")
                 tags = {"dagster/partition": self.today.isoformat()}
@@ -111,6 +111,23 @@ class Session:
         for trouble in troubles:
             click.echo(f"{click.style('failed:', fg='red', bold=True)} {trouble}", err=True)
         return report.succeeded and not troubles
+
+    def _pull(
+        self, windows: Mapping[LeadKind, Sequence[Window]], on_progress: Callable[[PullReport], None]
+    ) -> PullReport:
+        """Pull the windows. Raises KeyboardInterrupt that says how many have landed, if ctrl-C ends the run."""
+        began_at = datetime.now(UTC)
+        keys = _keys(windows)
+        try:
+            return pull(self.definitions, self.instance, keys, on_progress)
+        except KeyboardInterrupt:
+            landed = 0
+            for kind, of_kind in windows.items():
+                rows = window_table(self.data.store, kind, of_kind, datetime.now(UTC))
+                landed += sum(1 for row in rows if row.looked_at is not None and row.looked_at >= began_at)
+            raise KeyboardInterrupt(
+                f"Cancelled. {counted(landed, 'window')} landed and stay. To pull the others, run the command again."
+            ) from None
 
     def publish(self) -> str | None:
         """Publish what has landed. Return the reason if that fails."""
@@ -143,6 +160,10 @@ class Session:
             click.echo(sentence)
         if left:
             click.echo(f"Pull them again with: {pull_command(facts, left)}")
+
+
+def _keys(windows: Mapping[LeadKind, Sequence[Window]]) -> dict[LeadKind, list[str]]:
+    return {kind: [window.partition_key for window in of_kind] for kind, of_kind in windows.items() if of_kind}
 
 
 def _warn_of_another_home(settings: Settings, data: DataFolder, home: Path) -> None:

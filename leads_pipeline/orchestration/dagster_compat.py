@@ -22,6 +22,10 @@ DAEMON_MODULE = "dagster._daemon"
 # A step that ctrl-C ends fails with an error of this name. A command has to end as an interrupted program does.
 INTERRUPTED = "DagsterExecutionInterruptedError"
 
+# Dagster writes these to the standard error output, with the SQL, before it raises the error or goes on.
+CANT_STORE = ("Exception while storing event batch: ", "Exception while writing logger call to event log: ")
+GOES_ON = "Falling back to storing multiple single-event storage requests..."
+
 _TICKED_AT = ("last_tick_timestamp", "last_tick_start_timestamp", "last_iteration_timestamp")
 
 

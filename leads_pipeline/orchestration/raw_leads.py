@@ -20,6 +20,7 @@ from dagster import (
     AssetObservation,
     AssetsDefinition,
     BackfillPolicy,
+    DagsterExecutionInterruptedError,
     Failure,
     MetadataValue,
     TableColumn,
@@ -36,7 +37,7 @@ from leads_pipeline.errors import (
     StorageError,
     TokenRefusedError,
 )
-from leads_pipeline.observe.finding import explanation, some
+from leads_pipeline.observe.finding import counted, explanation, some
 from leads_pipeline.observe.window_findings import what_comes_next
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import show_as_planned
@@ -167,9 +168,13 @@ class _Pull:
         landed_before = [row for row in self._rows.values() if row.looked_at is not None and row.failure is None]
         # A killed run may have landed them, or a person's run may have failed for windows that had landed before.
         shown_wrongly = [row for row in self._rows.values() if row.window in not_asked_for and row.has_its_looks(now)]
-        for record in chain(map(self._landed_before, shown_wrongly), self._pulled(leads)):
-            yield record
-            is_silent = False
+        try:
+            for record in chain(map(self._landed_before, shown_wrongly), self._pulled(leads)):
+                yield record
+                is_silent = False
+        except DagsterExecutionInterruptedError:
+            log.warning("Cancelled. %s of %s leads landed and stay.", counted(len(self._landed), "window"), kind)
+            raise
         if is_silent and landed_before and not self.failures:
             yield self._landed_before(landed_before[0])  # Dagster calls a run without any materialization failed
         log.info(

@@ -6,16 +6,17 @@ Belongs here: running a job in this process, and how a pull went. Doesn't: what 
 
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 from uuid import uuid4
 
 from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.orchestration.dagster_compat import INTERRUPTED
+from leads_pipeline.orchestration.dagster_compat import CANT_STORE, GOES_ON, INTERRUPTED
 from leads_pipeline.orchestration.names import PULL_JOB
 from leads_pipeline.orchestration.pulling import MACHINE_TAG, pull_config, raw_key, window_tags
 
@@ -96,7 +97,7 @@ def run_job(
     run_id = str(uuid4())
     if listen is not None:
         instance.add_event_listener(run_id, listen)
-    with _keeping_output():
+    with _keeping_output(), redirect_stderr(_WithoutErrorsOfStorage(sys.stderr)):
         result = definitions.resolve_job_def(name).execute_in_process(
             run_id=run_id,
             instance=instance,
@@ -128,3 +129,20 @@ def _keeping_output() -> Iterator[None]:
         for number, copy in kept.items():
             os.dup2(copy, number)
             os.close(copy)
+
+
+class _WithoutErrorsOfStorage:
+    """The standard error output without what Dagster writes if it can't store an event. The run raises the error."""
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def write(self, text: str) -> int:
+        """Write the text."""
+        if text.startswith((*CANT_STORE, GOES_ON)):
+            return len(text)
+        return self._output.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        """Be the output in all else."""
+        return getattr(self._output, name)

@@ -161,6 +161,7 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
 
 @pytest.mark.slow
 def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp_path: Path) -> None:
+    """Fault 109: it didn't say how many windows."""
     here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=600_000)))
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
     command += ["--from", str(here.day(3)), "--to", str(here.day(2))]
@@ -170,7 +171,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
         wait_for(lambda: len(raw_files(here, 3)) == 3)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_SECONDS) == 130
-    assert "\nStopped. Landed leads stay." in told.read_text()
+    assert "\nCancelled. 3 windows landed and stay. To pull the others, run the command again.\n" in told.read_text()
     assert "Traceback" not in told.read_text()
     assert not LeadsFile(here.data).path.exists()  # it went on to nothing else
 

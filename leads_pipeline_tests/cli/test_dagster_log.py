@@ -1,9 +1,17 @@
 """What `serve` and `dev` print of Dagster's log."""
 
+import os
+import signal
+import time
+from pathlib import Path
+from threading import Thread
+
 import pytest
-from dagster import Definitions, Failure, asset, in_process_executor
+from dagster import AssetKey, Definitions, ExecuteInProcessResult, Failure, asset, in_process_executor
 
 from leads_pipeline.cli.dagster_log import readable
+from leads_pipeline.simulator.faults import Then
+from leads_pipeline_tests.support.pulls import Pipeline, pipeline
 
 
 def test_a_failed_run_is_its_address_and_a_line_for_each_cause(capfd: pytest.CaptureFixture[str]) -> None:
@@ -33,3 +41,85 @@ def test_other_lines_stay() -> None:
         "Segmentation fault",
     ]
     assert list(readable(lines, "")) == ["07:51:45 It is slow.", "  Segmentation fault"]
+
+
+@pytest.mark.slow
+def test_a_cancelled_run_is_two_lines_without_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Fault 109: Dagster's error came twice, and nothing said that the landed windows stay."""
+    with pipeline(tmp_path) as here:
+        here.fail(dict.fromkeys(here.keys(2), Then(latency_ms=4_000)))
+        canceller = Thread(target=cancel_once_landed, args=[here, here.keys(1)])
+        canceller.start()
+        run = pull_and_log(here, here.keys(1, 2))
+        canceller.join()
+        written = capfd.readouterr().err.splitlines()
+
+    assert any("DagsterExecutionInterruptedError" in line for line in written)
+    lines = [line.split(" ", 1)[1] for line in readable(written, "http://127.0.0.1:3000")]
+    assert lines == [
+        "raw_applicant_leads: Cancelled. 3 windows of applicant leads landed and stay.",
+        f"pull_leads was cancelled: http://127.0.0.1:3000/runs/{run.run_id}",
+    ]
+
+
+def cancel_once_landed(here: Pipeline, keys: set[str]) -> None:
+    """Do what Dagster does if a person ends a run in the UI."""
+    while not all(here.row_of(key).looked_at for key in keys):
+        time.sleep(0.05)
+    time.sleep(0.5)  # Dagster has shown them
+    [run] = here.runs()
+    here.instance.report_run_canceling(run)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def pull_and_log(here: Pipeline, keys: set[str]) -> ExecuteInProcessResult:
+    """Pull these windows of applicants with Dagster's log on the console."""
+    config = {
+        "loggers": {"console": {"config": {"log_level": "WARNING"}}},
+        "ops": {"raw_applicant_leads": {"config": {"partition_keys": sorted(keys)}}},
+    }
+    return here.execute(config, {}, [AssetKey("raw_applicant_leads")])
+
+
+def test_a_run_that_was_interrupted_by_something_else_names_no_error_of_dagster() -> None:
+    """Fault 109: a machine that shuts down ends runs, too."""
+    run = "eb0de7c7-71a3-44c9-929b-0b77c888ff2b"
+    record = f"2026-11-29 05:40:10 +0000 - dagster - ERROR - pull_leads - {run} - 12140 - "
+    lines = [
+        f'{record}raw_applicant_leads - STEP_FAILURE - Execution of step "raw_applicant_leads" failed.',
+        "",
+        "dagster._core.errors.DagsterExecutionInterruptedError",
+        "",
+        "Stack Trace:",
+        '  File "execute_plan.py", line 243, in dagster_event_sequence_for_step',
+        f'{record}RUN_FAILURE - Execution of run for "pull_leads" failed. Execution was interrupted unexpectedly. '
+        "No user initiated termination request was found, treating as failure.",
+        "",
+        "dagster._core.errors.DagsterExecutionInterruptedError",
+        "",
+        "Stack Trace:",
+    ]
+    assert list(readable(lines, "http://ui")) == [f"05:40:10 pull_leads was interrupted: http://ui/runs/{run}"]
+
+
+def test_a_failed_step_at_the_end_of_the_log_is_shown() -> None:
+    run = "eb0de7c7-71a3-44c9-929b-0b77c888ff2b"
+    line = f"2026-11-29 05:40:10 +0000 - dagster - ERROR - publish - {run} - 1 - warehouse - STEP_FAILURE - It failed."
+    assert list(readable([line], "http://ui")) == [f"05:40:10 warehouse failed: http://ui/runs/{run}"]
+
+
+def test_an_event_that_cannot_be_stored_is_a_line_without_its_sql() -> None:
+    """Fault 109: on a full disk, Dagster prints its statement of SQL."""
+    lines = [
+        "Exception while storing event batch: (sqlite3.OperationalError) database or disk is full",
+        "[SQL: ",
+        "CREATE TABLE asset_check_executions (",
+        "]",
+        "(Background on this error at: https://sqlalche.me/e/21/e3q8)",
+        "Falling back to storing multiple single-event storage requests...",
+        "2026-11-29 05:40:10 +0000 - dagster.daemon.SensorDaemon - WARNING - It is slow.",
+    ]
+    assert list(readable(lines, "")) == [
+        "  Dagster can't store an event: (sqlite3.OperationalError) database or disk is full",
+        "05:40:10 It is slow.",
+    ]

@@ -115,6 +115,20 @@ def test_a_full_disk_is_named_and_not_the_database(install: Install, small_disk:
     assert (result.exit_code, str(small_disk) in result.output) == (2, True), result.output
 
 
+def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(install: Install, small_disk: Path) -> None:
+    """Fault 109: Dagster's error with its SQL came first."""
+    install(NOBODY, DAGSTER_HOME=str(small_disk / "home"))
+    (small_disk / "fill").write_bytes(bytes(450_000))
+
+    result = run("backfill", "--last", "1d")
+
+    dagster_home, _, sentence = result.stderr.partition("\n")
+    assert dagster_home == f"Dagster home: {small_disk / 'home'}"
+    assert sentence.startswith(("Pulling", f"Error: The file system {small_disk} is full")), result.output
+    assert "Exception" not in sentence
+    assert "SQL" not in sentence
+
+
 def test_a_database_of_dagster_that_cannot_be_opened_is_named(install: Install, tmp_path: Path) -> None:
     (tmp_path / "home" / "history" / "runs.db").mkdir(parents=True)
     install(NOBODY, DAGSTER_HOME=str(tmp_path / "home"))
