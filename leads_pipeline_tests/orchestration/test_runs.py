@@ -155,7 +155,7 @@ def test_without_a_limit_of_the_pool_two_runs_pull_one_after_the_other(here: Ins
 
 def backfill(folder: Path, first: str, last: str) -> subprocess.Popen[bytes]:
     """Start a pull in a process of its own, which asks for one window at a time."""
-    command = [Path(sys.executable).with_name("leads-pipeline"), "backfill", "--from", first, "--to", last]
+    command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--from", first, "--to", last]
     environment = {**os.environ, "LEADS_MAX_CONCURRENCY": "1"}
     return subprocess.Popen([*command, "--kind", "applicant"], cwd=folder, env=environment)
 
