@@ -208,10 +208,10 @@ def ask_pool(known: Known, pool: str, limit: Callable[[], int | None]) -> Iterat
     Without a bucket, nothing is asked: on one machine pulls take turns by a lock.
     """
     if known.data.bucket is not None:
-        yield ask("Dagster pool", lambda: _pool(pool, limit))
+        yield ask("Dagster pool", lambda: _pool(known.settings.dagster_folder, pool, limit))
 
 
-def _pool(pool: str, limit: Callable[[], int | None]) -> str:
+def _pool(home: Path, pool: str, limit: Callable[[], int | None]) -> str:
     try:
         number = limit()
     except LeadsPipelineError as error:  # pulls may work all the same
@@ -222,8 +222,8 @@ def _pool(pool: str, limit: Callable[[], int | None]) -> str:
     has = "has no limit" if number is None else f"has the limit {number}"
     raise Doubt(
         f"Dagster's pool {pool} {has}. Two machines that pull at once don't know when the portal asks the other one to "
-        f"slow down. Run `dagster instance concurrency set {pool} 1`, or set it in the UI: Deployment > Concurrency. "
-        "In dagster.yaml, `concurrency: {pools: {default_limit: 1}}` sets it for all pools."
+        f"slow down. Run `DAGSTER_HOME={home} dagster instance concurrency set {pool} 1`, or set it in the UI: "
+        "Deployment > Concurrency. In dagster.yaml, `concurrency: {pools: {default_limit: 1}}` sets it for all pools."
     )
 
 

@@ -269,14 +269,20 @@ def pull_command(known: Known, rows: Sequence[WindowRow]) -> str:
 
 def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
     """Say in sentences when the service asks for these windows again, or why it doesn't."""
-    deleted = [row for row in rows if row.window.is_deleted(now)]
-    landed = [row for row in rows if row not in deleted and row.has_its_looks(now)]
-    others = [row for row in rows if row not in deleted and row not in landed]
+    deleted, landed, others = list[WindowRow](), list[WindowRow](), list[WindowRow]()
+    for row in rows:
+        if row.window.is_deleted(now):
+            deleted.append(row)
+        elif row.has_its_looks(now):
+            landed.append(row)
+        else:
+            others.append(row)
 
     sentences = []
     if others:
-        at = moment(max(now, min(filter(None, (_asked_at(row, now) for row in others)), default=now)))
-        sentences.append(f"The service asks for {counted(len(others), 'window')} again, from {at} on.")
+        first_at = min(filter(None, (_asked_at(row, now) for row in others)), default=now)
+        from_then = moment(max(now, first_at))
+        sentences.append(f"The service asks for {counted(len(others), 'window')} again, from {from_then} on.")
     if any(_is_asked_after_a_restart(row, now) for row in others):
         sentences.append("After a restart, for example with a corrected secret, it asks for refused ones at once.")
     if landed:

@@ -355,7 +355,7 @@ def test_with_a_bucket_the_pool_of_pulls_needs_the_limit_1(
     [pool] = ask_pool(known, POOL, lambda: limit)
 
     assert (pool.check, pool.light, words in pool.message) == ("Dagster pool", light, True)
-    assert ("`dagster instance concurrency set leads_portal 1`" in pool.message) is (light == "yellow")
+    assert ("dagster instance concurrency set leads_portal 1`" in pool.message) is (light == "yellow")
     assert list(ask_pool(replace(known, data=DataFolder.at(tmp_path / "data")), POOL, lambda: limit)) == []
 
 
