@@ -295,13 +295,14 @@ def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
     return sentences
 
 
-def not_landed(known: Known, day: date) -> str | None:
-    """Say which expected windows of that day have not landed, and what to do. None if all have."""
+def not_landed(known: Known, day: date) -> list[WindowRow]:
+    """Return the expected windows of that day that have not landed."""
     landed = (WindowState.LANDED, WindowState.EMPTY)
-    rows = [row for row in known.windows if row.day == day and known.is_expected(row) and row.state not in landed]
-    if not rows:
-        return None
+    return [row for row in known.windows if row.day == day and known.is_expected(row) and row.state not in landed]
 
+
+def what_to_do_about(known: Known, rows: Sequence[WindowRow]) -> str:
+    """Say which windows have not landed, why, and what to do."""
     what_comes = what_comes_next(rows, known.now) if known.is_served else ()
     sentences = [
         f"{_windows(known, rows)}: not landed.",

@@ -17,7 +17,7 @@ from leads_pipeline.observe.finding import explanation
 from leads_pipeline.observe.findings import Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.runbook import RAW_CHECKS
-from leads_pipeline.observe.window_findings import not_landed
+from leads_pipeline.observe.window_findings import not_landed, what_to_do_about
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
@@ -26,7 +26,7 @@ from leads_pipeline.transform.reading import Reader
 
 # The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts any old window.
 _YESTERDAY: Final = "yesterday_has_landed"
-_YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_TIMEZONE, those of the day before"
+_YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_TIMEZONE, only refused ones fail it"
 
 # The local hour at which yesterday's windows have landed and the night's publication is done.
 FRESH_HOUR: Final = 6
@@ -54,15 +54,19 @@ def raw_checks(
 
 
 def _yesterday(known: Known, asset: AssetKey) -> AssetCheckResult:
-    """Say whether the newest day has landed that has to."""
+    """Say whether yesterday has landed. Before 06:00, windows that are still asked for don't count."""
     local = known.now.astimezone(known.zone)
-    day = local.date() - timedelta(days=1 if local.hour >= FRESH_HOUR else 2)
-    problem = not_landed(known, day)
+    day = local.date() - timedelta(days=1)
+    late = not_landed(known, day)
+    if late and local.hour < FRESH_HOUR:
+        refused = [row for row in late if row.failure is not None and row.failure.verdict == "refused"]
+        day = day if refused else day - timedelta(days=1)
+        late = refused or not_landed(known, day)
     return AssetCheckResult(
         asset_key=asset,
         check_name=_YESTERDAY,
-        passed=problem is None,
-        description=problem or f"All windows of {day} have landed.",
+        passed=not late,
+        description=what_to_do_about(known, late) if late else f"All windows of {day} have landed.",
         metadata={"day": day.isoformat()},
     )
 

@@ -893,7 +893,7 @@ def _(rows, now):
 
 @mutant("yesterday has always landed", "orchestration.checks:not_landed", SHOWN, PULLING)
 def _(known, day):
-    return None
+    return []
 
 
 @mutant("no Dagster home is remembered", "orchestration.pulling:note_home", SHOWN, PULLING)

@@ -517,6 +517,22 @@ def test_until_six_in_the_morning_the_day_before_yesterday_has_to_have_landed(he
     assert freshness(here.run(here.tick())).passed
 
 
+def test_a_refused_window_of_yesterday_is_red_before_six_already(here: Pipeline) -> None:
+    """Fault 108: nobody asks for it again on that day, so no later run would say it."""
+    here.run(here.tick())
+    here.clock.now = datetime(2026, 11, 22, 1, 16, tzinfo=UTC)
+    here.fail({here.key(1, 102): Then(status=403)})
+    check = freshness(here.run(here.tick("pull_daily")))
+    assert (check.passed, check.metadata["day"].value) == (False, "2026-11-21")
+
+
+def test_the_nightly_pull_says_that_yesterday_has_landed(here: Pipeline) -> None:
+    """Fault 108."""
+    here.run(here.tick())
+    here.clock.now = datetime(2026, 11, 22, 1, 16, tzinfo=UTC)
+    assert freshness(here.run(here.tick("pull_daily"))).description == "All windows of 2026-11-21 have landed."
+
+
 def freshness(result: ExecuteInProcessResult) -> AssetCheckEvaluation:
     """What a run's check says of yesterday's windows of applicants."""
     name = "yesterday_has_landed"
