@@ -91,7 +91,6 @@ def test_a_run_that_was_interrupted_by_something_else_names_no_error_of_dagster(
         "dagster._core.errors.DagsterExecutionInterruptedError",
         "",
         "Stack Trace:",
-        '  File "execute_plan.py", line 243, in dagster_event_sequence_for_step',
         f'{record}RUN_FAILURE - Execution of run for "pull_leads" failed. Execution was interrupted unexpectedly. '
         "No user initiated termination request was found, treating as failure.",
         "",

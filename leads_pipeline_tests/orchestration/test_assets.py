@@ -95,7 +95,7 @@ def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Install
     said = message(here.pull(here.keys([2, 3, 4, 5])))
     assert said.count("|branch-") == NAMED + 1  # and the one whose message is quoted
     assert f" and {12 - NAMED} more). GET" in said
-    assert "refused ones after a day" in said
+    assert "The service asks for 12 windows again, from " in said
 
 
 def test_without_settings_the_run_says_which_variable_to_set(here: Installation) -> None:
