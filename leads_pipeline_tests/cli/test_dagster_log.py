@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 from threading import Thread
 
@@ -11,6 +10,7 @@ from dagster import AssetKey, Definitions, ExecuteInProcessResult, Failure, asse
 
 from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.simulator.faults import Then
+from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.pulls import Pipeline, pipeline
 
 
@@ -47,7 +47,7 @@ def test_other_lines_stay() -> None:
 def test_a_cancelled_run_is_two_lines_without_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Fault 109: Dagster's error came twice, and nothing said that the landed windows stay."""
     with pipeline(tmp_path) as here:
-        here.fail(dict.fromkeys(here.keys(2), Then(latency_ms=4_000)))
+        here.fail(dict.fromkeys(here.keys(2), Then(latency_ms=60_000)))
         canceller = Thread(target=cancel_once_landed, args=[here, here.keys(1)])
         canceller.start()
         run = pull_and_log(here, here.keys(1, 2))
@@ -64,9 +64,8 @@ def test_a_cancelled_run_is_two_lines_without_an_error(tmp_path: Path, capfd: py
 
 def cancel_once_landed(here: Pipeline, keys: set[str]) -> None:
     """Do what Dagster does if a person ends a run in the UI."""
-    while not all(here.row_of(key).looked_at for key in keys):
-        time.sleep(0.05)
-    time.sleep(0.5)  # Dagster has shown them
+    # The event log waits a second before it stores them. So the run waits for the other windows by now.
+    wait_for(lambda: here.shown().keys() >= keys)
     [run] = here.runs()
     here.instance.report_run_canceling(run)
     os.kill(os.getpid(), signal.SIGINT)
