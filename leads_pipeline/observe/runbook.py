@@ -50,6 +50,10 @@ RAW_CHECKS: Final[Mapping[str, RawCheck]] = {
     "files": RawCheck("No file is damaged or missing", (FINDERS["files-damaged"], FINDERS["spool"])),
 }
 
+# The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts any old window.
+YESTERDAY: Final = "yesterday_has_landed"
+YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_TIMEZONE, only refused ones fail it"
+
 
 def finding_entries() -> list[Entry]:
     """Return the entries of all findings, in the order of their finders."""
@@ -63,7 +67,7 @@ def raw_check_entries() -> list[Entry]:
     for name, check in RAW_CHECKS.items():
         findings = ", ".join(finder.name for finder in check.finders)
         entries.append(Entry(name, check.description, {"Findings": f"{findings}.", "Do": "what the message says."}))
-    return entries
+    return [*entries, Entry(YESTERDAY, YESTERDAY_TEXT, {"Do": "what the message says."})]
 
 
 def table_check_entries() -> list[Entry]:

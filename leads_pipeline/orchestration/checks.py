@@ -16,17 +16,13 @@ from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.observe.finding import explanation
 from leads_pipeline.observe.findings import Level, find
 from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.runbook import RAW_CHECKS
+from leads_pipeline.observe.runbook import RAW_CHECKS, YESTERDAY, YESTERDAY_TEXT
 from leads_pipeline.observe.window_findings import not_landed, what_to_do_about
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.reading import Reader
-
-# The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts any old window.
-_YESTERDAY: Final = "yesterday_has_landed"
-_YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_TIMEZONE, only refused ones fail it"
 
 # The local hour at which yesterday's windows have landed and the night's publication is done.
 FRESH_HOUR: Final = 6
@@ -37,7 +33,7 @@ NAMED: Final = 20
 
 def raw_check_specs(asset: AssetKey) -> list[AssetCheckSpec]:
     """Return the checks on the raw leads of a kind."""
-    texts = {name: check.description for name, check in RAW_CHECKS.items()} | {_YESTERDAY: _YESTERDAY_TEXT}
+    texts = {name: check.description for name, check in RAW_CHECKS.items()} | {YESTERDAY: YESTERDAY_TEXT}
     return [AssetCheckSpec(name, asset=asset, description=text) for name, text in texts.items()]
 
 
@@ -64,7 +60,7 @@ def _yesterday(known: Known, asset: AssetKey) -> AssetCheckResult:
         late = refused or not_landed(known, day)
     return AssetCheckResult(
         asset_key=asset,
-        check_name=_YESTERDAY,
+        check_name=YESTERDAY,
         passed=not late,
         description=what_to_do_about(known, late) if late else f"All windows of {day} have landed.",
         metadata={"day": day.isoformat()},
