@@ -32,7 +32,7 @@ from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore, open_store
-from leads_pipeline_tests.docs.pages import GUIDES, PAGES, README, ROOT, blocks
+from leads_pipeline_tests.docs.pages import DOCS, GUIDES, PAGES, README, ROOT, blocks
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.gpg import PASSPHRASE, needs_gpg, running_gpg
@@ -43,6 +43,7 @@ from leads_pipeline_tests.support.staging import LONDON
 pytestmark = pytest.mark.slow  # the installation takes ten seconds
 
 ASK = GUIDES / "ask-the-data.md"
+QUERIES = DOCS / "reference" / "queries.md"
 
 
 def lines(page: Path) -> list[str]:
@@ -177,7 +178,7 @@ def sql_of(page: Path, word: str) -> str:
         *(
             text
             for page in (README, *PAGES)
-            if page.parent == GUIDES or page == README
+            if page.parent == GUIDES or page in (README, QUERIES)
             for _, text in blocks(page, "sql")
         ),
         *FIRST_QUERIES.values(),
@@ -219,7 +220,7 @@ def test_the_example_of_own_marts_counts_the_leads_of_each_negotiator(installati
 
 
 def test_the_query_of_earlier_versions_shows_what_was_received(installation: Installation) -> None:
-    earlier = sql_of(ASK, "THE-ID")
+    earlier = sql_of(QUERIES, "THE-ID")
     [lead, *_] = [row for row in raw_rows(installation.folder / "data") if row.kind == "applicant"]
     contact = lead.content["contact"]
     statement = earlier.replace("data/raw", f"{installation.folder}/data/raw").replace("THE-ID", lead.content["id"])
@@ -229,7 +230,7 @@ def test_the_query_of_earlier_versions_shows_what_was_received(installation: Ins
 
 
 def test_the_query_of_what_is_missing_names_each_window_that_can_be_had(installation: Installation) -> None:
-    missing = sql_of(ASK, "deleted_from_at")
+    missing = sql_of(QUERIES, "deleted_from_at")
     now = datetime.now(UTC)
     first = installation.today - timedelta(days=30)
     truth = []
@@ -272,7 +273,9 @@ def test_the_duckdb_command_line_answers(installation: Installation) -> None:
 
 # --- Python -----------------------------------------------------------------------------------------------------------
 
-SNIPPETS = [text for page in sorted(GUIDES.glob("*.md")) for _, text in blocks(page, "python")]
+# test_company.py runs the blocks of this guide.
+IN_DAGSTER = GUIDES / "add-to-your-dagster.md"
+SNIPPETS = [text for page in sorted(GUIDES.glob("*.md")) if page != IN_DAGSTER for _, text in blocks(page, "python")]
 
 
 def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
@@ -361,7 +364,8 @@ ANOTHER_MACHINE = {"install-on-a-server.md", "run-in-containers.md", "run-on-kub
 
 def test_every_guide_with_commands_is_tested() -> None:
     with_commands = {page.name for page in GUIDES.glob("*.md") if blocks(page, "sh")}
-    assert with_commands == ANOTHER_MACHINE | {"ask-the-data.md", "answer-a-person.md", "get-a-secret.md"} | set(TRIED)
+    by_tests_of_their_own = {"ask-the-data.md", "answer-a-person.md", "get-a-secret.md", IN_DAGSTER.name}
+    assert with_commands == ANOTHER_MACHINE | by_tests_of_their_own | set(TRIED)
 
 
 @pytest.mark.parametrize("name", sorted(ANOTHER_MACHINE))

@@ -621,7 +621,7 @@ def test_the_match_is_as_good_as_its_comment_says(house: House, *, by_people: bo
     assert found == pytest.approx(tuple(said[:2] if by_people else (said[2], said[2])), abs=0.01)
 
 
-# --- the questions of docs/guides/ask-the-data.md ---------------------------------------------------------------------
+# --- the questions of docs/reference/queries.md -----------------------------------------------------------------------
 
 QUESTIONS = Path(__file__).parents[2] / "examples" / "questions"
 # A Monday, when two weeks are over; the leads are of the ten days up to the Saturday before.
