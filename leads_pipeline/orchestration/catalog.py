@@ -150,7 +150,8 @@ def _metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Names) 
         for name in table.descriptions
     }
     return {
-        "dagster/table_name": f"leads.main.{table.name}",  # as SQL names it once leads.duckdb is attached
+        # As SQL names it, once leads.duckdb is attached under this name.
+        "dagster/table_name": f"{names.database}.main.{table.name}",
         "dagster/column_schema": schema,
         "dagster/column_lineage": TableColumnLineage(lineage),
     }

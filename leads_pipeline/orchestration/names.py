@@ -68,6 +68,11 @@ class Names:
         return AssetKey([*self.prefix, asset])
 
     @property
+    def database(self) -> str:
+        """Return the database in the names of tables. Dagster links assets whose tables have the same name."""
+        return "_".join(self.prefix) or "leads"
+
+    @property
     def schedule_status(self) -> DefaultScheduleStatus:
         """Whether a schedule that is on by default runs before anybody starts it."""
         return DefaultScheduleStatus.RUNNING if self.is_served else DefaultScheduleStatus.STOPPED

@@ -105,6 +105,16 @@ def test_groups_resources_and_pools_carry_the_prefix(merged: Definitions) -> Non
     assert graph.get(raw_key(APPLICANT, AGENCY)).pools == {"agency_leads_portal"}
 
 
+def test_equal_tables_of_two_installations_are_not_shown_as_one(merged: Definitions) -> None:
+    """Dagster links assets with the same table name to each other."""
+    graph = merged.resolve_asset_graph()
+    names = [graph.get(key).metadata.get("dagster/table_name") for key in graph.get_all_asset_keys()]
+    tables = [name for name in names if name is not None]
+    assert "agency.main.applicant_leads" in tables
+    assert "a_b.main.applicant_leads" in tables
+    assert len(tables) == len(set(tables))
+
+
 def test_nothing_runs_before_somebody_starts_it(merged: Definitions) -> None:
     """Fault 104."""
     repository = merged.get_repository_def()
