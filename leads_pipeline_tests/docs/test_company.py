@@ -6,6 +6,8 @@ Belongs here: examples/company/ and docs/guides/add-to-your-dagster.md. Doesn't:
 
 import os
 import shutil
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import duckdb
 import pytest
 from dagster import (
     AssetKey,
+    DagsterInstance,
     Definitions,
     ExecuteInProcessResult,
     build_sensor_context,
@@ -23,14 +26,14 @@ from dagster import (
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.domain.window import Window
-from leads_pipeline.orchestration.names import Names
+from leads_pipeline.orchestration.names import NEEDED, SERVED, Names
 from leads_pipeline.orchestration.pulling import raw_key
-from leads_pipeline_tests.docs.pages import ROOT
-from leads_pipeline_tests.docs.shell import run
+from leads_pipeline_tests.docs.pages import GUIDES, ROOT, blocks
+from leads_pipeline_tests.docs.shell import BIN, run
 from leads_pipeline_tests.support.installation import Installation, installation
 
 EXAMPLE = ROOT / "examples" / "company"
-INSTALL_DBT = "python3 -m venv dbt-venv && dbt-venv/bin/pip install 'dbt-core<1.12' 'dbt-duckdb==1.11.*'"
+GUIDE = GUIDES / "add-to-your-dagster.md"
 LEADS = Names.of("leads")
 DAYS_AGO = (1, 2)
 
@@ -72,6 +75,27 @@ class Company:
         return len(tick.run_requests or ()), tick.cursor
 
 
+@dataclass(frozen=True)
+class Shell:
+    """A shell in a folder of the company's."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, command: str, where: str = ".") -> str:
+        """Run commands of the guide, and return what they print."""
+        # What the package needs is there already, and the network isn't needed.
+        command = command.replace("pip install /srv", "pip install --no-deps --no-build-isolation /srv")
+        command = command.replace("/srv/leads_pipeline", str(ROOT))
+        done = run(command, self.folder / where, self.environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+# The company's own, and the sign of `serve`.
+NOT_IN_ENV = {"DAGSTER_HOME", SERVED}
+
+
 @pytest.fixture
 def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Company]:
     folder = tmp_path / "company"
@@ -84,6 +108,12 @@ def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Company
         spec.loader.exec_module(module)
         monkeypatch.chdir(folder)
         yield Company(folder, here, module.defs())
+
+
+def commands(word: str) -> str:
+    """The one block of commands of the guide with that word, for a shell that ends at the first error."""
+    [found] = [text for _, text in blocks(GUIDE, "sh") if word in text]
+    return f"set -e\n{found}"
 
 
 # --- the example ------------------------------------------------------------------------------------------------------
@@ -127,7 +157,7 @@ def test_the_sensor_of_the_company_starts_its_job_once_after_each_publication(co
 def test_dbt_builds_its_model_on_the_published_leads_and_tests_it(
     company: Company, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed = run(INSTALL_DBT, company.folder, dict(os.environ))
+    installed = run(commands("dbt-venv"), company.folder, dict(os.environ))
     if installed.returncode:
         pytest.skip("dbt can't be installed here by pip")
     monkeypatch.setenv("PATH", f"{company.folder}/dbt-venv/bin{os.pathsep}{os.environ['PATH']}")
@@ -142,3 +172,72 @@ def test_dbt_builds_its_model_on_the_published_leads_and_tests_it(
         published = dict(db.sql("select scope, count(*) from lead_facts group by scope").fetchall())
     assert len(built) == len(company.here.settings.scopes)
     assert built == published
+
+
+# --- the guide --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell of the company, with its own Dagster home and the settings of the pipeline in `.env`."""
+    with installation(tmp_path, first=3) as here:
+        programs = own_environment(tmp_path / "venv")
+        (tmp_path / "theirs").mkdir()
+        lines = [f"{name}={value}" for name, value in here.environment.items() if name not in NOT_IN_ENV]
+        (tmp_path / ".env").write_text("\n".join([*lines, ""]))
+        environment = {
+            "HOME": str(tmp_path),
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "DAGSTER_HOME": str(tmp_path / "theirs"),
+        }
+        yield Shell(tmp_path, environment)
+
+
+def own_environment(folder: Path) -> Path:
+    """Make a Python environment that has our dependencies, but not the package. Return its folder of programs."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    programs = folder / "bin"
+    packages = next(folder.glob("lib/python*/site-packages"))
+    ours = next(BIN.parent.glob("lib/python*/site-packages"))
+    # A line that begins with a path adds the folder, without its own .pth files: one of them names this checkout.
+    (packages / "dependencies.pth").write_text(f"{ours}\n")
+    (programs / "dagster").write_text(f'#!/bin/sh\nexec {programs}/python -m dagster "$@"\n')
+    (programs / "dagster").chmod(0o755)
+    return programs
+
+
+@pytest.mark.slow
+def test_a_company_adds_the_code_location_as_the_guide_says(shell: Shell) -> None:
+    [(_, workspace)] = blocks(GUIDE, "yaml")
+    (shell.folder / "workspace.yaml").write_text(workspace.replace("/srv/leads_pipeline/.venv/bin", str(BIN)))
+
+    done = shell.run(commands("workspace.yaml"))
+
+    assert "Validation successful for code location leads" in done
+
+
+@pytest.mark.slow
+def test_a_company_merges_the_example_and_starts_what_it_needs_as_the_guide_says(shell: Shell) -> None:
+    done = shell.run(commands("examples/company"))
+    assert "All code locations passed validation" in done
+
+    started = shell.run(f"{commands('sensor start')}dagster schedule list -f definitions.py\n", "company")
+
+    assert "leads_pull_daily [RUNNING]" in started
+    assert "leads_pull_hourly [STOPPED]" in started
+    with DagsterInstance.from_config(shell.environment["DAGSTER_HOME"]) as instance:
+        running = {one.instigator_name for one in instance.all_instigator_state() if one.is_running}
+    assert running == {f"leads_{name}" for name in NEEDED}
+
+
+@pytest.mark.slow
+def test_the_merge_in_the_guide_is_that_of_the_example_and_loads(shell: Shell) -> None:
+    [(_, merge)] = blocks(GUIDE, "python")
+    (shell.folder / "definitions.py").write_text(merge)
+    lines = {line for line in merge.splitlines() if "key_prefix" in line or "merge" in line}
+
+    done = shell.run("pip install /srv/leads_pipeline && dagster definitions validate -f definitions.py")
+
+    assert "All code locations passed validation" in done
+    assert len(lines) == 2
+    assert lines <= set((EXAMPLE / "definitions.py").read_text(encoding="utf-8").splitlines())
