@@ -852,7 +852,7 @@ def _(table):
 
 
 @mutant("a second run is asked for", "orchestration.pulling:is_under_way", POLITE, PULLING)
-def _(instance, job):
+def _(instance, job, names):
     return False
 
 
@@ -908,7 +908,7 @@ def _(self, window, error):
 
 
 @mutant("assets stay as they are made", "orchestration.catalog:with_conventions", SHOWN, CATALOG)
-def _(assets, settings):
+def _(assets, settings, names):
     return list(assets)
 
 
