@@ -641,8 +641,13 @@ def service(known: Known) -> Iterator[Finding]:
             "`alert` on in the Dagster UI.",
             seen_at,
         )
+    settings = known.settings
+    idle = [
+        *(["pull_inventory_daily"] if settings.no_inventory else []),
+        *(["deliver"] if settings.delivery_url is None else []),
+    ]
     for name in stopped:
-        if not name.endswith("pull_inventory_daily") or not known.settings.no_inventory:
+        if not name.endswith(tuple(idle)):
             yield Finding(
                 Level.ERROR,
                 f"{name} is off in the Dagster UI, and the pipeline needs it.",
