@@ -67,7 +67,7 @@ class Session:
             if settings.start_date is None:
                 data.state.remember_start_date(day - pulled_from)
         with dagster_instance(home) as instance:
-            _warn_of_another_home(settings, data, home)
+            _look_at_home(settings, data, home)
             yield cls(settings, data, build_definitions(environment), instance, first_day(settings), day)
 
     def bring(self, windows: Mapping[LeadKind, Sequence[Window]], *, inventory: bool) -> bool:
@@ -166,15 +166,29 @@ def _keys(windows: Mapping[LeadKind, Sequence[Window]]) -> dict[LeadKind, list[s
     return {kind: [window.partition_key for window in of_kind] for kind, of_kind in windows.items() if of_kind}
 
 
-def _warn_of_another_home(settings: Settings, data: DataFolder, home: Path) -> None:
-    """Warn if the service works with another Dagster home. With one database of Postgres, both homes show all runs."""
-    of_service = data.state.dagster_home()
-    if of_service is None or settings.dagster_postgres is not None or of_service.resolve() == home.resolve():
+def _look_at_home(settings: Settings, data: DataFolder, home: Path) -> None:
+    """Warn if the service works with another Dagster home. With one database of Postgres, both homes show all runs.
+
+    Raises SettingsError if these leads are a guest in this home: a command knows no prefix, so it would record its runs
+    under keys of somebody else's assets.
+    """
+    noted = data.state.dagster_home()
+    if noted is None:
         return
+    of_service, key_prefix = noted
+    is_here = of_service.resolve() == home.resolve()
+    if is_here and key_prefix:
+        raise SettingsError(
+            f"In the Dagster of DAGSTER_HOME={home}, these leads have the key_prefix {key_prefix}, and this command "
+            "would record its run under other keys. Start a run there, or unset DAGSTER_HOME for this command. Then it "
+            "works with a home of its own. The leads are the same."
+        )
+    if is_here or settings.dagster_postgres is not None:
+        return
+    to_see = "" if key_prefix else f" To see the next run there, set DAGSTER_HOME={of_service}."
     click.echo(
         f"{click.style('warning:', fg='yellow', bold=True)} The service works with another Dagster home, {of_service}. "
-        f"Its UI doesn't show what this command runs in {home}. The leads are the same. To see the next run there, set "
-        f"DAGSTER_HOME={of_service}.",
+        f"Its UI doesn't show what this command runs in {home}. The leads are the same.{to_see}",
         err=True,
     )
 

@@ -162,11 +162,11 @@ def note_start(state: Path, daemon: str, now: datetime) -> None:
         replace_file(state / "started", f"{now.isoformat()} {daemon}".encode())
 
 
-def note_home(instance: DagsterInstance, state: State) -> None:
+def note_home(instance: DagsterInstance, state: State, names: Names) -> None:
     """Remember which Dagster home the service works with. One without a dagster.yaml lasts as long as its process."""
     home = Path(instance.root_directory)
     if (home / "dagster.yaml").is_file():
-        state.note_dagster_home(home)
+        state.note_dagster_home(home, "/".join(names.prefix))
 
 
 def started_at(state: Path, now: datetime) -> datetime:
@@ -280,7 +280,7 @@ class Asking:
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
                 note_start(data.state.path, daemon, self.clock())
-            note_home(context.instance, data.state)
+            note_home(context.instance, data.state, self.names)
             return self._ask(context.instance, data, "retry")
 
         return retry_failed_partitions

@@ -43,7 +43,7 @@ from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_ch
 from leads_pipeline.orchestration.dagster_compat import show_as_planned
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
-from leads_pipeline.orchestration.pulling import PullConfig, due_windows, raw_key, utc_now
+from leads_pipeline.orchestration.pulling import PullConfig, due_windows, note_home, raw_key, utc_now
 from leads_pipeline.orchestration.resources import LeadsService
 from leads_pipeline.portal.verdicts import settled
 from leads_pipeline.settings import Settings
@@ -103,6 +103,8 @@ def raw_leads_asset(
     def raw_leads(context: AssetExecutionContext, config: PullConfig) -> Iterator[Record | AssetCheckResult]:
         leads: LeadsService = getattr(context.resources, names.name("leads"))
         data: DataFolder = getattr(context.resources, names.name("data"))
+        if names.is_guest:  # its sensors may be off
+            note_home(context.instance, data.state, names)
         if data.state.is_pulling():
             context.log.info("Another pull is under way, perhaps of the command line. This one begins after it.")
         try:

@@ -174,20 +174,21 @@ class State:
         """Remember that the service was ended on purpose: its silence is no trouble."""
         (self.path / "service").unlink(missing_ok=True)
 
-    def note_dagster_home(self, home: Path) -> None:
-        """Remember which Dagster home the service works with.
+    def note_dagster_home(self, home: Path, key_prefix: str = "") -> None:
+        """Remember which Dagster home the service works with, and the prefix of its assets' keys there.
 
         One within the data folder is remembered by its path in there: a container may have the folder elsewhere.
         """
         folder, home = self.path.parent.resolve(), home.resolve()
         noted = home.relative_to(folder) if home.is_relative_to(folder) else home
-        if str(noted) != self._read("dagster_home"):
-            self._write("dagster_home", str(noted))
+        text = f"{noted}\n{key_prefix}".strip()
+        if text != self._read("dagster_home"):
+            self._write("dagster_home", text)
 
-    def dagster_home(self) -> Path | None:
-        """Return that home, None if no service ever ran here."""
-        noted = self._read("dagster_home")
-        return self.path.parent / noted if noted else None
+    def dagster_home(self) -> tuple[Path, str] | None:
+        """Return that home and the prefix, which is empty if there is none. None if no service ever ran here."""
+        home, _, key_prefix = (self._read("dagster_home") or "").partition("\n")
+        return (self.path.parent / home, key_prefix) if home else None
 
     def acknowledge(self, keys: Iterable[str]) -> None:
         """Remember that a person acknowledged the findings with these keys."""

@@ -73,6 +73,18 @@ def test_backfill_names_its_dagster_home_and_warns_if_the_service_has_another(
     assert f"DAGSTER_HOME={tmp_path / 'theirs'}" in another.stderr
 
 
+def test_backfill_refuses_a_dagster_home_in_which_the_keys_have_a_prefix(here: Installation, tmp_path: Path) -> None:
+    """Without the prefix, its run would have been recorded under keys of a company's own assets."""
+    here.data.state.note_dagster_home(tmp_path / "home", "agency")
+
+    done = run("backfill", "--last", "1d")
+
+    assert done.exit_code == 2
+    assert "key_prefix agency" in done.stderr
+    assert "unset DAGSTER_HOME" in done.stderr
+    assert here.runs() == []
+
+
 @pytest.mark.slow
 def test_backfill_pulls_the_last_days_and_today(here: Installation) -> None:
     result = run("backfill", "--last", "2d", "--kind", "applicant")

@@ -171,6 +171,7 @@ def test_a_guest_pulls_and_publishes_under_its_own_keys(here: Installation, merg
     assert AssetKey(["agency", "applicant_leads"]) in materialized
     assert {asset_key.path[0] for asset_key in materialized if asset_key} == {"agency"}
     assert here.data.state.landed_at() is not None
+    assert here.data.state.dagster_home() == (Path(here.instance.root_directory), "agency")
 
 
 def test_an_asset_of_ones_own_reads_the_published_leads(here: Installation, merged: Definitions) -> None:

@@ -405,7 +405,7 @@ def test_the_sensor_notes_which_dagster_home_serves_the_folder(here: Pipeline) -
     """Fault 105: `backfill` compares it with its own."""
     assert here.folder.state.dagster_home() is None
     here.tick()
-    assert here.folder.state.dagster_home() == Path(here.instance.root_directory)
+    assert here.folder.state.dagster_home() == (Path(here.instance.root_directory), "")
 
 
 # --- what a failed run says of its windows ---------------------------------------------------------------------------

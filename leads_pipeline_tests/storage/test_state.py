@@ -136,8 +136,7 @@ def test_a_dagster_home_within_the_data_folder_is_the_same_under_another_path(tm
 
     State(tmp_path / "in container").note_dagster_home(tmp_path / "in container" / ".dagster")
 
-    home = State(tmp_path / "host").dagster_home()
-    assert home == tmp_path / "host" / ".dagster"
+    assert State(tmp_path / "host").dagster_home() == (tmp_path / "host" / ".dagster", "")
 
 
 def test_a_folder_takes_the_leads_of_one_portal_only(state: State) -> None:
