@@ -210,6 +210,7 @@ class Machine:
                 env={
                     "HOME": str(self.folder),
                     "PATH": os.environ["PATH"],
+                    "_LEADS_PIPELINE_IS_SERVED": "yes",  # as `serve` says it to its processes
                     "PYTHONPATH": os.pathsep.join([str(self.folder / "patched"), str(Path(__file__).parents[2])]),
                     "LD_PRELOAD": str(libfaketime()),
                     "FAKETIME_TIMESTAMP_FILE": str(self.clock.file),
