@@ -897,7 +897,7 @@ def _(known, day):
 
 
 @mutant("no Dagster home is remembered", "orchestration.pulling:note_home", SHOWN, PULLING)
-def _(instance, state):
+def _(instance, state, names):
     return None
 
 
