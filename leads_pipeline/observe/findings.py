@@ -641,11 +641,11 @@ def service(known: Known) -> Iterator[Finding]:
             "`alert` on in the Dagster UI.",
             seen_at,
         )
-    settings = known.settings
-    idle = [
-        *(["pull_inventory_daily"] if settings.no_inventory else []),
-        *(["deliver"] if settings.delivery_url is None else []),
-    ]
+    idle = []  # they would have nothing to do
+    if known.settings.no_inventory:
+        idle.append("pull_inventory_daily")
+    if known.settings.delivery_url is None:
+        idle.append("deliver")
     for name in stopped:
         if not name.endswith(tuple(idle)):
             yield Finding(

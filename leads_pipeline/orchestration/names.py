@@ -7,7 +7,7 @@ installation's own. Doesn't: what they do.
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from dagster import AssetKey, DagsterRun, DefaultScheduleStatus, DefaultSensorStatus
 
@@ -62,6 +62,10 @@ class Names:
     def name(self, name: str) -> str:
         """Return the name of a group, job, schedule, sensor, resource or pool."""
         return "_".join((*self.prefix, name))
+
+    def resource(self, resources: object, name: str) -> Any:
+        """Return one of the resources of a run or a tick. Its key in Dagster is `name(name)`."""
+        return getattr(resources, self.name(name))
 
     def key(self, asset: str) -> AssetKey:
         """Return the key of an asset."""

@@ -108,7 +108,7 @@ def publish_sensor(
         ),
     )
     def publish_changes(context: SensorEvaluationContext) -> RunRequest | SkipReason:
-        data: DataFolder = getattr(context.resources, names.name("data"))
+        data: DataFolder = names.resource(context.resources, "data")
         if is_under_way(context.instance, PUBLISH_JOB, names):
             return SkipReason("A publication is under way.")
         now = clock()

@@ -286,7 +286,7 @@ class Asking:
         return retry_failed_partitions
 
     def _data(self, resources: object) -> DataFolder:
-        data: DataFolder = getattr(resources, self.names.name("data"))
+        data: DataFolder = self.names.resource(resources, "data")
         return data
 
     def _is_own(self, run: DagsterRun) -> bool:

@@ -68,8 +68,8 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions, names: Names
         },
     )
     def raw_inventory(context: AssetExecutionContext) -> Iterator[AssetMaterialization]:
-        inventory: InventoryService = getattr(context.resources, names.name("inventory"))
-        data: DataFolder = getattr(context.resources, names.name("data"))
+        inventory: InventoryService = names.resource(context.resources, "inventory")
+        data: DataFolder = names.resource(context.resources, "data")
         for key in requested_keys(context, partitions.days):
             day = date.fromisoformat(key)
             reason = settings.no_inventory

@@ -101,8 +101,8 @@ def raw_leads_asset(
         },
     )
     def raw_leads(context: AssetExecutionContext, config: PullConfig) -> Iterator[Record | AssetCheckResult]:
-        leads: LeadsService = getattr(context.resources, names.name("leads"))
-        data: DataFolder = getattr(context.resources, names.name("data"))
+        leads: LeadsService = names.resource(context.resources, "leads")
+        data: DataFolder = names.resource(context.resources, "data")
         if names.is_guest:  # its sensors may be off
             note_home(context.instance, data.state, names)
         if data.state.is_pulling():

@@ -50,7 +50,7 @@ def alert_sensor(
         "Calls the heartbeat each hour.",
     )
     def alert(context: SensorEvaluationContext) -> SkipReason:
-        data: DataFolder = getattr(context.resources, names.name("data"))
+        data: DataFolder = names.resource(context.resources, "data")
         now = clock()
         note_service(context.instance, names, data.state, now)
         findings, failed = look(Known(settings, data, now))
@@ -85,7 +85,7 @@ def deliver_sensor(settings: Settings, names: Names = PLAIN) -> SensorDefinition
         description="Posts each new lead, and each new version of one, to LEADS_DELIVERY_URL.",
     )
     def deliver_leads(context: SensorEvaluationContext) -> SkipReason:
-        data: DataFolder = getattr(context.resources, names.name("data"))
+        data: DataFolder = names.resource(context.resources, "data")
         try:
             endpoint = Endpoint.of(settings)
             if endpoint is None:

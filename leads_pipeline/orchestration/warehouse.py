@@ -55,7 +55,7 @@ def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = P
     def warehouse(
         context: AssetExecutionContext,
     ) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
-        data: DataFolder = getattr(context.resources, names.name("data"))
+        data: DataFolder = names.resource(context.resources, "data")
         now, file, began = datetime.now(UTC), LeadsFile(data), time.monotonic()
         is_nightly = NIGHTLY_TAG in context.run.tags
         try:
@@ -124,7 +124,7 @@ def report_asset(names: Names = PLAIN) -> AssetsDefinition:
         description="One page of figures from the marts, for any browser: data/reports/leads.html. No personal data.",
     )
     def leads_report(context: AssetExecutionContext) -> MaterializeResult[None]:
-        data: DataFolder = getattr(context.resources, names.name("data"))
+        data: DataFolder = names.resource(context.resources, "data")
         # Importing jinja2 takes a tenth of a second, which every run of any asset would pay.
         from leads_pipeline.transform.report.page import write_report
 
