@@ -12,15 +12,12 @@ from itertools import count, groupby
 from typing import Any, Final
 
 from leads_pipeline.delivery.ledger import Ledger, Version, VersionState
-from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.rows import LandedVersion, landed_versions
-from leads_pipeline.transform.flatten import Batch
-from leads_pipeline.transform.publish import WindowKey
+from leads_pipeline.storage.rows import LandedVersion
+from leads_pipeline.transform.current_leads import WindowKey, WindowLeads, current_leads, typed_leads
 from leads_pipeline.transform.raw_windows import RawWindows
-from leads_pipeline.transform.reader import read_leads
 
 # Another machine may have landed leads in the bucket.
 _BUCKET_LOOKS: Final = timedelta(minutes=1)
@@ -45,16 +42,16 @@ def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime, until
         return None
     first = max(first, data.state.retained_before() or first)
     ledger.forget_before(data.state.retained_before() or date.min)
-    raw, known, error = RawWindows(data.store, data.gate), ledger.windows(), None
-    hashes = raw.hashes(of_all_days=is_first)
+    hashes = RawWindows(data.store, data.gate).hashes(of_all_days=is_first)
+    known, error = ledger.windows(), None
     changed = [window for window, hash_ in hashes.items() if window[1] >= first and known.get(window) != hash_]
-    for number, (window, batch) in enumerate(read_each(raw, changed), start=1):
-        if isinstance(batch, StorageError):
-            error = batch
+    for number, (window, read) in enumerate(read_each(data, changed), start=1):
+        if isinstance(read, StorageError):
+            error = read
             continue
-        for version, state, contact in () if batch.is_anonymous else _unknown(ledger, batch):
+        for version, state, contact in () if read.is_anonymous else _unknown(ledger, read):
             ledger.add(version, state, contact, now.timestamp())
-        ledger.note_window(window, batch.hash)
+        ledger.note_window(window, read.hash)
         if number % _AT_ONCE == 0:
             ledger.commit()
         if time.monotonic() > until:
@@ -75,11 +72,11 @@ def is_neglected(data: DataFolder, ledger: Ledger, now: datetime, after: timedel
     return landed_at is not None and has_passed(after, landed_at, now) and mark != _mark(data, now)
 
 
-def read_each(raw: RawWindows, windows: Iterable[WindowKey]) -> Iterator[tuple[WindowKey, Batch | StorageError]]:
-    """Yield each window with its rows, or with the error that keeps them from being read; new days first."""
+def read_each(data: DataFolder, windows: Iterable[WindowKey]) -> Iterator[tuple[WindowKey, WindowLeads | StorageError]]:
+    """Yield each window with its leads, or with the error that keeps them from being read; new days first."""
     for window in sorted(windows, key=lambda window: window[1], reverse=True):
         try:
-            yield window, next(raw.read([window]))
+            yield window, current_leads(data.raw, data.gate, window)
         except StorageError as error:
             yield window, error
 
@@ -96,16 +93,16 @@ def version_of(landed: LandedVersion) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionState, int]]:
+def _unknown(ledger: Ledger, window: WindowLeads) -> Iterator[tuple[Version, VersionState, int]]:
     """Yield the versions of a window that are newer than the newest noted one of their lead, oldest first.
 
     Each comes with the parts of the contact that it has. A lead of midnight, or one that was moved to another branch,
     is in several windows: the number decides.
     """
-    kind = batch.kind
-    versions = landed_versions(batch.rows)
-    contacts = map(_contact, leads_of(kind, versions))
-    for lead_id, group in groupby(zip(versions, contacts, strict=True), lambda one: one[0].lead_id):
+    kind = window.kind
+    leads: list[Any] = typed_leads(kind, window.versions).to_pylist()
+    contacts = map(_contact, leads)
+    for lead_id, group in groupby(zip(window.versions, contacts, strict=True), lambda one: one[0].lead_id):
         newest, had, names, seen = (0, ""), 0, set[str](), Counter[str]()
         for number, name, contact in ledger.noted(kind.name, lead_id):
             newest, had = (number, name), had | contact
@@ -118,7 +115,7 @@ def _unknown(ledger: Ledger, batch: Batch) -> Iterator[tuple[Version, VersionSta
                 counted = (text if times == 1 else f"{text}-{times}" for times in count(seen[text]))
                 name = next(one for one in counted if one not in names)
                 state = VersionState.HELD if had & ~contact else VersionState.WAITING
-                yield Version(kind.name, lead_id, name, landed.number, batch.day, batch.scope), state, contact
+                yield Version(kind.name, lead_id, name, landed.number, window.day, window.scope), state, contact
                 newest = (landed.number, name)
                 names.add(name)
             had |= contact
@@ -128,9 +125,3 @@ def _contact(lead: Mapping[str, Any]) -> int:
     """Which parts of the contact are filled, as bits: e-mail address, telephone number, name."""
     contact, names = lead["contact"], (("email",), ("phoneNumber",), ("firstName", "lastName"))
     return sum(1 << place for place, part in enumerate(names) if any((contact[name] or "").strip() for name in part))
-
-
-def leads_of(kind: LeadKind, versions: Iterable[LandedVersion]) -> list[dict[str, Any]]:
-    """Return the versions as nested, typed leads, as in transform/reader.py."""
-    leads: list[Any] = read_leads(kind, ((one.lead_id, one.payload, one.corrections) for one in versions)).to_pylist()
-    return leads

@@ -69,7 +69,7 @@ def body_of(
     *,
     is_update: bool,
 ) -> bytes:
-    """Return the body. `lead` is the landed version as `leads_of` returns it.
+    """Return the body. `lead` is the landed version as `typed_leads` returns it.
 
     The names are those of the columns in leads.duckdb. `payload` is what the portal sent.
     """

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import httpx
 
-from leads_pipeline.delivery.due import leads_of, note_due, read_each, version_of
+from leads_pipeline.delivery.due import note_due, read_each, version_of
 from leads_pipeline.delivery.ledger import Ledger, Version, opened
 from leads_pipeline.delivery.message import body_of, headers_of, signer
 from leads_pipeline.domain.window import today
@@ -33,8 +33,8 @@ from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.rows import LandedVersion, landed_versions
-from leads_pipeline.transform.raw_windows import RawWindows
+from leads_pipeline.storage.rows import LandedVersion
+from leads_pipeline.transform.current_leads import typed_leads
 
 # Requests at once, and how long each may take as a whole.
 CONCURRENCY: Final = 4
@@ -274,16 +274,16 @@ class _Sender:
     def _bodies(self, ledger: Ledger, versions: Sequence[Version]) -> dict[Version, bytes]:
         wanted = {(one.kind, one.day, one.scope, one.lead_id): one for one in versions}  # one of each lead is ready
         found: dict[Version, bytes] = {}
-        for window, batch in read_each(RawWindows(self.data.store, self.data.gate), {key[:3] for key in wanted}):
+        for window, read in read_each(self.data, {key[:3] for key in wanted}):
             here = [version for key, version in wanted.items() if key[:3] == window]
-            if isinstance(batch, StorageError):
-                self.error = batch
+            if isinstance(read, StorageError):
+                self.error = read
                 for unread in here:
                     next_at = self.clock().timestamp() + _FIRST_WAIT_SECONDS
                     ledger.failed(unread, "Its raw file can't be read.", next_at, is_dead=False)
                 continue
             texts: dict[Version, LandedVersion] = {}
-            for landed in landed_versions(batch.rows):
+            for landed in read.versions:
                 version = wanted.get((*window, landed.lead_id))
                 # A lead that was gone from an answer and came back has a higher number since.
                 if (
@@ -295,11 +295,11 @@ class _Sender:
             if gone := set(here) - texts.keys():
                 damaged = {file.place for file in self.data.quarantine.files()}
                 for version in gone:
-                    ledger.drop(version, is_damaged=Place(batch.kind, batch.day, batch.scope) in damaged)
-            leads = leads_of(batch.kind, texts.values())
+                    ledger.drop(version, is_damaged=Place(read.kind, read.day, read.scope) in damaged)
+            leads: list[Any] = typed_leads(read.kind, texts.values()).to_pylist()
             for (version, landed), lead in zip(texts.items(), leads, strict=True):
                 is_update = ledger.has_earlier(version)
-                found[version] = body_of(batch.kind, version, landed, lead, self.zone, is_update=is_update)
+                found[version] = body_of(read.kind, version, landed, lead, self.zone, is_update=is_update)
         return {version: found[version] for version in versions if version in found}
 
     async def _post_all(self, http: httpx.AsyncClient, messages: list[tuple[Version, bytes]]) -> list[_Outcome]:

@@ -20,9 +20,8 @@ from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, seen
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED, list_places
+from leads_pipeline.transform.current_leads import WindowKey
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
-from leads_pipeline.transform.publish import WindowKey
-from leads_pipeline.transform.raw_windows import files_hash
 from leads_pipeline.transform.reading import attached, is_readable
 from leads_pipeline.transform.tables import lead_tables
 from leads_pipeline.transform.typed import TABLES, count_rows
@@ -52,7 +51,7 @@ def verify(known: Known) -> Iterator[Seen]:
         window = (place.kind.name, place.day, place.scope)
         windows.add(window)
         if place.root != RESTRICTED:  # nothing of those is published
-            raw[window] = files_hash(contents.folder), {row.lead_id for row in contents.rows}
+            raw[window] = contents.folder.hash, {row.lead_id for row in contents.rows}
     searches = len([*data.inventory.searches()])
     yield Seen(
         "raw files",

@@ -7,7 +7,7 @@ Belongs here: reading, landing, rewriting, failures, damage. Doesn't: names (raw
 the verbs of a store (store.py), who is on the suppression list.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -58,6 +58,9 @@ class Gatekeeper(Protocol):
     @property
     def number(self) -> int:
         """The number of the list's newest entry, read anew each time. It only grows."""
+
+    def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
+        """Whether the list names one of these leads by its id, so that its rows may have to go or to change."""
 
     def admit(self, place: Place, rows: list[Row]) -> list[Row]:
         """Return the rows that may lie in the window, in their order, with payloads as they may lie there.

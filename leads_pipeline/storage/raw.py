@@ -9,6 +9,7 @@ Belongs here: names, and what a listing tells. Doesn't: reading and landing (lan
 store (store.py).
 """
 
+import hashlib
 import logging
 import re
 from contextlib import suppress
@@ -121,6 +122,11 @@ class Folder:
     def state(self) -> State:
         """The state of all files together."""
         return most_whole("rows", *(file.state for file in self.files))
+
+    @property
+    def hash(self) -> str:
+        """What changes with the files, but not with a newer look that found the same."""
+        return hashlib.sha256(" ".join(sorted(file.hash for file in self.files)).encode()).hexdigest()[:16]
 
 
 def state_of(window: Window, asked_at: datetime) -> State:

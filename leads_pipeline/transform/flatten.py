@@ -10,37 +10,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 from zoneinfo import ZoneInfo
 
 import duckdb
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import ChildTable, LeadKind
-from leads_pipeline.storage.rows import LandedVersion, Row, landed_versions
+from leads_pipeline.storage.rows import LandedVersion
+from leads_pipeline.transform.current_leads import WindowLeads, typed_leads
 from leads_pipeline.transform.duck import literal, quoted
-from leads_pipeline.transform.reader import EXTRA, PROBLEMS, read_leads
+from leads_pipeline.transform.reader import EXTRA, PROBLEMS
 
 # Leads that are loaded together, and up to one batch more. Memory is bounded by it; more aren't faster (measured).
 PART_LEADS: Final = 10_000
 
 
-class Batch(NamedTuple):
-    """Rows of one window, as landed.
-
-    A lead may stand there in several versions. A row whose source is `correction` corrects all of them. `hash` stands
-    for the files that were read. `is_anonymous`: nobody is named in a file.
-    """
-
-    kind: LeadKind
-    day: date
-    scope: str
-    rows: Sequence[Row]
-    hash: str
-    is_anonymous: bool = False
-
-
-def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo) -> None:
+def flatten(db: duckdb.DuckDBPyConnection, windows: Iterable[WindowLeads], zone: ZoneInfo) -> None:
     """Bring the tables of leads up to date.
 
     The version with the higher number counts. Of equal ones, that of the later window day, then scope.
@@ -54,7 +40,7 @@ def flatten(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneI
     db.execute("create temp table if not exists received_ids (kind varchar, lead_id varchar)")
     db.execute("create temp table if not exists emptied (kind varchar, lead_id varchar, window_day date)")
     # DuckDB finds `received` by its name. A table that is registered stays in memory until the transaction ends.
-    for kind, received in _ahead(_parts(batches)):  # noqa: B007
+    for kind, received in _ahead(_parts(windows)):  # noqa: B007
         for statement in _statements(kind, zone):
             db.execute(statement)
 
@@ -68,11 +54,11 @@ def _ahead(parts: Iterator[tuple[LeadKind, pa.Table]]) -> Iterator[tuple[LeadKin
             yield part
 
 
-def _parts(batches: Iterable[Batch]) -> Iterator[tuple[LeadKind, pa.Table]]:
-    for kind, of_kind in groupby(batches, lambda batch: batch.kind):
+def _parts(windows: Iterable[WindowLeads]) -> Iterator[tuple[LeadKind, pa.Table]]:
+    for kind, of_kind in groupby(windows, lambda window: window.kind):
         held: list[tuple[date, str, LandedVersion]] = []
-        for batch in of_kind:
-            held += [(batch.day, batch.scope, version) for version in landed_versions(batch.rows)]
+        for window in of_kind:
+            held += [(window.day, window.scope, version) for version in window.versions]
             if len(held) >= PART_LEADS:
                 yield kind, _read(kind, held)
                 held = []
@@ -82,7 +68,7 @@ def _parts(batches: Iterable[Batch]) -> Iterator[tuple[LeadKind, pa.Table]]:
 
 def _read(kind: LeadKind, held: Sequence[tuple[date, str, LandedVersion]]) -> pa.Table:
     days, scopes, versions = zip(*held, strict=True)
-    ids, numbers, texts, sources, corrections, _ = zip(*versions, strict=True)
+    ids, numbers, _, sources, corrections, _ = zip(*versions, strict=True)
     others = pa.table(
         {
             "lead_id": pa.array(ids, pa.string()),
@@ -94,7 +80,7 @@ def _read(kind: LeadKind, held: Sequence[tuple[date, str, LandedVersion]]) -> pa
             "place": pa.array(range(len(held)), pa.int64()),
         }
     )
-    return others.append_column("lead", read_leads(kind, zip(ids, texts, corrections, strict=True)))
+    return others.append_column("lead", typed_leads(kind, versions))
 
 
 def _statements(kind: LeadKind, zone: ZoneInfo) -> Iterator[str]:

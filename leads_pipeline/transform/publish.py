@@ -20,17 +20,16 @@ import duckdb
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.durable import copy_file, storing
+from leads_pipeline.transform.current_leads import WindowKey, WindowLeads
 from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
 from leads_pipeline.transform.feed import FEED, Rows, append_changes
-from leads_pipeline.transform.flatten import Batch, flatten
+from leads_pipeline.transform.flatten import flatten
 from leads_pipeline.transform.reading import attached, is_open_for_writing, is_readable
 from leads_pipeline.transform.tables import columns_of, create_table, fill, lead_tables
 from leads_pipeline.transform.versions import Versions
 
 logger = logging.getLogger(__name__)
 
-# A window by its kind's name, its day and its scope.
-WindowKey = tuple[str, date, str]
 # What changes with a window's files.
 Hashes = Mapping[WindowKey, str]
 
@@ -44,7 +43,7 @@ class Raw(Protocol):
     def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
         """Hash the files of each window of the last 60 days, or of all."""
 
-    def read(self, windows: Collection[WindowKey]) -> Iterable[Batch]:
+    def read(self, windows: Collection[WindowKey]) -> Iterable[WindowLeads]:
         """Read the leads of these windows, without those that the suppression list refuses."""
 
 
@@ -214,14 +213,14 @@ def _publication(way: str, windows: int, rows: Rows) -> Publication:
     return Publication(way, windows, sum(sum(rows[kind.table].values()) for kind in LEAD_KINDS), rows)
 
 
-def _noting(batches: Iterable[Batch], hashes: dict[WindowKey, str]) -> Iterator[Batch]:
-    """Yield the batches, and note the hash of what was really read.
+def _noting(windows: Iterable[WindowLeads], hashes: dict[WindowKey, str]) -> Iterator[WindowLeads]:
+    """Yield the windows, and note the hash of what was really read.
 
     A damaged file is left out, and counts as changed once it is put back.
     """
-    for batch in batches:
-        hashes[batch.kind.name, batch.day, batch.scope] = batch.hash
-        yield batch
+    for window in windows:
+        hashes[window.kind.name, window.day, window.scope] = window.hash
+        yield window
 
 
 # --- what the file remembers ------------------------------------------------------------------------------------------

@@ -1,26 +1,23 @@
 """Raw windows as publishing reads them: what has changed, and each window's leads.
 
-Belongs here: hashes of windows, which of them aren't published yet, rows as Arrow tables. Doesn't: files (storage/), a
-lead's columns (reader.py).
+Belongs here: hashes of windows, which of them aren't published yet. Doesn't: files (storage/), a window's leads
+(current_leads.py).
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_kind
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import days
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Gatekeeper, Raw
 from leads_pipeline.storage.raw import Folder, Place
-from leads_pipeline.storage.rows import merged
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.windows import list_days
-from leads_pipeline.transform.flatten import Batch
-from leads_pipeline.transform.publish import WindowKey
+from leads_pipeline.transform.current_leads import WindowKey, WindowLeads, current_leads
 from leads_pipeline.transform.reading import LeadsFile
 
 # A publication looks at the windows of so many days. Nobody pulls or pushes into older ones.
@@ -33,10 +30,7 @@ def recent_days(now: datetime) -> Iterator[date]:
 
 
 class RawWindows:
-    """The raw windows of a store. `gate` keeps people out of files that an older list has filtered.
-
-    Methods raise StorageError.
-    """
+    """The raw windows of a store, behind the gate. Methods raise StorageError."""
 
     def __init__(
         self, store: Store, gate: Gatekeeper, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -59,25 +53,13 @@ class RawWindows:
         for kind in LEAD_KINDS:
             for key, files in self.folders(kind, of_all_days=of_all_days).items():
                 if files.files and (place := Place.parse(key)):
-                    found[kind.name, place.day, place.scope] = files_hash(files)
+                    found[kind.name, place.day, place.scope] = files.hash
         return found
 
-    def read(self, windows: Collection[WindowKey]) -> Iterator[Batch]:
-        """Yield each window's rows: all versions, and the corrections."""
-        for name, day, scope in sorted(windows):
-            kind = lead_kind(name)
-            place = Place(kind, day, scope)
-            contents = self._raw.read(place)
-            rows = merged(contents.rows)
-            if any(opened.footer.list_number < self._gate.number for opened in contents.opened.values()):
-                rows = self._gate.admit(place, rows)
-            is_anonymous = any(opened.footer.is_anonymous for opened in contents.opened.values())
-            yield Batch(kind, day, scope, rows, files_hash(contents.folder), is_anonymous)
-
-
-def files_hash(folder: Folder) -> str:
-    """Return what changes with a window's files, but not with a newer look that found the same."""
-    return hashlib.sha256(" ".join(sorted(file.hash for file in folder.files)).encode()).hexdigest()[:16]
+    def read(self, windows: Collection[WindowKey]) -> Iterator[WindowLeads]:
+        """Yield each window's leads, as they may be shown."""
+        for window in sorted(windows):
+            yield current_leads(self._raw, self._gate, window)
 
 
 def unpublished_days(data: DataFolder) -> list[date]:

@@ -21,7 +21,7 @@ from leads_pipeline.delivery.sending import Endpoint, Sent, deliver
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.suppression import SuppressionList
+from leads_pipeline.storage.suppression import Action, Entry, SuppressionList
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
@@ -282,6 +282,24 @@ def test_an_erasure_that_nobody_has_swept_yet_holds(agency: Agency) -> None:
     agency.crm.answer = answering(200)
     agency.deliver(is_all=True)
     assert agency.crm.events == []
+
+
+@pytest.mark.parametrize("is_published", [True, False], ids=["after a publication", "before any"])
+def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(agency: Agency, is_published: bool) -> None:
+    house = agency.house
+    house.land("applicant", [lead(1), lead(2)])
+    publish = house.publish
+    if not is_published:
+        house.publish = lambda: None  # type: ignore[method-assign]
+    house.restrict(email="j1@example.org")
+    agency.deliver()
+    assert [event[1] for event in agency.crm.events] == ["lead-2"]
+
+    house.data.gate.entries.append(lambda _, number: Entry(number=number, at=house.now, action=Action.LIFT, of=1))
+    agency.deliver()
+    publish()
+    agency.deliver()
+    assert [event[1] for event in agency.crm.events] == ["lead-2", "lead-1"]
 
 
 def test_a_person_who_was_erased_on_another_machine_is_not_sent(agency: Agency, tmp_path: Path) -> None:

@@ -453,6 +453,37 @@ def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(hou
     assert not [*aside.rglob("*.parquet")]
 
 
+@pytest.mark.parametrize("action", [Action.RESTRICT, Action.ERASE, Action.CLEAR])
+def test_a_raw_file_that_claims_a_longer_list_is_asked_about_by_the_ids_of_its_leads(
+    house: House, tmp_path: Path, action: Action
+) -> None:
+    """It was landed in another data folder, which has a list of its own."""
+    house.land("applicant", [JANE | {"message": "Ring me"}, JOHN])
+    listed(house.data.gate.entries, action, until=None, leads=[("applicant", "jane")])
+    house.publish()
+    other = House(tmp_path / "other" / "data")
+    for number in range(9):
+        listed(other.data.gate.entries, emails=(f"{number}@people.example",))
+    other.land("applicant", [JANE | {"message": "Ring me", "contact": {"email": "new@people.example"}}], day=NEXT_DAY)
+    shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
+    house.publish()
+    shown = {"john": None, "jane": ""} if action is Action.CLEAR else {"john": None}
+    assert {lead_id: row["message"] for lead_id, row in house.leads("applicant").items()} == shown
+
+
+def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list(house: House, tmp_path: Path) -> None:
+    house.land("applicant", [JANE, JOHN])
+    house.correct("jane", email="right@people.example")
+    other = House(tmp_path / "other" / "data")
+    for number in range(9):
+        listed(other.data.gate.entries, emails=(f"{number}@people.example",))
+    other.now = house.now
+    other.land("applicant", [JANE], day=NEXT_DAY)
+    shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
+    house.publish()
+    assert house.leads("applicant")["jane"]["contact_email"] == "right@people.example"
+
+
 def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
     listed(house.data.gate.entries, Action.RESTRICT, until=None)

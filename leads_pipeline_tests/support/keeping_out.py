@@ -3,9 +3,10 @@
 Belongs here: the least that landing asks of a list. Doesn't: the real one (suppression/).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
+from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.rows import Row
 
@@ -23,6 +24,10 @@ class KeptOut:
     @property
     def number(self) -> int:
         return len(self._ids())
+
+    def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
+        assert kind
+        return not set(self._ids()).isdisjoint(lead_ids)
 
     def admit(self, place: Place, rows: list[Row]) -> list[Row]:
         assert place.key

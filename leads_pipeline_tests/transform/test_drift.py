@@ -11,10 +11,9 @@ import pytest
 
 from leads_pipeline.domain.contract import APPRAISAL, ENUMERATIONS, LEAD_KINDS
 from leads_pipeline.transform.drift import DRIFT_DAYS, make_drift
-from leads_pipeline.transform.flatten import flatten
 from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
-from leads_pipeline_tests.transform.test_load import batch, opened
+from leads_pipeline_tests.support.staging import DAY, NEXT_DAY
+from leads_pipeline_tests.transform.test_load import batch, flatten_rows, opened
 
 Row = dict[str, Any]
 
@@ -27,7 +26,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def load(db: duckdb.DuckDBPyConnection, *leads: Row, **options: Any) -> None:
-    flatten(db, [batch(*((1, lead) for lead in leads), **options)], LONDON)
+    flatten_rows(db, [batch(*((1, lead) for lead in leads), **options)])
 
 
 def drift(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:

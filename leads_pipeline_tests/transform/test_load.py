@@ -1,9 +1,9 @@
 """Raw leads become the tables of leads: each lead once, in its newest version."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LeadKind
 from leads_pipeline.storage.rows import Row as RawRow
-from leads_pipeline.storage.rows import merged
+from leads_pipeline.storage.rows import landed_versions, merged
+from leads_pipeline.transform.current_leads import WindowLeads
 from leads_pipeline.transform.duck import set_person_key
-from leads_pipeline.transform.flatten import PART_LEADS, Batch, flatten
+from leads_pipeline.transform.flatten import PART_LEADS, flatten
 from leads_pipeline.transform.tables import create_table, lead_tables
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
 
@@ -40,6 +41,20 @@ def opened(key: bytes = KEY) -> duckdb.DuckDBPyConnection:
     return db
 
 
+class Batch(NamedTuple):
+    """Rows of one window, corrections among them."""
+
+    kind: LeadKind
+    day: date
+    scope: str
+    rows: Sequence[RawRow]
+
+
+def flatten_rows(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo = LONDON) -> None:
+    windows = (WindowLeads(one.kind, one.day, one.scope, landed_versions(one.rows), "") for one in batches)
+    flatten(db, windows, zone)
+
+
 def batch(
     *leads: tuple[int, Row | str],
     kind: LeadKind = APPLICANT,
@@ -51,7 +66,7 @@ def batch(
     texts = [lead if isinstance(lead, str) else json.dumps(lead) for _, lead in leads]
     numbers = [number for number, _ in leads]
     rows = [RawRow(json.loads(text)["id"], number, text, source) for number, text in zip(numbers, texts, strict=True)]
-    return Batch(kind, day, scope, rows, "")
+    return Batch(kind, day, scope, rows)
 
 
 def together(one: Batch, other: Batch) -> Batch:
@@ -93,9 +108,9 @@ def test_the_newest_version_counts_in_whatever_order_and_parts_they_are_loaded(
             images = {"images": [{"filename": f"{number} {day} {scope}"}] * number}
             waiting.append(batch((number, {"id": lead_id, "listingDetails": images}), day=day, scope=scope))
             if is_loaded:
-                flatten(db, waiting, LONDON)
+                flatten_rows(db, waiting)
                 waiting = []
-        flatten(db, waiting, LONDON)
+        flatten_rows(db, waiting)
 
         newest = {version[0]: version[1:] for version in sorted(version for version, _ in versions)}
         leads = rows(db, "applicant_leads")
@@ -112,7 +127,7 @@ IMAGES = "applicant_listing_images"
 
 
 def test_of_two_versions_with_the_same_number_in_one_window_the_last_counts(db: duckdb.DuckDBPyConnection) -> None:
-    flatten(db, [batch((1, {"id": "a", "message": "first"}), (1, {"id": "a", "message": "last"}))], LONDON)
+    flatten_rows(db, [batch((1, {"id": "a", "message": "first"}), (1, {"id": "a", "message": "last"}))])
 
     assert [row["message"] for row in rows(db, "applicant_leads")] == ["last"]
 
@@ -122,14 +137,14 @@ def test_what_changed_is_noted_with_the_day_before_and_after(db: duckdb.DuckDBPy
         return {"id": "a", "createdAt": at, "viewingTimes": [{}]}
 
     first, second = batch((1, made("2026-11-19T10:00Z"))), batch((2, made("2026-11-20T10:00Z")), day=NEXT_DAY)
-    flatten(db, [first, batch((1, {"id": "a"}), kind=APPRAISAL)], LONDON)
+    flatten_rows(db, [first, batch((1, {"id": "a"}), kind=APPRAISAL)])
     db.execute("delete from touched")
-    flatten(db, [first, second, first], LONDON)
+    flatten_rows(db, [first, second, first])
     assert set(db.execute("from touched").fetchall()) == {("applicant", "a", DAY), ("applicant", "a", NEXT_DAY)}
     assert [row["lead_day"] for row in rows(db, "applicant_leads")] == [NEXT_DAY]
     assert [row["day"] for row in rows(db, "applicant_viewing_times")] == [NEXT_DAY]
     db.execute("delete from touched")
-    flatten(db, [first, second], LONDON)
+    flatten_rows(db, [first, second])
     assert db.execute("from touched").fetchall() == []
 
 
@@ -144,7 +159,7 @@ def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists
         for number, day in enumerate(days)
     ]
 
-    flatten(db, [*batches, batch(), batches[0]], LONDON)
+    flatten_rows(db, [*batches, batch(), batches[0]])
 
     expected = "select count(*), count(distinct lead_id), count(distinct window_day) from applicant_leads"
     assert db.execute(expected).fetchall() == [(each * 6, each * 6, 6)]
@@ -169,10 +184,10 @@ def test_a_leads_day_is_the_local_one_on_which_it_was_submitted_or_else_its_wind
         "0001-01-01T00:00Z": DAY,
         "yesterday": DAY,
     }
-    flatten(db, [batch(*((1, {"id": at, "createdAt": at}) for at in cases))], LONDON)
+    flatten_rows(db, [batch(*((1, {"id": at, "createdAt": at}) for at in cases))])
     assert {row["lead_id"]: row["lead_day"] for row in rows(db, "applicant_leads")} == cases
 
-    flatten(
+    flatten_rows(
         db, [batch((2, {"id": "2026-07-01T23:30:00Z", "createdAt": "2026-07-01T23:30:00Z"}))], ZoneInfo("Asia/Tokyo")
     )
     assert set(db.execute("select lead_day from applicant_leads where sequence = 2").fetchall()) == {
@@ -184,7 +199,7 @@ def test_a_row_says_when_and_how_its_version_was_received(db: duckdb.DuckDBPyCon
     at = datetime(2026, 11, 21, 6, 0, 0, 123456, tzinfo=UTC)
     number = int(at.timestamp()) * 1_000_000 + 123456
     pushed = batch((number, {"id": "a", "contact": {"email": " A@b.example"}}), scope="push", source="push")
-    flatten(db, [pushed, batch((number, {"id": "b", "contact": {"email": "a@B.example "}}))], LONDON)
+    flatten_rows(db, [pushed, batch((number, {"id": "b", "contact": {"email": "a@B.example "}}))])
 
     one, other = rows(db, "applicant_leads")
     assert (one["fetched_at"], one["sequence"], one["scope"], one["source"]) == (at, number, "push", "push")
@@ -207,7 +222,7 @@ def test_a_correction_holds_for_every_version_of_its_lead_in_the_window(db: duck
         ([both], "first"),
         ([together(both, later)], "second"),
     ):
-        flatten(db, batches, LONDON)
+        flatten_rows(db, batches)
         one, other = rows(db, "applicant_leads")
         assert (one["contact_email"], one["contact_phone_number"], one["intent"]) == ("newest", "2", None)
         assert (one["message"], one["_extra"], one["_problems"]) == (message, '{"contact":{"new":1.50}}', [])
@@ -217,15 +232,15 @@ def test_a_correction_holds_for_every_version_of_its_lead_in_the_window(db: duck
 def test_a_correction_that_another_machine_landed_shows_after_the_next_update(db: duckdb.DuckDBPyConnection) -> None:
     versions = batch((2, {"id": "a", "message": "old"}), (2, {"id": "b", "message": "old"}))
     correction = batch((3, {"id": "a", "message": "new"}), source="correction")
-    flatten(db, [versions], LONDON)
-    flatten(db, [together(versions, correction)], LONDON)
+    flatten_rows(db, [versions])
+    flatten_rows(db, [together(versions, correction)])
     assert [row["message"] for row in rows(db, "applicant_leads")] == ["new", "old"]
 
 
 @pytest.mark.parametrize("text", ['{"id":"a","contact":"Ann"}', '{"id":"a","contact":null}', '{"id":"a"}'])
 def test_a_correction_puts_an_object_in_the_place_of_anything_else(db: duckdb.DuckDBPyConnection, text: str) -> None:
     versions, corrections = batch((1, text)), batch((2, {"id": "a", "contact": {"email": "x"}}), source="correction")
-    flatten(db, [together(versions, corrections)], LONDON)
+    flatten_rows(db, [together(versions, corrections)])
 
     [row] = rows(db, "applicant_leads")
     assert (row["contact_email"], row["_problems"]) == ("x", [])

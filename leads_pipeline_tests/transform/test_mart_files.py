@@ -15,10 +15,9 @@ from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.feed import Rows
-from leads_pipeline.transform.flatten import flatten
 from leads_pipeline.transform.marts import Inputs, Mart, make_marts, make_tables, marts
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
-from leads_pipeline_tests.transform.test_load import batch, opened
+from leads_pipeline_tests.transform.test_load import batch, flatten_rows, opened
 from leads_pipeline_tests.transform.test_publish import Folder, folder, way
 
 __all__ = ["folder"]
@@ -50,7 +49,7 @@ def inputs(tmp_path: Path) -> Inputs:
 def load(db: duckdb.DuckDBPyConnection, *leads: Row, number: int = 1, **options: Any) -> None:
     """Load leads as a publication does, into `touched` what they touch."""
     db.execute("create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)")
-    flatten(db, [batch(*((number, lead) for lead in leads), **options)], LONDON)
+    flatten_rows(db, [batch(*((number, lead) for lead in leads), **options)])
 
 
 def make(db: duckdb.DuckDBPyConnection, inputs: Inputs, **options: Any) -> dict[str, str]:

@@ -23,10 +23,11 @@ from sqlalchemy import NullPool, Pool, QueuePool, create_engine, text
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.rows import Row as RawRow
+from leads_pipeline.storage.rows import landed_versions
+from leads_pipeline.transform.current_leads import WindowKey, WindowLeads
 from leads_pipeline.transform.duck import set_person_key
 from leads_pipeline.transform.feed import Rows
-from leads_pipeline.transform.flatten import Batch
-from leads_pipeline.transform.publish import Content, Publication, WindowKey, publish
+from leads_pipeline.transform.publish import Content, Publication, publish
 from leads_pipeline.transform.tables import lead_tables
 from leads_pipeline_tests.support.house import NOW, House
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
@@ -58,14 +59,14 @@ class Windows:
             if of_all_days or key[1] > OLD_DAY
         }
 
-    def read(self, windows: Collection[WindowKey]) -> Iterable[Batch]:
+    def read(self, windows: Collection[WindowKey]) -> Iterable[WindowLeads]:
         self.were_read, hashes = set(windows), self.hashes(of_all_days=True)
         for kind, day, scope in sorted(windows):
             leads = [
                 (number, lead) for number, lead in self.versions[kind, day, scope] if lead["id"] not in self.refused
             ]
             rows = [RawRow(lead["id"], number, json.dumps(lead)) for number, lead in leads]
-            yield Batch(lead_kind(kind), day, scope, rows, hashes[kind, day, scope])
+            yield WindowLeads(lead_kind(kind), day, scope, landed_versions(rows), hashes[kind, day, scope])
 
 
 @dataclass
@@ -469,7 +470,7 @@ def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
 
 def test_raw_that_cannot_be_read_fails_the_publication(folder: Folder) -> None:
     class Failing(Windows):
-        def read(self, _windows: Collection[WindowKey]) -> Iterator[Batch]:
+        def read(self, _windows: Collection[WindowKey]) -> Iterator[WindowLeads]:
             raise StorageError("The disk is failing.")
 
     folder.raw.land({"id": "a", "message": "m"})

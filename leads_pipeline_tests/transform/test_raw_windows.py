@@ -36,8 +36,8 @@ class Windows:
 
     def ids(self) -> list[str]:
         windows = self.publication()
-        batches = windows.read(windows.hashes(of_all_days=True).keys())
-        return [row.lead_id for batch in batches for row in batch.rows]
+        read = windows.read(windows.hashes(of_all_days=True).keys())
+        return [version.lead_id for window in read for version in window.versions]
 
 
 @pytest.fixture

@@ -128,6 +128,11 @@ class Suppressed:
             default=0,
         )
 
+    @cached_property
+    def changed(self) -> Set[str]:
+        """The hashed ids of leads that aren't shown as the portal sent them: kept out, with no message, corrected."""
+        return self.out.known | self.cleared.known | self.corrected.known
+
     def hashed(self, what: str, text: str) -> str:
         """The keyed hash of an address, a number, a name or an id."""
         return hmac.digest(self._key, f"{what}\0{text}".encode(), "sha256")[:_HASH_BYTES].hex()

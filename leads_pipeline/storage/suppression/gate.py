@@ -4,11 +4,12 @@ Belongs here: asking the list, rows that are set aside in `restricted/`, cutting
 Doesn't: the list itself (files.py), landing (storage/landing.py), going through a whole folder (privacy/).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
 from itertools import groupby
 
+from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.cutting import cut_payload, removed_address, without_message
 from leads_pipeline.domain.person import LeadKey, LeadRow
 from leads_pipeline.storage.landing import Raw
@@ -44,6 +45,12 @@ class Gate:
     def number(self) -> int:
         """The number of the newest entry by which rows may have to go."""
         return self.entries.read().number
+
+    def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
+        """Whether the list keeps one of these leads out by its id, empties its message, or says it is corrected."""
+        suppressed = self.entries.read()
+        changed = suppressed.changed
+        return bool(changed) and any(suppressed.hashed_lead(kind.name, lead_id) in changed for lead_id in lead_ids)
 
     def admit(self, place: Place, rows: list[Row]) -> list[Row]:
         """Return the rows that may lie in the window, with payloads as they may lie there.
