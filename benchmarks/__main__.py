@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 
-from benchmarks import latency, publishing, pushes, scale, side_by_side
+from benchmarks import erasing, latency, publishing, pushes, scale, side_by_side
 
 BENCHMARKS: dict[str, Callable[[], None]] = {
     "side_by_side": side_by_side.main,
@@ -11,6 +11,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
     "scale": scale.main,
     "publishing": publishing.main,
     "pushes": pushes.main,
+    "erasing": erasing.main,
 }
 
 

@@ -1,0 +1,79 @@
+"""What an erasure costs as the leads grow: the sweep of raw, and leads.duckdb built anew.
+
+Belongs here: making the leads, and timing the publication that carries the erasure out. Doesn't: finding the person.
+"""
+
+import os
+import resource
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.measuring import resident_bytes
+from benchmarks.publishing import FIRST, FOLDER, LEADS_A_DAY, MILLIONS, land, publish
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.suppression import Action, Entry
+from leads_pipeline.transform.reading import LeadsFile
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds of a publication by the clock and of CPU, and the most memory that its process took."""
+
+    clock: float
+    cpu: float
+    peak_mb: float
+
+
+def timed_publication(folder: Path) -> Took:
+    """Publish what has landed, or carry out what is on the list."""
+    began = time.perf_counter()
+    publish(DataFolder.at(folder / "data"))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return Took(
+        clock=time.perf_counter() - began,
+        cpu=used.ru_utime + used.ru_stime,
+        peak_mb=resident_bytes(os.getpid())[1] / 1e6,
+    )
+
+
+def land_days(folder: Path, days: int) -> None:
+    """Land so many days, the newest first."""
+    data = DataFolder.at(folder / "data")
+    for number in range(days):
+        land(data, FIRST - timedelta(days=number))
+
+
+def erase_one(folder: Path) -> None:
+    """Put one published lead on the list."""
+    data = DataFolder.at(folder / "data")
+    [(lead_id,)] = LeadsFile(data).query("select min(lead_id) from applicant_leads")[1]
+    data.gate.entries.append(
+        lambda suppressed, number: Entry(
+            number=number,
+            at=datetime.now(UTC),
+            action=Action.ERASE,
+            leads=(suppressed.hashed_lead("applicant", lead_id),),
+        )
+    )
+
+
+def main() -> None:
+    """Print a line per size: the first publication, and the one that carries out an erasure."""
+    print(f"{'leads':>10} {'publication':>12} {'s':>8} {'CPU s':>8} {'peak MB':>8}")
+    for millions in MILLIONS:
+        with tempfile.TemporaryDirectory(dir=FOLDER) as name:
+            folder = Path(name)
+            land_days(folder, int(millions * 1_000_000) // LEADS_A_DAY)
+            for publication in ("first", "erasure"):
+                if publication == "erasure":
+                    erase_one(folder)
+                with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                    took = process.submit(timed_publication, folder).result()
+                [(leads,)] = LeadsFile(DataFolder.at(folder / "data")).query("select count(*) from applicant_leads")[1]
+                line = f"{took.clock:>8.1f} {took.cpu:>8.1f} {took.peak_mb:>8.0f}"
+                print(f"{leads:>10,.0f} {publication:>12} {line}", flush=True)
