@@ -1,6 +1,6 @@
 """Backups: dated copies of a data folder in a target, a folder on another disk.
 
-    TARGET/2026-11-22T021500Z/    a snapshot: by itself a data folder
+    TARGET/2026-11-22T021500Z/    a snapshot: by itself a data folder, whose leads.duckdb can be opened in place
     TARGET/.unfinished-…/         a snapshot that is being made or deleted; the next backup deletes it
 
 A file that the snapshot before has with the same bytes is a hard link to it, so a snapshot costs what has changed.
@@ -155,7 +155,7 @@ def own_keys(folder: Path) -> Iterator[str]:
     """Yield the keys of what the folder itself has, also if a bucket has the raw files. leads.duckdb comes first."""
     link, versions = folder / "leads.duckdb", [*(folder / ".versions").glob("leads-*.duckdb")]
     if link.exists() or versions:
-        # A snapshot has no link, because not all file systems and tools take one.
+        # A snapshot may have no link, because not all file systems and tools take one.
         newest = link if link.exists() else max(versions, key=lambda path: path.stat().st_mtime_ns)
         yield newest.resolve().relative_to(folder.resolve()).as_posix()
     with reading(folder):
@@ -229,7 +229,14 @@ class _Draft:
         for damaged in data.quarantine.files():
             if damaged.file and not (self.folder / damaged.file.key).exists():
                 self._keep_former(damaged.file.key)
+        self._link_leads_duckdb()
         self._add_all(self._list_keys(), self._list_keys)
+
+    def _link_leads_duckdb(self) -> None:
+        """Have `leads.duckdb` lead to the snapshot's version of it, where the file system has symbolic links."""
+        for version in (self.folder / _VERSIONS).glob("leads-*.duckdb"):
+            with suppress(OSError):
+                (self.folder / "leads.duckdb").symlink_to(version.relative_to(self.folder))
 
     def needed_bytes(self) -> int:
         """Return the size of the files that the snapshot before lacks. A bucket's aren't counted."""

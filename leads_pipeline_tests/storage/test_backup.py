@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
@@ -110,6 +111,27 @@ def test_a_backup_brings_everything_back(data: DataFolder, target: Path, tmp_pat
     assert published_leads(back, APPLICANT).keys() == {*published_leads(data, APPLICANT), "pushed-1"}
 
 
+def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(data: DataFolder, target: Path) -> None:
+    before = published_leads(data, APPLICANT)
+    snapshot = target / backed_up(data, target).name
+    data.raw.add(PLACE, [ReceivedLead("later", '{"id":"later"}')], FETCHED_AT)
+    publish(data, scopes=["branch-101"])
+
+    with duckdb.connect(snapshot / "leads.duckdb", read_only=True) as db:
+        rows = db.execute("select lead_id from applicant_leads").fetchall()
+
+    assert {lead_id for (lead_id,) in rows} == before.keys()
+
+
+def test_a_restored_folder_shows_nobody_before_it_is_published(data: DataFolder, target: Path, tmp_path: Path) -> None:
+    """Who was erased since the backup is taken out by that publication."""
+    backed_up(data, target)
+    back = DataFolder.at(tmp_path / "restored")
+    restored(target, back)
+
+    assert not (back.folder / "leads.duckdb").exists()
+
+
 def test_leads_that_only_the_published_file_has_come_back(data: DataFolder, target: Path, tmp_path: Path) -> None:
     shutil.rmtree(data.folder / PLACE.key)
     backed_up(data, target)
@@ -127,7 +149,7 @@ def test_what_can_be_made_again_or_is_the_machines_own_is_left_out(data: DataFol
         (data.folder / name).write_text("1")
     done = backed_up(data, target)
     names = {path.relative_to(target / done.name).as_posix() for path in (target / done.name).rglob("*")}
-    assert {path.name for path in (target / done.name).iterdir()} == {".state", ".versions", "raw"}
+    assert {path.name for path in (target / done.name).iterdir()} == {".state", ".versions", "leads.duckdb", "raw"}
     assert not names & {".state/tokens", ".state/locks", ".state/swept", ".state/service", ".state/duckdb"}
     assert len([name for name in names if name.startswith(".versions/")]) == 1
 
