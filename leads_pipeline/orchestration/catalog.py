@@ -30,7 +30,6 @@ from leads_pipeline.orchestration.checks import FRESH_HOUR
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.transform.duck import SQL_FOLDER
-from leads_pipeline.transform.feed import FEED
 from leads_pipeline.transform.marts import EVERY_LEAD, Mart, marts, other_tables
 from leads_pipeline.transform.own_marts import own_files
 from leads_pipeline.transform.tables import Table, lead_tables
@@ -75,7 +74,7 @@ def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: S
 def table_spec(table: Table, names: Names) -> AssetSpec:
     """Describe a table of leads.duckdb that is no mart."""
     of_leads = [one.name for one in lead_tables()]
-    deps = {"inventory": ["raw_inventory"], "drift": of_leads, FEED.name: of_leads}.get(table.name)
+    deps = {"inventory": ["raw_inventory"], "drift": of_leads}.get(table.name)
     own = [f"raw_{kind.table}" for kind in LEAD_KINDS if table.name in kind.tables]
     deps = deps or own or _RAW_LEADS
     return AssetSpec(

@@ -33,7 +33,6 @@ from leads_pipeline.storage.windows import WindowRow, window_rows
 from leads_pipeline.transform import marts
 from leads_pipeline.transform.answers import answer_files
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, macros, quoted, set_person_key
-from leads_pipeline.transform.feed import Rows
 from leads_pipeline.transform.inventory import load_inventory
 from leads_pipeline.transform.own_marts import OwnFiles, keep_own_tables, make_own_tables, own_files
 from leads_pipeline.transform.publish import Content, Publication, publish
@@ -137,18 +136,17 @@ def _content(
     inputs = _inputs(data, raw, wanted, now, of_all_days=of_all_days)
     own = own_files(wanted.marts_dir)
 
-    def make_marts(db: duckdb.DuckDBPyConnection, is_rewritten: bool) -> Rows:
+    def make_marts(db: duckdb.DuckDBPyConnection, is_rewritten: bool) -> None:
         marts.make_tables(db)
         load_inventory(db, data.inventory.searches())
         # Read anew: reading the windows may have taught the list more leads of whoever objects.
         _note_who_objects(db, data.gate.entries.read().objecting, is_whole=is_rewritten)
         is_new = not db.execute("from pipeline.window_states limit 1").fetchall()
         of_all = _inputs(data, raw, wanted, now, of_all_days=True) if is_new and not of_all_days else inputs
-        problems, rows = marts.make_marts(db, of_all, is_rewritten=is_rewritten)
+        problems = marts.make_marts(db, of_all, is_rewritten=is_rewritten)
         for mart, problem in problems.items():
             logger.error("%s couldn't be made and stays as it was. %s", mart, problem)
         keep_own_tables(db, own, is_rewritten=is_rewritten)
-        return rows
 
     def make_own(draft: Path, is_rewritten: bool) -> None:
         if own.files or own.trouble:
@@ -162,7 +160,6 @@ def _content(
         inputs=_fingerprint(inputs, data.inventory.hashes(), own),
         list_number=list_number,
         at=now,
-        named_from=data.state.retained_before() or date.min,
         prepare=partial(set_person_key, key=data.state.person_key()),
         refuse=partial(_refuse, suppressed, data.state.retained_before()),
         make_marts=make_marts,

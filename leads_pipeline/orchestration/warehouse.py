@@ -6,7 +6,6 @@ Belongs here: what a run publishes, checks and records. Doesn't: the publication
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -66,9 +65,6 @@ def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = P
             )
             context.log.info("Publishing leads.duckdb%s.", " with the work of the night" if is_nightly else "")
             data.share()
-            before = dict[str, int]()
-            with suppress(LeadsPipelineError):  # nothing is published yet, or it is damaged
-                before = _row_counts(file)
             with noted_publication(data, settings.zone, settings.marts_dir, is_nightly=is_nightly):
                 # A look from after this moment would count as one of the future.
                 outcome = bring_up_to_date(data, wanted, datetime.now(UTC))
@@ -81,20 +77,9 @@ def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = P
                     *(outcome.size_bytes / 1e6, time.monotonic() - began),
                 )
                 with file.reading() as db:
-                    rows = {
-                        name: {"dagster/row_count": count, "rows_before": before.get(name, 0)}
-                        for name, count in _row_counts(db).items()
-                    }
+                    rows = {name: {"dagster/row_count": count} for name, count in _row_counts(db).items()}
                     for name in [table.name for table in (*tables, *marts())]:
-                        changes = outcome.publication.rows.get(name, {}) if outcome.publication else {}
-                        yield MaterializeResult(
-                            asset_key=names.key(name),
-                            metadata={
-                                **did,
-                                **rows.get(name, {}),
-                                **{f"rows_{change}": number for change, number in changes.items()},
-                            },
-                        )
+                        yield MaterializeResult(asset_key=names.key(name), metadata={**did, **rows.get(name, {})})
                     for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
                         yield AssetMaterialization(names.key(name), metadata=rows[name])
                     yield from published_checks(db, names)

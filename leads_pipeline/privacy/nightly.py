@@ -6,7 +6,7 @@ it runs (orchestration/publish_sensor.py), publishing what it changed (orchestra
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from leads_pipeline.domain.window import RETENTION
@@ -18,6 +18,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 
 MOST_CLOCK_DIFFERENCE: Final = timedelta(hours=1)
+_WEEK: Final = timedelta(days=7)
 
 
 @dataclass(slots=True)
@@ -81,8 +82,7 @@ def _cut(
     if settings.keep_personal_days is None:
         return
     check_clock(settings, now, portal_time)
-    before = due_before(now, settings.zone, settings.keep_personal_days)
-    days = list(cut_days(data, before))
+    days = list(cut_days(data, _weekly(due_before(now, settings.zone, settings.keep_personal_days), data)))
     night.counts |= {
         "days_cut": sum(day.error is None for day in days),
         "leads_cut": sum(day.leads for day in days if day.error is None),
@@ -90,6 +90,16 @@ def _cut(
     night.troubles += [
         f"The {day.kind.name} leads of {day.day} keep their personal fields: {day.error}" for day in days if day.error
     ]
+
+
+def _weekly(due: date, data: DataFolder) -> date:
+    """Return the day before which leads are made anonymous tonight: the day that is due, once a week.
+
+    After it, leads.duckdb is built anew, which takes minutes with millions of leads. On the other nights, what came
+    into the days of before is made anonymous, and what failed is tried again.
+    """
+    before = data.state.retained_before()
+    return due if before is None or due - before >= _WEEK else before
 
 
 def check_clock(settings: Settings, now: datetime, portal_time: Callable[[str], datetime | None]) -> None:

@@ -91,15 +91,6 @@ def connection(folder: Path, database: Path | None = None) -> Iterator[duckdb.Du
             yield db
 
 
-def write_anew(folder: Path, file: Path, anew: Path) -> None:
-    """Write a new file with the tables of this one. Deleted rows stay in old blocks, and a new file has none."""
-    with connection(folder, file) as db:
-        [(name,)] = db.execute("select current_database()").fetchall()
-        db.execute(f"attach {literal(str(anew))} as anew (storage_version 'v1.0.0')")
-        db.execute(f"copy from database {quoted(name)} to anew")
-        db.execute("detach anew")
-
-
 @contextmanager
 def telling_errors(folder: Path) -> Iterator[None]:
     """Turn DuckDB's errors into ours, which say what to do and don't quote a lead. `folder` is the data folder."""

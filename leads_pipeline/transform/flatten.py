@@ -26,11 +26,13 @@ from leads_pipeline.transform.reader import EXTRA, PROBLEMS
 PART_LEADS: Final = 10_000
 
 
-def flatten(db: duckdb.DuckDBPyConnection, windows: Iterable[WindowLeads], zone: ZoneInfo) -> None:
+def flatten(db: duckdb.DuckDBPyConnection, windows: Iterable[WindowLeads], zone: ZoneInfo, *, publication: int) -> None:
     """Bring the tables of leads up to date.
 
     The version with the higher number counts. Of equal ones, that of the later window day, then scope.
-    A version with corrections replaces itself, because they may be new.
+    A version with corrections replaces itself, because they may be new. `publication` is noted in each row of a lead
+    that is written.
+
     The caller begins and ends the transaction, and has made the tables and the macro `person_of`. The temporary table
     `touched` gets each such lead's kind and id, with the day that it had and the one that it has; `received_ids` gets
     kind and id of every lead. `emptied` gets those whose newest version lacks a part of the contact that an earlier one
@@ -41,7 +43,7 @@ def flatten(db: duckdb.DuckDBPyConnection, windows: Iterable[WindowLeads], zone:
     db.execute("create temp table if not exists emptied (kind varchar, lead_id varchar, window_day date)")
     # DuckDB finds `received` by its name. A table that is registered stays in memory until the transaction ends.
     for kind, received in _ahead(_parts(windows)):  # noqa: B007
-        for statement in _statements(kind, zone):
+        for statement in _statements(kind, zone, publication):
             db.execute(statement)
 
 
@@ -83,7 +85,7 @@ def _read(kind: LeadKind, held: Sequence[tuple[date, str, LandedVersion]]) -> pa
     return others.append_column("lead", typed_leads(kind, versions))
 
 
-def _statements(kind: LeadKind, zone: ZoneInfo) -> Iterator[str]:
+def _statements(kind: LeadKind, zone: ZoneInfo, publication: int) -> Iterator[str]:
     """Find what is newer, delete what it replaces, insert it."""
     leads = quoted(kind.table)
     yield f"""
@@ -132,6 +134,7 @@ select
     number as sequence,
     source,
     day as window_day,
+    {publication} as published_in,
     {lead_columns(kind, "lead")},
     person_of(lead.contact.email, lead.contact."phoneNumber") as person
 from received

@@ -1,6 +1,6 @@
 """Updates leads.duckdb in a copy, checks the copy, and swaps it in whole.
 
-Belongs here: the three ways to publish, what the file remembers, the check. Doesn't: reading raw windows
+Belongs here: the two ways to publish, what the file remembers, the check. Doesn't: reading raw windows
 (raw_windows.py), loading leads (flatten.py), files and links (versions.py), when to publish.
 """
 
@@ -9,8 +9,8 @@ Belongs here: the three ways to publish, what the file remembers, the check. Doe
 import hashlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
@@ -21,8 +21,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.transform.current_leads import WindowKey, WindowLeads
-from leads_pipeline.transform.duck import connection, literal, quoted, write_anew
-from leads_pipeline.transform.feed import FEED, Rows, append_changes
+from leads_pipeline.transform.duck import connection, literal, quoted
 from leads_pipeline.transform.flatten import flatten
 from leads_pipeline.transform.reading import attached, is_open_for_writing, is_readable
 from leads_pipeline.transform.tables import columns_of, create_table, fill, lead_tables
@@ -32,9 +31,6 @@ logger = logging.getLogger(__name__)
 
 # What changes with a window's files.
 Hashes = Mapping[WindowKey, str]
-
-# More than any number of a version.
-_LOWERED: Final = 2**62
 
 
 class Raw(Protocol):
@@ -53,10 +49,10 @@ class Content:
 
     If `fingerprint` changes, the file is built anew: marts, names of branches, the key of people.
     `inputs` stands for what marts read besides the leads: when it changes, they are made again. `list_number` is the
-    suppression list's. `at` is the moment of the publication, and leads of windows before the day `named_from` are
-    anonymous. `prepare` makes the macros that statements use, `person_of` among them. `refuse` takes leads that the
-    list refuses out of the tables, and adds them to `touched`. `make_marts` follows `touched`, hears whether raw files
-    were rewritten, and counts what it changes. `make_own_tables` follows in the closed draft, and hears the same.
+    suppression list's. `at` is the moment of the publication. `prepare` makes the macros that statements use,
+    `person_of` among them. `refuse` takes leads that the list refuses out of the tables, and adds them to `touched`.
+    `make_marts` follows `touched`, and hears whether raw files were rewritten. `make_own_tables` follows in the closed
+    draft, and hears the same.
     """
 
     zone: ZoneInfo
@@ -64,35 +60,29 @@ class Content:
     inputs: str
     list_number: int
     at: datetime
-    named_from: date
     prepare: Callable[[duckdb.DuckDBPyConnection], None]
     refuse: Callable[[duckdb.DuckDBPyConnection], None]
-    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], Rows]
+    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None]
     make_own_tables: Callable[[Path, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The result of publishing: an update, a rewriting or a new file. `leads` counts those that the feed got.
-
-    `rows` counts the rows that were added, changed and removed, by table.
-    """
+    """The result of publishing: an update or a new file. `windows` and `leads` count those that were written."""
 
     way: str
     windows: int
     leads: int
-    rows: Rows = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The inputs that a file remembers. `named_from` is None if it has no feed."""
+    """The inputs that a file remembers. `is_alone`: no version from before it may stay."""
 
     fingerprint: str
     inputs: str
     list_number: int
     is_alone: bool
-    named_from: date | None
     windows: Hashes
 
 
@@ -101,13 +91,12 @@ def publish(
 ) -> Publication | None:
     """Bring the data folder's leads.duckdb up to date. None if it was. The caller holds the lock of publications.
 
-    For a rewriting, with `of_all_days`, or if somebody has written to the file, all of it is read first.
+    With `of_all_days`, or if somebody has written to the file, all of it is read first.
 
     - Update: only windows have changed, or what marts read besides. They are read into a copy.
-    - Rewriting: raw files were rewritten, or the list has grown. The same, whatever the numbers of the leads. The copy
-      is written anew, so that no old block stays, and no older version stays beside it.
-    - New file: anything else has changed, or the file is damaged. It is made from raw, and from the file before it
-      come the leads that raw has lost.
+    - New file: anything else has changed, the file is damaged, raw files were rewritten, or the list has grown. It is
+      made from raw, and from the file before it come the leads that raw has lost. If somebody may have had to go, no
+      older version stays beside it.
 
     Raises StorageError and BugError; then the published file is as before.
     """
@@ -119,52 +108,58 @@ def publish(
 def _publish(
     versions: Versions, raw: Raw, content: Content, *, is_rewritten: bool, of_all_days: bool
 ) -> Publication | None:
-    before, is_linked = versions.current(), versions.path.exists()
+    before = versions.current()
     if before and is_open_for_writing(before):
         logger.warning("Another program has opened leads.duckdb for writing. Have it open the file read-only.")
         before = _copied(before, versions.draft("before"))
+
     known = _read_known(versions, before)
-    # Without the link, a backup was restored. Programs that follow the feed may know changes that it lacks.
-    feed_from = known.named_from if known and is_linked else None
     if known and known.is_alone:
         versions.remove_older(0)  # a killed publication may have left some
-    is_rewritten = is_rewritten or known is None or known.list_number != content.list_number
-    is_suspect = of_all_days or is_rewritten or not versions.is_as_published()
-    if before is None or known is None or known.fingerprint != _fingerprint(content):
-        return _build_anew(versions, before, raw, content, feed_from, is_alone=is_rewritten)
-    if is_suspect and not versions.has_its_hash():
+
+    is_alone = is_rewritten or known is None or known.list_number != content.list_number
+    if before is None or known is None or is_alone or known.fingerprint != _fingerprint(content):
+        return _build_anew(versions, before, raw, content, is_alone=is_alone)
+
+    is_as_published = versions.is_as_published()
+    if (of_all_days or not is_as_published) and not versions.has_its_hash():
         logger.warning("leads.duckdb isn't as it was published, and is built anew.")
-        return _build_anew(versions, before, raw, content, feed_from, is_alone=is_rewritten)
-    hashes = raw.hashes(of_all_days=of_all_days or is_rewritten)
+        return _build_anew(versions, before, raw, content, is_alone=False)
+
+    hashes = raw.hashes(of_all_days=of_all_days)
     changed = {window for window, hash_ in hashes.items() if known.windows.get(window) != hash_}
-    if not changed and not is_rewritten and known.inputs == content.inputs and versions.is_as_published():
+    if not changed and known.inputs == content.inputs and is_as_published:
         return None
-    draft = versions.draft("copy")
+
     try:
-        _copied(before, draft)
-        with connection(versions.folder, draft) as db:
-            content.prepare(db)
-            db.execute(f"attach {literal(str(before))} as before (read_only)")
-            db.begin()
-            if is_rewritten:
-                _lower_numbers(db, changed)
-            flatten(db, _noting(raw.read(changed), hashes), content.zone)
-            _check(db)
-            if is_rewritten:
-                _raise_numbers(db)
-                content.refuse(db)
-            rows = _follow(db, content, feed_from, of_all=is_rewritten)
-            rows |= _finish(db, content, hashes, versions.next_number(), is_alone=is_rewritten)
-        content.make_own_tables(draft, is_rewritten)
-        if is_rewritten:
-            copy, draft = draft, versions.draft("rewritten")
-            write_anew(versions.folder, copy, draft)
+        return _update(versions, before, raw, content, changed=changed, hashes=hashes)
     except StorageError as error:
         # The file may be damaged. If the disk is at fault, building anew says so.
         logger.warning("%s can't be brought up to date and is built anew. %s", before, error)
-        return _build_anew(versions, before, raw, content, feed_from, is_alone=is_rewritten)
-    versions.swap_in(draft, is_alone=is_rewritten)
-    return _publication("rewriting" if is_rewritten else "update", len(changed), rows)
+        return _build_anew(versions, before, raw, content, is_alone=False)
+
+
+def _update(
+    versions: Versions,
+    before: Path,
+    raw: Raw,
+    content: Content,
+    *,
+    changed: Collection[WindowKey],
+    hashes: dict[WindowKey, str],
+) -> Publication:
+    number = versions.next_number(content.at)
+    draft = _copied(before, versions.draft("copy"))
+    with connection(versions.folder, draft) as db:
+        content.prepare(db)
+        db.begin()
+        flatten(db, _noting(raw.read(changed), hashes), content.zone, publication=number)
+        _check(db)
+        leads = _finish(db, content, hashes, number, is_alone=False)
+
+    content.make_own_tables(draft, False)
+    versions.swap_in(draft, number, is_alone=False)
+    return Publication("update", len(changed), leads)
 
 
 def _copied(file: Path, draft: Path) -> Path:
@@ -174,15 +169,13 @@ def _copied(file: Path, draft: Path) -> Path:
     return draft
 
 
-def _build_anew(
-    versions: Versions, before: Path | None, raw: Raw, content: Content, feed_from: date | None, *, is_alone: bool
-) -> Publication:
+def _build_anew(versions: Versions, before: Path | None, raw: Raw, content: Content, *, is_alone: bool) -> Publication:
     leads_tables = [table.name for table in lead_tables()]
     files = [before, *versions.older()] if before else []
     # Of a damaged file, the version before it has what raw has lost.
     whole = next((file for file in files if is_readable(versions.folder, file, leads_tables)), None)
-    if whole is None or whole != before or not is_readable(versions.folder, whole, [FEED.name]):
-        feed_from = None
+
+    number = versions.next_number(content.at)
     hashes = raw.hashes(of_all_days=True)
     draft = versions.draft("anew")
     with connection(versions.folder, draft) as db:
@@ -191,26 +184,20 @@ def _build_anew(
             db.execute(f"attach {literal(str(whole))} as before (read_only)")
         db.begin()
         _create_tables(db)
-        flatten(db, _noting(raw.read([*hashes]), hashes), content.zone)
+        flatten(db, _noting(raw.read([*hashes]), hashes), content.zone, publication=number)
         if whole:
-            _take_over(db, content.zone)
+            _take_over(db, content.zone, number)
         _check(db)
         content.refuse(db)
-        if feed_from:
-            db.execute(f"insert into {FEED.name} by name from before.main.{FEED.name}")
-        rows = _follow(db, content, feed_from, of_all=True)
-        rows |= _finish(db, content, hashes, versions.next_number(), is_alone=is_alone)
+        leads = _finish(db, content, hashes, number, is_alone=is_alone)
     content.make_own_tables(draft, is_alone)
+
     if whole != before:
         logger.warning(
             "leads.duckdb was damaged. The damaged file is %s, and a new one is published.", versions.set_aside()
         )
-    versions.swap_in(draft, is_alone=is_alone)
-    return _publication("new file", len(hashes), rows)
-
-
-def _publication(way: str, windows: int, rows: Rows) -> Publication:
-    return Publication(way, windows, sum(sum(rows[kind.table].values()) for kind in LEAD_KINDS), rows)
+    versions.swap_in(draft, number, is_alone=is_alone)
+    return Publication("new file", len(hashes), leads)
 
 
 def _noting(windows: Iterable[WindowLeads], hashes: dict[WindowKey, str]) -> Iterator[WindowLeads]:
@@ -234,7 +221,7 @@ _BOOKKEEPING: Final = (
 
 
 def _create_tables(db: duckdb.DuckDBPyConnection) -> None:
-    for table in (*lead_tables(), FEED):
+    for table in lead_tables():
         create_table(db, table)
     db.execute("create schema pipeline")
     for name, columns, comment in _BOOKKEEPING:
@@ -243,7 +230,7 @@ def _create_tables(db: duckdb.DuckDBPyConnection) -> None:
 
 
 def _fingerprint(content: Content) -> str:
-    parts = (content.fingerprint, content.zone.key, list(lead_tables()), FEED, _BOOKKEEPING)
+    parts = (content.fingerprint, content.zone.key, list(lead_tables()), _BOOKKEEPING)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -265,7 +252,6 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
         facts["inputs"],
         int(facts["list_number"]),
         facts["is_alone"] == "true",
-        date.fromisoformat(facts["named_from"]) if "named_from" in facts else None,
         windows,
     )
 
@@ -273,27 +259,10 @@ def _read_known(versions: Versions, file: Path | None) -> _Known | None:
 # --- what is in the file ----------------------------------------------------------------------------------------------
 
 
-def _lower_numbers(db: duckdb.DuckDBPyConnection, windows: Collection[WindowKey]) -> None:
-    """Have the leads of these windows replaced by raw's, whatever their numbers. A lead that raw has lost stays."""
-    db.execute("create temp table lowered (kind varchar, day date, scope varchar)")
-    fill(db, "lowered", [*windows])
-    for kind in LEAD_KINDS:
-        db.execute(
-            f"update {quoted(kind.table)} set sequence = sequence - {_LOWERED} "
-            f"where (window_day, scope) in (select (day, scope) from lowered where kind = {literal(kind.name)})"
-        )
-
-
-def _raise_numbers(db: duckdb.DuckDBPyConnection) -> None:
-    for kind in LEAD_KINDS:
-        db.execute(f"update {quoted(kind.table)} set sequence = sequence + {_LOWERED} where sequence < 0")
-
-
-def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
+def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo, number: int) -> None:
     """Take leads from the file before if raw has no version of them, or only older ones."""
-    # Earlier releases numbered requests in another way.
     anew = {
-        "sequence": "epoch_us(fetched_at)",
+        "published_in": str(number),
         "lead_day": f"coalesce(timezone({literal(zone.key)}, created_at)::date, window_day)",
         "person": "person_of(contact_email, contact_phone_number)",
     }
@@ -308,7 +277,7 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
             anti join {quoted(kind.table)} as loaded
                 on loaded.lead_id = former.lead_id
                 and (loaded.sequence, loaded.window_day, loaded.scope)
-                    >= (epoch_us(former.fetched_at), former.window_day, former.scope)
+                    >= (former.sequence, former.window_day, former.scope)
             """
         )
         for table in kind.tables:
@@ -320,17 +289,6 @@ def _take_over(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
                 db.execute(f"insert into {name} by name select {columns} from {former}")
         taken = f"from {quoted(kind.table)} semi join taken using (lead_id)"
         db.execute(f"insert into touched select {literal(kind.name)}, lead_id, lead_day {taken}")
-
-
-def _follow(db: duckdb.DuckDBPyConnection, content: Content, feed_from: date | None, *, of_all: bool) -> Rows:
-    """Append to the feed what this publication changes, or begin it anew without `feed_from`.
-
-    An update compares the leads of the touched days.
-    """
-    days = db.execute("select distinct lead_day from touched").fetchall()
-    is_whole = of_all or feed_from != content.named_from
-    days_compared = None if is_whole else [day for (day,) in days]
-    return append_changes(db, content.at, days_compared, named_from=content.named_from, before_named_from=feed_from)
 
 
 def _check(db: duckdb.DuckDBPyConnection) -> None:
@@ -351,16 +309,15 @@ def _check(db: duckdb.DuckDBPyConnection) -> None:
             )
 
 
-def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, number: int, *, is_alone: bool) -> Rows:
-    """Make the marts, note what the file was made from, and write it all to the file. Return the marts' rows."""
-    rows = content.make_marts(db, is_alone)
+def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, number: int, *, is_alone: bool) -> int:
+    """Make the marts, note what the file was made from, and write it all. Return how many leads were written."""
+    content.make_marts(db, is_alone)
     db.execute("delete from pipeline.facts")
     facts = {
         "fingerprint": _fingerprint(content),
         "inputs": content.inputs,
         "list_number": content.list_number,
         "is_alone": "true" if is_alone else "false",
-        "named_from": content.named_from,
     }
     fill(db, "pipeline.facts", [(name, str(value)) for name, value in facts.items()])
     db.execute("create temp table hashes as from pipeline.windows limit 0")
@@ -373,6 +330,8 @@ def _finish(db: duckdb.DuckDBPyConnection, content: Content, hashes: Hashes, num
     days = "select distinct lead_day from touched"
     db.execute(f"delete from pipeline.touched_days where day in ({days})")
     db.execute(f"insert into pipeline.touched_days select *, {number} from ({days})")
+    written = [f"select lead_id from {quoted(kind.table)} where published_in = {number}" for kind in LEAD_KINDS]
+    [(leads,)] = db.execute(f"select count(*) from ({' union all '.join(written)})").fetchall()
     db.commit()
     db.execute("checkpoint")
-    return rows
+    return int(leads)

@@ -48,6 +48,11 @@ _LEAD_COLUMNS: Final = (
         "date",
         "Day of the window that brought this version; a lead of midnight can have the next day as lead_day",
     ),
+    Column(
+        "published_in",
+        "bigint",
+        "Number of the publication that last wrote this row; each publication has a higher number than those before",
+    ),
 )
 _CHILD_COLUMNS: Final = (
     Column("lead_id", "varchar", "The lead that it belongs to"),

@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -84,14 +85,18 @@ class Versions:
         name = _HASH.fullmatch(current.name) if current else None
         return current is None or name is None or name[1] == _hash_of(current)
 
-    def next_number(self) -> int:
-        """Return the number of the next version, from 1. The number of a lost version isn't given again."""
-        names = [*self._versions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
-        return max(map(number_of, names), default=0) + 1
+    def next_number(self, at: datetime) -> int:
+        """Return the number of the next version: the moment in seconds since 1970, above those of all versions here.
 
-    def swap_in(self, draft: Path, *, is_alone: bool) -> None:
+        So the numbers go on growing when these versions are lost, or older ones are restored.
+        """
+        names = [*self._versions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
+        newest = max(map(number_of, names), default=0)
+        return max(newest + 1, int(at.timestamp()))
+
+    def swap_in(self, draft: Path, number: int, *, is_alone: bool) -> None:
         """Publish the draft. The version before stays too, unless `is_alone`. Raises StorageError."""
-        version = self._versions / f"leads-{self.next_number()}-{_hash_of(draft)}.duckdb"
+        version = self._versions / f"leads-{number}-{_hash_of(draft)}.duckdb"
         with storing(self.path):
             draft.chmod(_FILE_MODE)
             try:

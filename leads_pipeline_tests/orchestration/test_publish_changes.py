@@ -47,7 +47,7 @@ def swap_in_new_file(folder: Path) -> None:
     versions = Versions(folder)
     with versions.drafting():
         versions.draft("copy").touch()
-        versions.swap_in(versions.draft("copy"), is_alone=True)
+        versions.swap_in(versions.draft("copy"), versions.next_number(NOON), is_alone=True)
 
 
 class House:

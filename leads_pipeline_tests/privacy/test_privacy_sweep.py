@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
@@ -146,6 +146,25 @@ def test_retention_runs_where_it_is_set(full: House) -> None:
     full.push("applicant", JOHN | {"id": "late"})
     full.publish()
     assert night(full, keep).counts["days_cut"] == 1
+
+
+@pytest.mark.slow
+def test_a_day_becomes_anonymous_within_a_week_of_its_date(house: House) -> None:
+    keep, days = {"LEADS_KEEP_PERSONAL_DAYS": "35"}, [DAY + timedelta(days=later) for later in range(10)]
+    for day in days:
+        house.now = datetime.combine(day + timedelta(days=1), time(6), tzinfo=UTC)
+        house.land("applicant", [JOHN | {"id": str(day), "createdAt": f"{day}T10:00:00Z"}], day)
+    house.publish()
+
+    cut_in: list[int] = []
+    for nights in range(16):
+        house.now = datetime.combine(DAY + timedelta(days=36 + nights), time(6), tzinfo=UTC)
+        cut_in += [nights] * night(house, keep).counts["days_cut"]
+        house.publish()
+
+    assert cut_in == [0, *[7] * 7, *[14] * 2]
+    nights_late = [nights - age for age, nights in enumerate(cut_in)]
+    assert (min(nights_late), max(nights_late)) == (0, 6)
 
 
 def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(full: House) -> None:

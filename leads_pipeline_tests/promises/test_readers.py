@@ -36,7 +36,6 @@ AGREEING: Final = {
     "mart_people_daily": ("sum(leads)", "both"),
     "mart_hourly": ("sum(leads)", "both"),
     "mart_arrival_times": ("sum(leads)", "both"),
-    "lead_feed": ("count(*) filter (change = 'added')", "both"),
     "mart_lead_properties": ("count(*)", "both"),
     "mart_coverage": ("sum(rows)", "both"),
     "mart_hidden_valuations": ("count(*)", "applicant"),

@@ -196,10 +196,7 @@ def _assets() -> str:
 
     text = (
         "# Assets\n\nThe Dagster UI shows these assets, checks, schedules and sensors.\n\n"
-        "Each publication records how many rows a table has (`dagster/row_count`), and how many it had before\n"
-        "(`rows_before`). It also records how many it added, changed and removed (`rows_added`, `rows_changed`,\n"
-        "`rows_removed`). In marts, `inventory`, `branches` and `drift`, a changed row counts as removed and added.\n"
-        "For `lead_feed`, which only grows, and for your own tables, it records the first two. Views aren't counted.\n"
+        "Each publication records how many rows a table has (`dagster/row_count`). Views aren't counted.\n"
     )
     keys = sorted(graph.get_all_asset_keys(), key=lambda key: (graph.get(key).group_name or "", key))
     for group, members in groupby(keys, lambda key: graph.get(key).group_name):

@@ -228,9 +228,7 @@ def test_who_is_to_be_erased_is_swept_before_an_export(office: House, folder: Pa
     listed(office.data.gate.entries, emails=[EMAIL], leads=[("applicant", "jane")])
     export("all", folder, "csv", "--raw")
     texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.iterdir()}
-    assert [table for table, text in texts.items() if EMAIL in text] == []
-    # It tells programs which lead they have to remove.
-    assert [table for table, text in texts.items() if "jane" in text] == ["lead_feed"]
+    assert [table for table, text in texts.items() if "jane" in text] == []
 
 
 def test_a_killed_export_leaves_no_half_file_and_the_next_one_takes_its_draft_away(office: House, folder: Path) -> None:

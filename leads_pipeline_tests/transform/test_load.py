@@ -52,7 +52,7 @@ class Batch(NamedTuple):
 
 def flatten_rows(db: duckdb.DuckDBPyConnection, batches: Iterable[Batch], zone: ZoneInfo = LONDON) -> None:
     windows = (WindowLeads(one.kind, one.day, one.scope, landed_versions(one.rows), "") for one in batches)
-    flatten(db, windows, zone)
+    flatten(db, windows, zone, publication=1)
 
 
 def batch(

@@ -14,7 +14,6 @@ from leads_pipeline.domain.due import Failure
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.windows import WindowRow, WindowState
-from leads_pipeline.transform.feed import Rows
 from leads_pipeline.transform.marts import Inputs, Mart, make_marts, make_tables, marts
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
 from leads_pipeline_tests.transform.test_load import batch, flatten_rows, opened
@@ -55,7 +54,7 @@ def load(db: duckdb.DuckDBPyConnection, *leads: Row, number: int = 1, **options:
 def make(db: duckdb.DuckDBPyConnection, inputs: Inputs, **options: Any) -> dict[str, str]:
     db.begin()
     make_tables(db)
-    problems, _ = make_marts(db, inputs, **options)
+    problems = make_marts(db, inputs, **options)
     db.commit()
     return problems
 
@@ -83,44 +82,6 @@ def test_of_a_mart_by_day_the_touched_days_alone_are_made_anew(db: duckdb.DuckDB
     leads = db.execute("select lead_day, leads from mart_leads_daily order by all").fetchall()
     assert leads == [(date(2026, 11, 18), 100), (NEXT_DAY, 1)]
     assert db.execute("select lead_id, lead_day from lead_facts where lead_id = 'a'").fetchall() == [("a", NEXT_DAY)]
-
-
-def test_the_rows_of_a_mart_that_a_publication_adds_and_removes_are_counted(
-    db: duckdb.DuckDBPyConnection, inputs: Inputs
-) -> None:
-    load(db, {"id": "a"}, {"id": "b"}, {"id": "c", "createdAt": "2026-11-18T10:00Z"})
-    make(db, inputs)
-    db.execute("attach ':memory:' as before")
-    for name in ("lead_facts", "mart_leads_daily"):
-        db.execute(f"create table before.main.{name} as from {name}")
-    load(db, {"id": "d"}, number=2)
-
-    db.begin()
-    _, rows = make_marts(db, inputs)
-
-    assert rows["lead_facts"] == {"added": 1, "removed": 0}
-    assert rows["mart_leads_daily"] == {"added": 1, "removed": 1}  # a row counts another lead
-    assert rows["drift"] == {"added": 0, "removed": 0}
-
-
-def test_a_damaged_mart_in_the_file_before_costs_the_counts_alone(
-    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
-) -> None:
-    before = tmp_path / "before.duckdb"
-    with duckdb.connect(before) as file:
-        file.execute("create table lead_facts as select hash(n)::varchar as lead_id from range(100000) as t(n)")
-        file.execute("checkpoint")
-        blocks = "select max(block_id), any_value(block_size) from pragma_storage_info('lead_facts'), "
-        [(block, size)] = file.execute(blocks + "pragma_database_size() where block_id >= 0").fetchall()
-    with before.open("r+b") as content:
-        content.seek(3 * 4096 + block * size + 5000)  # behind the headers
-        content.write(b"\xff" * 64)
-    db.execute(f"attach '{before}' as before (read_only)")
-    load(db, {"id": "a"})
-
-    assert make(db, inputs) == {}
-
-    assert db.execute("select lead_id from lead_facts").fetchall() == [("a",)]
 
 
 def test_marts_are_made_in_the_order_of_what_they_read(
@@ -239,10 +200,9 @@ def test_a_mart_that_describes_other_columns_is_reported(
 
 
 def publishing(folder: Folder, inputs: Inputs, problems: list[str], **options: Any) -> Folder:
-    def make_them(db: duckdb.DuckDBPyConnection, _: bool) -> Rows:
+    def make_them(db: duckdb.DuckDBPyConnection, _: bool) -> None:
         make_tables(db)
-        problems[:], rows = make_marts(db, inputs, **options)
-        return rows
+        problems[:] = make_marts(db, inputs, **options)
 
     return replace(folder, make_marts=make_them, marts=str(options))
 

@@ -26,7 +26,6 @@ from leads_pipeline.storage.rows import Row as RawRow
 from leads_pipeline.storage.rows import landed_versions
 from leads_pipeline.transform.current_leads import WindowKey, WindowLeads
 from leads_pipeline.transform.duck import set_person_key
-from leads_pipeline.transform.feed import Rows
 from leads_pipeline.transform.publish import Content, Publication, publish
 from leads_pipeline.transform.tables import lead_tables
 from leads_pipeline_tests.support.house import NOW, House
@@ -80,7 +79,7 @@ class Folder:
     inputs: str = "first"
     at: datetime = NOW
     prepare: Callable[[duckdb.DuckDBPyConnection], object] = lambda _: None
-    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], Rows] = lambda *_: {}
+    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None] = lambda *_: None
 
     @property
     def file(self) -> Path:
@@ -105,7 +104,6 @@ class Folder:
             inputs=self.inputs,
             list_number=len(self.raw.refused),
             at=self.at,
-            named_from=date.min,
             prepare=prepare,
             refuse=refuse,
             make_marts=self.make_marts,
@@ -119,14 +117,22 @@ class Folder:
             return db.execute(sql).fetchall()
 
     def tables(self) -> dict[str, list[tuple[Any, ...]]]:
-        return {table: sorted(self.query(f"from {table}"), key=repr) for table in TABLES}
+        select = "select columns(lambda name: name <> 'published_in')"
+        return {table: sorted(self.query(f"{select} from {table}"), key=repr) for table in TABLES}
 
     def messages(self) -> dict[str, str]:
         return dict(self.query("select lead_id, message from applicant_leads"))
 
-    def versions(self) -> list[str]:
-        """The versions without their hashes."""
-        return sorted(re.sub("-[0-9a-f]{16}", "", path.name) for path in (self.path / ".versions").iterdir())
+    def versions(self) -> list[int]:
+        """The numbers of the versions, where the first publication at `at` has 1."""
+        names = [
+            re.fullmatch(r"leads-(\d+)-[0-9a-f]{16}.duckdb", path.name) for path in (self.path / ".versions").iterdir()
+        ]
+        return sorted(self.publication(int(name[1])) for name in names if name)
+
+    def publication(self, number: int) -> int:
+        """The number of a publication, where the first one at `at` has 1."""
+        return number - int(self.at.timestamp()) + 1
 
 
 @pytest.fixture
@@ -151,7 +157,7 @@ def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it
     assert folder.publish() is None
     assert folder.publish(of_all_days=True) is None
 
-    assert re.fullmatch(r".versions/leads-1-[0-9a-f]{16}.duckdb", str(folder.file.readlink()))
+    assert re.fullmatch(r".versions/leads-\d+-[0-9a-f]{16}.duckdb", str(folder.file.readlink()))
     after = folder.file.stat()
     assert (after.st_ino, after.st_mtime_ns, stat.S_IMODE(after.st_mode)) == (before.st_ino, before.st_mtime_ns, 0o440)
     assert folder.query("select count(*) from applicant_viewing_times") == [(2,)]
@@ -190,7 +196,7 @@ def test_the_version_before_stays_until_the_next_publication_and_its_readers_see
 
     folder.raw.land({"id": "a", "message": "3"})
     folder.publish()
-    assert folder.versions() == ["leads-2.duckdb", "leads-3.duckdb"]
+    assert folder.versions() == [2, 3]
 
 
 def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publish(folder: Folder) -> None:
@@ -202,10 +208,9 @@ def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publi
 
     for expected, change in {
         "update": {},
-        "rewriting": {"raw": replace(folder.raw, refused={"nobody"})},
-        "new file": {"zone": ZoneInfo("Asia/Tokyo")},
+        "new file": {"raw": replace(folder.raw, refused={"nobody"}), "zone": ZoneInfo("Asia/Tokyo")},
     }.items():
-        folder = replace(folder, **change)  # type: ignore[arg-type]  # one of the two
+        folder = replace(folder, **change)  # type: ignore[arg-type]
         assert way(folder.publish()) == expected
         assert folder.messages() == {"lost": "m", "older": "newest"}
         assert folder.query("select lead_id from applicant_viewing_times") == [("lost",)]
@@ -219,40 +224,40 @@ def test_the_file_knows_which_publication_touched_a_day_last(folder: Folder) -> 
     folder.publish()
 
     touched = "select day, publication from pipeline.touched_days order by day"
-    assert folder.query(touched) == [(DAY - timedelta(days=1), 1), (DAY, 2)]
+    days = {day: folder.publication(number) for day, number in folder.query(touched)}
+    assert days == {DAY - timedelta(days=1): 1, DAY: 2}
 
 
-# --- rewriting --------------------------------------------------------------------------------------------------------
+# --- raw files were rewritten, or the list has grown ------------------------------------------------------------------
 
 SECRET = "jane.roe@people.example"
 
 
-def test_a_rewriting_leaves_nothing_of_who_is_refused_in_any_file(folder: Folder) -> None:
+def test_nothing_of_who_is_refused_is_left_in_any_file(folder: Folder) -> None:
     folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "viewingTimes": [{"new": SECRET}]}, {"id": "b"})
     folder.publish()
     folder.raw.land({"id": "b", "message": "m"})
     folder.publish()
 
     folder.raw.refused = {"hers"}
-    assert way(folder.publish()) == "rewriting"
+    assert way(folder.publish()) == "new file"
 
     assert folder.messages() == {"b": "m"}
-    assert folder.versions() == ["leads-3.duckdb"]
+    assert folder.versions() == [3]
     assert SECRET.encode() not in folder.file.read_bytes()
 
 
-def test_a_rewritten_window_counts_whatever_its_numbers(folder: Folder) -> None:
+def test_what_a_rewritten_window_says_counts_though_its_numbers_are_the_same(folder: Folder) -> None:
     folder.raw.land({"id": "a", "message": "as received", "viewingTimes": [{}]}, {"id": "b", "message": "b"})
-    folder.raw.land({"id": "a", "message": "older"}, scope="branch-102")
     key = folder.raw.land({"id": "a", "message": "newest", "viewingTimes": [{}]}, {"id": "lost", "message": "m"})
     folder.publish()
 
-    folder.raw.versions[key] = [(1, {"id": "b", "message": "b"}), (3, {"id": "a", "message": "corrected"})]
-    assert way(folder.publish(is_rewritten=True)) == "rewriting"
+    folder.raw.versions[key] = [(2, {"id": "a", "message": "anonymous"})]
+    assert way(folder.publish(is_rewritten=True)) == "new file"
 
-    assert folder.messages() == {"a": "corrected", "b": "b", "lost": "m"}
+    assert folder.messages() == {"a": "anonymous", "b": "b", "lost": "m"}
     assert folder.query("select count(*) from applicant_viewing_times") == [(0,)]
-    assert folder.query("select sequence from applicant_leads order by lead_id") == [(3,), (1,), (3,)]
+    assert folder.versions() == [2]
 
 
 # --- new file ---------------------------------------------------------------------------------------------------------
@@ -389,8 +394,8 @@ def test_a_damaged_version_without_its_link_is_set_aside(folder: Folder) -> None
     assert folder.messages() == {"a": "m"}
 
 
-def test_the_file_of_an_earlier_release_is_taken_over(tmp_path: Path) -> None:
-    """Raw has lost one of its leads, and has a newer version of another."""
+def test_leads_that_raw_has_lost_are_taken_over_into_a_file_with_other_people(tmp_path: Path) -> None:
+    """Raw has a newer version of another lead."""
     house = House(tmp_path / "data")
     lead = {
         "id": "lost",
@@ -411,8 +416,7 @@ def test_the_file_of_an_earlier_release_is_taken_over(tmp_path: Path) -> None:
     assert folder.messages() == {"b": "new", "lost": None}
     assert folder.query("select _problems from applicant_viewing_times") == [(["latest"],)]
     now = house.rows("from applicant_leads where lead_id = 'lost'")
-    assert [row | {"person": None} for row in now] == [row | {"person": None} for row in before]
-    assert now[0]["person"] != before[0]["person"]
+    assert {name for name in now[0] if now[0][name] != before[0][name]} == {"person", "published_in"}
 
 
 # --- whatever happens -------------------------------------------------------------------------------------------------
@@ -423,9 +427,8 @@ def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_
     folder.publish()
     folder.raw.land({"id": "a", "message": "new"})
 
-    def fail(db: duckdb.DuckDBPyConnection, _: bool) -> Rows:
+    def fail(db: duckdb.DuckDBPyConnection, _: bool) -> None:
         db.execute("from a_table_that_is_missing")
-        return {}
 
     with pytest.raises(BugError):
         replace(folder, make_marts=fail).publish()
@@ -433,7 +436,7 @@ def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_
 
     assert way(folder.publish()) == "update"
     assert folder.messages() == {"a": "new"}
-    assert folder.versions() == ["leads-1.duckdb", "leads-2.duckdb"]
+    assert folder.versions() == [1, 2]
 
 
 def test_a_file_that_has_a_lead_twice_is_not_published(folder: Folder) -> None:
@@ -445,7 +448,7 @@ def test_a_file_that_has_a_lead_twice_is_not_published(folder: Folder) -> None:
     with pytest.raises(BugError, match="would lose 0 applicant leads and double 1"):
         folder.publish()
 
-    assert folder.versions() == ["leads-1.duckdb"]
+    assert folder.versions() == [1]
 
 
 def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
@@ -460,9 +463,11 @@ def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
     (versions / "draft-link").symlink_to("nowhere")
 
     assert folder.publish() is None
-    assert (folder.versions(), folder.messages()) == (["leads-2.duckdb"], {"b": "m"})
+    assert (folder.versions(), folder.messages()) == ([2], {"b": "m"})
 
-    shutil.copy(folder.file, versions / f"leads-3-{'0' * 16}.duckdb")  # killed before the link was replaced
+    shutil.copy(
+        folder.file, versions / f"leads-{int(NOW.timestamp()) + 2}-{'0' * 16}.duckdb"
+    )  # killed before the link was replaced
     folder.raw.land({"id": "c", "message": "m"})
     folder.publish()
     assert folder.messages() == {"b": "m", "c": "m"}

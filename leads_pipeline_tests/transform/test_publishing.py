@@ -1,6 +1,7 @@
 """What leads.duckdb holds after a publication: each lead once, windows, names, answers; and when it is built anew."""
 
 import random
+import shutil
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,78 @@ def test_an_empty_folder_gives_all_tables_each_with_comments(house: House) -> No
         ("E-mail address as typed",)
     ]
     assert house.query("select count(*) from applicant_leads") == [(0,)]
+
+
+# --- what a publication has written -----------------------------------------------------------------------------
+
+
+class Follower:
+    """A program that asks after each publication for the rows that are new to it."""
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def follow(self, house: House) -> set[str]:
+        rows = house.query("select lead_id, published_in from applicant_leads where published_in > ?", self.last)
+        self.last = max([self.last, *(published_in for _, published_in in rows)])
+        return {lead_id for lead_id, _ in rows}
+
+
+def test_a_program_that_asks_for_later_publications_is_told_of_each_new_version_once(house: House) -> None:
+    program = Follower()
+    house.land("applicant", [{"id": "a", "message": "first"}, {"id": "b"}])
+    house.publish()
+    assert program.follow(house) == {"a", "b"}
+
+    house.land("applicant", [{"id": "a", "message": "second"}, {"id": "b"}])
+    house.publish()
+    assert program.follow(house) == {"a"}
+
+    house.land("applicant", [{"id": "a", "message": "second"}, {"id": "b"}])
+    house.publish()
+    assert program.follow(house) == set()
+
+
+def test_a_window_that_lands_late_is_new_though_its_leads_are_older_than_others(house: House) -> None:
+    program = Follower()
+    house.now += timedelta(days=1)
+    house.land("applicant", [{"id": "later"}], NEXT_DAY)
+    house.publish()
+    program.follow(house)
+
+    house.now -= timedelta(days=1)  # another machine asked before, and lands now
+    house.land("applicant", [{"id": "late"}])
+    house.publish()
+
+    assert program.follow(house) == {"late"}
+    [(late, later)] = house.query(
+        "select max(sequence) filter (lead_id = 'late'), max(sequence) filter (lead_id = 'later') from applicant_leads"
+    )
+    assert late < later
+
+
+@pytest.mark.parametrize("loss", ["restored", "lost"])
+def test_what_is_published_after_a_loss_is_new_to_a_program_that_knows_the_lost_publications(
+    house: House, tmp_path: Path, loss: str
+) -> None:
+    program = Follower()
+    house.land("applicant", [{"id": "a"}])
+    house.publish()
+    house.back_up(tmp_path / "backup")
+    for day in (NEXT_DAY, NEXT_DAY + timedelta(days=1), DAY):
+        house.land("applicant", [{"id": "lost"}], day)
+        house.publish()
+    program.follow(house)
+
+    if loss == "restored":
+        house = house.restore(tmp_path / "backup", tmp_path / "restored")
+    else:
+        house.file.unlink()
+        shutil.rmtree(house.folder / ".versions")
+    house.land("applicant", [{"id": "new"}], NEXT_DAY)
+    house.publish()
+
+    assert "new" in program.follow(house)
 
 
 # --- each lead once -----------------------------------------------------------------------------------------------
