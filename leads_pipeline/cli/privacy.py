@@ -1,4 +1,4 @@
-"""`leads-pipeline privacy …`: find, export, erase, correct, object, restrict, lift, apply, log, retain, share."""
+"""`leads-pipeline privacy …`: find, export, erase, correct, object, restrict, lift, apply, log, retain."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from leads_pipeline.cli.output import LISTED, day, err, json_option, out
 from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found
 from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.domain.person import is_email, phone_keys
-from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.errors import QuestionError
 from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal.http import server_time
@@ -26,7 +26,6 @@ from leads_pipeline.privacy.finding import is_mentioned_beside_message
 from leads_pipeline.privacy.nightly import check_clock
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.privacy.share import write_share
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Entry
 
@@ -83,9 +82,6 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     sys.exit(1 if found.unread else 0)
 
 
-privacy.add_command(find_, "verify")
-
-
 @privacy.command(short_help="Write a person's data for their access request.")
 @identifiers
 @click.option(
@@ -112,29 +108,6 @@ def export(folder: Path, shared: bool, **given: Any) -> None:
     for path in paths:
         out.print(f"Wrote {path}.")
     sys.exit(0 if paths and not found.unread else 1)
-
-
-@privacy.command(short_help="Write a copy without names, to share.")
-@click.argument("file", type=click.Path(path_type=Path))
-def share(file: Path) -> None:
-    """Write FILE, a new DuckDB file: a pseudonymised copy of the figures, for wide use.
-
-    It holds one row a lead without ids, names and contacts, and the marts without single people. Its table `about`
-    says what it is, and that it isn't anonymous. If a branch has one lead on a day, its row shows the person to
-    everybody who knows who asked that day. Never publish the file, and note to whom you gave it.
-    """
-    settings, data = filled()
-    if trouble := Known(settings, data, datetime.now(UTC)).leads_duckdb_trouble:
-        raise StorageError(f"{trouble} Run `leads-pipeline backfill --last 1d`: it makes a new one.")
-    if data.is_behind:
-        _carry_out(data)
-    rows = write_share(data, file.absolute(), datetime.now(UTC))
-    tables = ", ".join(f"{name} {counted(count, 'row')}" for name, count in rows.items())
-    out.print(
-        f"Wrote {file}: {tables}.\n"
-        "It is pseudonymised and not anonymous: UK GDPR applies to it. An erasure doesn't change it: make a new copy "
-        "after one.",
-    )
 
 
 @privacy.command(short_help="Make old leads anonymous.")

@@ -334,7 +334,7 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
     assert (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8") in told
     [row] = json.loads(privacy("log", "--json").stdout)["entries"]
     assert (row["action"], row["case"], row["done"] is not None) == ("erasure", "DSR-17", True)
-    assert "On the suppression list: erasure 1." in privacy("verify", *JANE).stdout
+    assert "On the suppression list: erasure 1." in privacy("find", *JANE).stdout
 
 
 @pytest.mark.slow

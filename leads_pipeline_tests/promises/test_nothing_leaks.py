@@ -1,4 +1,4 @@
-"""Secrets and personal data are in no log, event, mart, report, metric, alert or shared file.
+"""Secrets and personal data are in no log, event, mart, report, metric or alert.
 
 Values that nobody else has go through everything: as secrets, in leads, in names of members, in errors of the portal,
 in odd deliveries. Then every file is searched, decoded where it is Parquet, DuckDB, SQLite or packed.
@@ -324,7 +324,6 @@ def use(here: Installation, web: str, mail: str) -> None:
     here.run(PROGRAM, "privacy", "correct", "--lead", "pushed", "--new-email", CORRECTED)
     here.run(PROGRAM, "privacy", "restrict", "--lead", "101-1")
     here.run(PROGRAM, "privacy", "object", "--email", EMAIL)
-    here.run(PROGRAM, "privacy", "share", str(here.folder / "output" / "shared.duckdb"))
     here.run(PROGRAM, "privacy", "log")
     here.run(PROGRAM, "privacy", "find", "--email", EMAIL)
     here.run(PROGRAM, "status")

@@ -22,7 +22,6 @@ from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.finding import Finding, Level
-from leads_pipeline.privacy.share import shared_tables
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.transform.marts import marts
 from leads_pipeline_tests.promises.surface import FULL, each_command, exit_codes
@@ -120,10 +119,7 @@ def _commands() -> str:
         "`zsh_source`.\n"
     )
     for path, command in each_command(main, "leads-pipeline"):
-        group, _, name = path.removeprefix("leads-pipeline").strip().rpartition(" ")
-        if command.name == "find" != name:
-            text += f"\n## {group} {name}\n\nAnother name of `leads-pipeline {group} find`.\n"
-        elif command is not main and not command.hidden:
+        if command is not main and not command.hidden:
             text += _command(path, simulate if path == "leads-pipeline simulate" else command)
     return text
 
@@ -299,10 +295,8 @@ def _marts(tables: Sequence[Table]) -> str:
         "[Ask the data](../guides/ask-the-data.md) explains `person` and the ways to query.\n"
     )
     questions = {path.stem: path.read_text(encoding="utf-8") for path in _QUESTIONS.glob("*.sql")}
-    shared = {mart.name for mart in shared_tables()}
     for table in tables:
-        may = "`privacy share` copies it" if table.name in shared else "It isn't in copies by `privacy share`"
-        text += "".join(_table(table)) + f"\nA {'table' if table.name in by_day else 'view'}. {may}. A first query:\n"
+        text += "".join(_table(table)) + f"\nA {'table' if table.name in by_day else 'view'}. A first query:\n"
         text += f"\n```sql\n{QUERIES[table.name]};\n```\n"
         asked = sorted(name for name, sql in questions.items() if re.search(rf"\b{table.name}\b", sql))
         if asked:
