@@ -86,7 +86,6 @@ def read(**variables: str) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in (*Settings.model_fields, "data_dir", "store", "plain_http")}
 
 
-# Recorded in promises/recorded/surface.txt.
 DEFAULTS = read()
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import click
 import duckdb
-from dagster import AssetKey
+from dagster import AssetKey, ScheduleDefinition, SensorDefinition
 
 from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
@@ -24,12 +24,22 @@ from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.finding import Finding, Level
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.transform.marts import marts
-from leads_pipeline_tests.promises.surface import FULL, each_command, exit_codes
 from leads_pipeline_tests.support.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
 from leads_pipeline_tests.support.house import House
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
 MADE: Final = "<!-- Made by leads_pipeline_tests.support.reference_pages. Change the code, then run it. -->\n\n"
+
+# The settings of an installation that has everything. Nobody answers at these addresses.
+FULL: Final = {
+    "LEADS_BASE_URL": "http://127.0.0.1:9",
+    "LEADS_DATA_DIR": "data",
+    "LEADS_BRANCH_IDS": "101,102",
+    "LEADS_START_DATE": "2026-11-01",
+    "INVENTORY_ADDRESSES": "Guildford",
+    "LEADS_ALERT_WEBHOOK": "http://127.0.0.1:9",
+    "LEADS_DELIVERY_URL": "http://127.0.0.1:9",
+}
 
 # A first query of each mart. `docs/reference/marts.md` shows them, and a test runs them.
 QUERIES: Final = {
@@ -118,10 +128,21 @@ def _commands() -> str:
         'Completion in bash: `eval "$(_LEADS_PIPELINE_COMPLETE=bash_source leads-pipeline)"`. In zsh, write '
         "`zsh_source`.\n"
     )
-    for path, command in each_command(main, "leads-pipeline"):
+    for path, command in _each_command(main, "leads-pipeline"):
         if command is not main and not command.hidden:
             text += _command(path, simulate if path == "leads-pipeline simulate" else command)
     return text
+
+
+def _each_command(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if not isinstance(command, click.Group):
+        return
+
+    context = click.Context(command)
+    for inner in sorted(command.list_commands(context)):
+        if one := command.get_command(context, inner):
+            yield from _each_command(one, f"{name} {inner}")
 
 
 def _command(path: str, command: click.Command) -> str:
@@ -137,10 +158,13 @@ def _command(path: str, command: click.Command) -> str:
 
 
 def _exit_codes() -> str:
-    rows = []
-    for line in exit_codes(main, "leads-pipeline"):
-        command, _, sentence = line.partition(": ")
-        rows.append((f"`{command.removeprefix('leads-pipeline ')}`", sentence.removeprefix("Exit code ")))
+    rows: list[tuple[str, str]] = []
+    for path, command in _each_command(main, "leads-pipeline"):
+        text = " ".join((command.help or "").split())
+        name = path.removeprefix("leads-pipeline ")
+        sentences = re.findall(r"Exit code (.*?\.)(?=\s|$)", text)
+        rows.extend((f"`{name}`", sentence) for sentence in sentences)
+
     general = markdown_table(
         ("code", "means"),
         [
@@ -207,26 +231,35 @@ def _assets() -> str:
         ],
     )
     text += "\n## Schedules and sensors\n\n" + markdown_table(
-        ("name", "when", "starts", "does"),
+        ("name", "when", "state", "starts", "does"),
         [
-            (f"`{one.name}`", f"`{one.cron_schedule}`{_off(one)}", f"`{one.job_name}`", _first_line(one.description))
+            (
+                f"`{one.name}`",
+                f"`{one.cron_schedule}`",
+                _state(one),
+                f"`{one.job_name}`",
+                _first_line(one.description),
+            )
             for one in sorted(repository.schedule_defs, key=lambda one: one.name)
         ]
         + [
             (
                 f"`{one.name}`",
-                f"every {one.minimum_interval_seconds} seconds{_off(one)}",
+                f"every {one.minimum_interval_seconds} seconds",
+                _state(one),
                 ", ".join(f"`{target.job_name}`" for target in one.targets),
                 _first_line(one.description),
             )
             for one in sorted(repository.sensor_defs, key=lambda one: one.name)
         ],
     )
-    return text + "\nSchedules count in `LEADS_TIMEZONE`.\n"
+    return text + (
+        "\nSchedules count in `LEADS_TIMEZONE`. In somebody else's Dagster, all are off until you switch them on.\n"
+    )
 
 
-def _off(one: object) -> str:
-    return "" if getattr(one, "default_status", None).value == "RUNNING" else ", off until you switch it on"  # type: ignore[union-attr]
+def _state(one: ScheduleDefinition | SensorDefinition) -> str:
+    return "on" if one.default_status.value == "RUNNING" else "off until you switch it on"
 
 
 def _first_line(text: str | None) -> str:
