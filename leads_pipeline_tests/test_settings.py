@@ -17,7 +17,7 @@ from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.settings import GONE, SECRETS, AuthMethod, Secret, Settings, unknown
 from leads_pipeline.settings import VARIABLES as ALL_VARIABLES
-from leads_pipeline_tests.support import settings_pages
+from leads_pipeline_tests.docs import settings_pages
 
 BRANCHES = tuple(map(Scope.parse, ("branch-102", "branch-101")))
 LEADS_SCOPES = "leads/list:applicant-leads leads/list:appraisal-leads"
@@ -372,7 +372,7 @@ def test_a_process_that_works_elsewhere_gets_whole_paths(monkeypatch: pytest.Mon
 
 
 def test_env_example_and_the_page_of_settings_are_made_from_the_model() -> None:
-    """If not: python -m leads_pipeline_tests.support.settings_pages."""
+    """If not: python -m leads_pipeline_tests.docs.settings_pages."""
     assert settings_pages.ENV_EXAMPLE.read_text(encoding="utf-8") == env_file()
     assert settings_pages.PAGE.read_text(encoding="utf-8") == settings_pages.page()
 

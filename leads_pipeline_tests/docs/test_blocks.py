@@ -33,11 +33,11 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore, open_store
 from leads_pipeline_tests.docs.pages import DOCS, GUIDES, PAGES, README, ROOT, blocks
+from leads_pipeline_tests.docs.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.gpg import PASSPHRASE, needs_gpg, running_gpg
 from leads_pipeline_tests.support.portal_leads import Lead, groups, people
-from leads_pipeline_tests.support.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.support.staging import LONDON
 
 pytestmark = pytest.mark.slow  # the installation takes ten seconds

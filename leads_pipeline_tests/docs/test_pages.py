@@ -23,6 +23,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.observe.findings import FINDERS
 from leads_pipeline.settings import GONE, VARIABLES
 from leads_pipeline.simulator.__main__ import main as simulate
+from leads_pipeline_tests.docs import findings_page, pictures, reference_pages
 from leads_pipeline_tests.docs.pages import (
     DOCS,
     DOCUMENTS,
@@ -36,7 +37,6 @@ from leads_pipeline_tests.docs.pages import (
     prose,
     text_of,
 )
-from leads_pipeline_tests.support import findings_page, pictures, reference_pages
 from leads_pipeline_tests.support.house import House
 
 
@@ -102,19 +102,19 @@ def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothi
 
 
 def test_the_reference_is_what_the_code_says() -> None:
-    """If not: python -m leads_pipeline_tests.support.reference_pages."""
+    """If not: python -m leads_pipeline_tests.docs.reference_pages."""
     made = reference_pages.pages()
     assert {path: text_of(path) for path in made} == made
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
 def test_each_picture_of_the_ui_shows_the_names_of_today(name: str) -> None:
-    """If not: python -m leads_pipeline_tests.support.pictures."""
+    """If not: python -m leads_pipeline_tests.docs.pictures."""
     assert pictures.noted(DOCS / name) == pictures.shown()[name]
 
 
 def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
-    """If not: python -m leads_pipeline_tests.support.findings_page."""
+    """If not: python -m leads_pipeline_tests.docs.findings_page."""
     assert text_of(findings_page.PAGE) == findings_page.page()
     text = findings_page.page()
     assert all(text.count(f"**{word}**") == len(FINDERS) + 1 for word in ("Meaning", "Do", "Over"))

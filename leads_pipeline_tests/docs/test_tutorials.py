@@ -16,10 +16,10 @@ import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
 
 from leads_pipeline.definitions import build_definitions
+from leads_pipeline_tests.docs import pictures
 from leads_pipeline_tests.docs.pages import TUTORIALS, blocks, text_of
 from leads_pipeline_tests.docs.shell import bare, run
 from leads_pipeline_tests.docs.test_blocks import CLONE, comparable, landed_leads, printed
-from leads_pipeline_tests.support import pictures
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, copy_checkout, newcomer, wait_for
 from leads_pipeline_tests.support.portal_leads import groups, people
 from leads_pipeline_tests.support.serving import free_port

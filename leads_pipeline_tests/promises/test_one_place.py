@@ -193,7 +193,7 @@ from leads_pipeline.observe.alerts import Alerts
 from leads_pipeline.observe.channels import channels_of
 from leads_pipeline.observe.findings import look
 print(Alerts(house.data.state.path, channels_of(known().settings), None).tell(*look(known()), datetime.now(UTC)))
-from leads_pipeline_tests.support.findings_page import page
+from leads_pipeline_tests.docs.findings_page import page
 print(page())
 """,
             LEADS_BRANCH_IDS="101,102",

@@ -1,6 +1,6 @@
 """`.env.example` and docs/reference/settings.md, made from the model of the settings.
 
-`python -m leads_pipeline_tests.support.settings_pages` writes both. test_settings.py compares them.
+`python -m leads_pipeline_tests.docs.settings_pages` writes both. test_settings.py compares them.
 """
 
 from itertools import groupby
@@ -14,7 +14,7 @@ ENV_EXAMPLE = ROOT / ".env.example"
 PAGE = ROOT / "docs" / "reference" / "settings.md"
 
 PAGE_HEAD = """\
-<!-- Made by leads_pipeline_tests.support.settings_pages. Change settings.py, then run it. -->
+<!-- Made by leads_pipeline_tests.docs.settings_pages. Change settings.py, then run it. -->
 
 # Settings
 

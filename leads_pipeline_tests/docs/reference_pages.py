@@ -1,6 +1,6 @@
 """The pages of `docs/reference/`, made from the code.
 
-`python -m leads_pipeline_tests.support.reference_pages` writes them. docs/test_pages.py compares them. Only `files.md`
+`python -m leads_pipeline_tests.docs.reference_pages` writes them. docs/test_pages.py compares them. Only `files.md`
 there is written by hand.
 """
 
@@ -24,11 +24,11 @@ from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.finding import Finding, Level
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.transform.marts import marts
-from leads_pipeline_tests.support.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
+from leads_pipeline_tests.docs.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
 from leads_pipeline_tests.support.house import House
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
-MADE: Final = "<!-- Made by leads_pipeline_tests.support.reference_pages. Change the code, then run it. -->\n\n"
+MADE: Final = "<!-- Made by leads_pipeline_tests.docs.reference_pages. Change the code, then run it. -->\n\n"
 
 # The settings of an installation that has everything. Nobody answers at these addresses.
 FULL: Final = {
@@ -358,7 +358,7 @@ def contract(tables: Sequence[Table]) -> dict[str, object]:
     """A JSON Schema of all rows, by table."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$comment": "Made by leads_pipeline_tests.support.reference_pages.",
+        "$comment": "Made by leads_pipeline_tests.docs.reference_pages.",
         "title": "The tables and marts of leads.duckdb",
         "type": "object",
         "properties": {

@@ -1,6 +1,6 @@
 """`docs/findings.md`, the runbook, made from the docstrings of the finders.
 
-`python -m leads_pipeline_tests.support.findings_page` writes it. docs/test_pages.py compares it.
+`python -m leads_pipeline_tests.docs.findings_page` writes it. docs/test_pages.py compares it.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from leads_pipeline.transform.checks import checks
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 
 HEAD = """\
-<!-- leads_pipeline_tests.support.findings_page makes this page from the finders in leads_pipeline/observe/. -->
+<!-- leads_pipeline_tests.docs.findings_page makes this page from the finders in leads_pipeline/observe/. -->
 
 # Findings: what each means, and what to do
 
