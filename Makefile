@@ -28,7 +28,7 @@ INSTALL = $(UV) pip install --system-certs --python $(BIN)/python \
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test check lint chaos bench docs wheel venv lock clean
+.PHONY: help demo dev test check lint chaos bench docs pages wheel venv lock clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +58,9 @@ bench: $(VENV)/dev ## Run the benchmarks, side by side
 
 docs: $(VENV)/dev ## Build the documentation site into site/
 	@$(BIN)/zensical build --clean --strict
+
+pages: $(VENV)/dev ## Write what is made from code: reference pages, findings, .env.example, drawings
+	@$(BIN)/python -m leads_pipeline_tests.docs
 
 wheel: $(VENV)/dev ## Build the wheel into dist/, check it, and try it outside of the checkout
 	@rm -rf dist

@@ -1,6 +1,6 @@
 """`docs/findings.md`, the runbook, made from the docstrings of the finders.
 
-`python -m leads_pipeline_tests.docs.findings_page` writes it. docs/test_pages.py compares it.
+`make pages` writes it. docs/test_pages.py compares it.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from leads_pipeline.transform.checks import checks
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 
 HEAD = """\
-<!-- leads_pipeline_tests.docs.findings_page makes this page from the finders in leads_pipeline/observe/. -->
+<!-- `make pages` makes this page. Change the docstrings of the finders in leads_pipeline/observe/, then run it. -->
 
 # Findings: what each means, and what to do
 
@@ -27,6 +27,11 @@ simulator, what was never set up is a hint; with a real portal, it is a warning.
 """
 
 TABLE_HEAD = "| finding | what | how bad |\n|---|---|---|\n"
+
+
+def pages() -> dict[Path, str]:
+    """Give the text of the page, by its path."""
+    return {PAGE: page()}
 
 
 def page() -> str:
@@ -52,7 +57,3 @@ def _checks() -> str:
     rows = {one.name: (one.description, one.what_to_do) for one in checks() if one.what_to_do}
     lines = [f"| `{name}` | {what} | {do} |" for name, (what, do) in sorted(rows.items())]
     return "\n".join(["| check | what should hold | if it doesn't |", "|---|---|---|", *lines])
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

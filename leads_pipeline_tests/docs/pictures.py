@@ -1,7 +1,7 @@
 """The pictures of the Dagster UI in docs/, taken after a demo. Needs Chromium.
 
 `python -m leads_pipeline_tests.docs.pictures` writes them. docs/test_pages.py says if one is stale,
-docs/test_tutorials.py takes them anew. The drawings are made by reference_pages.py.
+docs/test_tutorials.py takes them anew. reference_pages.py makes the drawings.
 """
 
 import os

@@ -1,7 +1,6 @@
 """The pages of `docs/reference/`, made from the code.
 
-`python -m leads_pipeline_tests.docs.reference_pages` writes them. docs/test_pages.py compares them. Only `files.md`
-there is written by hand.
+`make pages` writes them. docs/test_pages.py compares them. Pages there without the line `MADE` are written by hand.
 """
 
 import json
@@ -28,7 +27,7 @@ from leads_pipeline_tests.docs.diagrams import data_folder, layers, one_leads_wa
 from leads_pipeline_tests.support.house import House
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
-MADE: Final = "<!-- Made by leads_pipeline_tests.docs.reference_pages. Change the code, then run it. -->\n\n"
+MADE: Final = "<!-- `make pages` makes this page. Change the code, then run it. -->\n\n"
 
 # The settings of an installation that has everything. Nobody answers at these addresses.
 FULL: Final = {
@@ -358,7 +357,7 @@ def contract(tables: Sequence[Table]) -> dict[str, object]:
     """A JSON Schema of all rows, by table."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$comment": "Made by leads_pipeline_tests.docs.reference_pages.",
+        "$comment": "Made by `make pages`.",
         "title": "The tables and marts of leads.duckdb",
         "type": "object",
         "properties": {
@@ -384,8 +383,3 @@ def contract(tables: Sequence[Table]) -> dict[str, object]:
 
 
 _QUESTIONS: Final = Path(__file__).parents[2] / "examples" / "questions"
-
-
-if __name__ == "__main__":
-    for page, text in pages().items():
-        page.write_text(text, encoding="utf-8")

@@ -1,6 +1,6 @@
 """`.env.example` and docs/reference/settings.md, made from the model of the settings.
 
-`python -m leads_pipeline_tests.docs.settings_pages` writes both. test_settings.py compares them.
+`make pages` writes both. test_settings.py compares them.
 """
 
 from itertools import groupby
@@ -14,7 +14,7 @@ ENV_EXAMPLE = ROOT / ".env.example"
 PAGE = ROOT / "docs" / "reference" / "settings.md"
 
 PAGE_HEAD = """\
-<!-- Made by leads_pipeline_tests.docs.settings_pages. Change settings.py, then run it. -->
+<!-- `make pages` makes this page. Change settings.py, then run it. -->
 
 # Settings
 
@@ -24,8 +24,12 @@ each variable, its value and where the value comes from.
 """
 
 
-def page() -> str:
-    """Give the page of all variables, in Markdown."""
+def pages() -> dict[Path, str]:
+    """Give the text of both, by its path."""
+    return {ENV_EXAMPLE: env_file(), PAGE: _page()}
+
+
+def _page() -> str:
     text = PAGE_HEAD
     for section, variables in groupby(DESCRIBED, lambda one: one.section):
         rows = "".join(map(_row, variables))
@@ -37,8 +41,3 @@ def _row(one: Variable) -> str:
     names = f"`{one.name}`, `{one.name}_FILE`" if one.is_secret else f"`{one.name}`"
     more = f" ([more](../{one.link}))" if one.link else ""
     return f"| {names} | {one.help}{more} | {f'`{one.default}`' if one.default else ''} |\n"
-
-
-if __name__ == "__main__":
-    ENV_EXAMPLE.write_text(env_file(), encoding="utf-8")
-    PAGE.write_text(page(), encoding="utf-8")

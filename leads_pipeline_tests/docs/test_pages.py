@@ -102,7 +102,7 @@ def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothi
 
 
 def test_the_reference_is_what_the_code_says() -> None:
-    """If not: python -m leads_pipeline_tests.docs.reference_pages."""
+    """If not: make pages."""
     made = reference_pages.pages()
     assert {path: text_of(path) for path in made} == made
 
@@ -114,7 +114,7 @@ def test_each_picture_of_the_ui_shows_the_names_of_today(name: str) -> None:
 
 
 def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
-    """If not: python -m leads_pipeline_tests.docs.findings_page."""
+    """If not: make pages."""
     assert text_of(findings_page.PAGE) == findings_page.page()
     text = findings_page.page()
     assert all(text.count(f"**{word}**") == len(FINDERS) + 1 for word in ("Meaning", "Do", "Over"))
