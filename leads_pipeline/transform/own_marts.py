@@ -25,7 +25,7 @@ from leads_pipeline.storage.durable import reading
 from leads_pipeline.transform.answers import ANSWER_FILES
 from leads_pipeline.transform.duck import connection, literal, quoted
 from leads_pipeline.transform.marts import Mart, marts, other_tables, read_mart
-from leads_pipeline.transform.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Maker, Task, making, told
+from leads_pipeline.transform.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
 from leads_pipeline.transform.tables import columns_of, comment, fill, lead_tables
 
 _SUFFIXES: Final = (".csv", ".parquet", ".sql")
@@ -204,13 +204,12 @@ def make_own_tables(
     beyond = () if is_rewritten else (STOPPED, TOO_MUCH)
     waiting = {(name, tried): problem for name, tried, problem in rows if problem in beyond}
     notes: list[tuple[object, ...]] = [("LEADS_MARTS_DIR", None, False, None, own.trouble)] if own.trouble else []
-    with making(folder, draft, seconds) as make:
-        for one in own.files:
-            tried, is_made = f"{one.look} {today}", False
-            problem = one.problem or waiting.get((one.name, tried))
-            if problem is None:
-                is_made, problem = _make(one, make, folder, draft)
-            notes.append((one.file.name, one.name, is_made, tried, problem))
+    for one in own.files:
+        tried, is_made = f"{one.look} {today}", False
+        problem = one.problem or waiting.get((one.name, tried))
+        if problem is None:
+            is_made, problem = _make(one, folder, draft, seconds)
+        notes.append((one.file.name, one.name, is_made, tried, problem))
     with connection(folder, draft) as db:
         db.execute(
             "update pipeline.own_tables set is_made = false" if own.trouble else "delete from pipeline.own_tables"
@@ -219,22 +218,41 @@ def make_own_tables(
     return {str(file): str(problem) for file, *_, problem in notes if problem}
 
 
-def _make(one: OwnFile, make: Maker, folder: Path, draft: Path) -> Made:
+def _make(one: OwnFile, folder: Path, draft: Path, seconds: float) -> Made:
     """Make the table in the draft. Return whether it is made, and what is wrong."""
     file, name = draft.with_name("draft-own.duckdb"), str(one.name)
-    statement, columns = (one.mart.statement, [*one.mart.descriptions]) if one.mart else (None, [])
+    statement = one.mart.statement if one.mart else None
+    columns = [*one.mart.descriptions] if one.mart else []
     try:
-        is_made, problem = make(Task(name, str(file), str(one.file), statement, columns))
+        is_made, problem = make_table(
+            Task(
+                folder=str(folder),
+                leads=str(draft),
+                name=name,
+                made=str(file),
+                file=str(one.file),
+                statement=statement,
+                columns=columns,
+            ),
+            seconds,
+        )
         if is_made:
-            with connection(folder, draft) as db:
-                db.execute(f"attach {literal(str(file))} as made (read_only)")
-                db.execute(f"create or replace table {quoted(name)} as from made.main.{quoted(name)}")
-                text = f"From {one.file.name} in LEADS_MARTS_DIR, as it is"
-                description, texts = text, dict.fromkeys(columns_of(db, name), text)
-                if one.mart:
-                    description, texts = one.mart.description, one.mart.descriptions
-                comment(db, quoted(name), description, texts)
+            _take_over(one, folder, draft, file)
         return is_made, problem
     finally:
         for left in draft.parent.glob(f"{file.name}*"):  # a killed process may have left a log
             left.unlink()
+
+
+def _take_over(one: OwnFile, folder: Path, draft: Path, file: Path) -> None:
+    """Copy the table from the file that it was made in, and describe it."""
+    name = str(one.name)
+    with connection(folder, draft) as db:
+        db.execute(f"attach {literal(str(file))} as made (read_only)")
+        db.execute(f"create or replace table {quoted(name)} as from made.main.{quoted(name)}")
+
+        if one.mart:
+            comment(db, quoted(name), one.mart.description, one.mart.descriptions)
+        else:
+            text = f"From {one.file.name} in LEADS_MARTS_DIR, as it is"
+            comment(db, quoted(name), text, dict.fromkeys(columns_of(db, name), text))

@@ -7,18 +7,17 @@ and leads.duckdb is attached read-only. It isn't enough that it is a SELECT: in 
 `with gone as (delete from t returning *) select * from gone` is one.
 """
 
-import fcntl
 import json
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Final, NamedTuple, cast
+from threading import Thread
+from typing import Final, NamedTuple
 
 import duckdb
 
@@ -43,8 +42,13 @@ _READERS: Final = {
 
 
 class Task(NamedTuple):
-    """A table to make in the file `made`: from the SELECT of a mart with these columns, or from `file` as it is."""
+    """A table to make in the file `made`: from the SELECT of a mart with these columns, or from `file` as it is.
 
+    `folder` is the data folder. The SELECT reads the file `leads`, which is closed.
+    """
+
+    folder: str
+    leads: str
     name: str
     made: str
     file: str
@@ -54,60 +58,50 @@ class Task(NamedTuple):
 
 # Whether a table is made, and what is wrong. If lines of a CSV are left out, it is both.
 Made = tuple[bool, str | None]
-Maker = Callable[[Task], Made]
 
 
-@contextmanager
-def making(folder: Path, leads: Path, seconds: float = SECONDS_MAX) -> Iterator[Maker]:
-    """Have a process that makes one table after the other. They read the file `leads`, which is closed by then.
+def make_table(task: Task, seconds: float = SECONDS_MAX) -> Made:
+    """Make one table in a process of its own, which is killed after that time."""
+    command = [sys.executable, "-m", __name__, str(os.getpid())]
+    try:
+        done = subprocess.run(  # noqa: S603 - ours
+            command,
+            input=json.dumps(task).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # its errors may quote a lead
+            timeout=seconds,
+            check=True,
+        )
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+        return False, STOPPED
 
-    To begin one for each table would take a third of a second.
-    """
-    command = [sys.executable, "-c", f"from {__name__} import main; main()", str(folder), str(leads), str(seconds)]
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL  # its errors may quote a lead
-    with subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=nowhere) as process:  # noqa: S603 - ours
-
-        def make(task: Task) -> Made:
-            with suppress(BrokenPipeError):
-                cast("IO[bytes]", process.stdin).write(json.dumps(task).encode() + b"\n")
-            if answer := cast("IO[bytes]", process.stdout).readline():
-                is_made, problem = json.loads(answer)
-                return is_made, problem
-            return False, "The process that makes tables was killed. The next publication makes this one."
-
-        try:
-            yield make
-        finally:
-            process.kill()
+    is_made, problem = json.loads(done.stdout)
+    return is_made, problem
 
 
 def main() -> None:
-    """Make a table for each line that comes in, and answer with a line. When the publication ends, so does this."""
-    folder, leads, seconds = Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3])
-    flags = fcntl.fcntl(0, fcntl.F_GETFL)
-    for line in sys.stdin:
-        if not (child := os.fork()):
-            # A signal ends this process in any state: after that time, or when the publication closes stdin.
-            signal.setitimer(signal.ITIMER_REAL, seconds)
-            fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
-            fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_ASYNC)
-            made = _make(folder, leads, Task(*json.loads(line)))
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            fcntl.fcntl(0, fcntl.F_SETFL, flags)  # before the answer, as the next line would end it too
-            os.write(1, json.dumps(made).encode() + b"\n")
-            os._exit(0)
-        if os.waitpid(child, 0)[1]:
-            os.write(1, json.dumps((False, STOPPED)).encode() + b"\n")
+    """Make the table of the task on stdin, and print what became of it."""
+    Thread(target=_end_with, args=[int(sys.argv[1])], daemon=True).start()
+    task = Task(*json.load(sys.stdin))
+    made = _make(task)
+    json.dump(made, sys.stdout)
 
 
-def _make(folder: Path, leads: Path, task: Task) -> Made:
+def _end_with(publication: int) -> None:
+    """End this process, in the middle of a statement too, if the publication is killed."""
+    while os.getppid() == publication:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _make(task: Task) -> Made:
     create = f"create table made.main.{quoted(task.name)} as"
     suffix = Path(task.file).suffix.lower()
     try:
-        with connection(folder) as db:
+        with connection(Path(task.folder)) as db:
             db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
             db.execute(f"attach {literal(task.made)} as made (storage_version 'v1.0.0')")
-            db.execute(f"attach {literal(str(leads))} as leads (read_only)")
+            db.execute(f"attach {literal(task.leads)} as leads (read_only)")
             _, hard = resource.getrlimit(resource.RLIMIT_DATA)
             resource.setrlimit(resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard))
             try:
@@ -162,3 +156,7 @@ def told(error: duckdb.Error, statement: str | None) -> str:
         f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out here. Run the "
         "statement on leads.duckdb to read it."
     )
+
+
+if __name__ == "__main__":
+    main()

@@ -244,21 +244,9 @@ def test_a_mart_that_was_stopped_is_tried_again_each_day_when_its_file_changes_a
 def test_a_mart_whose_process_is_killed_is_a_finding_and_the_others_are_made(house: House, tmp_path: Path) -> None:
     write(house, a_sql=ENDLESS, b_sql=COUNT)
     make = in_a_draft(house, tmp_path)
-    with killing(tmp_path, lambda: children_of(*makers())):
+    with killing(tmp_path, makers):
         assert make() == {"a.sql": STOPPED}
     assert make(seconds=300) == {"a.sql": STOPPED}  # it isn't tried
-
-
-def test_if_the_process_that_makes_tables_is_killed_the_next_publication_makes_them(
-    house: House, tmp_path: Path
-) -> None:
-    write(house, a_sql=ENDLESS, b_sql=COUNT)
-    make = in_a_draft(house, tmp_path)
-    with killing(tmp_path, lambda: [*makers(), *children_of(*makers())]):
-        problems = make()
-    killed = "The process that makes tables was killed. The next publication makes this one."
-    assert problems == {"a.sql": killed, "b.sql": killed}
-    assert make(seconds=1) == {"a.sql": STOPPED}
 
 
 def test_a_killed_publication_leaves_no_process_and_the_next_one_removes_its_files(
@@ -274,7 +262,7 @@ def test_a_killed_publication_leaves_no_process_and_the_next_one_removes_its_fil
     left: list[int] = []
 
     def find() -> list[int]:
-        left.extend(children_of(*children_of(publication.pid)))
+        left.extend(children_of(publication.pid))
         return [publication.pid]
 
     with subprocess.Popen([sys.executable, "-c", code]) as publication, killing(tmp_path, find):
@@ -317,8 +305,8 @@ def makers() -> list[int]:
     return [child for child in children_of(os.getpid()) if b"own_table" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
-def children_of(*processes: int) -> list[int]:
-    files = [file for process in processes for file in Path(f"/proc/{process}/task").glob("*/children")]
+def children_of(process: int) -> list[int]:
+    files = Path(f"/proc/{process}/task").glob("*/children")
     return [int(child) for file in files for child in file.read_text().split()]
 
 
