@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,34 +25,32 @@ from leads_pipeline.domain.contract import (
 from leads_pipeline.domain.slicing import cut_list, list_parts, members_of, object_in, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError
 
-# Names of members that announce more leads than the answer has, without case, `_` and `-`.
-_TOTAL: Final = re.compile(
-    r"(total|count)(count|results|records|elements|items|hits|leads|applicants|appraisals)?"
-    r"|(result|record|element|item|hit|lead|applicant|appraisal)s?count|numfound"
-)
-_PAGES: Final = re.compile(r"(total|num|number)?(of)?pages|pagecount")
-_NEXT: Final = re.compile(
-    r"next(page|token|cursor|link|ur[il])?|has(more|next|nextpage)|more(results|available)?|(is)?truncated"
-)
+# Beginnings of names of members of answers that come in pages, without case, `_` and `-`.
+_PAGING: Final = re.compile(r"next|page|total|cursor|count$")
 
-# Other usual words of envelopes. Any other name may repeat the request, so it is not shown.
-_ENVELOPE: Final = re.compile(
-    r"meta(data)?|links?|data|pag(e|ing|ination)|(page|batch)?size|limit|offset|cursor|version|status|errors?|warnings?"
+# Usual names of members beside a list, likewise. Any other name may repeat the request, so it is not shown.
+_USUAL: Final = re.compile(
+    r"(total|count)(count|pages|results|records|elements|items|hits|leads|applicants|appraisals)?"
+    r"|(page|result|record|element|item|hit|lead|applicant|appraisal)s?count|numfound|(num|number)?(of)?pages"
+    r"|next(page|token|cursor|link|ur[il])?|has(more|next|nextpage)|more(results|available)?|(is)?truncated"
+    r"|meta(data)?|links?|data|pag(e|ing|ination)|(page|batch)?size|limit|offset|cursor|version|status|errors?|warnings?"
     r"|messages?|request(id)?|(generated|created|updated)(at|on)?|timestamp|time|date|from|to|kind|type"
 )
+
+# How deep members within members are looked at, as in `meta.paging.next`.
+_DEPTH: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class CutAnswer:
     """A body, cut into its leads.
 
-    `beside` are the members beside the list, which no contract knows: name and JSON type. `speaks_of_more` is the name
-    of the member that speaks of more leads than came, None if there is none.
+    `unknown_members` are those beside the list, each with its path and JSON type as `meta.nextToken/text`. A name that
+    could be a person's is `…` there.
     """
 
     leads: tuple[ReceivedLead, ...]
-    beside: Mapping[str, str]
-    speaks_of_more: str | None
+    unknown_members: frozenset[str]
 
 
 def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
@@ -65,11 +63,9 @@ def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
     """
     elements, members = cut_list(kind.list_key, body)
     beside = {name: _parsed(value) for name, value in members if name is not None}
-    more = (name for name, value in beside.items() if _speaks_of_more(name, value, len(elements), depth=3))
     return CutAnswer(
         leads=tuple(ReceivedLead(*_receive(element)) for element in elements),
-        beside={name: _json_type(value) for name, value in beside.items()},
-        speaks_of_more=next(more, None),
+        unknown_members=frozenset(_typed_members(beside, depth=_DEPTH)),
     )
 
 
@@ -125,11 +121,27 @@ def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
     return texts
 
 
-def shown_member(name: str) -> str:
-    """Return the name of a member beside the list if it is a usual one, else `…`, because it could be a person's."""
+def is_of_paging(path: str) -> bool:
+    """Whether an unknown member's name is one of answers that come in pages, as `meta.nextToken`."""
+    return _PAGING.match(_plain(path.rpartition(".")[2])) is not None
+
+
+def _typed_members(members: Mapping[str, object], depth: int) -> Iterator[str]:
+    """Yield path and JSON type of each member, and of the members within it."""
+    for name, value in members.items():
+        shown = _shown(name)
+        yield f"{shown}/{_json_type(value)}"
+        if isinstance(value, dict) and depth > 1:
+            yield from (f"{shown}.{inner}" for inner in _typed_members(value, depth - 1))
+
+
+def _shown(name: str) -> str:
+    """Return a usual name as it is. Of another one, return the word of paging that it begins with, or `…` alone."""
     plain = _plain(name)
-    is_usual = any(words.fullmatch(plain) for words in (_TOTAL, _PAGES, _NEXT, _ENVELOPE))
-    return name if is_usual else "…"
+    if _USUAL.fullmatch(plain) and re.fullmatch(r"[A-Za-z_-]+", name):
+        return name
+    word = _PAGING.match(plain)
+    return f"{word[0]}…" if word else "…"
 
 
 def _plain(name: str) -> str:
@@ -145,18 +157,7 @@ def _parsed(value: bytes) -> object:
 
 def _json_type(value: object) -> str:
     types = {str: "text", bool: "boolean", float: "number", dict: "object", list: "list", type(None): "null"}
-    return types.get(type(value), "not JSON")
-
-
-def _speaks_of_more(name: str, value: object, came: int, depth: int) -> bool:
-    """Whether a member beside the list says that there are more leads, as the answers of APIs with pages do."""
-    plain = _plain(name)
-    if isinstance(value, dict):  # such as meta, paging, links
-        inner = value.items() if depth else ()
-        return any(_speaks_of_more(name if plain == "next" else key, one, came, depth - 1) for key, one in inner)
-    if isinstance(value, float):
-        return value > came if _TOTAL.fullmatch(plain) else value > 1 and _PAGES.fullmatch(plain) is not None
-    return bool(value) and _NEXT.fullmatch(plain) is not None and not isinstance(value, bytes)
+    return types.get(type(value), "unreadable")
 
 
 # --- one lead ----------------------------------------------------------------------------------------------------

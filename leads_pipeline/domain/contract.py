@@ -5,8 +5,8 @@ leads (domain/answer.py), how a declared type is cast (transform/reader.py).
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final, NamedTuple
@@ -139,7 +139,7 @@ class Answer:
 
     A window that came in pieces has one answer: `fetched_at` is that of the first piece. `body_sha256` and `body_bytes`
     are of all bodies, one after the other. `failure` says why some of the leads are missing. Without them, the window
-    isn't landed. None if all are there. `beside` are the members beside the list: name and JSON type.
+    isn't landed. None if all are there. `unknown_members` are as in CutAnswer (answer.py).
     """
 
     window: Window
@@ -150,7 +150,7 @@ class Answer:
     attempts: int
     duration_seconds: float
     failure: LeadsPipelineError | None = None
-    beside: Mapping[str, str] = field(default_factory=dict)
+    unknown_members: frozenset[str] = frozenset()
 
 
 def window_parameters(window: Window) -> dict[str, str]:

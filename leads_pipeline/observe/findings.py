@@ -14,7 +14,7 @@ from typing import Final
 from leads_pipeline.delivery.due import is_neglected
 from leads_pipeline.delivery.ledger import VersionState, looked_at
 from leads_pipeline.delivery.sending import Endpoint
-from leads_pipeline.domain.answer import shown_member
+from leads_pipeline.domain.answer import is_of_paging
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import BugError, CredentialsError, SettingsError
@@ -38,10 +38,8 @@ from leads_pipeline.observe.finding import (
 from leads_pipeline.observe.known import SILENCE, Known
 from leads_pipeline.privacy.requests import due_on, in_words, open_entries
 from leads_pipeline.storage.branches import read_branches
-from leads_pipeline.storage.landing import members_beside
 from leads_pipeline.storage.publications import NOTING
 from leads_pipeline.storage.suppression import Action
-from leads_pipeline.storage.windows import list_days
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.drift import NEW_MEMBER
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
@@ -154,29 +152,47 @@ def check_tables(known: Known) -> Iterator[Finding]:
         raise failed
 
 
+@finder("answer-members", stays=True)
+def answer_members(known: Known) -> Iterator[Finding]:
+    """The portal's answers have an unknown member beside the list of leads.
+
+    Meaning: an error if the name is one of paging, such as `next`, `page`, `total`, `cursor` or `count`. The portal may
+    answer in pages, and the leads of further pages are missing. Another name is a warning. The leads that arrived have
+    landed. A name that could be a person's is shown as `…`.
+    Do: ask the portal's technical contact what the member means. If leads come in pages, look for a newer version of
+    leads-pipeline before the portal deletes them. Then hide it with `leads-pipeline acknowledge KEY`.
+    Over: when a person acknowledges its name and type.
+    """
+    kinds = {kind.name for kind in known.kinds}
+    for member in sorted(known.data.state.unknown_members()):
+        kind, name, type_ = member.split("/")
+        if kind not in kinds:
+            continue
+
+        meaning = "The leads that arrived have landed."
+        if is_of_paging(name):
+            meaning += " The portal may answer in pages, and then the leads of further pages are missing."
+        yield Finding(
+            Level.ERROR if is_of_paging(name) else Level.WARNING,
+            f"The portal's answers with {kind} leads have an unknown member beside the list: {name} ({type_}). "
+            f"{meaning}",
+            "Ask the portal's technical contact what it means. Then hide it: `leads-pipeline acknowledge "
+            f"answer-members/{member}`.",
+            key=member,
+        )
+
+
 @finder("drift", stays=True)
 def drift(known: Known) -> Iterator[Finding]:
     """The portal sends something that the contract doesn't know.
 
     Meaning: a new field, a new value, or a value of another type, from at least three people. A new member of an
-    enumeration, such as `PROPERTY_TYPE_IGLOO`, is only a hint: marts show it in words at once. Or there is a new member
-    beside the list of leads: the portal may begin to answer in pages. No lead is lost by it. Raw has all of it, and
-    `_extra` shows new fields. A name that could be a person's is shown as `…`.
-    Do: nothing now. If it is beside the list, ask the portal's technical contact. A new field gets a column by a line
-    in the code, in `leads_pipeline/domain/contract.py`. `leads-pipeline acknowledge KEY` hides it.
+    enumeration, such as `PROPERTY_TYPE_IGLOO`, is only a hint: marts show it in words at once. No lead is lost by it.
+    Raw has all of it, and `_extra` shows new fields.
+    Do: nothing now. A new field gets a column by a line in the code, in `leads_pipeline/domain/contract.py`.
+    `leads-pipeline acknowledge KEY` hides it.
     Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
     """
-    for kind in LEAD_KINDS:
-        folders = list_days(known.data.store, kind, [known.today - timedelta(days=1), known.today], known.now)
-        members = members_beside(known.data.store, folders.values())
-        for name, type_ in sorted({(shown_member(name), type_) for name, type_ in members.items()}):
-            yield Finding(
-                Level.WARNING,
-                f"The portal's answers with {kind.name} leads have a new member beside the list: {name} ({type_}). "
-                "The portal may begin to answer in pages.",
-                "Ask the portal's technical contact what it means. Then hide it: `leads-pipeline acknowledge drift`.",
-                key=f"{kind.name}/{name}/{type_}",
-            )
     rows = "select kind, change, field, value, first_seen_day, leads from drift"
     for kind, change, field, value, day, leads in known.rows(rows):
         what = f"{field} = {value}" if value is not None else field

@@ -44,8 +44,8 @@ class RawCheck:
 
 RAW_CHECKS: Final[Mapping[str, RawCheck]] = {
     "windows": RawCheck(
-        "No window is refused, failing, late or lost",
-        tuple(finder for name, finder in FINDERS.items() if name.startswith("windows-")),
+        "No window is refused, failing, late or lost, and no answer has an unknown member",
+        tuple(finder for name, finder in FINDERS.items() if name.startswith(("windows-", "answer-"))),
     ),
     "files": RawCheck("No file is damaged or missing", (FINDERS["files-damaged"], FINDERS["spool"])),
 }

@@ -226,6 +226,8 @@ class _Pull:
     def _land(self, answer: Answer) -> tuple[Answer, Landed]:
         window, raw, run_id = answer.window, self._data.raw, self._context.run.run_id
         self._accepted_scopes.add(window.scope)
+        members = [f"{self._kind.name}/{member}" for member in answer.unknown_members]
+        self._data.state.note_unknown_members(members)
         if answer.failure is not None:
             raw.add(place_of(self._kind, window), answer.leads, answer.fetched_at, PULL, run_id)
             answer.failure.attempts = answer.attempts
@@ -234,7 +236,6 @@ class _Pull:
         landed = raw.land(
             *(self._kind, window, answer.leads, answer.fetched_at, answer.body_sha256, run_id),
             is_fresh=row.looked_at is None and not row.leads and row.failure is None,
-            beside=answer.beside,
         )
         return answer, landed
 

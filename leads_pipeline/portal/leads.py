@@ -158,16 +158,11 @@ class LeadsClient:
         attempts += sum(part.attempts for part in parts)
         leads = _joined(parts)
         failure = _failure(window, len(leads), missing) if missing else None
-        if failure is None and any(part.value.speaks_of_more for part in parts):
-            failure = InvalidAnswerError(
-                f"The answer for the window {window.partition_key} says, beside the list, that there are more leads "
-                f"than came. The {len(leads)} that came are kept. The portal may have begun to answer in pages: ask "
-                "its technical contact, and look for a newer version of this pipeline.",
-                reason="more leads than came",
-            )
+        unknown_members = frozenset[str]()
         digest = hashlib.sha256()
         for part in parts:
             digest.update(part.body)
+            unknown_members |= part.value.unknown_members
         return Answer(
             window=window,
             leads=leads,
@@ -177,7 +172,7 @@ class LeadsClient:
             attempts=attempts,
             duration_seconds=timing.monotonic() - began,
             failure=failure,
-            beside={name: type_ for part in parts for name, type_ in part.value.beside.items()},
+            unknown_members=unknown_members,
         )
 
     def _ask_by_hours(

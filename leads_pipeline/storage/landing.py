@@ -7,7 +7,7 @@ Belongs here: reading, landing, rewriting, failures, damage. Doesn't: names (raw
 the verbs of a store (store.py), who is on the suppression list.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -71,16 +71,12 @@ class Gatekeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A whole answer. `at` is the moment of its request in microseconds since 1970.
-
-    `beside` are the members beside the answer's list that the contract doesn't know: name and JSON type.
-    """
+    """A whole answer. `at` is the moment of its request in microseconds since 1970."""
 
     at: int
     state: State
     body_hash: str
     run_id: str
-    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -136,20 +132,6 @@ class Landed:
     refused: int = 0
 
 
-def members_beside(store: Store, folders: Iterable[Folder]) -> dict[str, str]:
-    """Return the unknown members beside the list in the windows' newest answers: name and JSON type.
-
-    A name can be a person's.
-    """
-    members: dict[str, str] = {}
-    for folder in folders:
-        # A file that is gone was merged meanwhile. A damaged one is found when its leads are read.
-        content = store.get(folder.newest.key) if folder.newest else None
-        if content and (opened := open_raw(content)):
-            members |= opened.footer.beside
-    return members
-
-
 class Raw:
     """The raw leads of a store. Many processes and threads may use it at once.
 
@@ -203,15 +185,14 @@ class Raw:
         run_id: str,
         *,
         is_fresh: bool = False,
-        beside: Mapping[str, str] | None = None,
     ) -> Landed:
         """Merge a whole answer into its window. It is durable when this returns.
 
-        `asked_at` is the moment of the request. `beside` is as in Look. A lead that the answer no longer holds stays.
+        `asked_at` is the moment of the request. A lead that the answer no longer holds stays.
         `is_fresh`: a listing showed that the window's folder is empty or missing, so that nothing is listed or read.
         """
         place = place_of(kind, window)
-        look = Look(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id, beside or {})
+        look = Look(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id)
         number = self._gate.number
         before = Contents() if is_fresh else self.read(place)
         if landed := self._confirm(place, before, look, number):
@@ -290,7 +271,7 @@ class Raw:
             # Leads that landed after the request can't be in its answer.
             here = {row.lead_id for row in [*received, *(row for row in now if row.number > look.at)]}
             gone = frozenset(row.lead_id for row in now) - here
-            footer = replace(footer, run_id=look.run_id, body_hash=body_hash, beside=look.beside, gone=gone)
+            footer = replace(footer, run_id=look.run_id, body_hash=body_hash, gone=gone)
         self._replace(place, before, now, footer, look)
         if look is not None:
             self._forget_failure(place, before)

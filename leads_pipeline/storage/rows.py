@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -75,15 +75,13 @@ class Footer:
 
     `run_id`: the run of its newest whole look. `body_hash`: SHA-256 of that look's answer, empty if the rows are no
     longer exactly those that it left. `list_number`: the suppression list that the rows were filtered by.
-    `is_anonymous`: nobody is named in the payloads. `beside`: unknown members beside the list in that look's answer, by
-    name, with their JSON type. `gone`: leads that the answer no longer held, by id.
+    `is_anonymous`: nobody is named in the payloads. `gone`: leads that the answer no longer held, by id.
     """
 
     run_id: str = ""
     body_hash: str = ""
     list_number: int = 0
     is_anonymous: bool = False
-    beside: Mapping[str, str] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
 
 
@@ -240,8 +238,6 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
         }
         if footer.is_anonymous:
             facts[_PERSONAL] = "anonymous"
-        if footer.beside:
-            facts["beside"] = json.dumps(dict(footer.beside))
         if footer.gone:
             facts["gone"] = json.dumps(sorted(footer.gone))
         writer.add_key_value_metadata(facts)
@@ -282,7 +278,6 @@ def open_raw(content: bytes) -> Opened | None:
         body_hash=facts["body_hash"],
         list_number=int(facts["list_number"]),
         is_anonymous=_PERSONAL in facts,
-        beside=json.loads(facts.get("beside", "{}")),
         gone=frozenset(json.loads(facts.get("gone", "[]"))),
     )
     return Opened(file, footer)

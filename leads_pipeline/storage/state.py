@@ -199,6 +199,19 @@ class State:
         """Return the keys of these findings."""
         return set((self._read("acknowledged") or "").splitlines())
 
+    def note_unknown_members(self, members: Iterable[str]) -> None:
+        """Remember unknown members of the portal's answers, each as `applicant/meta.nextToken/text`."""
+        members = {*members}
+        if members <= self.unknown_members():
+            return
+
+        with self.lock("state"):
+            self._write("unknown_members", "\n".join(sorted(self.unknown_members() | members)))
+
+    def unknown_members(self) -> set[str]:
+        """Return these members."""
+        return set((self._read("unknown_members") or "").splitlines())
+
     def note_swept(self, number: int) -> None:
         """Remember that raw files and what is published follow the suppression list up to that entry."""
         if number != self.swept_to():

@@ -119,7 +119,24 @@ def test_a_deeply_nested_member_beside_the_list_costs_no_lead() -> None:
     beside = b'{"next":' * 450 + b"1" + b"}" * 450
     answer = read_leads(APPLICANT, b'{"meta": ' + beside + b', "applicants": [{"id": "a"}]}')
     assert [lead.lead_id for lead in answer.leads] == ["a"]
-    assert answer.speaks_of_more is None
+    assert answer.unknown_members == {"meta/object", "meta.next/object", "meta.next.next/object"}
+
+
+@pytest.mark.parametrize(
+    ("beside", "members"),
+    [
+        ('"total": 2, "hasMore": false', {"total/number", "hasMore/boolean"}),
+        ('"meta": {"nextToken": null}', {"meta/object", "meta.nextToken/null"}),
+        ('"links": {"next": {"href": "/2"}}', {"links/object", "links.next/object", "links.next.…/text"}),
+        ('"Jane Roe": 1, "07700900123": [], "listing": {"Jane": ""}', {"…/number", "…/list", "…/object", "….…/text"}),
+        ('"nextOfKinJane": "", "total07700900123": 1, "count 2": 1', {"next…/text", "total…/number", "count…/number"}),
+    ],
+)
+def test_an_unknown_member_beside_the_list_is_named_unless_its_name_could_be_a_persons(
+    beside: str, members: set[str]
+) -> None:
+    body = f'{{{beside}, "applicants": []}}'.encode()
+    assert read_leads(APPLICANT, body).unknown_members == members
 
 
 def test_both_kinds_read_their_own_list() -> None:

@@ -424,6 +424,20 @@ def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Hou
     assert {key for key in found(house) if key.startswith("drift")} == {"drift/applicant/newest"}
 
 
+def test_an_unknown_member_of_answers_is_told_until_a_person_acknowledges_its_name_and_type(house: House) -> None:
+    paging = ("meta.nextToken/text", "pageSize/number", "total…/number", "cursor/null", "count/number")
+    others = ("meta/object", "account/text", "…/list")
+    house.data.state.note_unknown_members(f"applicant/{member}" for member in (*paging, *others))
+
+    levels = {key.removeprefix("answer-members/applicant/"): one.level for key, one in found(house).items()}
+    assert {levels.get(member) for member in paging} == {Level.ERROR}
+    assert {levels.get(member) for member in others} == {Level.WARNING}
+
+    acknowledge(known(house), ["answer-members"])
+    house.data.state.note_unknown_members(["applicant/meta.nextToken/text", "applicant/cursor/text"])
+    assert [key for key in found(house) if key.startswith("answer")] == ["answer-members/applicant/cursor/text"]
+
+
 def test_a_new_member_of_an_enumeration_is_a_hint_of_drift(house: House) -> None:
     """Fault 87: 37 published members that the contract didn't know were 37 warnings."""
     values = {"urgency": "URGENCY_TODAY", "intent": "today"}

@@ -302,13 +302,19 @@ def test_windows_that_a_run_never_came_to_keep_their_count_and_are_asked_for_nex
     assert set(here.asked_for()["applicant"]) == waiting
 
 
-def test_leads_of_an_incomplete_answer_are_kept_and_the_window_is_failed(here: Pipeline) -> None:
+def test_a_window_whose_answer_has_an_unknown_member_has_landed_and_the_check_of_windows_names_it(
+    here: Pipeline,
+) -> None:
     body = '{"applicants": [{"id": "lead-1"}], "total": 2}'
     here.fail({here.key(1): Then(status=200, headers={"content-type": "application/json"}, body=body)})
-    assert not here.run(here.tick()).success
+
+    result = here.run(here.tick())
+
     row = here.row(here.window(1))
-    assert (row.state, row.leads, row.reason) == (WindowState.FAILED, 1, "more leads than came")
-    assert here.shown()[here.key(1)] == "FAILED"
+    assert (row.state, row.leads, here.shown()[here.key(1)]) == (WindowState.LANDED, 1, "MATERIALIZED")
+    failed = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert [(check.asset_key, check.check_name) for check in failed] == [(*APPLICANT_ASSET, "windows")]
+    assert "unknown member beside the list: total (number)" in str(failed[0].description)
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------------

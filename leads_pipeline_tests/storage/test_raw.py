@@ -23,7 +23,7 @@ from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, ReceivedLead
 from leads_pipeline.domain.due import due_at
 from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.storage.landing import MOST_FILES, Landed, Raw, members_beside
+from leads_pipeline.storage.landing import MOST_FILES, Landed, Raw
 from leads_pipeline.storage.raw import PUSH_SCOPE, Place, list_folders, list_places, place_of, read_failure
 from leads_pipeline.storage.rows import CORRECTION, PULL, Row, merged, microseconds, newest_payloads
 from leads_pipeline.storage.store import FolderStore, Store, open_store
@@ -569,19 +569,6 @@ def test_a_failure_before_the_newest_look_counts_as_none(windows: Windows) -> No
 def test_a_failure_that_rotted_is_none(windows: Windows) -> None:
     windows.store.create(f"{PLACE.key}_failed.json", b'{"reason": ')
     assert failure_in(windows) is None
-
-
-def test_unknown_members_beside_the_list_stay_with_the_newest_answer(windows: Windows) -> None:
-    def beside() -> dict[str, str]:
-        return members_beside(windows.store, list_folders(windows.store, "raw/", windows.now).values())
-
-    windows.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run-1", beside={"total": "number"})
-    windows.push(lead(30))
-    assert beside() == {"total": "number"}
-    windows.raw.rewrite(PLACE, lambda rows: rows[1:])
-    assert beside() == {"total": "number"}
-    windows.land(TWENTY, LATER)
-    assert beside() == {}
 
 
 def test_each_file_that_is_created_is_told_of_and_a_look_that_finds_the_same_is_not(windows: Windows) -> None:
