@@ -30,7 +30,7 @@ def existing() -> tuple[Settings, DataFolder]:
         state = "has no leads" if data.folder.exists() else "doesn't exist"
         raise SettingsError(
             f"The data folder {data.folder} {state}. If that is the wrong folder, correct LEADS_DATA_DIR. If it is "
-            "new, run `leads-pipeline backfill --last 3d` first."
+            "new, pull first: run `leads-pipeline backfill --last 3d`, or start the pull in your own Dagster."
         )
     return settings, data
 

@@ -13,8 +13,9 @@ from leads_pipeline.cli.output import LISTED, Number, json_option, out, show_ind
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.observe.finding import counted, some
 from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.window_findings import deletion, pull_command
+from leads_pipeline.observe.window_findings import deletion, how_to_pull
 from leads_pipeline.storage.branches import Branches
+from leads_pipeline.storage.starting import how_to_publish
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.raw_windows import unpublished_days
 
@@ -57,14 +58,11 @@ def coverage(count: int, as_json: bool) -> None:
             click.echo(f"Not in LEADS_BRANCH_IDS, so not counted: {some(others)}.")
         if not_landed:
             _show_not_landed(facts, not_landed)
+        publish = f"{how_to_publish(facts.data.state)}."
         if facts.leads_duckdb_trouble:
-            click.echo(
-                f"\n{facts.leads_duckdb_trouble} The figures above are those of raw files. "
-                "Run `leads-pipeline backfill --last 1d`."
-            )
+            click.echo(f"\n{facts.leads_duckdb_trouble} The figures above are those of raw files. {publish}")
         elif unpublished:
-            service = "The service publishes them within minutes."
-            do = service if facts.is_served else "Run `leads-pipeline backfill --last 1d`."
+            do = "The service publishes them within minutes." if facts.is_served else publish
             click.echo(f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. {do}")
         elif not not_landed:
             click.echo("Every window that is over has landed and is published.")
@@ -105,8 +103,8 @@ def _show_not_landed(facts: Known, not_landed: Sequence[WindowRow]) -> None:
         show_windows(f"{counted(len(rows), 'window')} {cause}", f"{why} {until}".strip(), rows, facts.branches)
     left = (row for row in not_landed if row.state is not WindowState.PARTIAL)
     if wanted := [row for row in left if not row.window.is_deleted(facts.now)]:
-        correct = "Do what the message says. Then run" if any(map(_is_refused, wanted)) else "Run"
-        click.echo(f"\n{correct}: {pull_command(facts, wanted)}")
+        correct = "Do what the message says. " if any(map(_is_refused, wanted)) else ""
+        click.echo(f"\n{correct}{how_to_pull(facts, wanted)}.")
 
 
 def _is_refused(row: WindowRow) -> bool:

@@ -39,6 +39,7 @@ from leads_pipeline.observe.known import SILENCE, Known
 from leads_pipeline.privacy.requests import due_on, in_words, open_entries
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.publications import NOTING
+from leads_pipeline.storage.starting import how_to_publish, how_to_start, name_in_dagster
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.transform.checks import checks, problems
 from leads_pipeline.transform.drift import NEW_MEMBER
@@ -95,9 +96,10 @@ def leads_duckdb(known: Known) -> Iterator[Finding]:
     state, now = known.publications, known.now
     failures = state.failures - known.data.state.is_held(NOTING)
     landed_at, published_at = known.data.state.landed_at(), state.published_at
-    publish = "Run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't."
+    publish = f"{how_to_publish(known.data.state)}: it publishes, or says why it can't."
     if known.is_served:
-        publish = "See the last run of `publish` in the Dagster UI, and that the sensor `publish_changes` is on."
+        job, sensor = (name_in_dagster(known.data.state, name) for name in ("publish", "publish_changes"))
+        publish = f"See the last run of `{job}` in the Dagster UI, and that the sensor `{sensor}` is on."
     if trouble := known.leads_duckdb_trouble:
         is_renewed = known.is_served and failures <= 0
         yield Finding(
@@ -251,10 +253,12 @@ def inventory(known: Known) -> Iterator[Finding]:
     since = searched_at or known.data.state.opened_at()
     if since and not known.settings.no_inventory and has_passed(_OLDEST_INVENTORY, since, known.now):
         last = f"The last inventory is from {moment(searched_at)}." if searched_at else "No inventory was ever pulled."
+        command = "leads-pipeline backfill --last 1d --kind inventory"
+        pull = how_to_start(known.data.state, "pull_inventory", command, str(known.today))
         yield Finding(
             Level.WARNING,
             f"{last} The portal has today's until midnight only.",
-            "Run `leads-pipeline backfill --last 1d --kind inventory`: it pulls the inventory, or prints why it can't.",
+            f"{pull}: it pulls the inventory, or says why it can't.",
             since,
         )
 
@@ -363,10 +367,11 @@ def delivery(known: Known) -> Iterator[Finding]:
 
 def _nobody_looks(known: Known) -> Finding:
     lock = known.data.state.path / "locks" / "delivery.lock"
+    sensor = name_in_dagster(known.data.state, "deliver")
     return Finding(
         Level.ERROR,
         "Nobody looks for new leads to deliver.",
-        "See that the service runs, and that the sensor `deliver` is on. If a `deliver` hangs, end it: "
+        f"See that the service runs, and that the sensor `{sensor}` is on. If a `deliver` hangs, end it: "
         f"`fuser {lock}` names its process.",
         known.data.state.landed_at(),
         may_pass=True,
@@ -650,11 +655,14 @@ def service(known: Known) -> Iterator[Finding]:
     """
     seen_at, stopped = known.service or (known.now, [])
     if has_passed(SILENCE, seen_at, known.now):
+        start = "Start it: `leads-pipeline serve`, or `systemctl restart leads-pipeline`"
+        if known.data.state.key_prefix:
+            start = "Start the daemon of your Dagster"
+        sensor = name_in_dagster(known.data.state, "alert")
         yield Finding(
             Level.ERROR,
             f"The service gave no sign of life since {moment(seen_at)}. Nothing is pulled or published.",
-            "Start it: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the sensor "
-            "`alert` on in the Dagster UI.",
+            f"{start}. If it runs, switch the sensor `{sensor}` on in the Dagster UI.",
             seen_at,
         )
     idle = []  # they would have nothing to do

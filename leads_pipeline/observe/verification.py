@@ -20,6 +20,7 @@ from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, seen
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED, list_places
+from leads_pipeline.storage.starting import how_to_publish
 from leads_pipeline.transform.current_leads import WindowKey
 from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.transform.reading import attached, is_readable
@@ -29,8 +30,6 @@ from leads_pipeline.transform.versions import Versions, number_of
 
 # Marts that count each lead once, in a column `leads`.
 _COUNTING_MARTS: Final = ("mart_leads_daily", "mart_people_daily")
-
-_PUBLISHES: Final = "Run `leads-pipeline backfill --last 1d`."
 
 # Windows with the hash of their files and the ids of their leads.
 _Windows = dict[WindowKey, tuple[str, set[str]]]
@@ -59,21 +58,21 @@ def verify(known: Known) -> Iterator[Seen]:
         f"{counted(files, 'file')} of {counted(len(windows), 'window')} and {searches} of the inventory are whole.",
     )
     yield from map(seen, find(replace(known, is_thorough=True), [FINDERS["files-damaged"], FINDERS["sweep"]]))
-    version = Versions(data.folder).current()
+    version, publish = Versions(data.folder).current(), f"{how_to_publish(data.state)}."
     if version is None:
-        yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {_PUBLISHES}")
+        yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {publish}")
         return
     if not (data.folder / WAREHOUSE_FILE).exists():
         yield Seen(
             LEADS_DUCKDB,
             Light.YELLOW,
             f"The link leads.duckdb is missing, as in a backup. The file behind it is .versions/{version.name}. "
-            f"{_PUBLISHES}",
+            f"{publish}",
         )
-    yield from _published(data, version, raw)
+    yield from _published(data, version, raw, publish)
 
 
-def _published(data: DataFolder, version: Path, raw: _Windows) -> Iterator[Seen]:
+def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> Iterator[Seen]:
     if not (Versions(data.folder).has_its_hash() and is_readable(data.folder, version)):
         # The next publication then reads all of it, and makes a new one.
         data.state.want_rewriting()
@@ -81,7 +80,7 @@ def _published(data: DataFolder, version: Path, raw: _Windows) -> Iterator[Seen]
             LEADS_DUCKDB,
             Light.RED,
             "leads.duckdb is damaged: its bytes aren't those that were published. A new one is "
-            f"made from raw files. {_PUBLISHES} Check the disk.",
+            f"made from raw files. {publish} Check the disk.",
         )
         return
     with attached(data.folder, version) as db:
@@ -90,7 +89,7 @@ def _published(data: DataFolder, version: Path, raw: _Windows) -> Iterator[Seen]
         waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}
         if waiting:
             days = ", ".join(sorted({str(day) for _, day, _ in waiting}))
-            yield Seen(LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {_PUBLISHES}")
+            yield Seen(LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {publish}")
         else:
             yield Seen("published", Light.GREEN, f"{version.name} is whole, and has every window that landed.")
         for kind in LEAD_KINDS:
@@ -102,7 +101,7 @@ def _published(data: DataFolder, version: Path, raw: _Windows) -> Iterator[Seen]
             }
             yield _count(db, data, kind, ids)
         if (data.folder / TABLES).is_symlink():
-            yield _typed(db, data.folder / TABLES, number_of(version))
+            yield _typed(db, data.folder / TABLES, number_of(version), publish)
 
 
 def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw: set[str]) -> Seen:
@@ -127,9 +126,9 @@ def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw:
     return _seen(f"{kind.name} leads", troubles, well)
 
 
-def _typed(db: duckdb.DuckDBPyConnection, folder: Path, number: int) -> Seen:
+def _typed(db: duckdb.DuckDBPyConnection, folder: Path, number: int, publish: str) -> Seen:
     if number_of(folder.resolve()) != number:
-        return Seen("typed tables", Light.YELLOW, f"They are older than leads.duckdb. {_PUBLISHES}")
+        return Seen("typed tables", Light.YELLOW, f"They are older than leads.duckdb. {publish}")
     wrong = []
     for table in lead_tables():
         [(rows,)] = db.execute(f"select count(*) from {quoted(table.name)}").fetchall()
@@ -137,7 +136,7 @@ def _typed(db: duckdb.DuckDBPyConnection, folder: Path, number: int) -> Seen:
             has = "can't be read" if found is None else f"has {found} rows, and leads.duckdb has {rows}"
             wrong.append(f"{TABLES}/{table.name} {has}.")
     if wrong:
-        wrong.append(f"Run `rm {folder}`, then `leads-pipeline backfill --last 1d`, which writes them anew.")
+        wrong.append(f"Run `rm {folder}`, then publish: they are written anew. {publish}")
     return _seen("typed tables", wrong, "Each has the rows of leads.duckdb.")
 
 

@@ -13,6 +13,7 @@ from leads_pipeline.domain.due import due_at, next_look
 from leads_pipeline.domain.window import RETENTION, day_interval
 from leads_pipeline.observe.finding import NAMED, Finding, Level, counted, finder, moment, some
 from leads_pipeline.observe.known import RECENT_DAYS, Known
+from leads_pipeline.storage.starting import how_to_start, name_in_dagster
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.transform.duck import statement
 
@@ -37,11 +38,11 @@ def windows_refused(known: Known) -> Iterator[Finding]:
     for reason, refused in by_reason.items():
         branches = {(row.kind, row.scope) for row in refused}
         rows = refused + [row for row in known.windows if _is_missing_of(branches, known, row)]
-        then = "restart the service" if known.is_served else f"run `{pull_command(known, rows)}`"
+        then = "Then restart the service" if known.is_served else how_to_pull(known, rows)
         yield Finding(
             Level.ERROR,
             f"The portal refuses {_windows(known, rows)}. {_messages(rows)} {deletion(known, rows)}",
-            f"Do what the message says, then {then}.",
+            f"Do what the message says. {then}.",
             _first_failed_at(rows),
             key=reason,
         )
@@ -58,13 +59,11 @@ def windows_failing(known: Known) -> Iterator[Finding]:
     Over: when the windows land.
     """
     if rows := _failed(known, "temporary"):
-        command = pull_command(known, rows)
+        asks_at = f"{_asks_at(known, rows):%H:%M} UTC"
         yield Finding(
             Level.ERROR,
             f"Pulling fails for {_windows(known, rows)}. {_messages(rows)} {deletion(known, rows)}",
-            _pull(
-                known, rows, f"The service asks again at {_asks_at(known, rows):%H:%M} UTC. To ask now: `{command}`."
-            ),
+            _pull(known, rows, f"The service asks again at {asks_at}. {how_to_pull(known, rows)} to ask now."),
             _first_failed_at(rows),
             may_pass=True,
         )
@@ -217,11 +216,12 @@ def _overdue(known: Known, rows: Sequence[WindowRow], *, is_pulling: bool) -> st
     if is_pulling:
         lock = known.data.state.path / "locks" / "pull.lock"
         return f"A pull is under way, and others wait for it. If it hangs, end it: `fuser {lock}` names its process."
-    return _pull(known, rows, "See that `retry_failed_partitions` is on in the Dagster UI.")
+    sensor = name_in_dagster(known.data.state, "retry_failed_partitions")
+    return _pull(known, rows, f"See that `{sensor}` is on in the Dagster UI.")
 
 
 def _pull(known: Known, rows: Sequence[WindowRow], if_served: str) -> str:
-    return if_served if known.is_served else f"Run `{pull_command(known, rows)}`."
+    return if_served if known.is_served else f"{how_to_pull(known, rows)}."
 
 
 def _are(known: Known, rows: Sequence[WindowRow]) -> str:
@@ -232,9 +232,7 @@ def _windows(known: Known, rows: Sequence[WindowRow]) -> str:
     """Say which: `6 applicant windows of branch-101 (York), 2026-11-19 to 2026-11-21`."""
     kinds = " and ".join(sorted({row.kind for row in rows}))
     scopes = sorted({known.branches.shown(row.scope) for row in rows})
-    first, last = min(row.day for row in rows), max(row.day for row in rows)
-    until = f" to {last}" if last != first else ""
-    return f"{counted(len(rows), f'{kinds} window')} of {some(scopes)}, {first}{until}"
+    return f"{counted(len(rows), f'{kinds} window')} of {some(scopes)}, {_days(rows)}"
 
 
 def _messages(rows: Iterable[WindowRow]) -> str:
@@ -259,12 +257,31 @@ def deletion(known: Known, rows: Sequence[WindowRow]) -> str:
 def pull_command(known: Known, rows: Sequence[WindowRow]) -> str:
     """Return the command that pulls these windows, and as few others as possible."""
     command = f"leads-pipeline backfill --from {min(row.day for row in rows)} --to {max(row.day for row in rows)}"
-    scopes, kinds = sorted({row.scope for row in rows}), sorted({row.kind for row in rows})
-    if len(scopes) < min(len(known.scopes), NAMED):
-        command += "".join(f" --scope {scope}" for scope in scopes)
+    kinds = sorted({row.kind for row in rows})
+    command += "".join(f" --scope {scope}" for scope in _scopes_to_name(known, rows))
     if len(kinds) < len(LEAD_KINDS):
         command += "".join(f" --kind {kind}" for kind in kinds)
     return command
+
+
+def how_to_pull(known: Known, rows: Sequence[WindowRow]) -> str:
+    """Return what a person does to pull these windows now. No dot is at its end."""
+    partitions = _days(rows)
+    if scopes := _scopes_to_name(known, rows):
+        partitions += f" of {', '.join(scopes)}"
+    return how_to_start(known.data.state, "pull_leads", pull_command(known, rows), partitions)
+
+
+def _scopes_to_name(known: Known, rows: Sequence[WindowRow]) -> list[str]:
+    """Return the scopes of these windows, by key. None if they are all scopes, or too many to name."""
+    scopes = sorted({row.scope for row in rows})
+    return scopes if len(scopes) < min(len(known.scopes), NAMED) else []
+
+
+def _days(rows: Sequence[WindowRow]) -> str:
+    first, last = min(row.day for row in rows), max(row.day for row in rows)
+    until = f" to {last}" if last != first else ""
+    return f"{first}{until}"
 
 
 def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
@@ -308,7 +325,7 @@ def what_to_do_about(known: Known, rows: Sequence[WindowRow]) -> str:
         f"{_windows(known, rows)}: not landed.",
         _messages(rows),
         *what_comes,
-        f"Pull now: `{pull_command(known, rows)}`.",
+        f"{how_to_pull(known, rows)} to pull now.",
     ]
     return " ".join(filter(None, sentences))
 

@@ -190,6 +190,12 @@ class State:
         home, _, key_prefix = (self._read("dagster_home") or "").partition("\n")
         return (self.path.parent / home, key_prefix) if home else None
 
+    @property
+    def key_prefix(self) -> str:
+        """The prefix in the Dagster that the pipeline is merged into, as far as a run or a sensor there noted it."""
+        noted = self.dagster_home()
+        return noted[1] if noted else ""
+
     def acknowledge(self, keys: Iterable[str]) -> None:
         """Remember that a person acknowledged the findings with these keys."""
         with self.lock("state"):
@@ -279,6 +285,7 @@ class State:
             whose, do = f"leads from {remembered}", ""
             if remembered == THIS_MACHINE:
                 whose = "the demo's leads"
+            if remembered == THIS_MACHINE and not self.key_prefix:
                 do = "move the demo's data aside with `leads-pipeline backfill --last 10d --move-demo`, or "
             raise SettingsError(
                 f"{self.path.parent} holds {whose}, and {origin} is another portal: their leads must not mix. To go "

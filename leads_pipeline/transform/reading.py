@@ -19,6 +19,8 @@ from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
 from leads_pipeline.storage.room import says_too_many_files
+from leads_pipeline.storage.starting import how_to_publish
+from leads_pipeline.storage.state import State
 from leads_pipeline.transform.duck import (
     MEMORY_LIMIT,
     WAREHOUSE_FILE,
@@ -197,5 +199,5 @@ def _opened(link: Path, open_version: Callable[[str], duckdb.DuckDBPyConnection]
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise StorageError(f"{path} is missing. Run `leads-pipeline backfill --last 1d`: it publishes.")
+        raise StorageError(f"{path} is missing. {how_to_publish(State(path.parent))}: it publishes.")
     return path

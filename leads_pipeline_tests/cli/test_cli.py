@@ -307,7 +307,7 @@ def test_coverage_counts_the_states_and_names_what_is_not_landed(
     assert f"\n  branch-102: 2 applicant and appraisal windows, {here.day(3)}" in failed
     assert missing.startswith("3 windows missing\n  The portal begins to delete their leads on ")
     assert f"\n  branch-103: 1 appraisal window, {here.day(4)}" in missing
-    assert f"Do what the message says. Then run: leads-pipeline backfill --from {here.day(4)} --to {here.day(3)}" in (
+    assert f"Do what the message says. Run `leads-pipeline backfill --from {here.day(4)} --to {here.day(3)}" in (
         result.output
     )
 

@@ -143,7 +143,7 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: House) ->
         result = run(command)
         assert result.exit_code == 1
         assert "error    leads-duckdb\n         leads.duckdb is missing." in result.stdout
-        assert "→ Run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't.\n" in result.stdout
+        assert "→ Run `leads-pipeline backfill --last 1d`: it publishes, or says why it can't.\n" in result.stdout
         assert "errors, " in result.stdout.splitlines()[-1]
     assert "leads             unknown: leads.duckdb can't be read" in run("status").stdout
     assert "leads.duckdb is missing. The figures above are those of raw files." in run("coverage").stdout

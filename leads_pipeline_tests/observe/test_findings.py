@@ -151,7 +151,7 @@ def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it
     assert finding.message.startswith("The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a ")
     assert "begins to delete its leads on 2026-12-20 00:00 UTC" in finding.message
     command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
-    assert finding.what_to_do == f"Do what the message says, then run `{command}`."
+    assert finding.what_to_do == f"Do what the message says. Run `{command}`."
     assert finding.since == house.now
     house.land("applicant", [], NEXT_DAY)
     assert "windows-refused/refused-403" not in found(house)
@@ -530,6 +530,32 @@ def test_a_service_that_was_not_stopped_and_is_silent_is_an_error(house: House) 
     assert "leads-pipeline serve" in found(house)["service"].what_to_do
     house.data.state.forget_service()
     assert "service" not in found(house)
+
+
+def test_in_somebodys_dagster_findings_name_its_jobs_and_sensors_and_no_command_that_starts_runs(
+    house: House, tmp_path: Path
+) -> None:
+    house.data.state.note_dagster_home(tmp_path / "theirs", "a/b")
+    land_all(house, DAY)
+    landed_at = house.now.timestamp()
+    os.utime(house.data.state.path / "landed", (landed_at, landed_at))
+    fail(house)
+
+    unserved = found(house)
+    house.data.state.note_service(house.now, [])
+    served = found(house)
+    house.later(days=3)
+    silent = found(house)
+
+    pull = "In your Dagster, start the job `a_b_pull_leads` for 2026-11-20 of branch-101"
+    assert unserved["windows-failing"].what_to_do == f"{pull}."
+    assert f"{pull} to ask now." in served["windows-failing"].what_to_do
+    assert "job `a_b_publish`" in silent["leads-duckdb"].what_to_do
+    assert "Start the daemon of your Dagster." in silent["service"].what_to_do
+    assert "`a_b_alert`" in silent["service"].what_to_do
+    told = [*unserved.values(), *served.values(), *silent.values()]
+    assert not [one.key for one in told if "leads-pipeline backfill" in one.what_to_do]
+    assert not [one.key for one in told if "leads-pipeline serve" in one.what_to_do]
 
 
 def test_a_sensor_that_is_off_is_an_error_unless_it_would_have_nothing_to_do(house: House) -> None:

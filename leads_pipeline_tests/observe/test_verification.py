@@ -108,6 +108,15 @@ def test_a_folder_without_its_published_file_is_red_and_without_the_link_alone_y
     assert not_green(data) == {"leads-duckdb": "red"}
 
 
+def test_in_somebodys_dagster_its_job_publishes_what_is_missing(data: DataFolder, tmp_path: Path) -> None:
+    data.state.note_dagster_home(tmp_path / "theirs", "leads")
+    LeadsFile(data).path.unlink()
+
+    _, message = found(data)["leads-duckdb"]
+
+    assert "In your Dagster, start the job `leads_publish`." in message
+
+
 def test_a_window_that_waits_for_a_publication_is_yellow_and_is_not_counted(data: DataFolder) -> None:
     land(data, APPLICANT, [{"id": "late"}], fetched_at=FETCHED_AT.replace(hour=9))
     light, message = found(data)["leads-duckdb"]

@@ -181,7 +181,7 @@ def test_an_asset_of_ones_own_reads_the_published_leads(here: Installation, merg
         instance=here.instance, asset_selection=[key], run_config={"ops": {key.to_python_identifier(): config}}
     )
     published = PublishedLeads(data_dir=here.environment["LEADS_DATA_DIR"])
-    with pytest.raises(StorageError, match=r"leads\.duckdb is missing"):
+    with pytest.raises(StorageError, match=r"leads\.duckdb is missing\. In your Dagster, start .*`agency_publish`"):
         published.query("from applicant_leads")
 
     merged.resolve_job_def("agency_publish").execute_in_process(instance=here.instance)

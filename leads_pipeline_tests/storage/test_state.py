@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.settings import THIS_MACHINE
 from leads_pipeline.storage.service_lock import alone, is_served
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import FolderStore
@@ -145,6 +146,18 @@ def test_a_folder_takes_the_leads_of_one_portal_only(state: State) -> None:
     with pytest.raises(SettingsError, match=r"http://127\.0\.0\.1.* is another portal"):
         state.claim("http://127.0.0.1:8000")
     assert state.claimed_by() == "https://leads.portal.example"
+
+
+def test_the_demo_is_moved_aside_by_a_command_unless_the_folder_belongs_to_somebodys_dagster(state: State) -> None:
+    state.claim(THIS_MACHINE)
+    with pytest.raises(SettingsError, match="--move-demo"):
+        state.claim("https://leads.portal.example")
+
+    state.note_dagster_home(state.path / "theirs", "leads")
+
+    with pytest.raises(SettingsError, match="set LEADS_DATA_DIR to another folder") as refused:
+        state.claim("https://leads.portal.example")
+    assert "--move-demo" not in str(refused.value)
 
 
 def test_the_first_start_date_counts_and_one_that_cannot_be_read_is_not_replaced(tmp_path: Path, state: State) -> None:
