@@ -106,7 +106,10 @@ def raw_leads_asset(
         if names.is_guest:  # its sensors may be off
             note_home(context.instance, data.state, names)
         if data.state.is_pulling():
-            context.log.info("Another pull is under way, perhaps of the command line. This one begins after it.")
+            context.log.info(
+                "Another pull is under way: of the other kind of leads in this run, of another run or of a command. "
+                "This one begins after it."
+            )
         try:
             with data.state.pulling():
                 data.gate.entries.refresh()  # another machine with the same bucket may have erased somebody
