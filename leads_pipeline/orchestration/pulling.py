@@ -244,7 +244,8 @@ class Asking:
             description="Pulls the windows that are due, one run for all: the day that has closed, and further looks.",
         )
         def pull_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-            return self._ask(context.instance, self._data(context.resources), "daily")
+            data: DataFolder = self.names.resource(context.resources, "data")
+            return self._ask(context.instance, data, "daily")
 
         @schedule(
             name=self.names.name("pull_hourly"),
@@ -255,7 +256,8 @@ class Asking:
             description="Pulls the day under way. Off until you switch it on: daily is enough for most agencies.",
         )
         def pull_hourly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-            return self._ask(context.instance, self._data(context.resources), "hourly")
+            data: DataFolder = self.names.resource(context.resources, "data")
+            return self._ask(context.instance, data, "hourly")
 
         return [pull_daily, pull_hourly]
 
@@ -274,7 +276,7 @@ class Asking:
             ),
         )
         def retry_failed_partitions(context: SensorEvaluationContext) -> RunRequest | SkipReason:
-            data = self._data(context.resources)
+            data: DataFolder = self.names.resource(context.resources, "data")
             end_dead_runs(context.instance, data, self.clock(), is_own=self._is_own)
             # After correcting a setting, a person starts the service anew. The age of this process says nothing about
             # that: a daemon that loads the code itself replaces it every minute.
@@ -284,10 +286,6 @@ class Asking:
             return self._ask(context.instance, data, "retry")
 
         return retry_failed_partitions
-
-    def _data(self, resources: object) -> DataFolder:
-        data: DataFolder = self.names.resource(resources, "data")
-        return data
 
     def _is_own(self, run: DagsterRun) -> bool:
         return self.names.is_own(run, self.assets)
