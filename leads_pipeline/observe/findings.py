@@ -191,21 +191,19 @@ def drift(known: Known) -> Iterator[Finding]:
     Meaning: a new field, a new value, or a value of another type, from at least three people. A new member of an
     enumeration, such as `PROPERTY_TYPE_IGLOO`, is only a hint: marts show it in words at once. No lead is lost by it.
     Raw has all of it, and `_extra` shows new fields.
-    Do: nothing now. A new field gets a column by a line in the code, in `leads_pipeline/domain/contract.py`.
-    `leads-pipeline acknowledge KEY` hides it.
+    Do: nothing now. To use a new field, read it from `_extra` in a mart of your own. `leads-pipeline acknowledge KEY`
+    hides it.
     Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
     """
     rows = "select kind, change, field, value, first_seen_day, leads from drift"
     for kind, change, field, value, day, leads in known.rows(rows):
         what = f"{field} = {value}" if value is not None else field
         is_member = change == NEW_MEMBER
-        reason = (
-            "Marts show it in words." if is_member else "A line in the code, in domain/contract.py, gives it a column."
-        )
+        where = "Marts show it in words." if is_member else "Raw has all of it, and `_extra` shows new fields."
         yield Finding(
             Level.HINT if is_member else Level.WARNING,
             f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
-            f"Nothing now. {reason} Hide it: `leads-pipeline acknowledge drift`.",
+            f"Nothing now. {where} Hide it: `leads-pipeline acknowledge drift`.",
             key=f"{kind}/{what}",
         )
 

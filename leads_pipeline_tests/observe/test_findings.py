@@ -417,6 +417,7 @@ def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Hou
     house.land("applicant", [{"id": str(number), "petFriendly": True, "shoeSize": 9} for number in range(3)])
     house.publish()
     assert {"drift/applicant/petFriendly", "drift/applicant/shoeSize"} <= found(house).keys()
+    assert "`_extra`" in found(house)["drift/applicant/petFriendly"].what_to_do
     assert len(acknowledge(known(house), ["drift"])) == 2
     assert not {key for key in found(house) if key.startswith("drift")}
     house.land("applicant", [{"id": str(number), "newest": 1} for number in range(3)])
