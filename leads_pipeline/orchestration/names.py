@@ -88,8 +88,8 @@ class Names:
 
     @property
     def run_tags(self) -> dict[str, str]:
-        """The tags of each run of a job."""
-        return {_TAG: self.name("leads_pipeline")}
+        """The tags of each run of a job. No prefix can be like the value of an installation without one."""
+        return {_TAG: "_".join(self.prefix) or "no-prefix"}
 
     def is_own(self, run: DagsterRun, assets: Collection[AssetKey]) -> bool:
         """Whether the run is of one of our jobs, or materializes some of these assets of ours alone."""

@@ -154,6 +154,12 @@ def test_the_environment_stays_as_it_is(here: Installation, monkeypatch: pytest.
     assert variables["LEADS_OWNERS"] == " "
 
 
+def test_the_tag_of_its_runs_is_the_prefix(merged: Definitions, here: Installation) -> None:
+    tags = [merged.resolve_job_def(job).tags for job in ("agency_publish", "a_b_publish")]
+    assert [of_job["leads_pipeline/installation"] for of_job in tags] == ["agency", "a_b"]
+    assert here.definitions.resolve_job_def(PUBLISH_JOB).tags["leads_pipeline/installation"] == "no-prefix"
+
+
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
