@@ -17,7 +17,6 @@ from pathlib import Path
 import duckdb
 import pytest
 from dagster import (
-    AssetKey,
     DagsterInstance,
     Definitions,
     ExecuteInProcessResult,
@@ -59,10 +58,9 @@ class Company:
         job = self.definitions.resolve_job_def("leads_publish")
         assert job.execute_in_process(instance=self.here.instance).success
 
-    def materialize(self, asset: str) -> ExecuteInProcessResult:
-        """Run one of the company's own assets."""
-        job = self.definitions.resolve_job_def("after_leads")
-        return job.execute_in_process(instance=self.here.instance, asset_selection=[AssetKey(asset)])
+    def run(self, job: str) -> ExecuteInProcessResult:
+        """Run one of the company's own jobs."""
+        return self.definitions.resolve_job_def(job).execute_in_process(instance=self.here.instance)
 
     def tick_sensor(self, cursor: str | None) -> tuple[int, str | None]:
         """Evaluate the company's sensor. Return how many runs it asks for, and its new cursor."""
@@ -119,11 +117,13 @@ def commands(word: str) -> str:
 # --- the example ------------------------------------------------------------------------------------------------------
 
 
-def test_an_asset_of_the_company_counts_the_applicants_of_each_branch(company: Company) -> None:
+def test_the_job_after_each_publication_counts_the_applicants_of_each_branch_without_dbt(
+    company: Company,
+) -> None:
     company.pull()
     company.publish()
 
-    done = company.materialize("applicants_by_branch")
+    done = company.run("after_leads")
 
     [materialization] = done.asset_materializations_for_node("applicants_by_branch")
     shown = {name: value.value for name, value in materialization.metadata.items()}
@@ -164,7 +164,7 @@ def test_dbt_builds_its_model_on_the_published_leads_and_tests_it(
     company.pull()
     company.publish()
 
-    assert company.materialize("branch_totals").success
+    assert company.run("dbt_build").success
 
     with duckdb.connect(company.folder / "company.duckdb", read_only=True) as db:
         built = dict(db.sql("select branch, leads from branch_totals").fetchall())

@@ -178,7 +178,8 @@ NOT_OURS = {
     *("leads_pipeline", "person_key", "still_open", "occurred_at", "env_vars", "rgw_frontends", "try_cast"),
     *("listing_details_epc_rating", "mart_listings_weekly"),
     # Names of Dagster, and of examples/company/ with its prefix.
-    *("event_log_storage", "run_retries", "run_monitoring", "leads_portal", "leads_leads_portal", "on_publication"),
+    *("event_log_storage", "run_retries", "run_monitoring", "leads_portal", "leads_leads_portal"),
+    *("on_publication", "after_leads", "dbt_build"),
     *("leads_publish", "leads_pull_daily", "leads_pull_leads", "leads_raw"),
 }
 
