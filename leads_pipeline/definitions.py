@@ -8,6 +8,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from dagster import (
@@ -20,6 +21,7 @@ from dagster import (
 )
 
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.catalog import own_specs, with_conventions
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
@@ -55,12 +57,31 @@ def build_definitions(variables: Mapping[str, str], *, key_prefix: str | Sequenc
 
     With a `key_prefix`, the definitions are a guest in somebody else's code location. Keys of assets begin with it, and
     so do the names of groups, jobs, schedules, sensors, resources and the pool. No executor is set, and no schedule or
-    sensor runs before somebody starts it. Merge them with your own: `Definitions.merge(own, leads)`.
+    sensor runs before somebody starts it. LEADS_DATA_DIR has to be an absolute path. Merge them with your own:
+    `Definitions.merge(own, leads)`.
 
     Raises SettingsError for a value that can't be right.
     """
-    names = PLAIN if key_prefix is None else Names.of(key_prefix)
-    return _build(Settings.from_variables(variables), names)
+    settings = Settings.from_variables(variables)
+    if key_prefix is None:
+        return _build(settings, PLAIN)
+
+    _want_absolute_folder(variables, settings)
+    return _build(settings, Names.of(key_prefix))
+
+
+def _want_absolute_folder(variables: Mapping[str, str], settings: Settings) -> None:
+    """Raise SettingsError if the data folder depends on where a process was started.
+
+    Not later than at the load: partitions begin with the day that the data folder remembers.
+    """
+    name = "LEADS_DATA_DIR" if settings.store is None else "LEADS_WORK_DIR"
+    folder = Path(variables.get(name, "").strip())
+    if not folder.expanduser().is_absolute():
+        raise SettingsError(
+            f"Set {name} to an absolute path. The processes of your Dagster may start in different folders, and each "
+            "would work with a data folder of its own."
+        )
 
 
 @definitions

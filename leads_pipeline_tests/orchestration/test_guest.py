@@ -154,6 +154,19 @@ def test_the_environment_stays_as_it_is(here: Installation, monkeypatch: pytest.
     assert variables["LEADS_OWNERS"] == " "
 
 
+@pytest.mark.parametrize("given", [{}, {"LEADS_DATA_DIR": " "}, {"LEADS_DATA_DIR": "data"}])
+def test_a_guest_makes_no_data_folder_where_a_process_happens_to_start(
+    here: Installation, given: dict[str, str]
+) -> None:
+    others = {name: value for name, value in here.environment.items() if name != "LEADS_DATA_DIR"}
+
+    with pytest.raises(SettingsError, match="Set LEADS_DATA_DIR to an absolute path"):
+        build_definitions({**others, **given}, key_prefix="agency")
+
+    with pytest.raises(SettingsError, match="Set LEADS_WORK_DIR to an absolute path"):
+        build_definitions({**others, "LEADS_DATA_DIR": "s3://bucket/leads"}, key_prefix="agency")
+
+
 def test_the_tag_of_its_runs_is_the_prefix(merged: Definitions, here: Installation) -> None:
     tags = [merged.resolve_job_def(job).tags for job in ("agency_publish", "a_b_publish")]
     assert [of_job["leads_pipeline/installation"] for of_job in tags] == ["agency", "a_b"]
