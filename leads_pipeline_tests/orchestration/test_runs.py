@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus
-from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 
 from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.contract import APPRAISAL
@@ -78,20 +78,33 @@ def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
     ]
 
 
-def test_a_queue_takes_the_daily_pull_first_then_retries_then_backfills(here: Installation) -> None:
+def test_a_queue_with_one_place_takes_the_daily_pull_first_then_retries_then_backfills(
+    here: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now, keys = datetime.now(UTC), {APPRAISAL: [here.key(1)]}
-    tags_of = {
-        "backfill": here.definitions.resolve_job_def(PULL_JOB).tags,
-        "command line": window_tags(keys, "command line"),
-        "inventory by hand": here.definitions.resolve_job_def(INVENTORY_JOB).tags,
-        "retry": pull_request(keys, "retry", now).tags,
-        "daily": pull_request(keys, "daily", now).tags,
-    }
-    queued = [DagsterRun(PULL_JOB, run_id=name, tags=tags) for name, tags in tags_of.items()]
+    pull_job, inventory_job = map(here.definitions.resolve_job_def, (PULL_JOB, INVENTORY_JOB))
+    (tmp_path / "one at a time").mkdir()
+    (tmp_path / "one at a time" / "dagster.yaml").write_text("concurrency: {runs: {max_concurrent_runs: 1}}\n")
 
-    taken = QueuedRunCoordinatorDaemon(interval_seconds=0)._priority_sort(queued)  # noqa: SLF001 - Dagster's own order
+    with DagsterInstance.from_config(str(tmp_path / "one at a time")) as instance:
+        taken: list[DagsterRun] = []
+        monkeypatch.setattr(instance.run_launcher, "launch_run", lambda launched: taken.append(launched.dagster_run))
+        with replace(here, instance=instance).daemon() as daemon:
+            queued = {
+                daemon.queue(pull_job, {}): "backfill",
+                daemon.queue(pull_job, window_tags(keys, "command line")): "command line",
+                daemon.queue(inventory_job, {}): "inventory by hand",
+                daemon.queue(pull_job, pull_request(keys, "retry", now).tags): "retry",
+                daemon.queue(pull_job, pull_request(keys, "daily", now).tags): "daily",
+            }
+            for number in range(len(queued)):
+                daemon.launch_queued()
+                assert len(taken) == number + 1
+                daemon.launch_queued()
+                assert len(taken) == number + 1
+                instance.report_run_canceled(taken[-1])
 
-    assert [run.run_id for run in taken] == ["daily", "retry", "backfill", "command line", "inventory by hand"]
+    assert [queued[run.run_id] for run in taken] == ["daily", "retry", "backfill", "command line", "inventory by hand"]
 
 
 @pytest.mark.slow

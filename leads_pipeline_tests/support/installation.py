@@ -28,6 +28,7 @@ from dagster import (
     DagsterRunStatus,
     Definitions,
     ExecuteInProcessResult,
+    JobDefinition,
     RunsFilter,
     SensorDefinition,
     build_sensor_context,
@@ -273,6 +274,19 @@ class Daemon:
         with freeze_time(now):
             for _ in launch_scheduled_runs(self.workspace, logging.getLogger("schedules"), now, {}):
                 pass
+
+    def queue(self, job: JobDefinition, tags: Mapping[str, str]) -> str:
+        """Put a run of the job into the queue, with these tags over those of the job. Return its id."""
+        location = self.workspace.create_request_context().get_code_location(_LOCATION)
+        remote_job = next(iter(location.get_repositories().values())).get_full_job(job.name)
+        run = self.instance.create_run_for_job(
+            job,
+            status=DagsterRunStatus.QUEUED,
+            tags={**job.tags, **tags},
+            remote_job_origin=remote_job.get_remote_origin(),
+            job_code_origin=remote_job.get_python_origin(),
+        )
+        return run.run_id
 
     def launch_queued(self) -> None:
         """Launch the runs that are queued; they run at once and to the end."""
