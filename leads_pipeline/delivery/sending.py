@@ -19,8 +19,6 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-import httpx
-
 from leads_pipeline.delivery.due import note_due, read_each, version_of
 from leads_pipeline.delivery.ledger import Ledger, Version, opened
 from leads_pipeline.delivery.message import body_of, headers_of, signer
@@ -28,6 +26,7 @@ from leads_pipeline.domain.window import today
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import checked_address, checked_header, make_async_client, tls_context
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.pace import parse_retry_after
 from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 from leads_pipeline.settings import Settings

@@ -18,12 +18,11 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, unquote, urlunsplit
 
-import httpx
-
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, UnreachableError
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import answer_to, checked_address, tls_context
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off
 from leads_pipeline.settings import Secret, Settings, is_loopback
 

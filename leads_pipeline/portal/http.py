@@ -14,9 +14,8 @@ from datetime import datetime
 from typing import Any, TypeVar, cast
 from urllib.parse import SplitResult, urlsplit
 
-import httpx
-
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, TooLargeError, UnreachableError
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.pace import http_date
 from leads_pipeline.portal.proxies import proxies
 from leads_pipeline.portal.verdicts import DEADLINE_PASSED, UNUSABLE_ADDRESS, broken_off
@@ -147,7 +146,8 @@ def _tells_no_address(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.WARNING
 
 
-logging.getLogger("httpx").addFilter(_tells_no_address)
+for _library in ("httpx", "httpx2"):
+    logging.getLogger(_library).addFilter(_tells_no_address)
 
 
 def checked_header(name: str, text: str) -> str:

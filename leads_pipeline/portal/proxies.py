@@ -10,7 +10,7 @@ import ipaddress
 import re
 from urllib.request import getproxies
 
-import httpx
+from leads_pipeline.portal.http_library import httpx
 
 
 def proxies() -> dict[str, str | None]:

@@ -11,8 +11,6 @@ from http import HTTPStatus
 from typing import Final, Generic, TypeVar
 from urllib.parse import urlencode
 
-import httpx
-
 from leads_pipeline.errors import (
     BusyError,
     CredentialsError,
@@ -24,6 +22,7 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body, tls_context
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.pace import Pace, RetryPolicy
 from leads_pipeline.portal.tokens import Token, Tokens
 from leads_pipeline.portal.verdicts import (

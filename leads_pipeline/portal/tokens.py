@@ -23,7 +23,6 @@ from typing import Final
 from urllib.parse import quote_plus
 
 import filelock
-import httpx
 import msgspec
 
 from leads_pipeline.errors import (
@@ -36,6 +35,7 @@ from leads_pipeline.errors import (
 )
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off, is_bearer, token_verdict
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file

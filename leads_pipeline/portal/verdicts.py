@@ -14,8 +14,6 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-import httpx
-
 from leads_pipeline.errors import (
     BusyError,
     CredentialsError,
@@ -28,6 +26,7 @@ from leads_pipeline.errors import (
     TooLargeError,
     UnreachableError,
 )
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.pace import parse_retry_after
 from leads_pipeline.storage.durable import MORE_FILES
 

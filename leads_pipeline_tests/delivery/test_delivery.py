@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import httpx
 import pytest
 
 from leads_pipeline.delivery.ledger import LEDGER, VersionState, looked_at, opened
 from leads_pipeline.delivery.message import signer
 from leads_pipeline.delivery.sending import Endpoint, Sent, deliver
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Action, Entry, SuppressionList

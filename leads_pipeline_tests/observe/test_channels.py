@@ -137,6 +137,14 @@ def test_an_address_is_not_logged(web: WebSink, caplog: pytest.LogCaptureFixture
     assert not logging.getLogger("httpx").disabled
 
 
+@pytest.mark.parametrize("library", ["httpx", "httpx2"])
+def test_no_request_is_logged_whichever_library_sends_it(library: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, library):
+        logging.getLogger(library).info("HTTP Request: POST https://hooks.example/%s", TOKEN)
+
+    assert TOKEN not in caplog.text
+
+
 # --- mail -------------------------------------------------------------------------------------------------------------
 
 

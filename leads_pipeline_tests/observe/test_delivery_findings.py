@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
 import pytest
 
 from leads_pipeline.observe.findings import find
 from leads_pipeline.observe.known import Known
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.delivery.test_delivery import Agency, answering, lead
 

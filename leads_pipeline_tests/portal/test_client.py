@@ -17,7 +17,6 @@ from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-import httpx
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, Answer
@@ -46,6 +45,7 @@ from leads_pipeline.portal import (
     inventory,
 )
 from leads_pipeline.portal.http import answer_to, server_time
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW, Requests
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod, Secret

@@ -8,13 +8,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import httpx
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, Answer
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import LeadsPipelineError, RefusedError, TokenRefusedError
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.requests import MAX_REFUSED_TOKENS
 from leads_pipeline.portal.verdicts import settled
 from leads_pipeline.settings import AuthMethod, Secret

@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import filelock
-import httpx
 import pytest
 
 from leads_pipeline.errors import (
@@ -30,6 +29,7 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.portal import ClientCredentials, Tokens
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.requests import DEADLINE_SECONDS, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import (
     DEFAULT_LIFETIME_SECONDS,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import httpx
 import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
@@ -23,6 +22,7 @@ from leads_pipeline.delivery.ledger import looked_at
 from leads_pipeline.delivery.sending import Endpoint, deliver
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import StorageError
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.export import written_by
 from leads_pipeline.privacy.finding import find, left_of

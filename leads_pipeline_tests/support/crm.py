@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import httpx
 from standardwebhooks import Webhook
 
+from leads_pipeline.portal.http_library import httpx
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 SECRET: Final = "whsec_" + "c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMgbG9uZw=="
