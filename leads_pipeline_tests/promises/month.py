@@ -1,4 +1,6 @@
-"""A recorded month: the portal's answers, the commands that pull them, and the tables that come of it.
+"""A recorded month: the commands of a person, the portal's answers to them, and the tables that come of it.
+
+It holds drift, hostile leads, an erasure, a correction, restrictions, an objection, a restored backup and a lift.
 
 Belongs here: what several tests share. The recordings are `recorded/month.json.xz` (clocks, files and
 answers) and `recorded/tables.json.xz` (a line a row; `xzcat` shows them).
@@ -46,8 +48,8 @@ EXCLUDED = {
 
 
 @dataclass(frozen=True)
-class Pull:
-    """One `backfill`: the moment that the clock shows, the arguments, the exit code, and what the portal answers."""
+class Step:
+    """One command: the moment that the clock shows, the arguments, the exit code, and what the portal answers."""
 
     clock: str
     arguments: list[str]
@@ -67,11 +69,11 @@ def request(path: str, parameters: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(sorted(parameters.items()))}"
 
 
-def replayed(pull: Pull) -> Answers:
-    """The answers of a pull. A request that wasn't recorded is refused."""
+def replayed(step: Step) -> Answers:
+    """The answers during a step. A request that wasn't recorded is refused."""
 
     def answers(path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
-        status, body = pull.answers.get(request(path, parameters), (400, '{"errors": [{"code": "not_recorded"}]}'))
+        status, body = step.answers.get(request(path, parameters), (400, '{"errors": [{"code": "not_recorded"}]}'))
         return status, body.encode()
 
     return answers
@@ -99,31 +101,42 @@ def remove_shared_clock(pid: int) -> None:
         Path("/dev/shm", name).unlink(missing_ok=True)  # noqa: S108 - the library decides where
 
 
-def command(data: Path, address: str, clock: str, arguments: Sequence[str], **more: str) -> tuple[int, str]:
-    """Run `leads-pipeline` to its end at that moment. Give the exit code and everything that it printed."""
+def executable() -> str:
+    """The path of `leads-pipeline` in this environment."""
+    return str(Path(sys.executable).parent / "leads-pipeline")
+
+
+def environment(data: Path, address: str, clock: str, **more: str) -> dict[str, str]:
+    """The variables of a process with this data folder and portal, whose clock begins at that moment."""
     library = libfaketime()
     assert library is not None
     patched = data.parent / "patched"
     patched.mkdir(exist_ok=True)
     (patched / "sitecustomize.py").write_text(_SLEEP)
+
+    return {
+        "HOME": str(data.parent),
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(patched),
+        "LD_PRELOAD": str(library),
+        "FAKETIME": f"@{clock}",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "NO_FAKE_STAT": "1",
+        "TZ": "UTC",
+        **variables(address, str(data)),
+        "LEADS_TIMEZONE": "Europe/London",
+        **more,
+    }
+
+
+def command(data: Path, address: str, clock: str, arguments: Sequence[str], **more: str) -> tuple[int, str]:
+    """Run `leads-pipeline` to its end at that moment. Give the exit code and everything that it printed."""
     output = data.parent / "output.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(
-            [str(Path(sys.executable).parent / "leads-pipeline"), *arguments],
+            [executable(), *arguments],
             cwd=data.parent,
-            env={
-                "HOME": str(data.parent),
-                "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(patched),
-                "LD_PRELOAD": str(library),
-                "FAKETIME": f"@{clock}",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "NO_FAKE_STAT": "1",
-                "TZ": "UTC",
-                **variables(address, str(data)),
-                "LEADS_TIMEZONE": "Europe/London",
-                **more,
-            },
+            env=environment(data, address, clock, **more),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -138,16 +151,23 @@ def command(data: Path, address: str, clock: str, arguments: Sequence[str], **mo
         remove_shared_clock(process.pid)
 
 
-def backfill(data: Path, address: str, clock: str, arguments: Sequence[str], start: str) -> tuple[int, str]:
-    """Run the backfill of the two branches; the exit code and what it said."""
+def carry_out(data: Path, address: str, clock: str, arguments: Sequence[str], start: str) -> tuple[int, str]:
+    """Run a command of the month for the two branches; the exit code and what it said.
+
+    A restore makes the data folder anew: the one before is lost. Only the suppression list is somewhere else.
+    """
+    if arguments[0] == "restore":
+        data.rename(data.with_name("lost"))
+
     return command(
         data,
         address,
         clock,
-        ["backfill", *arguments],
+        arguments,
         LEADS_BRANCH_IDS="101,102",
         LEADS_START_DATE=start,
         LEADS_BRANCHES_FILE=str(data / "branches.csv"),
+        LEADS_PRIVACY_DIR=str(data.parent / "privacy"),
         INVENTORY_ADDRESSES="Alderbourne",
     )
 
@@ -193,7 +213,7 @@ def _cell(value: Any) -> Any:
 
 
 def recorded_tables() -> Tables:
-    """The tables as dd03c9a made them."""
+    """The tables as 1de0322e made them."""
     found: Tables = {}
     rows: list[list[Any]] = []
     with lzma.open(TABLES, "rt", encoding="utf-8") as file:
@@ -207,8 +227,8 @@ def recorded_tables() -> Tables:
     return found
 
 
-def recorded_month() -> tuple[str, dict[str, str], list[Pull]]:
-    """The first day, the files of the user and the pulls."""
+def recorded_month() -> tuple[str, dict[str, str], list[Step]]:
+    """The first day, the files of the user and the steps."""
     with lzma.open(ANSWERS, "rt", encoding="utf-8") as file:
         month = json.load(file)
-    return month["start"], month["files"], [Pull(**pull) for pull in month["pulls"]]
+    return month["start"], month["files"], [Step(**step) for step in month["steps"]]
