@@ -13,7 +13,7 @@ MINUTES ?=
 VERSIONS ?=
 # Dagster 1.12 uses what pydantic has deprecated.
 OLD = -W 'ignore:Support for class-based:DeprecationWarning'
-QUICK = $(addprefix leads_pipeline_tests/,domain portal transform orchestration promises)
+QUICK = $(addprefix leads_pipeline_tests/,domain portal warehouse orchestration promises)
 
 BIN := $(VENV)/bin
 PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses $(WORKERS) --dist worksteal

@@ -17,7 +17,7 @@ from benchmarks.measuring import resident_bytes
 from benchmarks.publishing import FIRST, FOLDER, LEADS_A_DAY, MILLIONS, land, publish
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Entry
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 
 
 @dataclass(frozen=True, slots=True)

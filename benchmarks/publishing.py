@@ -30,7 +30,7 @@ from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import copy_file
 from leads_pipeline.storage.store import open_store
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 
 ZONE = ZoneInfo("Europe/London")

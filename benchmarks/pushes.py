@@ -22,7 +22,7 @@ from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.transform.duck import WAREHOUSE_FILE
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 PUSHES = int(os.environ.get("BENCH_PUSHES", "1200"))
 # The figures are those of a day, whatever part of it is tried.

@@ -8,7 +8,7 @@ from benchmarks import portal
 from benchmarks.portal import Workload
 from benchmarks.publishing import copy_seconds
 from benchmarks.side_by_side import FIRST, LEADS, OWN_CODE, TODAY, W2_LEADS, YESTERDAY, Turn, fingerprint, run
-from leads_pipeline.transform.duck import WAREHOUSE_FILE
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 # W2 is 1; 10 are three million leads, 30,000 windows and 5 GB below the temporary folder.
 TIMES = [int(text) for text in os.environ.get("BENCH_SCALE", "").split(",") if text]

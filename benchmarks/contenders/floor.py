@@ -16,7 +16,7 @@ import duckdb
 import httpx
 
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.transform.duck import DUCKDB_TYPES
+from leads_pipeline.warehouse.duck import DUCKDB_TYPES
 
 FOLDER = Path(os.environ["LEADS_DATA_DIR"])
 BASE_URL = os.environ["LEADS_BASE_URL"]

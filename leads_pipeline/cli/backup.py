@@ -16,7 +16,7 @@ from leads_pipeline.storage.backup import back_up
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.restore import end_restore
 from leads_pipeline.storage.restore import restore as put_back
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 
 # Two weeks of nights.
 KEPT_BACKUPS = 14

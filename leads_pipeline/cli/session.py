@@ -33,7 +33,7 @@ from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.windows import WindowRow, window_table
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from leads_pipeline.observe.window_findings import deletion, how_to_pull
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.starting import how_to_publish
 from leads_pipeline.storage.windows import WindowRow, WindowState
-from leads_pipeline.transform.raw_windows import unpublished_days
+from leads_pipeline.warehouse.raw_windows import unpublished_days
 
 # A century: no installation is older, and the calendar ends somewhere.
 MAX_COVERAGE_DAYS = 36_525

@@ -17,7 +17,7 @@ from leads_pipeline.delivery.ledger import Version
 from leads_pipeline.domain.contract import ChildTable, LeadKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.storage.rows import LandedVersion, moment_of
-from leads_pipeline.transform.reader import EXTRA, PROBLEMS
+from leads_pipeline.warehouse.reader import EXTRA, PROBLEMS
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 

@@ -33,7 +33,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.rows import LandedVersion
-from leads_pipeline.transform.current_leads import typed_leads
+from leads_pipeline.warehouse.current_leads import typed_leads
 
 # Requests at once, and how long each may take as a whole.
 CONCURRENCY: Final = 4

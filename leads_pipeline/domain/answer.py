@@ -1,7 +1,7 @@
 """Cutting what the portal sends into leads, each with its exact text.
 
 Belongs here: which bodies are answers, the id of a lead. Doesn't: requests (portal/), where a piece of JSON begins and
-ends (slicing.py), what a lead's members mean (contract.py), typed rows (transform/reader.py).
+ends (slicing.py), what a lead's members mean (contract.py), typed rows (warehouse/reader.py).
 """
 
 import codecs

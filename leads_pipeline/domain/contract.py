@@ -1,7 +1,7 @@
 """The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
 
 Belongs here: everything that the portal decides, as data. Doesn't: sending requests (portal/), cutting a body into
-leads (domain/answer.py), how a declared type is cast (transform/reader.py).
+leads (domain/answer.py), how a declared type is cast (warehouse/reader.py).
 """
 
 import re
@@ -23,7 +23,7 @@ UNKNOWN_MOMENT: Final = "0001-01-01T00:00"
 
 
 class FieldType(Enum):
-    """The type of a declared field. transform/ knows the DuckDB type and the strict cast of each."""
+    """The type of a declared field. warehouse/ knows the DuckDB type and the strict cast of each."""
 
     TEXT = "text"
     BOOLEAN = "boolean"

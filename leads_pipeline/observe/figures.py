@@ -21,8 +21,8 @@ from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.storage.windows import WindowState
-from leads_pipeline.transform.duck import WAREHOUSE_FILE
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
+from leads_pipeline.warehouse.reading import LeadsFile
 
 
 @dataclass(frozen=True, slots=True)

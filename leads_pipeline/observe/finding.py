@@ -14,7 +14,7 @@ from leads_pipeline.domain.moments import not_after
 from leads_pipeline.errors import BugError, LeadsPipelineError, QuestionError
 from leads_pipeline.observe.known import Known, UnreadableFileError
 from leads_pipeline.settings import THIS_MACHINE, origin
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 
 # A finder that can't look is a finding with this name and the finder's.
 FAILED: Final = "finder-failed"

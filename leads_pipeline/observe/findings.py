@@ -41,9 +41,9 @@ from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.publications import NOTING
 from leads_pipeline.storage.starting import how_to_publish, how_to_start, name_in_dagster
 from leads_pipeline.storage.suppression import Action
-from leads_pipeline.transform.checks import checks, problems
-from leads_pipeline.transform.drift import NEW_MEMBER
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
+from leads_pipeline.warehouse.checks import checks, problems
+from leads_pipeline.warehouse.drift import NEW_MEMBER
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, literal, quoted
 
 __all__ = [
     "FINDERS",

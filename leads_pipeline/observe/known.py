@@ -26,8 +26,8 @@ from leads_pipeline.storage.raw import PUSH_SCOPE, QUARANTINE, RAW, Folder, Plac
 from leads_pipeline.storage.rows import moment_of
 from leads_pipeline.storage.service_lock import is_served
 from leads_pipeline.storage.windows import WindowRow, WindowState, list_days, window_rows
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.reading import LeadsFile
 
 # The windows that are listed: the portal's 30 days, and some days for publications, which know the older ones.
 RECENT_DAYS: Final = 35

@@ -27,7 +27,7 @@ from leads_pipeline.storage.data_folder import DataFolder, check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove, prove_folder
 from leads_pipeline.storage.store import Store
-from leads_pipeline.transform.typed import want_deltalake
+from leads_pipeline.warehouse.typed import want_deltalake
 
 # A person waits for the answer.
 _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)

@@ -14,7 +14,7 @@ from typing import Final
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.observe.finding import FAILED, Finder, Level
 from leads_pipeline.observe.findings import CHECKS, FINDERS
-from leads_pipeline.transform.checks import checks
+from leads_pipeline.warehouse.checks import checks
 
 _CANNOT_LOOK: Final = """\
 A check can't be made.

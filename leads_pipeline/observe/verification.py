@@ -1,6 +1,6 @@
 """The questions of `verify`: whether every file is whole, and whether counts agree from raw files to marts.
 
-Belongs here: reading all of a data folder once. Doesn't: what whole means (storage/, transform/), services and settings
+Belongs here: reading all of a data folder once. Doesn't: what whole means (storage/, warehouse/), services and settings
 (questions.py).
 """
 
@@ -21,12 +21,12 @@ from leads_pipeline.observe.questions import Light, Seen, seen
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED, list_places
 from leads_pipeline.storage.starting import how_to_publish
-from leads_pipeline.transform.current_leads import WindowKey
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
-from leads_pipeline.transform.reading import attached, is_readable
-from leads_pipeline.transform.tables import lead_tables
-from leads_pipeline.transform.typed import TABLES, count_rows
-from leads_pipeline.transform.versions import Versions, number_of
+from leads_pipeline.warehouse.current_leads import WindowKey
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.reading import attached, is_readable
+from leads_pipeline.warehouse.tables import lead_tables
+from leads_pipeline.warehouse.typed import TABLES, count_rows
+from leads_pipeline.warehouse.versions import Versions, number_of
 
 # Marts that count each lead once, in a column `leads`.
 _COUNTING_MARTS: Final = ("mart_leads_daily", "mart_people_daily")

@@ -15,7 +15,7 @@ from leads_pipeline.observe.finding import NAMED, Finding, Level, counted, finde
 from leads_pipeline.observe.known import RECENT_DAYS, Known
 from leads_pipeline.storage.starting import how_to_start, name_in_dagster
 from leads_pipeline.storage.windows import WindowRow, WindowState
-from leads_pipeline.transform.duck import statement
+from leads_pipeline.warehouse.duck import statement
 
 _OVERDUE: Final = timedelta(days=1)
 

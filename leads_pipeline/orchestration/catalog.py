@@ -1,7 +1,7 @@
 """The entries of Dagster's catalog: columns, lineage, owners, tags, freshness, and links to code.
 
 Belongs here: metadata of definitions. Doesn't: what a run records (raw_leads.py, warehouse.py), columns of tables
-(transform/tables.py, sql/).
+(warehouse/tables.py, sql/).
 """
 
 import re
@@ -29,10 +29,10 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.checks import FRESH_HOUR
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
-from leads_pipeline.transform.duck import SQL_FOLDER
-from leads_pipeline.transform.marts import EVERY_LEAD, Mart, marts, other_tables
-from leads_pipeline.transform.own_marts import own_files
-from leads_pipeline.transform.tables import Table, lead_tables
+from leads_pipeline.warehouse.duck import SQL_FOLDER
+from leads_pipeline.warehouse.marts import EVERY_LEAD, Mart, marts, other_tables
+from leads_pipeline.warehouse.own_marts import own_files
+from leads_pipeline.warehouse.tables import Table, lead_tables
 
 # A table with one of these columns holds leads, or knows who asked.
 _PERSONAL = frozenset({"lead_id", "person"})

@@ -21,8 +21,8 @@ from leads_pipeline.observe.window_findings import not_landed, what_to_do_about
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.checks import checks, problems
-from leads_pipeline.transform.reading import Reader
+from leads_pipeline.warehouse.checks import checks, problems
+from leads_pipeline.warehouse.reading import Reader
 
 # The local hour at which yesterday's windows have landed and the night's publication is done.
 FRESH_HOUR: Final = 6

@@ -1,7 +1,7 @@
 """Publishes a data folder: applies the suppression list, then updates leads.duckdb, then writes data/tables.
 
 Belongs here: what leads.duckdb is made from, and what follows it. Doesn't: how the file is updated
-(transform/publish.py), when (publish_sensor.py), how the list is applied to raw files (privacy/sweeping.py).
+(warehouse/publish.py), when (publish_sensor.py), how the list is applied to raw files (privacy/sweeping.py).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -30,14 +30,14 @@ from leads_pipeline.storage.raw import PUSH_SCOPE, RAW, RESTRICTED, Place
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Meant, Suppressed
 from leads_pipeline.storage.windows import WindowRow, window_rows
-from leads_pipeline.transform import marts
-from leads_pipeline.transform.answers import answer_files
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, macros, quoted, set_person_key
-from leads_pipeline.transform.inventory import load_inventory
-from leads_pipeline.transform.own_marts import OwnFiles, keep_own_tables, make_own_tables, own_files
-from leads_pipeline.transform.publish import Content, Publication, publish
-from leads_pipeline.transform.raw_windows import RECENT_DAYS, RawWindows
-from leads_pipeline.transform.typed import TABLES, delete_tables, remove_tables, want_deltalake, write_tables
+from leads_pipeline.warehouse import marts
+from leads_pipeline.warehouse.answers import answer_files
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, macros, quoted, set_person_key
+from leads_pipeline.warehouse.inventory import load_inventory
+from leads_pipeline.warehouse.own_marts import OwnFiles, keep_own_tables, make_own_tables, own_files
+from leads_pipeline.warehouse.publish import Content, Publication, publish
+from leads_pipeline.warehouse.raw_windows import RECENT_DAYS, RawWindows
+from leads_pipeline.warehouse.typed import TABLES, delete_tables, remove_tables, want_deltalake, write_tables
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def write_typed(data: DataFolder, tables: str) -> None:
     if tables == "delta":
         want_deltalake()
         # Only Delta tables need this extra package.
-        from leads_pipeline.transform.delta import write_delta
+        from leads_pipeline.warehouse.delta import write_delta
 
         write_delta(data.folder, store)
         if data.bucket is not None:

@@ -32,9 +32,9 @@ from leads_pipeline.orchestration.pulling import FINISHED, is_under_way, utc_now
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import NIGHT, NOTING, Publications
 from leads_pipeline.storage.raw import RAW
-from leads_pipeline.transform.own_marts import look_of
-from leads_pipeline.transform.raw_windows import recent_days
-from leads_pipeline.transform.versions import Versions
+from leads_pipeline.warehouse.own_marts import look_of
+from leads_pipeline.warehouse.raw_windows import recent_days
+from leads_pipeline.warehouse.versions import Versions
 
 # Marks the run of the night, which also sweeps, applies retention and deletes old runs.
 NIGHTLY_TAG: Final = "leads_pipeline/nightly"

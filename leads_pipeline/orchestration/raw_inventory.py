@@ -26,8 +26,8 @@ from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.orchestration.resources import InventoryService
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.duck import statement
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.duck import statement
+from leads_pipeline.warehouse.reading import LeadsFile
 
 # Name of the metadata that says why no inventory was pulled for a day.
 NOT_PULLED: Final = "not_pulled"

@@ -19,7 +19,7 @@ from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClien
 from leads_pipeline.portal.credentials import PgpSecret
 from leads_pipeline.settings import AuthMethod, Secret, Settings, origin
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.reading import open_published, table_of
+from leads_pipeline.warehouse.reading import open_published, table_of
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 """The assets of leads.duckdb, which one run publishes together, and the report that is made of them.
 
 Belongs here: what a run publishes, checks and records. Doesn't: the publication (publish_folder.py), when it runs
-(publish_sensor.py), what the catalog says of each table (catalog.py), the page (transform/report/).
+(publish_sensor.py), what the catalog says of each table (catalog.py), the page (warehouse/report/).
 """
 
 import time
@@ -33,11 +33,11 @@ from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.duck import literal, quoted
-from leads_pipeline.transform.marts import marts, other_tables
-from leads_pipeline.transform.reading import LeadsFile, Reader
-from leads_pipeline.transform.tables import lead_tables
-from leads_pipeline.transform.typed import TABLES
+from leads_pipeline.warehouse.duck import literal, quoted
+from leads_pipeline.warehouse.marts import marts, other_tables
+from leads_pipeline.warehouse.reading import LeadsFile, Reader
+from leads_pipeline.warehouse.tables import lead_tables
+from leads_pipeline.warehouse.typed import TABLES
 
 
 def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = PLAIN) -> AssetsDefinition:
@@ -111,7 +111,7 @@ def report_asset(names: Names = PLAIN) -> AssetsDefinition:
     def leads_report(context: AssetExecutionContext) -> MaterializeResult[None]:
         data: DataFolder = names.resource(context.resources, "data")
         # Importing jinja2 takes a tenth of a second, which every run of any asset would pay.
-        from leads_pipeline.transform.report.page import write_report
+        from leads_pipeline.warehouse.report.page import write_report
 
         try:
             with LeadsFile(data).reading() as db:

@@ -20,7 +20,7 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import FoundLead, Row
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.durable import make_folder, replace_file
-from leads_pipeline.transform.html import template_of
+from leads_pipeline.warehouse.html import template_of
 
 # True of every installation. docs/guides/answer-a-person.md asks the agency to add the rest.
 PURPOSES: Final = (

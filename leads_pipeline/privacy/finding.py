@@ -34,10 +34,10 @@ from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, 
 from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.storage.takeover import SPOOL
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, quoted
-from leads_pipeline.transform.reading import attached
-from leads_pipeline.transform.typed import TABLES
-from leads_pipeline.transform.versions import Versions
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.reading import attached
+from leads_pipeline.warehouse.typed import TABLES
+from leads_pipeline.warehouse.versions import Versions
 
 # The places of a lead's exact texts, by window.
 PLACES_OF_RAW: Final = (RAW, RESTRICTED)

@@ -21,7 +21,7 @@ from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import CORRECTION, corrected
 from leads_pipeline.storage.suppression import Action, Entry, Suppressed
-from leads_pipeline.transform.reader import read_leads
+from leads_pipeline.warehouse.reader import read_leads
 
 NOUNS: Final = {
     Action.ERASE: "erasure",

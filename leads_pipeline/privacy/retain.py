@@ -17,8 +17,8 @@ from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place, list_places
-from leads_pipeline.transform.duck import WAREHOUSE_FILE, literal, quoted
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, literal, quoted
+from leads_pipeline.warehouse.reading import LeadsFile
 
 _EMAIL: Final = "contact_email"
 

@@ -19,7 +19,7 @@ from leads_pipeline.privacy.finding import learn_lost
 from leads_pipeline.privacy.receipt import forget_deliveries
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.transform.duck import WAREHOUSE_FILE
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 logger = logging.getLogger(__name__)
 

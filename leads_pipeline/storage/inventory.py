@@ -2,7 +2,7 @@
 
     raw/inventory/day=2026-11-19/1795000000000000-closed-250-0123456789abcdef.parquet
 
-Belongs here: landing and reading what searches found. Doesn't: the search (portal/), the table (transform/).
+Belongs here: landing and reading what searches found. Doesn't: the search (portal/), the table (warehouse/).
 """
 
 import re

@@ -29,7 +29,7 @@ from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.service_lock import alone
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from leads_pipeline.observe.findings import FINDERS
-from leads_pipeline.transform.checks import checks
+from leads_pipeline.warehouse.checks import checks
 from leads_pipeline_tests.docs import findings_page
 from leads_pipeline_tests.support.command_line import run
 

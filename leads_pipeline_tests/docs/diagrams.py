@@ -65,7 +65,7 @@ _FOLDERS: Final[Places] = {
     "observe": (2, 1),
     "privacy": (1, 1),
     "delivery": (1, 2),
-    "transform": (0, 3),
+    "warehouse": (0, 3),
     "portal": (2, 3),
     "storage": (1, 4),
     "settings": (1, 5),

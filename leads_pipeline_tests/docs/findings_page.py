@@ -7,7 +7,7 @@ from pathlib import Path
 
 from leads_pipeline.observe.findings import CHECKS
 from leads_pipeline.observe.runbook import Entry, finding_entries
-from leads_pipeline.transform.checks import checks
+from leads_pipeline.warehouse.checks import checks
 
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 

@@ -22,7 +22,7 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.finding import Finding, Level
 from leads_pipeline.simulator.__main__ import main as simulate
-from leads_pipeline.transform.marts import marts
+from leads_pipeline.warehouse.marts import marts
 from leads_pipeline_tests.docs.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
 from leads_pipeline_tests.support.house import House
 

@@ -17,8 +17,8 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.suppression import Action
-from leads_pipeline.transform.duck import connection
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.duck import connection
+from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, NEXT_DAY, land, publish
 

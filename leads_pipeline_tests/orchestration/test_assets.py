@@ -19,8 +19,8 @@ from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform import reading
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse import reading
+from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 

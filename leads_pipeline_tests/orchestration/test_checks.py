@@ -12,7 +12,7 @@ from leads_pipeline.orchestration.names import PLAIN
 from leads_pipeline.orchestration.warehouse import known_branches
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.house import House
 
 

@@ -34,8 +34,8 @@ from leads_pipeline.orchestration.publish_sensor import (
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.transform.duck import WAREHOUSE_FILE
-from leads_pipeline.transform.versions import Versions
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
+from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home, tick_of
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 

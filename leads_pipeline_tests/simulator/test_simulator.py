@@ -34,7 +34,7 @@ from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.simulator.server import running
 from leads_pipeline.simulator.stock import Stock
-from leads_pipeline.transform.drift import PEOPLE_MIN
+from leads_pipeline.warehouse.drift import PEOPLE_MIN
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 

@@ -19,7 +19,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.suppression import Action
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, left_by_list, listed

@@ -35,9 +35,9 @@ from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.restore import end_restore, restore
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Action
-from leads_pipeline.transform.checks import checks, problems
-from leads_pipeline.transform.reading import LeadsFile
-from leads_pipeline.transform.report.page import write_report
+from leads_pipeline.warehouse.checks import checks, problems
+from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.report.page import write_report
 from leads_pipeline_tests.promises import month
 
 DAY: Final = date(2026, 11, 19)

@@ -16,7 +16,7 @@ from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.transform.reading import LeadsFile
+from leads_pipeline.warehouse.reading import LeadsFile
 
 DAY = date(2026, 11, 19)
 NEXT_DAY = date(2026, 11, 20)

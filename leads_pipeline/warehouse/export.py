@@ -1,0 +1,219 @@
+"""Tables of leads.duckdb as files for spreadsheets and BI: CSV, Parquet, xlsx.
+
+Belongs here: how each format writes a value. Doesn't: `privacy export`, which answers a person (privacy/export.py).
+
+A spreadsheet takes text that begins with = or + for a formula, and anybody can write a lead's message. So CSV follows
+OWASP's rule against CSV injection, unless it is for programs. In xlsx, text cells are never formulas.
+"""
+
+import codecs
+import math
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from io import BytesIO
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import duckdb
+from xlsxwriter import Workbook
+from xlsxwriter.exceptions import FileCreateError
+
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import make_folder, publish_file, storing
+from leads_pipeline.warehouse.duck import literal, quoted, telling_errors
+from leads_pipeline.warehouse.reading import attached_version, check_follows_list
+
+ALL: Final = "all"
+FORMATS: Final = ("csv", "parquet", "xlsx")
+
+# For programs: as DuckDB writes it, with the values, types and headers of leads.duckdb.
+_AS_IT_IS: Final = {"parquet": "format parquet, compression zstd", "csv": "format csv"}
+
+# Excel takes a moment with microseconds for text.
+_FOR_PEOPLE: Final = "format csv, force_quote *, timestampformat '%Y-%m-%d %H:%M:%S'"
+
+# For the owner, and for the group that the folder belongs to, as the published files.
+_FILE_MODE: Final = 0o640
+
+# Excel's limits: rows of a sheet below its header, UTF-16 units of a cell, digits of a number, the first year.
+SHEET_ROWS: Final = 1_048_575
+CELL_UNITS: Final = 32_767
+_FIRST_LONG_NUMBER: Final = 10**15
+_FIRST_YEAR: Final = 1900
+_CUT: Final = " … (cut)"
+
+# DuckDB's types that aren't text in a spreadsheet, by how they begin. Dates have a format of Excel's.
+_TYPES: Final = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+_DATES: Final = {"DATE": "yyyy-mm-dd", "TIMESTAMP": "yyyy-mm-dd hh:mm:ss"}
+# Numbers that nobody adds up. Excel shows 12 digits as 4.47E+11.
+_IDS: Final = ("id", "uprn", "sequence")
+
+# How a formula begins, also after a character that begins a cell where another separator is usual.
+_FORMULA: Final = r"(^|[;\t\r\n])([=+\-@＝＋－＠])"  # noqa: RUF001 - some spreadsheets read these as =, +, - and @
+_LEADING: Final = r"^[\t\r\n]"
+_NOT_IN_XML: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A file that was written. `cut` counts texts that are longer than a cell of Excel."""
+
+    file: Path
+    rows: int
+    sheets: int = 1
+    cut: int = 0
+
+
+def write_export(
+    data: DataFolder,
+    table: str,
+    folder: Path,
+    format_: str,
+    zone: str,
+    *,
+    is_raw: bool = False,
+    sheet_rows: int = SHEET_ROWS,
+) -> list[Exported]:
+    """Write a table or a view, or ALL, as published now. Each file is replaced as a whole, after all are written.
+
+    `is_raw` is about CSV: it is for programs then. Otherwise moments are in `zone`, and texts are made harmless.
+
+    Raises QuestionError if there is no such table, or the folder is in the data folder. Raises StorageError if nothing
+    is published yet, or the disk can't take it.
+    """
+    folder = folder.absolute()
+    data.want_outside(folder)
+    with data.state.lock("export"), attached_version(data) as db:
+        found = "select table_name from information_schema.tables where table_catalog = 'published'"
+        names = [name for (name,) in db.execute(f"{found} and table_schema = 'main' order by all").fetchall()]
+        if table not in (ALL, *names):
+            raise QuestionError(f"There is no such table. Take one of these, or `{ALL}`: {', '.join(names)}.")
+        data.state.note_export(folder)  # before the list is looked at: so the receipt of a later entry names the folder
+        check_follows_list(db, data)
+        drafts = folder / ".leads-export.tmp"
+        shutil.rmtree(drafts, ignore_errors=True)  # a killed export's, as this one holds the lock
+        try:
+            with storing(folder), telling_errors(folder):
+                make_folder(drafts)
+                written = [
+                    _write(db, name, drafts / f"{name}.{format_}", zone, is_raw=is_raw, sheet_rows=sheet_rows)
+                    for name in (names if table == ALL else [table])
+                ]
+                for one in written:
+                    one.file.chmod(_FILE_MODE)
+                    publish_file(one.file, folder / one.file.name)
+        finally:
+            shutil.rmtree(drafts, ignore_errors=True)
+    return [replace(one, file=folder / one.file.name) for one in written]
+
+
+def _write(
+    db: duckdb.DuckDBPyConnection, name: str, file: Path, zone: str, *, is_raw: bool, sheet_rows: int
+) -> Exported:
+    table, format_ = quoted(name), file.suffix.removeprefix(".")
+    if is_raw or format_ == "parquet":
+        [(count,)] = db.execute(f"copy {table} to {literal(str(file))} ({_AS_IT_IS[format_]})").fetchall()
+        return Exported(file, count)
+    described = db.execute(f"describe {table}").fetchall()
+    columns = [_column(column, type_, zone, is_csv=format_ == "csv") for column, type_, *_ in described]
+    rows = f"select {', '.join(column.sql for column in columns)} from {table}"  # noqa: S608 - our own names
+    if format_ == "csv":
+        return _write_csv(db, rows, file)
+    return _write_xlsx(db.execute(rows), columns, file, sheet_rows)
+
+
+class _Column(NamedTuple):
+    """A column of a spreadsheet: its header, the SQL of its values, and Excel's format for them."""
+
+    header: str
+    sql: str
+    format: str
+
+
+def _column(name: str, type_: str, zone: str, *, is_csv: bool) -> _Column:
+    header, value = name, quoted(name)
+    is_text = not type_.removeprefix("U").startswith((*_TYPES, *_DATES)) or type_.endswith("]")
+    if is_text or name.rpartition("_")[2] in _IDS:
+        value, type_ = f"{value}::varchar", "VARCHAR"
+        value = _harmless(value) if is_csv else f"regexp_replace({value}, {literal(_NOT_IN_XML)}, '', 'g')"
+    if type_ == "TIMESTAMP WITH TIME ZONE":
+        header, value = f"{name} ({zone})", f"timezone({literal(zone)}, {value})"
+    elif type_.startswith("TIMESTAMP"):
+        value = f"{value}::timestamp"  # pandas writes nanoseconds, which Excel takes for text
+    if is_csv:  # a file of the agency's own names its columns
+        header = re.sub(_FORMULA, r"\1'\2", header)
+    excel = next((excel for kind, excel in _DATES.items() if type_.startswith(kind)), "General")
+    return _Column(header, f"{value} as {quoted(header)}", excel)
+
+
+def _harmless(text: str) -> str:
+    """Return SQL that puts an apostrophe before what a spreadsheet would take for a formula."""
+    text = rf"regexp_replace({text}, {literal(_FORMULA)}, '\1''\2', 'g')"
+    return rf"regexp_replace({text}, {literal(_LEADING)}, '''\0')"
+
+
+def _write_csv(db: duckdb.DuckDBPyConnection, rows: str, file: Path) -> Exported:
+    """Write each value in quotes. Without the mark Excel doesn't take the file for UTF-8."""
+    unmarked = file.with_suffix(".unmarked")
+    [(count,)] = db.execute(f"copy ({rows}) to {literal(str(unmarked))} ({_FOR_PEOPLE})").fetchall()
+    with unmarked.open("rb") as source, file.open("wb") as target:
+        target.write(codecs.BOM_UTF8)
+        shutil.copyfileobj(source, target)
+    return Exported(file, count)
+
+
+def _write_xlsx(rows: duckdb.DuckDBPyConnection, columns: Sequence[_Column], file: Path, sheet_rows: int) -> Exported:
+    """Write the rows to a sheet `data`, and to `data 2` and so on if there are too many for one."""
+    out = _Buffer()
+    options = {"constant_memory": True, "tmpdir": str(file.parent), "use_zip64": True, "strings_to_urls": False}
+    book = Workbook(out, {**options, "strings_to_formulas": False})
+    formats = {column.format: book.add_format({"num_format": column.format}) for column in columns}
+    count = cut = sheets = 0
+    row = rows.fetchone()
+    while row is not None or not sheets:
+        sheets += 1
+        sheet = book.add_worksheet("data" if sheets == 1 else f"data {sheets}")
+        sheet.freeze_panes(1, 0)
+        for number, column in enumerate(columns):
+            sheet.set_column(number, number, max(20, len(column.header)), formats[column.format])
+        sheet.write_row(0, 0, [column.header for column in columns])
+        written = 0
+        while row is not None and written < sheet_rows:
+            cells = [_cell(value) for value in row]
+            cut += sum(isinstance(value, str) and value != cell for value, cell in zip(row, cells, strict=True))
+            written += 1
+            sheet.write_row(written, 0, cells)
+            row = rows.fetchone()
+        count += written
+    try:
+        book.close()
+    except FileCreateError as error:
+        raise error.args[0] from None  # an OSError
+    file.write_bytes(out.getbuffer())
+    return Exported(file, count, sheets, cut)
+
+
+class _Buffer(BytesIO):
+    """A file in memory that stays open: after a full disk, zipfile writes to it once more when it is collected."""
+
+    def close(self) -> None: ...
+
+
+def _cell(value: object) -> object:
+    """Return what Excel can hold of a value."""
+    match value:
+        case str() if len(value) > CELL_UNITS // 2:  # a character may take two units
+            units = value.encode("utf-16-le")
+            kept = units[: 2 * (CELL_UNITS - len(_CUT))].decode("utf-16-le", "ignore") + _CUT
+            return kept if len(units) > 2 * CELL_UNITS else value
+        case float() if not math.isfinite(value):
+            return None
+        case int() if abs(value) >= _FIRST_LONG_NUMBER:
+            return str(value)
+        case date() if value.year < _FIRST_YEAR:
+            return str(value)
+    return value

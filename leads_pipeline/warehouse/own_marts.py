@@ -1,0 +1,258 @@
+"""Marts and files of the agency's own: what lies in LEADS_MARTS_DIR becomes tables of leads.duckdb.
+
+Belongs here: which file makes which table, and the draft. Doesn't: the limits of a statement (own_table.py), the marts
+of sql/ (marts.py), answers (answers.py).
+"""
+
+# ruff: noqa: S608 - only quoted names are in the statements
+
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import date
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.durable import reading
+from leads_pipeline.warehouse.answers import ANSWER_FILES
+from leads_pipeline.warehouse.duck import connection, literal, quoted
+from leads_pipeline.warehouse.marts import Mart, marts, other_tables, read_mart
+from leads_pipeline.warehouse.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
+from leads_pipeline.warehouse.tables import columns_of, comment, fill, lead_tables
+
+_SUFFIXES: Final = (".csv", ".parquet", ".sql")
+_HEADER: Final = re.compile(r"(-- [^\n]+\n){2,}\n")
+
+_NO_FILE: Final = "It isn't a file, or it is a link to a file that can't be read."
+
+# Assets in Dagster that are no table.
+_ASSETS: Final = (*(f"raw_{kind.table}" for kind in LEAD_KINDS), "raw_inventory", "leads_report")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFile:
+    """A file of the folder, and the table that it makes. `name` is None if no table can have its name.
+
+    `look` changes with the file. `mart` is None for CSV and Parquet, and for SQL without a header. `reads` has the
+    tables that it names, in lower case. `problem` says why the table can't be made.
+    """
+
+    file: Path
+    look: str
+    name: str | None
+    mart: Mart | None = None
+    reads: AbstractSet[str] = frozenset()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFiles:
+    """The files of the folder, each after those that it reads. `trouble` says why it can't be read."""
+
+    files: Sequence[OwnFile] = ()
+    trouble: str | None = None
+
+
+# --- the folder -------------------------------------------------------------------------------------------------------
+
+
+def own_files(folder: Path | None) -> OwnFiles:
+    """Read the folder."""
+    found, refused = dict[str, OwnFile](), list[OwnFile]()
+    try:
+        for file, look in _files(folder):
+            if file.name in ANSWER_FILES and look:
+                continue
+            name = file.stem.lower()
+            if problem := _problem_of_name(name, found):
+                refused.append(OwnFile(file, look, None, problem=problem if look else _NO_FILE))
+            else:
+                found[name] = _read(OwnFile(file, look, name))
+    except StorageError as error:
+        return OwnFiles(trouble=str(error))
+    return OwnFiles([*_in_order(found), *refused])
+
+
+def look_of(folder: Path | None) -> str:
+    """Return a text that changes with the files of the folder."""
+    try:
+        return repr(_files(folder))
+    except StorageError as error:
+        return str(error)
+
+
+def _files(folder: Path | None) -> list[tuple[Path, str]]:
+    """Return the files that count, each with a text that changes with it, and is empty if there is nothing to read."""
+    if folder is None:
+        return []
+    with reading(folder):
+        files = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in _SUFFIXES]
+    return [(file, _look(file)) for file in files if not file.name.startswith((".", "~$"))]
+
+
+def _look(file: Path) -> str:
+    with suppress(OSError):  # a link to nowhere, or a file that has just been removed
+        found = file.stat()
+        if stat.S_ISREG(found.st_mode):  # a pipe would be read for ever
+            return f"{found.st_mtime_ns} {found.st_size}"
+    return ""
+
+
+def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
+    if name in {*_ASSETS, *(table.name for table in (*lead_tables(), *other_tables(), *marts()))}:
+        return f"leads-pipeline has a table or an asset {name} itself. Rename the file."
+    if name in others:
+        return f"{others[name].file.name} makes a table of this name too. Rename one of them."
+    with suppress(duckdb.ParserException):  # a reserved word
+        if re.fullmatch("[a-z_][a-z0-9_]*", name) and duckdb.extract_statements(f"from {name}"):
+            return None
+    return "No table can have this name. Rename the file: letters, digits and _, and no word of SQL such as order."
+
+
+def _read(one: OwnFile) -> OwnFile:
+    if not one.look:
+        return replace(one, problem=_NO_FILE)
+    if one.file.suffix.lower() != ".sql":
+        return one
+    try:
+        if not _HEADER.match(one.file.read_text(encoding="utf-8-sig")):
+            raise ValueError(one.file)
+        mart = read_mart(one.file)
+    except (OSError, ValueError):
+        return replace(
+            one,
+            problem="It has no header that can be read. A mart begins with `-- ` and what a row is, a line "
+            "`-- column: description` for each column, and an empty line, in UTF-8.",
+        )
+    try:
+        statements = duckdb.extract_statements(mart.statement)
+        reads = _tables_in(mart.statement)
+    except duckdb.Error as error:
+        return replace(one, mart=mart, problem=told(error, mart.statement))
+    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+        return replace(one, mart=mart, problem="It isn't exactly one SELECT. A PIVOT has to name its values: `in (…)`.")
+    return replace(one, mart=replace(mart, name=str(one.name)), reads=reads)
+
+
+def _tables_in(statement: str) -> AbstractSet[str]:
+    with duckdb.connect() as db:
+        names = "select unnest(json_serialize_sql($statement::varchar) ->> '$..table_name')"
+        return {name.lower() for (name,) in db.execute(names, {"statement": statement}).fetchall()}
+
+
+def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
+    reads = {name: one.reads & found.keys() - {name} for name, one in found.items()}
+    while True:
+        try:
+            return [found[name] for name in TopologicalSorter(reads).static_order()]
+        except CycleError as error:
+            circle = error.args[1]
+            for name in circle:
+                found[name] = replace(found[name], problem=f"Marts read each other in a circle: {', '.join(circle)}.")
+                reads[name] = set()
+
+
+# --- in the draft of leads.duckdb -------------------------------------------------------------------------------------
+
+
+def keep_own_tables(db: duckdb.DuckDBPyConnection, own: OwnFiles, *, is_rewritten: bool) -> None:
+    """Keep the earlier tables whose files are still there in the draft. After a rewriting, keep none.
+
+    A new draft takes them over from the file before. If there is one, it is attached as `before`.
+    """
+    files = {one.name for one in own.files}
+    [(file,)] = db.execute("select current_database()").fetchall()  # a temporary table may have the same name
+    here = _names(db, "")
+    former = _names(db, "before.") if columns_of(db, "own_tables", "pipeline", "before") else set()
+    for name in here | former:
+        is_kept = not is_rewritten and (own.trouble is not None or name in files)
+        if name in here and not is_kept:
+            db.execute(f"drop table if exists {quoted(file)}.main.{quoted(name)}")
+            db.execute("delete from pipeline.own_tables where name = $name", {"name": name})
+        elif name not in here and is_kept and columns_of(db, name, database="before") and not columns_of(db, name):
+            db.execute(f"create table {quoted(file)}.main.{quoted(name)} as from before.main.{quoted(name)}")
+            db.execute(
+                "insert into pipeline.own_tables from before.pipeline.own_tables where name = $name", {"name": name}
+            )
+    db.execute("delete from pipeline.own_tables where name is null")
+
+
+def _names(db: duckdb.DuckDBPyConnection, database: str) -> set[str]:
+    return {
+        name for (name,) in db.execute(f"select name from {database}pipeline.own_tables").fetchall() if name is not None
+    }
+
+
+def make_own_tables(
+    folder: Path, draft: Path, own: OwnFiles, today: date, *, is_rewritten: bool = False, seconds: float = SECONDS_MAX
+) -> dict[str, str]:
+    """Make the tables in the draft, a closed file, after everything else. Return what is wrong, by file.
+
+    A table that can't be made stays as `keep_own_tables` left it. One that went beyond a limit is tried again only if
+    its file changes, and once a day: each try delays the publication. Raises StorageError.
+    """
+    with connection(folder, draft) as db:
+        rows = db.execute("select name, tried, problem from pipeline.own_tables").fetchall()
+    beyond = () if is_rewritten else (STOPPED, TOO_MUCH)
+    waiting = {(name, tried): problem for name, tried, problem in rows if problem in beyond}
+    notes: list[tuple[object, ...]] = [("LEADS_MARTS_DIR", None, False, None, own.trouble)] if own.trouble else []
+    for one in own.files:
+        tried, is_made = f"{one.look} {today}", False
+        problem = one.problem or waiting.get((one.name, tried))
+        if problem is None:
+            is_made, problem = _make(one, folder, draft, seconds)
+        notes.append((one.file.name, one.name, is_made, tried, problem))
+    with connection(folder, draft) as db:
+        db.execute(
+            "update pipeline.own_tables set is_made = false" if own.trouble else "delete from pipeline.own_tables"
+        )
+        fill(db, "pipeline.own_tables", notes)
+    return {str(file): str(problem) for file, *_, problem in notes if problem}
+
+
+def _make(one: OwnFile, folder: Path, draft: Path, seconds: float) -> Made:
+    """Make the table in the draft. Return whether it is made, and what is wrong."""
+    file, name = draft.with_name("draft-own.duckdb"), str(one.name)
+    statement = one.mart.statement if one.mart else None
+    columns = [*one.mart.descriptions] if one.mart else []
+    try:
+        is_made, problem = make_table(
+            Task(
+                folder=str(folder),
+                leads=str(draft),
+                name=name,
+                made=str(file),
+                file=str(one.file),
+                statement=statement,
+                columns=columns,
+            ),
+            seconds,
+        )
+        if is_made:
+            _take_over(one, folder, draft, file)
+        return is_made, problem
+    finally:
+        for left in draft.parent.glob(f"{file.name}*"):  # a killed process may have left a log
+            left.unlink()
+
+
+def _take_over(one: OwnFile, folder: Path, draft: Path, file: Path) -> None:
+    """Copy the table from the file that it was made in, and describe it."""
+    name = str(one.name)
+    with connection(folder, draft) as db:
+        db.execute(f"attach {literal(str(file))} as made (read_only)")
+        db.execute(f"create or replace table {quoted(name)} as from made.main.{quoted(name)}")
+
+        if one.mart:
+            comment(db, quoted(name), one.mart.description, one.mart.descriptions)
+        else:
+            text = f"From {one.file.name} in LEADS_MARTS_DIR, as it is"
+            comment(db, quoted(name), text, dict.fromkeys(columns_of(db, name), text))

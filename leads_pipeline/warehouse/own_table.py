@@ -1,0 +1,162 @@
+"""Makes tables from the agency's own marts and files, each in a process that ends at its limits.
+
+Belongs here: the limits of a statement that somebody else wrote. Doesn't: the files and leads.duckdb (own_marts.py).
+
+DuckDB can't stop a function in the middle, and a huge value may get its process killed. The statement opens no files,
+and leads.duckdb is attached read-only. It isn't enough that it is a SELECT: in DuckDB 2.0,
+`with gone as (delete from t returning *) select * from gone` is one.
+"""
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Thread
+from typing import Final, NamedTuple
+
+import duckdb
+
+from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.warehouse.duck import MEMORY_LIMIT, connection, file_name, literal, quoted
+from leads_pipeline.warehouse.tables import columns_of
+
+# Limits of each table, beside MEMORY_LIMIT: its time, what DuckDB may spill to the disk, and what the process may have.
+SECONDS_MAX: Final = 60
+_SPILL_MAX: Final = "1GB"
+_BYTES_MAX: Final = 2**30
+
+STOPPED: Final = f"It took longer than {SECONDS_MAX} seconds, or had its process killed."
+TOO_MUCH: Final = f"It needs more than {MEMORY_LIMIT} of memory and {_SPILL_MAX} of disk."
+
+# All rows decide on a column's type, so that no row is left out because of its type. A folder called `team=a` is no
+# column.
+_READERS: Final = {
+    ".csv": "read_csv($file, header = true, sample_size = -1, store_rejects = true, hive_partitioning = false)",
+    ".parquet": "read_parquet($file, hive_partitioning = false)",
+}
+
+
+class Task(NamedTuple):
+    """A table to make in the file `made`: from the SELECT of a mart with these columns, or from `file` as it is.
+
+    `folder` is the data folder. The SELECT reads the file `leads`, which is closed.
+    """
+
+    folder: str
+    leads: str
+    name: str
+    made: str
+    file: str
+    statement: str | None
+    columns: Sequence[str]
+
+
+# Whether a table is made, and what is wrong. If lines of a CSV are left out, it is both.
+Made = tuple[bool, str | None]
+
+
+def make_table(task: Task, seconds: float = SECONDS_MAX) -> Made:
+    """Make one table in a process of its own, which is killed after that time."""
+    command = [sys.executable, "-m", __name__, str(os.getpid())]
+    try:
+        done = subprocess.run(  # noqa: S603 - ours
+            command,
+            input=json.dumps(task).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # its errors may quote a lead
+            timeout=seconds,
+            check=True,
+        )
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
+        return False, STOPPED
+
+    is_made, problem = json.loads(done.stdout)
+    return is_made, problem
+
+
+def main() -> None:
+    """Make the table of the task on stdin, and print what became of it."""
+    Thread(target=_end_with, args=[int(sys.argv[1])], daemon=True).start()
+    task = Task(*json.load(sys.stdin))
+    made = _make(task)
+    json.dump(made, sys.stdout)
+
+
+def _end_with(publication: int) -> None:
+    """End this process, in the middle of a statement too, if the publication is killed."""
+    while os.getppid() == publication:
+        time.sleep(1)
+    os._exit(1)
+
+
+def _make(task: Task) -> Made:
+    create = f"create table made.main.{quoted(task.name)} as"
+    suffix = Path(task.file).suffix.lower()
+    try:
+        with connection(Path(task.folder)) as db:
+            db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
+            db.execute(f"attach {literal(task.made)} as made (storage_version 'v1.0.0')")
+            db.execute(f"attach {literal(task.leads)} as leads (read_only)")
+            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            resource.setrlimit(resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard))
+            try:
+                if task.statement is None:
+                    db.execute(f"{create} from {_READERS[suffix]}", {"file": file_name(task.file)})
+                    return True, _left_out(db) if suffix == ".csv" else None
+                db.execute("use leads")
+                db.execute("set enable_external_access = false")
+                db.execute("set lock_configuration = true")
+                db.execute(f"{create} {task.statement}")
+            except duckdb.Error as error:
+                return False, told(error, task.statement)
+            columns = columns_of(db, task.name, database="made")
+    except (BugError, StorageError) as error:
+        return False, str(error)
+    if columns == [*task.columns]:
+        return True, None
+    missing = [name for name in task.columns if name not in columns]
+    which = f"It doesn't select {', '.join(missing)}." if missing else "Name them in the order of the SELECT."
+    return False, f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}"
+
+
+def _left_out(db: duckdb.DuckDBPyConnection) -> str | None:
+    lines = db.execute("select distinct line from reject_errors order by line limit 10").fetchall()
+    return (
+        "Lines are left out that have more or fewer columns than the header, or aren't in UTF-8. The first are "
+        f"{', '.join(str(line) for (line,) in lines)}."
+        if lines
+        else None
+    )
+
+
+def told(error: duckdb.Error, statement: str | None) -> str:
+    """Say what is wrong with a statement, without what may quote a lead. A file that is read as it is has none."""
+    # A commit that finds no memory fails with a TransactionException.
+    if isinstance(error, duckdb.OutOfMemoryException) or "Failed to commit: could not allocate" in str(error):
+        return TOO_MUCH
+    if statement is None:
+        return "It can't be read as a CSV or Parquet file."
+    if isinstance(error, duckdb.PermissionException):
+        return "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become tables."
+    if "attached in read-only mode" in str(error):
+        return "It writes, and a mart may only read."
+    # These are found before anything is read. But they may name columns for which the statement has a `*`, and those of
+    # a CSV without a header are its first row. The lines after the first list columns.
+    if isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)):
+        line = str(error).splitlines()[0]
+        named = re.findall(r"\w+", " ".join(re.findall('"([^"]*)"', line)))
+        if "STRUCT(" not in line and {*named} <= {*re.findall(r"\w+", statement)}:
+            return line
+    return (
+        f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out here. Run the "
+        "statement on leads.duckdb to read it."
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""Versions of leads.duckdb: which one readers meet, and how a new one takes its place.
+
+Belongs here: files and the link. Doesn't: what is in them (publish.py).
+
+`leads.duckdb` is a relative link to `.versions/leads-<number>-<hash>.duckdb`, where the hash is the beginning of the
+SHA-256 of the bytes. The version before stays until the next one comes, because a reader may have resolved the link
+just before. DuckDB from 1.5 on resolves it first.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from leads_pipeline.errors import StorageError
+from leads_pipeline.storage.durable import publish_file, reading, storing, sync
+from leads_pipeline.storage.proof import want_symbolic_links
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
+
+# Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every reader.
+_FOLDER_MODE: Final = 0o750
+_FILE_MODE: Final = 0o440
+
+# An earlier release wrote no hash.
+_HASH: Final = re.compile(r"leads-\d+-([0-9a-f]{16})\.duckdb")
+
+
+class Versions:
+    """The versions in a data folder. The caller holds the lock of publications."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / WAREHOUSE_FILE
+        self._versions = folder / ".versions"
+        self._link = self._versions / "draft-link"
+
+    @contextmanager
+    def drafting(self) -> Iterator[None]:
+        """Have no drafts at first, killed publications' among them, and none afterwards. Raises StorageError."""
+        with storing(self._versions):
+            self._versions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            self._remove_drafts()
+            # DuckDB would apply a log that somebody else's writing left.
+            for log in (*self._versions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
+                log.unlink()
+        want_symbolic_links(self._link)  # before a file is made that nobody could be led to
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # what went wrong before says more
+                self._remove_drafts()
+
+    def _remove_drafts(self) -> None:
+        for draft in self._versions.glob("draft*"):
+            draft.unlink()
+
+    def draft(self, name: str) -> Path:
+        """Return the path of a file that isn't published yet."""
+        return self._versions / f"draft-{name}.duckdb"
+
+    def current(self) -> Path | None:
+        """Return the file that readers meet, or the newest version if the link is gone. None if there is neither.
+
+        An earlier release published a file in the link's place.
+        """
+        if self.path.exists():
+            return self.path.resolve()
+        return max(self._files(), default=None, key=number_of)
+
+    def is_as_published(self) -> bool:
+        """Whether nobody has replaced the file or written to it since, by the times of the link and the file.
+
+        Bytes that rot change no time: `has_its_hash` reads them.
+        """
+        with suppress(FileNotFoundError):
+            return self.path.is_symlink() and self.path.stat().st_mtime_ns <= self.path.lstat().st_mtime_ns
+        return False
+
+    def has_its_hash(self) -> bool:
+        """Whether the current file has the bytes that were published, if its name tells. Raises StorageError."""
+        current = self.current()
+        name = _HASH.fullmatch(current.name) if current else None
+        return current is None or name is None or name[1] == _hash_of(current)
+
+    def next_number(self, at: datetime) -> int:
+        """Return the number of the next version: the moment in seconds since 1970, above those of all versions here.
+
+        So the numbers go on growing when these versions are lost, or older ones are restored.
+        """
+        names = [*self._versions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
+        newest = max(map(number_of, names), default=0)
+        return max(newest + 1, int(at.timestamp()))
+
+    def swap_in(self, draft: Path, number: int, *, is_alone: bool) -> None:
+        """Publish the draft. The version before stays too, unless `is_alone`. Raises StorageError."""
+        version = self._versions / f"leads-{number}-{_hash_of(draft)}.duckdb"
+        with storing(self.path):
+            draft.chmod(_FILE_MODE)
+            try:
+                publish_file(draft, version)
+                self._link.symlink_to(version.relative_to(self.folder))
+                self._link.replace(self.path)
+            except (OSError, StorageError):
+                with suppress(OSError):
+                    version.unlink()  # or one more would stay after each failure
+                raise
+            sync(self.folder)
+        self.remove_older(0 if is_alone else 1)
+
+    def older(self) -> list[Path]:
+        """Return the versions but the current one, newest first."""
+        current = self.current()
+        others = [file for file in self._files() if current and file.name != current.name]
+        return sorted(others, key=number_of, reverse=True)
+
+    def remove_older(self, but: int) -> None:
+        """Remove all versions but the current one and so many others, the newest. Raises StorageError."""
+        with storing(self._versions):
+            for file in self.older()[but:]:
+                file.unlink()
+
+    def set_aside(self) -> Path:
+        """Move the current file, which is damaged, to quarantine/. Return its path there. Raises StorageError.
+
+        It replaces one that was moved there before.
+        """
+        aside = self.folder / "quarantine" / WAREHOUSE_FILE
+        with storing(aside):
+            aside.parent.mkdir(mode=0o700, exist_ok=True)
+            (self.current() or self.path).replace(aside)
+        return aside
+
+    def _files(self) -> list[Path]:
+        return [*self._versions.glob("leads-*.duckdb")]
+
+
+def number_of(path: Path) -> int:
+    """Return the number in the name of a version, or of a tree of typed tables. 0 if there is none."""
+    found = re.search(r"-(\d+)", path.name)
+    return int(found[1]) if found else 0
+
+
+def _hash_of(file: Path) -> str:
+    with reading(file), file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()[:16]

@@ -1,0 +1,131 @@
+"""Delta tables follow each publication, read by their log alone, and an erasure leaves nothing in them."""
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+pytest.importorskip("deltalake")
+from deltalake import DeltaTable
+
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.warehouse import delta
+from leads_pipeline.warehouse.delta import write_delta
+from leads_pipeline.warehouse.tables import lead_tables
+from leads_pipeline.warehouse.typed import delete_tables, write_tables
+from leads_pipeline_tests.warehouse.test_publish import SECRET, Folder, folder
+from leads_pipeline_tests.warehouse.test_typed import LEADS
+
+__all__ = ["folder"]
+
+
+def write(folder: Folder) -> dict[str, int]:
+    return write_delta(folder.path, FolderStore(folder.path))
+
+
+def table(folder: Folder, name: str = "applicant_leads") -> DeltaTable:
+    return DeltaTable(f"{folder.path}/tables/{name}")
+
+
+def read(folder: Folder, select: str = "lead_id, lead_day", name: str = "applicant_leads") -> list[tuple[Any, ...]]:
+    rows = table(folder, name).to_pyarrow_table()
+    with duckdb.connect() as db:
+        db.register("rows", rows)
+        return db.execute(f"select {select} from rows order by all").fetchall()  # noqa: S608
+
+
+def files(folder: Folder) -> set[Path]:
+    return set((folder.path / "tables" / "applicant_leads").rglob("*.parquet"))
+
+
+def test_the_tables_hold_the_published_rows_and_a_touched_day_is_written_alone(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write_tables(folder.path)  # the setting was another one
+    assert write(folder)["applicant_leads"] == 2
+    before = set(table(folder).file_uris())
+    assert write(folder) == {}
+
+    folder.raw.land({"id": "d", "createdAt": "2026-11-18T11:00Z"})
+    folder.publish()
+    assert write(folder)["applicant_leads"] == 1
+
+    assert read(folder) == sorted(folder.query("select lead_id, lead_day from applicant_leads"))
+    assert read(folder, "lead_id, position", "applicant_viewing_times") == [("a", 0), ("a", 1)]
+    assert len(before & set(table(folder).file_uris())) == 1
+    assert not table(folder).get_add_actions(flatten=True).schema.names.count("min.message")
+    assert list((folder.path / ".versions").glob("tables-*")) == []
+
+
+def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write(folder)
+    for number in range(3):
+        folder.raw.land({"id": str(number), "createdAt": "2026-11-17T11:00Z"})
+        folder.publish()
+
+    write(folder)
+
+    assert [lead_id for (lead_id,) in read(folder, "lead_id")] == ["0", "1", "2", "a", "b", "c"]
+
+
+def test_a_lead_that_changes_its_day_with_the_time_zone_is_there_once(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "createdAt": "2026-11-18T23:30Z"}, {"id": "b", "createdAt": "2026-11-19T10:00Z"})
+    folder.publish()
+    write(folder)
+    folder.zone = ZoneInfo("Europe/Berlin")
+    folder.publish()
+
+    write(folder)
+
+    assert read(folder) == [("a", date(2026, 11, 19)), ("b", date(2026, 11, 19))]
+
+
+def test_a_column_of_a_newer_release_comes_with_the_next_publication(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    with monkeypatch.context() as older_release:
+        fewer = [replace(table, columns=table.columns[:-1]) for table in lead_tables()]
+        older_release.setattr(delta, "lead_tables", lambda: fewer)
+        write(folder)
+    folder.marts = "of a newer release"
+    folder.publish()
+
+    write(folder)
+
+    assert len(table(folder).schema().fields) == len(folder.query("describe applicant_leads"))
+
+
+def test_after_an_erasure_no_file_holds_the_person(folder: Folder) -> None:
+    folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "createdAt": "2026-11-18T10:00Z"}, {"id": "b"})
+    folder.publish()
+    write(folder)
+    former = files(folder)
+    folder.raw.refused = {"hers"}
+    folder.publish()
+
+    write(folder)
+
+    assert [lead_id for (lead_id,) in read(folder, "lead_id")] == ["b"]
+    assert not former & files(folder)
+    assert SECRET.encode() not in b"".join(path.read_bytes() for path in (folder.path / "tables").rglob("*.*"))
+
+
+def test_tables_that_nobody_wants_any_more_are_deleted(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write(folder)
+
+    delete_tables(FolderStore(folder.path))
+    assert files(folder) == set()
+
+    write(folder)
+    assert write_tables(folder.path) == 2
+    assert (folder.path / "tables").is_symlink()

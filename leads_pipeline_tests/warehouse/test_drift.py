@@ -1,0 +1,166 @@
+"""Drift as one select: what the portal sends and the contract doesn't know, from three people on."""
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import duckdb
+import pytest
+
+from leads_pipeline.domain.contract import APPRAISAL, ENUMERATIONS, LEAD_KINDS
+from leads_pipeline.warehouse.drift import DRIFT_DAYS, make_drift
+from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.staging import DAY, NEXT_DAY
+from leads_pipeline_tests.warehouse.test_load import batch, flatten_rows, opened
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The tables of leads, empty."""
+    with opened() as db:
+        yield db
+
+
+def load(db: duckdb.DuckDBPyConnection, *leads: Row, **options: Any) -> None:
+    flatten_rows(db, [batch(*((1, lead) for lead in leads), **options)])
+
+
+def drift(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    make_drift(db, NEXT_DAY)
+    return db.execute("select * exclude (kind) from drift").fetchall()
+
+
+def from_people(people: str, *leads: Row) -> list[Row]:
+    """Each lead once from each of these people."""
+    return [
+        lead | {"id": f"{number} {one}", "contact": {"email": f"{one}@x.example"} | lead.get("contact", {})}
+        for number, lead in enumerate(leads)
+        for one in people
+    ]
+
+
+def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(db: duckdb.DuckDBPyConnection) -> None:
+    leads = from_people(
+        "abc",
+        {"affordability": {"isReady": True}, "contact": {"age": None, "preferences": {"deep": 1}}},
+        {"consumerSituation": "CONSUMER_SITUATION_MOVING_ABROAD", "intent": "MOVE"},
+        {"isOverseas": "perhaps", "viewingTimes": [{"note": "a"}, {"note": 2}, {"earliest": "soon"}]},
+        {"listingDetails": {"pricing": "a lot", "images": [{"alt": 1}]}},
+    )
+    load(db, *leads)
+    load(db, *({**lead, "id": f"again {lead['id']}"} for lead in leads[:3]), day=NEXT_DAY)
+
+    assert drift(db) == [
+        ("changed type", "isOverseas", None, DAY, DAY, 3),
+        ("changed type", "listingDetails.pricing", None, DAY, DAY, 3),
+        ("changed type", "viewingTimes[].earliest", None, DAY, DAY, 3),
+        ("new field", "affordability", None, DAY, NEXT_DAY, 6),
+        ("new field", "contact.age", None, DAY, NEXT_DAY, 6),
+        ("new field", "contact.preferences.deep", None, DAY, NEXT_DAY, 6),
+        ("new field", "listingDetails.images[].alt", None, DAY, DAY, 3),
+        ("new field", "viewingTimes[].note", None, DAY, DAY, 6),
+        ("new member", "consumerSituation", "CONSUMER_SITUATION_MOVING_ABROAD", DAY, DAY, 3),
+        ("new value", "intent", "MOVE", DAY, DAY, 3),
+    ]
+
+
+def test_what_fewer_people_have_sent_is_not_named(db: duckdb.DuckDBPyConnection) -> None:
+    odd = {"Ann_Smith": 1, "leadSource": "ann", "contact": {"x": 1}, "viewingTimes": [{"y": 1}, {"y": 2}, {"y": 3}]}
+    load(db, *from_people("ab", odd, odd, odd))
+
+    assert drift(db) == []
+
+
+def test_what_has_not_the_form_of_a_name_in_a_program_is_not_named(db: duckdb.DuckDBPyConnection) -> None:
+    load(db, *from_people("abc", {"Ann Smith": 1, "ann@x.example": 1, "leadSource": "Ann Smith", "ok": 1}))
+
+    assert [row[1] for row in drift(db)] == ["ok"]
+
+
+def test_a_member_of_every_enumerated_field_is_told_from_another_value(db: duckdb.DuckDBPyConnection) -> None:
+    """Fault 87: an unknown member in the portal's form is a hint, a value in another form is a warning."""
+    for kind in LEAD_KINDS:
+        for value in ("URGENCY_NEW_1", "URGENCY_new"):
+            lead: Row = {}
+            for path in ENUMERATIONS:
+                *objects, name = path.split(".")
+                inner = lead
+                for step in objects:
+                    inner = inner.setdefault(step, {})
+                inner[name] = value
+            load(db, *({**lead, "id": f"{kind.name} {value} {number}"} for number in range(3)), kind=kind)
+
+    found = {(change, field, value) for change, field, value, *_ in drift(db)}
+
+    members = {("new member", path, "URGENCY_NEW_1") for path in ENUMERATIONS}
+    others = {("new value", path, "URGENCY_new") for path in ENUMERATIONS}
+    assert {one for one in found if one[2]} == members | others
+
+
+def test_leads_as_declared_are_no_drift(db: duckdb.DuckDBPyConnection) -> None:
+    lead = {"intent": "APPRAISAL_INTENT_SELL", "enquiryType": "", "urgency": None, "contact": {"preferences": None}}
+    load(db, *from_people("abc", lead), kind=APPRAISAL)
+
+    assert drift(db) == []
+
+
+def test_drift_is_of_the_last_60_days_and_without_people_that_retention_made_anonymous(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
+    load(db, *from_people("abc", {"old": 1}), day=NEXT_DAY - timedelta(days=DRIFT_DAYS + 1))
+    anonymous = [{"email": f"0000000{one}-0000-0000-0000-000000000000@removed.invalid"} for one in "abc"]
+    load(db, *({"id": f"{one}", "contact": one, "cut": 1} for one in anonymous))
+
+    assert drift(db) == []
+
+
+# --- in the published file --------------------------------------------------------------------------------------------
+
+
+def other_tables(house: House) -> str:
+    """Every row of every table but those of leads."""
+    of_leads = {table for kind in LEAD_KINDS for table in kind.tables}
+    return str({table: rows for table, (_, rows) in house.tables().items() if table not in of_leads})
+
+
+PEOPLE = ("Ann Smith, 07700 900123", "Ann_Smith", "ANN_SMITH", "Smith", "smith@example.org", "URGENCY_Smith")
+
+
+def with_the_name_everywhere(person: str, number: int) -> str:
+    """A lead that has it as the name of fields, once and twice, at every depth, and as its enumerations' members."""
+    odd: Row = {"intent": person, "consumerSituation": person, "leadSource": person, "urgency": person}
+    details = f'{{"id":"1","{person}":[1],"propertyType":"{person}","pricing":{{"rentFrequency":"{person}"}}}}'
+    contact = {"email": "ann@example.org", person: {person: 1}}
+    return (
+        json.dumps({"id": f"{PEOPLE.index(person)}-{number}", **odd, "contact": contact})[:-1]
+        + f',"{person}":1,"{person}":2,"listingDetails":{details},"propertyDetails":{details}'
+        + f',"viewingTimes":[{{"{person}":{{"a":1}}}},{{"{person}":1,"{person}":2}}]}}'
+    )
+
+
+def test_what_one_person_has_sent_is_shown_in_no_drift_no_mart_and_no_report(house: House) -> None:
+    for kind in ("applicant", "appraisal"):
+        house.land(kind, [with_the_name_everywhere(person, number) for person in PEOPLE for number in range(9)])
+    house.publish()
+
+    assert not re.search("(?i)smith", other_tables(house))
+    assert house.query("select distinct source from mart_leads_daily") == [("…",)]
+    assert not re.search("(?i)ann_?smith|smith@", house.report())
+
+
+def test_a_value_that_python_can_hardly_hold_costs_no_publication(house: House) -> None:
+    values = ["1e400", "-1.5E+9999999999", "9" * 5000, '{"a":' * 490 + "1" + "}" * 490, '{"a":' * 900 + "1" + "}" * 900]
+    members = ",".join(f'"new{number}": {value}' for number, value in enumerate(values))
+    house.land("applicant", [f'{{"id":"{n}","contact":{{"email":"{n}@x.example"}},{members}}}' for n in range(3)])
+    house.publish()
+
+    assert len(house.leads("applicant")) == 3
+
+
+def test_every_enumeration_is_of_a_declared_field() -> None:
+    declared = {field.path for kind in LEAD_KINDS for field in kind.fields}
+    assert ENUMERATIONS.keys() <= declared

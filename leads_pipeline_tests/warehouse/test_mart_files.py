@@ -1,0 +1,418 @@
+"""Marts as files that declare themselves: by day or as views, and what they read besides the leads."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from leads_pipeline.domain.contract import ENUM_PREFIXES, member_in_words
+from leads_pipeline.domain.due import Failure
+from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.storage.branches import Branches
+from leads_pipeline.storage.windows import WindowRow, WindowState
+from leads_pipeline.warehouse.marts import Inputs, Mart, make_marts, make_tables, marts
+from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
+from leads_pipeline_tests.warehouse.test_load import batch, flatten_rows, opened
+from leads_pipeline_tests.warehouse.test_publish import Folder, folder, way
+
+__all__ = ["folder"]
+
+Row = dict[str, Any]
+BY_DAY = """-- One row per day
+-- by lead_day
+-- lead_day: Day
+-- leads: Leads
+"""
+VIEW = """-- One row
+-- leads: Leads
+"""
+
+
+@pytest.fixture
+def db() -> Iterator[duckdb.DuckDBPyConnection]:
+    """The tables of leads, empty."""
+    with opened() as db:
+        db.execute("create schema pipeline")
+        yield db
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> Inputs:
+    return Inputs(tmp_path / "data", LONDON, NEXT_DAY)
+
+
+def load(db: duckdb.DuckDBPyConnection, *leads: Row, number: int = 1, **options: Any) -> None:
+    """Load leads as a publication does, into `touched` what they touch."""
+    db.execute("create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)")
+    flatten_rows(db, [batch(*((number, lead) for lead in leads), **options)])
+
+
+def make(db: duckdb.DuckDBPyConnection, inputs: Inputs, **options: Any) -> dict[str, str]:
+    db.begin()
+    make_tables(db)
+    problems = make_marts(db, inputs, **options)
+    db.commit()
+    return problems
+
+
+def own(folder: Path, **files: str) -> tuple[Mart, ...]:
+    """Marts of these files."""
+    folder = folder / str(len(list(folder.iterdir())))
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.sql").write_text(text, encoding="utf-8")
+    return marts(folder)
+
+
+# --- how marts are made -----------------------------------------------------------------------------------------------
+
+
+def test_of_a_mart_by_day_the_touched_days_alone_are_made_anew(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    load(db, {"id": "a"}, {"id": "b", "createdAt": "2026-11-18T10:00Z"})
+    make(db, inputs)
+    db.execute("update mart_leads_daily set leads = 100")
+
+    load(db, {"id": "a", "createdAt": "2026-11-20T10:00Z"}, number=2)
+    assert make(db, inputs) == {}
+
+    leads = db.execute("select lead_day, leads from mart_leads_daily order by all").fetchall()
+    assert leads == [(date(2026, 11, 18), 100), (NEXT_DAY, 1)]
+    assert db.execute("select lead_id, lead_day from lead_facts where lead_id = 'a'").fetchall() == [("a", NEXT_DAY)]
+
+
+def test_marts_are_made_in_the_order_of_what_they_read(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    files = {"a": VIEW + "\nselect sum(leads) as leads from b", "b": VIEW + "\nselect sum(leads) as leads from c"}
+    c = BY_DAY + "\nselect lead_day, count(*) as leads from applicant_leads group by lead_day"
+    load(db, {"id": "a"})
+
+    assert make(db, inputs, of=own(tmp_path, **files, c=c)) == {}
+
+    assert db.execute("from a").fetchall() == [(1,)]
+
+
+def make_all_anew(db: duckdb.DuckDBPyConnection) -> None:
+    """Have the next `make` make all marts, as in a new file."""
+    db.execute("insert into pipeline.mart_problems values ('another', 'It failed.')")
+
+
+FAILS = "\nselect lead_day, sum(message::integer)::bigint as leads from applicant_leads group by lead_day"
+COUNTS = "\nselect lead_day, count(*) as leads from applicant_leads group by lead_day"
+
+
+def test_a_mart_that_fails_keeps_its_rows_is_reported_and_is_made_as_a_whole_the_next_time(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    marts = own(tmp_path, a=BY_DAY + FAILS, b=BY_DAY + COUNTS)
+    load(db, {"id": "a", "message": "1"})
+    assert make(db, inputs, of=marts) == {}
+
+    load(db, {"id": "b", "message": "Jane Roe"})
+    problems = make(db, inputs, of=marts)
+    assert list(problems) == ["a"]
+    assert "Jane" not in problems["a"]
+    assert db.execute("from pipeline.mart_problems").fetchall() == list(problems.items())
+    assert (db.execute("from a").fetchall(), db.execute("from b").fetchall()) == ([(DAY, 1)], [(DAY, 2)])
+
+    load(db, {"id": "b", "message": "2"}, number=2)
+    db.execute("delete from touched")  # as if a publication between had touched the day
+    assert make(db, inputs, of=marts) == {}
+    assert db.execute("from a").fetchall() == [(DAY, 3)]
+
+
+def test_a_view_that_fails_keeps_its_last_good_definition_or_goes(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    load(db, {"id": "a", "message": "text"})
+    make(db, inputs, of=own(tmp_path, a=VIEW + "\nselect count(*) as leads from applicant_leads"))
+
+    broken = own(tmp_path, a=VIEW + "\nselect sum(message::integer) as leads from applicant_leads")
+    make_all_anew(db)
+    assert list(make(db, inputs, of=broken)) == ["a"]
+    assert db.execute("from a").fetchall() == [(1,)]
+
+    db.execute("create or replace view a as select message::integer as leads from applicant_leads")
+    assert list(make(db, inputs, of=broken)) == ["a"]
+    assert db.execute("select 1 from duckdb_views() where view_name = 'a'").fetchall() == []
+
+
+def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    view = own(tmp_path, a=VIEW + "\nselect sum(message::integer)::bigint as leads from applicant_leads")
+    load(db, {"id": "a", "message": "1"})
+    assert make(db, inputs, of=view) == {}
+
+    load(db, {"id": "b", "message": "Jane Roe"})
+    assert make(db, replace(inputs, first_day=NEXT_DAY), of=view) == {}  # it isn't read each time
+    problems = make(db, inputs, of=view)
+
+    assert list(problems) == ["a"]
+    assert "Jane" not in problems["a"]
+
+
+@pytest.mark.parametrize("is_by_day", [True, False])
+def test_after_a_rewriting_a_mart_that_fails_is_removed(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path, is_by_day: bool
+) -> None:
+    header = BY_DAY if is_by_day else BY_DAY.replace("-- by lead_day\n", "")
+    load(db, {"id": "a", "message": "1"})
+    make(db, inputs, of=own(tmp_path, a=header + COUNTS))
+
+    load(db, {"id": "b", "message": "Jane Roe"})
+    make_all_anew(db)
+    assert list(make(db, inputs, of=own(tmp_path, a=header + FAILS), is_rewritten=True)) == ["a"]
+
+    assert db.execute("select table_name from duckdb_columns() where table_name = 'a'").fetchall() == []
+
+
+def test_after_a_rewriting_a_view_that_reads_a_removed_mart_is_removed_too(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    """It isn't only read in the day's first publication. An analyst would meet a view that fails."""
+    marts = own(tmp_path, a=BY_DAY + FAILS, b=VIEW + "\nselect sum(leads)::bigint as leads from a")
+    load(db, {"id": "a", "message": "1"})
+    assert make(db, inputs, of=marts) == {}
+
+    load(db, {"id": "b", "message": "Jane Roe"})
+    assert list(make(db, replace(inputs, first_day=NEXT_DAY), of=marts, is_rewritten=True)) == ["a", "b"]
+
+    assert db.execute("select view_name from duckdb_views() where view_name = 'b'").fetchall() == []
+
+
+def test_a_mart_that_describes_other_columns_is_reported(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, tmp_path: Path
+) -> None:
+    load(db, {"id": "a"})
+
+    problems = make(db, inputs, of=own(tmp_path, a=VIEW + "\nselect count(*) as leads, 1 as more from applicant_leads"))
+
+    assert problems == {"a": "a has the columns leads, more, and its file describes others."}
+    assert db.execute("select 1 from duckdb_views() where view_name = 'a'").fetchall() == []
+
+
+# --- in the published file --------------------------------------------------------------------------------------------
+
+
+def publishing(folder: Folder, inputs: Inputs, problems: list[str], **options: Any) -> Folder:
+    def make_them(db: duckdb.DuckDBPyConnection, _: bool) -> None:
+        make_tables(db)
+        problems[:] = make_marts(db, inputs, **options)
+
+    return replace(folder, make_marts=make_them, marts=str(options))
+
+
+def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
+    folder: Folder, inputs: Inputs, tmp_path: Path
+) -> None:
+    problems: list[str] = []
+    view = BY_DAY.replace("-- by lead_day\n", "")
+    folder.raw.land({"id": "a", "message": "text"})
+    good = own(tmp_path, table=BY_DAY + COUNTS, shown=view + COUNTS)
+    publishing(folder, inputs, problems, of=good).publish()
+    folder.raw.land({"id": "b", "message": "text"})
+
+    broken = own(tmp_path, table=BY_DAY + FAILS, shown=view + FAILS)
+    assert way(publishing(folder, inputs, problems, of=broken).publish()) == "new file"
+
+    assert sorted(problems) == ["shown", "table"]
+    assert folder.query('from "table"') == [(DAY, 1)]
+    assert folder.query("from shown") == [(DAY, 2)]
+
+
+# --- values of enumerated fields --------------------------------------------------------------------------------------
+
+
+def sent(*people: str, value: str = "NEW_SITE", day: date = DAY) -> list[Row]:
+    return [
+        {"id": f"{person} {day}", "contact": {"email": person}, "leadSource": value, "intent": value}
+        for person in people
+    ]
+
+
+def test_a_value_shows_on_all_days_once_three_people_have_sent_it(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs
+) -> None:
+    def sources() -> list[tuple[Any, ...]]:
+        return db.execute("select lead_day, source from mart_leads_daily order by all").fetchall()
+
+    load(
+        db, *sent("a", "b"), *({"id": str(number), "contact": {"email": "a"}, "leadSource": "x"} for number in range(9))
+    )
+    make(db, inputs)
+    assert sources() == [(DAY, "…")]
+
+    load(db, *sent("c", day=NEXT_DAY), day=NEXT_DAY)
+    make(db, inputs)
+    assert sources() == [(DAY, "new site"), (DAY, "…"), (NEXT_DAY, "new site")]
+    assert db.execute("select readable(' NEW_SITE '), readable('y'), readable(' ')").fetchall() == [
+        ("new site", "…", "unknown")
+    ]
+
+    db.execute("delete from applicant_leads where lead_day = $day", {"day": NEXT_DAY})
+    db.execute("delete from touched")
+    make(db, inputs)
+    assert sources() == [(DAY, "…")]
+
+
+def test_a_member_that_the_contract_does_not_know_shows_at_once(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    """Fault 87: marts showed … for END_TERRACE until three people had sent it."""
+    load(
+        db,
+        {
+            "id": "a",
+            "leadSource": "APPLICANT_SOURCE_NEW_SITE",
+            "portalSource": "APPLICANT_PORTAL_SOURCE_CHAT",
+            "consumerSituation": "CONSUMER_SITUATION_UNSPECIFIED",
+            "listingDetails": {"id": "1", "propertyType": "PROPERTY_TYPE_IGLOO_2", "lifeCycleStatus": "…"},
+        },
+    )
+
+    make(db, inputs)
+
+    facts = db.execute("select source, portal_source, situation from lead_facts").fetchall()
+    listings = db.execute("select property_type, status from mart_listing_demand").fetchall()
+    assert facts == [("new site", "chat", "unknown")]
+    assert listings == [("igloo 2", "…")]
+
+
+@pytest.mark.parametrize("prefix", ENUM_PREFIXES)
+def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, prefix: str
+) -> None:
+    """Fault 87: what isn't a member in the portal's form may be a person's words, and shows as …"""
+    load(db)
+    make(db, inputs)
+
+    for name in ("", "_", "UNSPECIFIED", "NEW_1", "1", "A" * 60, "A" * 61, "Ann", "ANN SMITH", "ÄNN", "ANN\n", "A.B"):
+        for value in (f"{prefix}{name}", f"x{prefix}{name}", f"{prefix}{name}x"):
+            shown = db.execute("select readable($value)", {"value": value}).fetchone()
+            assert shown == (member_in_words(value) or "…",), value
+
+
+# --- what marts read besides the leads --------------------------------------------------------------------------------
+
+
+def test_coverage_says_of_each_window_how_it_stands(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    moment = datetime(2026, 11, 20, 2, tzinfo=UTC)
+    refused = Failure(
+        reason="The portal refused it.", verdict="refused", attempts=2, first_failed_at=moment, failed_at=moment
+    )
+
+    def row(scope: str, state: WindowState, leads: int = 0, failure: Failure | None = None) -> WindowRow:
+        window = Window.of(DAY, Scope.parse(scope), LONDON)
+        looked_at = moment if state is WindowState.LANDED else None
+        return WindowRow("applicant", window, state, looked_at, leads, failure)
+
+    load(db)
+    configured = [row("branch-101", WindowState.LANDED, 2), row("branch-102", WindowState.FAILED, failure=refused)]
+    windows = [*configured, row("company-7", WindowState.LANDED)]
+    names = Branches({"branch-101": "York", "branch-103": "Hull"}, ("region",), {"branch-101": ("North",)})
+    make(db, replace(inputs, windows=windows, configured={one.window for one in configured}, branches=names))
+
+    portal_has_it_until = datetime(2026, 12, 19, tzinfo=UTC)
+    assert db.execute("select * exclude (kind, day) from mart_coverage order by scope").fetchall() == [
+        ("branch-101", "York", "landed", 2, moment, 0, None, False, portal_has_it_until, True),
+        ("branch-102", "branch-102", "failed", None, None, 2, refused.reason, True, portal_has_it_until, True),
+        ("company-7", "company-7", "landed", 0, moment, 0, None, False, portal_has_it_until, False),
+    ]
+    assert db.execute("select scope, rows from landed_windows order by all").fetchall() == [
+        ("branch-101", 2),
+        ("company-7", 0),
+    ]
+    assert db.execute("from branches order by scope").fetchall() == [
+        ("branch-101", "101", "York", "North"),
+        ("branch-102", "102", "branch-102", None),
+        ("branch-103", "103", "Hull", None),
+        ("company-7", "7", "company-7", None),
+    ]
+
+
+def test_who_objects_is_in_no_hidden_valuation(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    situation = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"}
+    load(db, *({"id": name, "contact": {"email": name}, **situation} for name in "ab"))
+    [(person,)] = db.execute("select person::varchar from applicant_leads where lead_id = 'a'").fetchall()
+
+    db.begin()
+    make_tables(db)
+    db.execute("insert into pipeline.objected (person) values (?)", [person])
+    db.commit()
+    make(db, inputs)
+
+    assert db.execute("select lead_id from mart_hidden_valuations").fetchall() == [("b",)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("answers.csv", b"id,when\na,b\n", "lacks the column lead_id or answered_at"),
+        ("answers.csv", b"lead_id,answered_at\n\xff\xfe\x00,b\n", "is no CSV in UTF-8, or no Parquet file"),
+        ("answers.parquet", b"PAR1", "is no CSV in UTF-8, or no Parquet file"),
+        ("answers.csv", None, "is no CSV in UTF-8, or no Parquet file"),
+    ],
+)
+def test_a_file_of_answers_that_cannot_be_read_says_so(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs, name: str, content: bytes | None, problem: str
+) -> None:
+    load(db, {"id": "a"})
+    path = inputs.folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.mkdir() if content is None else path.write_bytes(content)
+
+    assert make(db, inputs) == {}
+
+    assert db.execute("select number, problem from answers").fetchall() == [(None, f"{name} {problem}")]
+
+
+def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    moments = {
+        "2026-11-19T10:40:00Z": datetime(2026, 11, 19, 10, 40, tzinfo=UTC),
+        " 2026-07-19 10:40 ": datetime(2026, 7, 19, 9, 40, tzinfo=UTC),  # the agency's summer
+        "2026-11-19T10:40:00.5+05:30": datetime(2026, 11, 19, 5, 10, 0, 500_000, tzinfo=UTC),
+        "2026-11-19": None,
+        "19/11/2026 10:40": None,
+        "": None,
+    }
+    inputs.folder.mkdir(exist_ok=True)
+    rows = "\n".join(f"a,{moment}" for moment in moments)
+    (inputs.folder / "answers.csv").write_text(f"lead_id,answered_at\n{rows}\n")
+    load(db, {"id": "a"})
+
+    make(db, inputs)
+
+    assert db.execute("select answered_at from answers order by number").fetchall() == [
+        (at,) for at in moments.values()
+    ]
+
+
+def test_answers_come_as_parquet_too(db: duckdb.DuckDBPyConnection, inputs: Inputs) -> None:
+    inputs.folder.mkdir(exist_ok=True)
+    moments = "[timestamptz '2026-11-19 10:30:00+00', timestamptz '2026-11-19 12:00:00+02']"
+    db.execute(
+        f"copy (select 'a' as lead_id, 'x' as who, unnest({moments}) as answered_at) "
+        f"to '{inputs.folder / 'answers.parquet'}' (format parquet)"
+    )
+    load(db, {"id": "a"})
+
+    make(db, inputs)
+
+    found = db.execute("select lead_id, answered_at, problem from answers order by number").fetchall()
+    assert found == [
+        ("a", datetime(2026, 11, 19, hour, minute, tzinfo=UTC), None) for hour, minute in [(10, 30), (10, 0)]
+    ]
+
+
+def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(
+    db: duckdb.DuckDBPyConnection, inputs: Inputs
+) -> None:
+    load(db)
+    assert make(db, inputs) == {}
+    for mart in marts():
+        declared = ", ".join(f"null::{column.type} as {column.name}" for column in mart.columns)
+        made, wanted = (db.execute(f"describe {of}").fetchall() for of in (f"from {mart.name}", f"select {declared}"))
+        assert [column[:2] for column in made] == [column[:2] for column in wanted], mart.name

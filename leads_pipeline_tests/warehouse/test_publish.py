@@ -1,0 +1,521 @@
+"""leads.duckdb as publishing leaves it: whole, checked, with every lead that it ever had."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+from sqlalchemy import NullPool, Pool, QueuePool, create_engine, text
+
+from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
+from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.storage.rows import Row as RawRow
+from leads_pipeline.storage.rows import landed_versions
+from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
+from leads_pipeline.warehouse.duck import set_person_key
+from leads_pipeline.warehouse.publish import Content, Publication, publish
+from leads_pipeline.warehouse.tables import lead_tables
+from leads_pipeline_tests.support.house import NOW, House
+from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
+
+Row = dict[str, Any]
+TABLES = [table.name for table in lead_tables()]
+OLD_DAY = DAY - timedelta(days=90)
+
+
+@dataclass
+class Windows:
+    """Raw windows in memory. `refused` are ids of the suppression list."""
+
+    refused: set[str] = field(default_factory=set)
+    versions: dict[WindowKey, list[tuple[int, Row]]] = field(default_factory=lambda: defaultdict(list))
+    were_read: set[WindowKey] = field(default_factory=set)
+    number: int = 0
+
+    def land(self, *leads: Row, kind: str = "applicant", day: date = DAY, scope: str = "branch-101") -> WindowKey:
+        """Add versions of leads with the next number."""
+        self.number += 1
+        self.versions[kind, day, scope] += [(self.number, lead) for lead in leads]
+        return kind, day, scope
+
+    def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
+        return {
+            key: hashlib.sha256(repr(leads).encode()).hexdigest()
+            for key, leads in self.versions.items()
+            if of_all_days or key[1] > OLD_DAY
+        }
+
+    def read(self, windows: Collection[WindowKey]) -> Iterable[WindowLeads]:
+        self.were_read, hashes = set(windows), self.hashes(of_all_days=True)
+        for kind, day, scope in sorted(windows):
+            leads = [
+                (number, lead) for number, lead in self.versions[kind, day, scope] if lead["id"] not in self.refused
+            ]
+            rows = [RawRow(lead["id"], number, json.dumps(lead)) for number, lead in leads]
+            yield WindowLeads(lead_kind(kind), day, scope, landed_versions(rows), hashes[kind, day, scope])
+
+
+@dataclass
+class Folder:
+    """A data folder and what its leads.duckdb is made from. The only mart counts leads by day."""
+
+    path: Path
+    raw: Windows = field(default_factory=Windows)
+    zone: ZoneInfo = LONDON
+    marts: str = "first"
+    inputs: str = "first"
+    at: datetime = NOW
+    prepare: Callable[[duckdb.DuckDBPyConnection], object] = lambda _: None
+    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None] = lambda *_: None
+
+    @property
+    def file(self) -> Path:
+        return self.path / "leads.duckdb"
+
+    def publish(self, **options: bool) -> Publication | None:
+        def refuse(db: duckdb.DuckDBPyConnection) -> None:
+            ids = {"ids": [*self.raw.refused]}
+            refused = "where lead_id in (select unnest($ids))"
+            for kind in LEAD_KINDS:
+                db.execute(f"insert into touched select '', lead_id, lead_day from {kind.table} {refused}", ids)  # noqa: S608
+            for table in TABLES:
+                db.execute(f"delete from {table} {refused}", ids)  # noqa: S608
+
+        def prepare(db: duckdb.DuckDBPyConnection) -> None:
+            set_person_key(db, b"key")
+            self.prepare(db)
+
+        content = Content(
+            zone=self.zone,
+            fingerprint=self.marts,
+            inputs=self.inputs,
+            list_number=len(self.raw.refused),
+            at=self.at,
+            prepare=prepare,
+            refuse=refuse,
+            make_marts=self.make_marts,
+            make_own_tables=lambda *_: None,
+        )
+        return publish(self.path, self.raw, content, **options)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        with duckdb.connect(self.file, read_only=True) as db:
+            db.execute("set TimeZone = 'UTC'")
+            return db.execute(sql).fetchall()
+
+    def tables(self) -> dict[str, list[tuple[Any, ...]]]:
+        select = "select columns(lambda name: name <> 'published_in')"
+        return {table: sorted(self.query(f"{select} from {table}"), key=repr) for table in TABLES}
+
+    def messages(self) -> dict[str, str]:
+        return dict(self.query("select lead_id, message from applicant_leads"))
+
+    def versions(self) -> list[int]:
+        """The numbers of the versions, where the first publication at `at` has 1."""
+        names = [
+            re.fullmatch(r"leads-(\d+)-[0-9a-f]{16}.duckdb", path.name) for path in (self.path / ".versions").iterdir()
+        ]
+        return sorted(self.publication(int(name[1])) for name in names if name)
+
+    def publication(self, number: int) -> int:
+        """The number of a publication, where the first one at `at` has 1."""
+        return number - int(self.at.timestamp()) + 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    data = tmp_path / "data"
+    data.mkdir()
+    return Folder(data)
+
+
+def way(publication: Publication | None) -> str | None:
+    return publication.way if publication else None
+
+
+# --- update -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m", "viewingTimes": [{}, {}]})
+    assert folder.publish() == Publication("new file", windows=1, leads=1)
+    before = folder.file.stat()
+
+    assert folder.publish() is None
+    assert folder.publish(of_all_days=True) is None
+
+    assert re.fullmatch(r".versions/leads-\d+-[0-9a-f]{16}.duckdb", str(folder.file.readlink()))
+    after = folder.file.stat()
+    assert (after.st_ino, after.st_mtime_ns, stat.S_IMODE(after.st_mode)) == (before.st_ino, before.st_mtime_ns, 0o440)
+    assert folder.query("select count(*) from applicant_viewing_times") == [(2,)]
+    assert folder.query("select count(*) from duckdb_tables() where comment is null") == [(0,)]
+
+
+def test_an_update_reads_the_changed_windows_alone(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "old"})
+    folder.raw.land({"id": "b", "message": "old"}, scope="branch-102")
+    former = folder.raw.land({"id": "c", "message": "old"}, day=OLD_DAY)
+    folder.publish()
+
+    changed = folder.raw.land({"id": "b", "message": "new"}, scope="branch-102")
+    folder.raw.land({"id": "c", "message": "new"}, day=OLD_DAY)
+    assert folder.publish() == Publication("update", windows=1, leads=1)
+    assert folder.raw.were_read == {changed}
+    assert folder.messages() == {"a": "old", "b": "new", "c": "old"}
+
+    assert folder.publish(of_all_days=True) == Publication("update", windows=1, leads=1)
+    assert folder.raw.were_read == {former}
+    assert folder.messages() == {"a": "old", "b": "new", "c": "new"}
+
+
+def test_the_version_before_stays_until_the_next_publication_and_its_readers_see_it_whole(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "1"})
+    folder.publish()
+    resolved = folder.file.resolve()
+    with duckdb.connect(folder.file, read_only=True) as reader:
+        folder.raw.land({"id": "a", "message": "2"})
+        folder.publish()
+
+        assert reader.execute("select message from applicant_leads").fetchall() == [("1",)]
+    with duckdb.connect(resolved, read_only=True) as late:
+        assert late.execute("select message from applicant_leads").fetchall() == [("1",)]
+    assert folder.messages() == {"a": "2"}
+
+    folder.raw.land({"id": "a", "message": "3"})
+    folder.publish()
+    assert folder.versions() == [2, 3]
+
+
+def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publish(folder: Folder) -> None:
+    folder.raw.land({"id": "lost", "message": "m", "createdAt": "2026-11-19T20:00Z", "viewingTimes": [{}]})
+    folder.raw.land({"id": "older", "message": "newest"}, scope="branch-102")
+    folder.publish()
+    folder.raw.versions.clear()
+    folder.raw.versions["applicant", DAY, "branch-102"] = [(1, {"id": "older", "message": "old"})]
+
+    for expected, change in {
+        "update": {},
+        "new file": {"raw": replace(folder.raw, refused={"nobody"}), "zone": ZoneInfo("Asia/Tokyo")},
+    }.items():
+        folder = replace(folder, **change)  # type: ignore[arg-type]
+        assert way(folder.publish()) == expected
+        assert folder.messages() == {"lost": "m", "older": "newest"}
+        assert folder.query("select lead_id from applicant_viewing_times") == [("lost",)]
+    assert folder.query("select lead_day from applicant_leads where lead_id = 'lost'") == [(NEXT_DAY,)]
+
+
+def test_the_file_knows_which_publication_touched_a_day_last(folder: Folder) -> None:
+    folder.raw.land({"id": "a"}, {"id": "b", "createdAt": "2026-11-18T10:00Z"})
+    folder.publish()
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+
+    touched = "select day, publication from pipeline.touched_days order by day"
+    days = {day: folder.publication(number) for day, number in folder.query(touched)}
+    assert days == {DAY - timedelta(days=1): 1, DAY: 2}
+
+
+# --- raw files were rewritten, or the list has grown ------------------------------------------------------------------
+
+SECRET = "jane.roe@people.example"
+
+
+def test_nothing_of_who_is_refused_is_left_in_any_file(folder: Folder) -> None:
+    folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "viewingTimes": [{"new": SECRET}]}, {"id": "b"})
+    folder.publish()
+    folder.raw.land({"id": "b", "message": "m"})
+    folder.publish()
+
+    folder.raw.refused = {"hers"}
+    assert way(folder.publish()) == "new file"
+
+    assert folder.messages() == {"b": "m"}
+    assert folder.versions() == [3]
+    assert SECRET.encode() not in folder.file.read_bytes()
+
+
+def test_what_a_rewritten_window_says_counts_though_its_numbers_are_the_same(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "as received", "viewingTimes": [{}]}, {"id": "b", "message": "b"})
+    key = folder.raw.land({"id": "a", "message": "newest", "viewingTimes": [{}]}, {"id": "lost", "message": "m"})
+    folder.publish()
+
+    folder.raw.versions[key] = [(2, {"id": "a", "message": "anonymous"})]
+    assert way(folder.publish(is_rewritten=True)) == "new file"
+
+    assert folder.messages() == {"a": "anonymous", "b": "b", "lost": "m"}
+    assert folder.query("select count(*) from applicant_viewing_times") == [(0,)]
+    assert folder.versions() == [2]
+
+
+# --- new file ---------------------------------------------------------------------------------------------------------
+
+
+def not_a_database(path: Path) -> None:
+    path.chmod(0o600)
+    path.write_bytes(b"not a database")
+
+
+def half(path: Path) -> None:
+    path.chmod(0o600)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty_database(path: Path) -> None:
+    path.unlink()
+    duckdb.connect(path).close()
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, not_a_database, half, empty_database])
+def test_a_vanished_or_broken_file_is_built_anew(folder: Folder, harm: Callable[[Path], None]) -> None:
+    folder.raw.land(*({"id": str(number), "message": "m" * 1000, "viewingTimes": [{}]} for number in range(500)))
+    folder.publish()
+    before = folder.tables()
+    harm(folder.file.resolve())
+
+    assert way(folder.publish()) == "new file"
+
+    assert folder.tables() == before
+    aside = [path.read_bytes() for path in folder.path.glob("quarantine/*")]
+    assert aside == ([b"not a database"] if harm is not_a_database else aside if harm is half else [])
+
+
+def test_of_a_damaged_file_the_version_before_it_has_the_leads_that_raw_has_lost(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "lost"})
+    folder.publish()
+    folder.raw.versions.clear()
+    folder.raw.land({"id": "b", "message": "new"})
+    folder.publish()
+    not_a_database(folder.file.resolve())
+
+    assert way(folder.publish()) == "new file"
+
+    assert folder.messages() == {"a": "lost", "b": "new"}
+
+
+@pytest.mark.parametrize("tenth", [0, 4, 9])
+def test_a_byte_that_rots_is_found_on_the_first_publication_of_a_day(folder: Folder, tenth: int) -> None:
+    folder.raw.land(*({"id": str(number), "message": f"{number * 7919}" * 40} for number in range(300)))
+    folder.publish()
+    before, file = folder.tables(), folder.file.resolve()
+    times, content = file.stat(), bytearray(file.read_bytes())
+    content[(2 * tenth + 1) * len(content) // 20] ^= 1
+    file.chmod(0o600)
+    file.write_bytes(content)
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    assert way(folder.publish(of_all_days=True)) == "new file"
+    assert folder.tables() == before
+    assert folder.publish(of_all_days=True) is None
+
+
+def test_a_file_that_another_program_wrote_to_is_built_anew(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    before = folder.tables()
+    folder.file.chmod(0o600)
+    with duckdb.connect(folder.file) as db:
+        db.execute("update applicant_leads set message = 'theirs'")
+
+    assert way(folder.publish()) == "new file"
+    assert folder.tables() == before
+
+
+OPENED: str = """
+import sys, duckdb
+db = duckdb.connect(sys.argv[1])
+print("opened", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_file_that_another_program_has_opened_for_writing_keeps_the_leads_that_raw_has_lost(folder: Folder) -> None:
+    """As a BI tool does that runs as root."""
+    folder.raw.land({"id": "a", "message": "lost"})
+    folder.publish()
+    folder.raw.versions.clear()
+    folder.raw.land({"id": "b", "message": "new"})
+    folder.file.resolve().chmod(0o600)
+    with subprocess.Popen(
+        [sys.executable, "-c", OPENED, folder.file.resolve()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout
+        assert program.stdout.readline() == b"opened\n"
+        for _ in range(2):
+            folder.publish()
+            folder.raw.land({"id": "c", "message": "new"})
+        program.communicate()
+
+    assert folder.messages() == {"a": "lost", "b": "new", "c": "new"}
+    assert not (folder.path / "quarantine").exists()
+
+
+def test_what_was_corrected_in_raw_is_not_taken_over_from_the_file_before(folder: Folder) -> None:
+    key = folder.raw.land({"id": "a", "message": "as received"})
+    folder.publish()
+    folder.raw.versions[key] = [(1, {"id": "a", "message": "corrected"})]
+
+    assert way(replace(folder, marts="second").publish()) == "new file"
+
+    assert folder.messages() == {"a": "corrected"}
+
+
+def test_without_its_link_the_newest_version_is_the_file(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    folder.file.unlink()
+    folder.raw.versions.clear()
+
+    folder.publish()
+
+    assert folder.messages() == {"a": "m"}
+
+
+def test_a_damaged_version_without_its_link_is_set_aside(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    not_a_database(folder.file.resolve())
+    folder.file.unlink()
+
+    assert way(folder.publish()) == "new file"
+
+    assert folder.messages() == {"a": "m"}
+
+
+def test_leads_that_raw_has_lost_are_taken_over_into_a_file_with_other_people(tmp_path: Path) -> None:
+    """Raw has a newer version of another lead."""
+    house = House(tmp_path / "data")
+    lead = {
+        "id": "lost",
+        "createdAt": "2026-11-19T10:00Z",
+        "contact": {"email": "x"},
+        "viewingTimes": [{"latest": "?"}],
+    }
+    house.land("applicant", [lead, {"id": "b", "message": "old"}])
+    house.publish()
+    before = house.rows("from applicant_leads where lead_id = 'lost'")
+    folder = Folder(tmp_path / "data")
+    folder.raw.number = before[0]["sequence"]
+    folder.raw.land({"id": "b", "message": "new"})
+
+    assert folder.publish() == Publication("new file", windows=1, leads=2)
+
+    assert folder.file.is_symlink()
+    assert folder.messages() == {"b": "new", "lost": None}
+    assert folder.query("select _problems from applicant_viewing_times") == [(["latest"],)]
+    now = house.rows("from applicant_leads where lead_id = 'lost'")
+    assert {name for name in now[0] if now[0][name] != before[0][name]} == {"person", "published_in"}
+
+
+# --- whatever happens -------------------------------------------------------------------------------------------------
+
+
+def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_it(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "old"})
+    folder.publish()
+    folder.raw.land({"id": "a", "message": "new"})
+
+    def fail(db: duckdb.DuckDBPyConnection, _: bool) -> None:
+        db.execute("from a_table_that_is_missing")
+
+    with pytest.raises(BugError):
+        replace(folder, make_marts=fail).publish()
+    assert folder.messages() == {"a": "old"}
+
+    assert way(folder.publish()) == "update"
+    assert folder.messages() == {"a": "new"}
+    assert folder.versions() == [1, 2]
+
+
+def test_a_file_that_has_a_lead_twice_is_not_published(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    folder.raw.land({"id": "b"})
+    folder = replace(folder, prepare=lambda db: db.execute("insert into applicant_leads from applicant_leads"))
+
+    with pytest.raises(BugError, match="would lose 0 applicant leads and double 1"):
+        folder.publish()
+
+    assert folder.versions() == [1]
+
+
+def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "contact": {"email": SECRET}}, {"id": "b", "message": "m"})
+    folder.publish()
+    versions = folder.path / ".versions"
+    shutil.copy(folder.file, versions / "before")
+    folder.raw.refused = {"a"}
+    folder.publish()
+    (versions / "before").replace(versions / f"leads-1-{'0' * 16}.duckdb")
+    (versions / "draft-copy.duckdb").touch()
+    (versions / "draft-link").symlink_to("nowhere")
+
+    assert folder.publish() is None
+    assert (folder.versions(), folder.messages()) == ([2], {"b": "m"})
+
+    shutil.copy(
+        folder.file, versions / f"leads-{int(NOW.timestamp()) + 2}-{'0' * 16}.duckdb"
+    )  # killed before the link was replaced
+    folder.raw.land({"id": "c", "message": "m"})
+    folder.publish()
+    assert folder.messages() == {"b": "m", "c": "m"}
+
+
+def test_raw_that_cannot_be_read_fails_the_publication(folder: Folder) -> None:
+    class Failing(Windows):
+        def read(self, _windows: Collection[WindowKey]) -> Iterator[WindowLeads]:
+            raise StorageError("The disk is failing.")
+
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    failing = Failing(versions=folder.raw.versions)
+    failing.land({"id": "b"})
+
+    with pytest.raises(StorageError, match="failing"):
+        replace(folder, raw=failing).publish()
+
+    assert folder.messages() == {"a": "m"}
+
+
+def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:
+    folder.raw.land({"id": "a", "message": "m"})
+    folder.publish()
+    shutil.rmtree(folder.path / ".state")
+    (folder.path / ".state").touch()  # DuckDB's folder can't be made
+
+    with pytest.raises(StorageError):
+        replace(folder, marts="second").publish()
+
+    assert folder.messages() == {"a": "m"}
+    assert not (folder.path / "quarantine").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("pool", "seen"), [(NullPool, [1, 2, 3]), (QueuePool, [1, 1, 3])])
+def test_a_pool_that_keeps_connections_keeps_their_version(house: House, pool: type[Pool], seen: list[int]) -> None:
+    """The guide says so of SQLAlchemy. A connection beside an open one has the new version either way."""
+    engine = create_engine(f"duckdb:///{house.file}?access_mode=read_only", poolclass=pool)
+
+    def leads_after(count: int) -> Any:
+        house.land("applicant", [{"id": str(number)} for number in range(count)])
+        house.publish()
+        with engine.connect() as db:
+            return db.execute(text("select count(*) from applicant_leads")).scalar()
+
+    found = [leads_after(1), leads_after(2)]
+    with engine.connect():
+        found.append(leads_after(3))
+    assert found == seen
+    engine.dispose()

@@ -1,0 +1,191 @@
+"""data/tables as an analyst reads it: typed Parquet, each lead once, one publication at a time."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import duckdb
+import pyarrow.dataset as ds
+import pytest
+
+from leads_pipeline.warehouse.typed import remove_tables, write_tables
+from leads_pipeline.warehouse.versions import number_of
+from leads_pipeline_tests.warehouse.test_publish import SECRET, Folder, Row, folder
+
+__all__ = ["folder"]
+
+TEXT = {"UUID": "VARCHAR", "JSON": "VARCHAR"}
+
+
+def write(folder: Folder) -> int | None:
+    return write_tables(folder.path)
+
+
+def read(folder: Folder, table: str, select: str = "*") -> list[tuple[Any, ...]]:
+    """The rows as DuckDB reads the folder."""
+    files = f"{folder.path}/tables/{table}/*/data.parquet"
+    with duckdb.connect() as db:
+        db.execute("set TimeZone = 'UTC'")
+        return db.execute(f"select {select} from read_parquet('{files}') order by all").fetchall()  # noqa: S608
+
+
+def file(folder: Folder, day: str) -> Path:
+    return folder.path / "tables" / "applicant_leads" / f"lead_day={day}" / "data.parquet"
+
+
+LEADS: list[Row] = [
+    {"id": "a", "createdAt": "2026-11-19T10:00Z", "contact": {"email": "x"}, "viewingTimes": [{"earliest": "?"}, {}]},
+    {"id": "b", "createdAt": "2026-11-18T10:00Z", "new": {"deep": [1]}, "listingDetails": {"pricing": {"price": 1.5}}},
+    {"id": "c", "message": "m", "searchCriteria": {"radius": 0.5}},
+]
+
+
+def test_the_files_hold_the_rows_and_types_of_the_published_tables(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.raw.land({"id": "a", "justCurious": True}, kind="appraisal")
+    folder.publish()
+
+    assert write(folder) == 2
+
+    for table in ("applicant_leads", "appraisal_leads", "applicant_viewing_times"):
+        files = f"read_parquet('{folder.path}/tables/{table}/*/data.parquet')"
+        with duckdb.connect(folder.file, read_only=True) as db:
+            columns = {name: TEXT.get(type_, type_) for name, type_, *_ in db.execute(f"describe {table}").fetchall()}
+            assert {name: type_ for name, type_, *_ in db.execute(f"describe from {files}").fetchall()} == (
+                columns | {"lead_day": "DATE"}
+            )
+            both = [f"select {', '.join(columns)} from {of}" for of in (table, files)]  # noqa: S608 - our own names
+            assert db.execute(f"({both[0]}) except ({both[1]})").fetchall() == []
+            [one, other] = [len(db.execute(select).fetchall()) for select in both]
+            assert one == other > 0
+    dataset = ds.dataset(folder.path / "tables" / "applicant_leads", format="parquet", partitioning="hive")
+    assert dataset.count_rows() == 3
+    assert stat.S_IMODE(file(folder, "2026-11-18").stat().st_mode) == 0o440
+
+
+@pytest.mark.slow
+def test_days_that_do_not_fit_into_memory_together_are_each_written_once(folder: Folder) -> None:
+    full = [
+        {"id": f"full-{number}", "createdAt": "2026-11-18T10:00Z", "viewingTimes": [{}]} for number in range(26_000)
+    ]
+    folder.raw.land(*full, *LEADS)
+    folder.publish()
+
+    assert write(folder) == 2
+
+    ids = {(lead["id"],) for lead in full} | {("a",), ("b",), ("c",)}
+    assert set(read(folder, "applicant_leads", "lead_id")) == ids
+    assert read(folder, "applicant_leads", "count(*), count(distinct lead_day)") == [(26_003, 2)]
+    assert read(folder, "applicant_viewing_times", "count(distinct lead_id), count(*)") == [(26_001, 26_002)]
+
+
+def test_touched_days_are_written_and_the_others_are_hard_links(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write(folder)
+    before = {day: file(folder, day).stat().st_ino for day in ("2026-11-18", "2026-11-19")}
+    tree = (folder.path / "tables").resolve()
+    assert write(folder) is None
+
+    folder.raw.land({"id": "a", "createdAt": "2026-11-20T10:00Z"})
+    folder.publish()
+    assert write(folder) == 2
+
+    assert file(folder, "2026-11-18").stat().st_ino == before["2026-11-18"]
+    assert file(folder, "2026-11-19").stat().st_ino != before["2026-11-19"]
+    assert read(folder, "applicant_leads", "lead_id") == [("a",), ("b",), ("c",)]
+    assert tree.exists()  # a reader may have resolved the link just before
+
+    folder.raw.land({"id": "c", "createdAt": "2026-11-20T10:00Z"})
+    folder.publish()
+    write(folder)
+    assert not tree.exists()
+    assert not file(folder, "2026-11-19").exists()
+    assert read(folder, "applicant_leads", "lead_id") == [("a",), ("b",), ("c",)]
+
+
+def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write(folder)
+    folder.raw.land({"id": "d", "createdAt": "2026-11-18T11:00Z"})
+    folder.publish()
+    (folder.path / ".versions" / "tables-draft" / "applicant_leads").mkdir(parents=True)
+    of_the_next = f"tables-{number_of(folder.file.resolve()) + 1}"
+    (folder.path / ".versions" / of_the_next).mkdir()  # killed before the link was replaced
+    folder.raw.land({"id": "e", "createdAt": "2026-11-17T11:00Z"})
+    folder.publish()
+
+    assert write(folder) == 2
+
+    assert read(folder, "applicant_leads", "lead_id") == [("a",), ("b",), ("c",), ("d",), ("e",)]
+    assert not (folder.path / ".versions" / "tables-draft").exists()
+
+
+def test_a_publication_that_was_killed_after_the_link_is_finished_by_the_next_look(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write(folder)
+    (folder.path / ".versions" / "tables-0" / "applicant_leads").mkdir(parents=True)
+    assert write(folder) is None
+    [tree] = (folder.path / ".versions").glob("tables-*")
+    assert number_of(tree) == number_of(folder.file.resolve())
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_after_an_erasure_no_file_holds_the_person(folder: Folder, is_killed: bool) -> None:
+    folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "createdAt": "2026-11-18T10:00Z"}, {"id": "b"})
+    folder.publish()
+    write(folder)
+    folder.raw.refused = {"hers"}
+    # The window was rewritten, as an erasure does.
+    for leads in folder.raw.versions.values():
+        del leads[0]
+    folder.publish()
+    if is_killed:
+        folder.raw.land({"id": "c"}, scope="branch-102")
+        folder.publish()
+
+    write(folder)
+
+    assert b"hers" not in b"".join(path.read_bytes() for path in folder.path.rglob("*.parquet"))
+    assert len(list((folder.path / ".versions").glob("tables-*"))) == 1
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_files_that_nobody_wants_any_more_are_removed(
+    folder: Folder, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    if is_killed:  # before the link takes its place
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                write(folder)
+    else:
+        write(folder)
+
+    remove_tables(folder.path)
+    remove_tables(folder.path)
+
+    assert not (folder.path / "tables").is_symlink()
+    assert list((folder.path / ".versions").glob("tables-*")) == []
+    shutil.rmtree(folder.path / ".state")
+    assert write(folder) == 2
+
+
+def test_the_files_follow_a_file_that_was_built_anew_because_its_version_was_lost(folder: Folder) -> None:
+    folder.raw.land({"id": "a"})
+    folder.publish()
+    write(folder)
+    folder.file.resolve().unlink()
+    folder.raw.land({"id": "b"})
+    folder.publish()
+
+    write(folder)
+
+    assert read(folder, "applicant_leads", "lead_id") == [("a",), ("b",)]
