@@ -1,4 +1,4 @@
-"""A portal of a few lines, for what the simulator can't do: replace and revoke its client secret, and answer by hand.
+"""A portal of a few lines, for what the simulator can't do: replace its client secret, and answer by hand.
 
 It speaks the specification and imports nothing of the product.
 
@@ -32,7 +32,7 @@ class SmallPortal:
     """One client at a time; a token is good while the secret that it was got with is."""
 
     def __init__(self, secret: str, answer: Answers = no_leads, tokens_begin: str = "token") -> None:
-        self.secret: str | None = secret
+        self.secret = secret
         self.answer = answer
         self.token_requests: list[str] = []  # the secrets that were sent
         self.token_forms: list[dict[str, list[str]]] = []
@@ -41,10 +41,6 @@ class SmallPortal:
         self._tokens: dict[str, str] = {}
         self._names = (f"{tokens_begin}-{number}" for number in count(1))
         self._guard = threading.Lock()
-
-    def revoke(self) -> None:
-        """From now on neither the secret nor its tokens are good."""
-        self.secret = None
 
     def get_token(self, secret: str) -> tuple[int, bytes]:
         with self._guard:
@@ -59,7 +55,7 @@ class SmallPortal:
     def get_data(self, token: str, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         with self._guard:
             self.data_requests.append(token)
-            if self.secret is None or self._tokens.get(token) != self.secret:
+            if self._tokens.get(token) != self.secret:
                 return 401, b'{"errors": [{"code": "unauthorized", "message": "no", "links": []}]}'
         return self.answer(path, parameters)
 
