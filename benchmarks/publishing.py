@@ -24,13 +24,14 @@ from benchmarks.measuring import resident_bytes
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window, day_interval
-from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import copy_file
 from leads_pipeline.storage.store import open_store
 from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 
 ZONE = ZoneInfo("Europe/London")
@@ -136,10 +137,9 @@ def timed_day(folder: Path, bucket: str | None, day: date) -> Day:
     moments = [time.perf_counter()]
     leads = land(data, day)
     moments.append(time.perf_counter())
-    outcome = publish(data)
+    publication = publish(data)
     moments.append(time.perf_counter())
-    assert outcome.publication is not None
-    assert outcome.publication.way == "update"
+    assert publication.way == "update"
     landing, publishing = (ended - began for began, ended in pairwise(moments))
     [(rows,)] = LeadsFile(data).query("select count(*) from applicant_leads")[1]
     return Day(
@@ -149,15 +149,15 @@ def timed_day(folder: Path, bucket: str | None, day: date) -> Day:
         copy=copying,
         peak_mb=resident_bytes(os.getpid())[1] / 1e6,
         rows=rows,
-        file_mb=outcome.size_bytes / 1e6,
+        file_mb=LeadsFile(data).path.stat().st_size / 1e6,
     )
 
 
-def publish(data: DataFolder) -> Outcome:
+def publish(data: DataFolder) -> Publication:
     """Publish what has landed, with its tables."""
-    outcome = bring_up_to_date(data, WANTED, NOW)
-    assert outcome.swept.failed == {}
-    return outcome
+    publication = bring_up_to_date(data, WANTED, NOW)
+    assert publication.problems == {}
+    return publication
 
 
 def make_history(folder: Path, bucket: str | None, leads: int) -> float:

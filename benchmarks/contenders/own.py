@@ -12,7 +12,7 @@ from itertools import pairwise
 from leads_pipeline.domain.contract import APPLICANT, LEADS_TOKEN_PATH, Answer
 from leads_pipeline.domain.window import Window, days
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.orchestration.publish_folder import Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.settings import Secret, Settings
 from leads_pipeline.storage.data_folder import DataFolder
@@ -62,8 +62,7 @@ def main() -> None:
     pull(settings, data, wanted)
     moments.append(clocks())
     grid = Wanted(settings.scopes, settings.start_date or first, settings.zone)
-    outcome = bring_up_to_date(data, grid, datetime.now(UTC))
-    assert outcome.swept.failed == {}
+    assert bring_up_to_date(data, grid, datetime.now(UTC)).problems == {}
     moments.append(clocks())
     phases = {}
     for name, (before, after) in zip(("fetch and land", "publish"), pairwise(moments), strict=True):

@@ -131,7 +131,7 @@ def retain(dry_run: bool) -> None:
     troubles = [f"{one.day} {one.kind.name}: {one.error}" for one in days if one.error is not None]
     if dry_run:
         _end(f"{leads} would be made anonymous.", troubles)
-    if data.state.rewriting_wanted() and (trouble := publish()):
+    if trouble := publish():
         troubles.append(trouble)
     out.print(f"Made anonymous: {leads}.")
     _exit(troubles)

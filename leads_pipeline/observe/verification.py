@@ -75,7 +75,7 @@ def verify(known: Known) -> Iterator[Seen]:
 def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> Iterator[Seen]:
     if not (Versions(data.folder).has_its_hash() and is_readable(data.folder, version)):
         # The next publication then reads all of it, and makes a new one.
-        data.state.want_rewriting()
+        data.state.note_rewriting()
         yield Seen(
             LEADS_DUCKDB,
             Light.RED,

@@ -4,7 +4,6 @@ Belongs here: metadata of definitions. Doesn't: what a run records (raw_leads.py
 (warehouse/tables.py, sql/).
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -29,8 +28,9 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.checks import FRESH_HOUR
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.duck import SQL_FOLDER
-from leads_pipeline.warehouse.marts import EVERY_LEAD, Mart, marts, other_tables
+from leads_pipeline.warehouse.contents import other_tables, table_names
+from leads_pipeline.warehouse.duck import SQL_FOLDER, tables_read
+from leads_pipeline.warehouse.marts import EVERY_LEAD, Mart, marts
 from leads_pipeline.warehouse.own_marts import own_files
 from leads_pipeline.warehouse.tables import Table, lead_tables
 
@@ -91,9 +91,9 @@ def mart_spec(mart: Mart, names: Names) -> AssetSpec:
     """Describe a mart."""
     others = (other for other in marts() if other is not mart)
     known = {table.name: [*table.descriptions] for table in (*lead_tables(), *other_tables(), *others)}
-    words = {*re.findall(r"\w+", mart.statement)}
-    read = words & known.keys()
-    if EVERY_LEAD in words:
+    named = tables_read(mart.statement)
+    read = named & known.keys()
+    if EVERY_LEAD in named:
         read |= {kind.table for kind in LEAD_KINDS}
     # One that reads no table reads what is known of the windows.
     deps = sorted(read) or _RAW_LEADS
@@ -116,7 +116,7 @@ def own_specs(folder: Path | None, names: Names) -> list[AssetSpec]:
     Nobody can run one by itself. So files may come and go while a code location is loaded.
     """
     files = {one.name: one for one in own_files(folder).files if one.name}
-    known = {*(table.name for table in (*lead_tables(), *other_tables())), *(mart.name for mart in marts()), *files}
+    known = table_names() | files.keys()
     specs = []
     for name, one in files.items():
         # One with a problem reads nothing. One may read itself in a circle.

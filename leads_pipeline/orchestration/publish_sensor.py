@@ -1,7 +1,7 @@
 """The sensor that asks for publications, and the notes that it decides by.
 
 Belongs here: when leads.duckdb is published, and which of these runs Dagster forgets. Doesn't: publishing
-(publish_folder.py), how long to wait (storage/publications.py).
+(publication_steps.py), how long to wait (storage/publications.py).
 """
 
 import hashlib

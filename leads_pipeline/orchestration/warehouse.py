@@ -1,6 +1,6 @@
 """The assets of leads.duckdb, which one run publishes together, and the report that is made of them.
 
-Belongs here: what a run publishes, checks and records. Doesn't: the publication (publish_folder.py), when it runs
+Belongs here: what a run publishes, checks and records. Doesn't: the publication (publication_steps.py), when it runs
 (publish_sensor.py), what the catalog says of each table (catalog.py), the page (warehouse/report/).
 """
 
@@ -26,16 +26,18 @@ from leads_pipeline.orchestration.catalog import mart_spec, table_spec
 from leads_pipeline.orchestration.checks import failure, published_check_specs, published_checks
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG, delete_old_runs, noted_publication
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.warehouse.contents import other_tables
 from leads_pipeline.warehouse.duck import literal, quoted
-from leads_pipeline.warehouse.marts import marts, other_tables
+from leads_pipeline.warehouse.marts import marts
 from leads_pipeline.warehouse.reading import LeadsFile, Reader
+from leads_pipeline.warehouse.step import Publication
 from leads_pipeline.warehouse.tables import lead_tables
 from leads_pipeline.warehouse.typed import TABLES
 
@@ -55,46 +57,81 @@ def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = P
         context: AssetExecutionContext,
     ) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
         data: DataFolder = names.resource(context.resources, "data")
-        now, file, began = datetime.now(UTC), LeadsFile(data), time.monotonic()
         is_nightly = NIGHTLY_TAG in context.run.tags
+        now = datetime.now(UTC)
         try:
             night = keep_clean(data, settings, now, server_time) if is_nightly else Night()
-            branches = known_branches(settings.branches_file, file)
-            wanted = Wanted(
-                settings.scopes, partitions.first_day, settings.zone, branches, settings.tables, settings.marts_dir
-            )
-            context.log.info("Publishing leads.duckdb%s.", " with the work of the night" if is_nightly else "")
-            data.share()
             with noted_publication(data, settings.zone, settings.marts_dir, is_nightly=is_nightly):
-                # A look from after this moment would count as one of the future.
-                outcome = bring_up_to_date(data, wanted, datetime.now(UTC))
-                for what, why in outcome.swept.failed.items():
-                    context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
-                did = _metadata(outcome)
-                context.log.info(
-                    "Published leads.duckdb (%s): %s windows and %s leads changed, %.1f MB, in %.1f s.",
-                    *(did["way"], did["windows_changed"], did["leads_changed"]),
-                    *(outcome.size_bytes / 1e6, time.monotonic() - began),
-                )
-                with file.reading() as db:
-                    rows = {name: {"dagster/row_count": count} for name, count in _row_counts(db).items()}
-                    for name in [table.name for table in (*tables, *marts())]:
-                        yield MaterializeResult(asset_key=names.key(name), metadata={**did, **rows.get(name, {})})
-                    for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
-                        yield AssetMaterialization(names.key(name), metadata=rows[name])
-                    yield from published_checks(db, names)
-                if trouble := outcome.swept.failed.get(TABLES):
-                    raise Failure(
-                        f"leads.duckdb is published, and the tables in data/tables are as before. {trouble}",
-                        allow_retries=False,
-                    )
+                publication = _publish(context, data, settings, partitions)
+                yield from _record(LeadsFile(data), publication, names)
+                _tell_of_problems(publication)
         except LeadsPipelineError as error:
             raise failure("leads.duckdb could not be published", error, "publication") from None
         if is_nightly:
             delete_old_runs(context.instance, now, names)
-            _tell_of(night, context)
+            _tell_of_night(night, context)
 
     return warehouse
+
+
+def _publish(
+    context: AssetExecutionContext, data: DataFolder, settings: Settings, partitions: Partitions
+) -> Publication:
+    """Bring leads.duckdb up to date, and log what was done."""
+    context.log.info("Publishing leads.duckdb.")
+    began = time.monotonic()
+    data.share()
+    wanted = Wanted(
+        scopes=settings.scopes,
+        first_day=partitions.first_day,
+        zone=settings.zone,
+        branches=known_branches(settings.branches_file, LeadsFile(data)),
+        tables=settings.tables,
+        marts_dir=settings.marts_dir,
+    )
+    # A look from after this moment would count as one of the future.
+    publication = bring_up_to_date(data, wanted, datetime.now(UTC))
+
+    for what, why in publication.problems.items():
+        context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
+    context.log.info(
+        "Published leads.duckdb (%s): %s windows and %s leads changed, %.1f MB, in %.1f s.",
+        publication.way,
+        publication.windows,
+        publication.leads,
+        LeadsFile(data).path.stat().st_size / 1e6,
+        time.monotonic() - began,
+    )
+    return publication
+
+
+def _record(
+    file: LeadsFile, publication: Publication, names: Names
+) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
+    """Record what the file holds: each table and its rows, tables of one's own, and the checks."""
+    did: dict[str, str | int] = {
+        "way": publication.way,
+        "windows_changed": publication.windows,
+        "leads_changed": publication.leads,
+        "file_bytes": file.path.stat().st_size,
+    }
+    with file.reading() as db:
+        rows = {name: {"dagster/row_count": count} for name, count in _row_counts(db).items()}
+        for table in (*lead_tables(), *other_tables(), *marts()):
+            metadata = {**did, **rows.get(table.name, {})}
+            yield MaterializeResult(asset_key=names.key(table.name), metadata=metadata)
+        for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
+            yield AssetMaterialization(names.key(name), metadata=rows[name])
+        yield from published_checks(db, names)
+
+
+def _tell_of_problems(publication: Publication) -> None:
+    """Raise Failure if the tables beside leads.duckdb aren't written."""
+    if trouble := publication.problems.get(TABLES):
+        raise Failure(
+            f"leads.duckdb is published, and the tables in data/tables are as before. {trouble}",
+            allow_retries=False,
+        )
 
 
 def report_asset(names: Names = PLAIN) -> AssetsDefinition:
@@ -142,16 +179,6 @@ def known_branches(path: Path | None, file: LeadsFile) -> Branches:
         return Branches(names, tuple(columns), {scope: tuple(more) for scope, _, _, *more in rows})
 
 
-def _metadata(outcome: Outcome) -> dict[str, str | int]:
-    publication = outcome.publication
-    return {
-        "way": publication.way if publication else "unchanged",
-        "windows_changed": publication.windows if publication else 0,
-        "leads_changed": publication.leads if publication else 0,
-        "file_bytes": outcome.size_bytes,
-    }
-
-
 def _row_counts(db: Reader) -> dict[str, int]:
     """Count the rows of each table. To count those of a view takes seconds."""
     _, tables = db.query("select table_name from duckdb_tables() where schema_name = 'main'")
@@ -159,7 +186,7 @@ def _row_counts(db: Reader) -> dict[str, int]:
     return dict(db.query(" union all ".join(counts))[1]) if counts else {}
 
 
-def _tell_of(night: Night, context: AssetExecutionContext) -> None:
+def _tell_of_night(night: Night, context: AssetExecutionContext) -> None:
     """Say what the night did. Raises Failure if something is left to do, although leads.duckdb is published."""
     context.log.info("The night's work: %s", ", ".join(f"{name} {count}" for name, count in night.counts.items()))
     if night.came_back:

@@ -124,7 +124,7 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     for entry in in_force(data.gate.entries.read(), request.person, request.found):
         if entry.action in LIFTABLE:
             data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, person=contact))
-    data.state.want_rewriting()
+    data.state.note_rewriting()
     for lead in request.found.in_raw:
         for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
             data.raw.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)

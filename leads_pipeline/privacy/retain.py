@@ -17,7 +17,8 @@ from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place, list_places
-from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, literal, quoted
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.load_leads import former_of
 from leads_pipeline.warehouse.reading import LeadsFile
 
 _EMAIL: Final = "contact_email"
@@ -61,11 +62,11 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
                         continue
                     if not is_dry:
                         data.state.note_retention(before)
-                        data.state.want_rewriting()
+                        data.state.note_rewriting()
                         data.state.make_key_of_day(day)
                         for place in windows:
                             data.raw.rewrite(place, is_anonymous=True)  # the gate cuts the day's rows
-                        data.state.want_rewriting()  # a publication may have read windows before they were cut
+                        data.state.note_rewriting()  # a publication may have read windows before they were cut
                     yield CutDay(kind, day, leads)
                 except LeadsPipelineError as error:
                     failed = True
@@ -87,37 +88,34 @@ def _named_leads(data: DataFolder, kind: LeadKind, before: date) -> dict[date, i
     return dict(rows)
 
 
-def anonymise_lost(db: duckdb.DuckDBPyConnection, before: date) -> None:
-    """Make leads from before that day anonymous if raw has lost them, and add them to `touched`.
+def anonymise_former(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: date) -> None:
+    """Make leads from before that day anonymous that raw has lost, in the temporary tables of load_leads.py.
 
-    The leads that raw has are anonymous already. The random id of a person is the same among the lost leads of a day
-    and kind.
+    The random id of a person is the same among the lost leads of a day and kind.
     """
-    for kind in LEAD_KINDS:
-        leads = quoted(kind.table)
-        db.execute(
-            f"""
-            create or replace temp table named as
-            select lead_id, lead_day, person, window_day
-            from {leads}
-            where window_day < $before and {_is_named(kind.fields)}
-            """,  # noqa: S608 - our own names
-            {"before": before},
-        )
-        db.execute(
-            "create or replace temp table anonymous as select lead_id, id from named join "
-            "(select *, if(person is null, null, uuid()) as id from (select distinct person, window_day from named)) "
-            "as people "
-            "on people.person is not distinct from named.person and people.window_day = named.window_day"
-        )
-        db.execute(f"insert into touched select {literal(kind.name)}, lead_id, lead_day from named")  # noqa: S608
-        db.execute(_cut_statement(kind.table, kind.fields))
-        db.execute(
-            f"update {leads} set person = id, {_EMAIL} = id::varchar || '@removed.invalid' "  # noqa: S608
-            f"from anonymous where anonymous.lead_id = {leads}.lead_id"
-        )
-        for child in kind.children:
-            db.execute(_cut_statement(child.name, child.fields))
+    leads = quoted(former_of(kind.table))
+    db.execute(
+        f"""
+        create or replace temp table named as
+        select lead_id, person, window_day
+        from {leads}
+        where window_day < $before and {_is_named(kind.fields)}
+        """,  # noqa: S608 - our own names
+        {"before": before},
+    )
+    db.execute(
+        "create or replace temp table anonymous as select lead_id, id from named join "
+        "(select *, if(person is null, null, uuid()) as id from (select distinct person, window_day from named)) "
+        "as people "
+        "on people.person is not distinct from named.person and people.window_day = named.window_day"
+    )
+    db.execute(_cut_statement(former_of(kind.table), kind.fields))
+    db.execute(
+        f"update {leads} set person = id, {_EMAIL} = id::varchar || '@removed.invalid' "  # noqa: S608
+        f"from anonymous where anonymous.lead_id = {leads}.lead_id"
+    )
+    for child in kind.children:
+        db.execute(_cut_statement(former_of(child.name), child.fields))
 
 
 def _is_named(fields: Sequence[Field]) -> str:

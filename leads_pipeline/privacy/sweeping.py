@@ -8,8 +8,7 @@ folder notes how far it follows the list once that is published. So the next pub
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -37,22 +36,6 @@ class Swept:
     windows: int = 0
     number: int = 0
     failed: dict[str, str] = field(default_factory=dict)
-
-
-@contextmanager
-def in_line(data: DataFolder) -> Iterator[Swept]:
-    """Have the folder follow the list while something is published; remember it once that went well."""
-    is_behind = data.is_behind
-    swept = sweep(data) if is_behind else Swept(number=data.state.swept_to())
-    yield swept
-    if WAREHOUSE_FILE in swept.failed:
-        learn_lost(data)
-        if data.gate.number == swept.number:
-            del swept.failed[WAREHOUSE_FILE]
-    if is_behind:
-        log_forgotten_deliveries(data)
-    if not swept.failed:
-        data.state.note_swept(swept.number)
 
 
 def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
@@ -83,6 +66,15 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
             if data.gate.number == swept.number:
                 return swept
             since = None
+
+
+def learn_lost_again(data: DataFolder, swept: Swept) -> None:
+    """Look once more at leads that raw has lost, if leads.duckdb couldn't be read before it was published."""
+    if WAREHOUSE_FILE not in swept.failed:
+        return
+    learn_lost(data)
+    if data.gate.number == swept.number:
+        del swept.failed[WAREHOUSE_FILE]
 
 
 def log_forgotten_deliveries(data: DataFolder) -> None:

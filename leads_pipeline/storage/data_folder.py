@@ -106,6 +106,13 @@ class DataFolder:
         """Whether the suppression list has entries that the folder wasn't swept for."""
         return self.state.swept_to() != self.gate.number
 
+    def shown_by(self, list_number: int) -> str:
+        """Return what decides who is shown: an entry of the list, and the last rewriting of raw files.
+
+        leads.duckdb remembers it. Another one means that somebody may have to go.
+        """
+        return f"{list_number} {self.state.last_rewriting()}"
+
     @property
     def is_of_earlier_release(self) -> bool:
         """Whether `take_over` has something to do first. Until then, its windows seem to be missing."""

@@ -116,23 +116,17 @@ class State:
         """Return when `receive` last worked on this machine, None if it never did."""
         return self._touched_at("receiver")
 
-    def want_rewriting(self) -> None:
-        """Have the next publication write leads.duckdb anew, because raw is rewritten.
+    def note_rewriting(self) -> None:
+        """Remember that raw files are rewritten, so that the next publication builds leads.duckdb anew.
 
-        Call it before the first file changes. So the wish outlives a kill.
+        Call it before the first file changes. So a kill in between leaves nothing as it was published.
         """
         self._write("rewriting", secrets.token_hex(8))
         self.note_landed()
 
-    def rewriting_wanted(self) -> str | None:
-        """Return which rewriting is wanted, None if none is. To be asked before the publication looks at any file."""
-        return self._read("rewriting")
-
-    def rewritten(self, wanted: str) -> None:
-        """Forget that wish, unless another one has come meanwhile."""
-        with self.lock("state"):
-            if self.rewriting_wanted() == wanted:
-                (self.path / "rewriting").unlink()
+    def last_rewriting(self) -> str:
+        """Return a mark of the last rewriting, empty before the first. Ask before any raw file is looked at."""
+        return self._read("rewriting") or ""
 
     def note_looked(self, began_at: datetime) -> None:
         """Remember that files from before that moment hold nobody whom the suppression list keeps out."""

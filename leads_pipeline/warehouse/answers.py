@@ -3,15 +3,17 @@
 Belongs here: reading the file. Doesn't: which rows count (sql/answers.sql). A row that can't be read says why.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.storage.durable import reading
+from leads_pipeline.storage.durable import digest_of, reading
 from leads_pipeline.warehouse.duck import file_name
+from leads_pipeline.warehouse.step import Draft, Step
+from leads_pipeline.warehouse.tables import fill
 
 # `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at fault.
 ANSWERS: Final = "number bigint, lead_id varchar, answered_at timestamptz, problem varchar"
@@ -35,6 +37,30 @@ select
     end as answered_at,
     null as problem
 """
+
+
+class LoadAnswers(Step):
+    """Loads the answers of the first of these folders that has a file of them."""
+
+    def __init__(self, folders: Sequence[Path | None], zone: ZoneInfo) -> None:
+        self._folders = folders
+        self._zone = zone
+
+    def inputs(self) -> str:
+        """The bytes of the files."""
+        return repr([digest_of(path) for path in answer_files(*self._folders)])
+
+    def rebuilds_if(self) -> str:
+        """The columns."""
+        return ANSWERS
+
+    def fill(self, draft: Draft) -> None:
+        """Load them in the place of those of before."""
+        rows = read_answers(answer_files(*self._folders), self._zone)
+        with draft.transaction():
+            draft.db.execute(f"create table if not exists pipeline.answers ({ANSWERS})")
+            draft.db.execute("delete from pipeline.answers")
+            fill(draft.db, "pipeline.answers", rows)
 
 
 def answer_files(*folders: Path | None) -> list[Path]:

@@ -13,6 +13,7 @@ import duckdb
 
 from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS, MEMBER_PATTERN, Field, LeadKind
 from leads_pipeline.warehouse.duck import Column, literal, quoted
+from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline.warehouse.tables import Table, comment
 
 # A name or a value may be a person's. One that so many people have sent says nothing of any of them.
@@ -45,6 +46,22 @@ DRIFT: Final = Table(
         Column("leads", "bigint", "Leads, or elements of their declared lists, that have it"),
     ),
 )
+
+
+class FindDrift(Step):
+    """Makes the table `drift`."""
+
+    def __init__(self, today: date) -> None:
+        self._today = today
+
+    def rebuilds_if(self) -> str:
+        """The columns."""
+        return repr(DRIFT)
+
+    def fill(self, draft: Draft) -> None:
+        """Make it anew."""
+        with draft.transaction():
+            make_drift(draft.db, self._today)
 
 
 def make_drift(db: duckdb.DuckDBPyConnection, today: date) -> None:

@@ -174,6 +174,23 @@ def _spill_folder(folder: Path) -> Iterator[Path]:
                 shutil.rmtree(spill, ignore_errors=True)
 
 
+def tables_read(statement: str) -> frozenset[str]:
+    """Return the tables and views that a SELECT reads, by their names without a schema, in lower case.
+
+    The statement is parsed and not bound, so they needn't be there. Raises DuckDB's own errors.
+    """
+    with duckdb.connect() as db:
+        [(named, own)] = db.execute(
+            """
+            select tree ->> '$..table_name', tree ->> '$..cte_map.map[*].key'
+            from (select json_serialize_sql($statement::varchar) as tree)
+            """,
+            {"statement": statement},
+        ).fetchall()
+    own_expressions = {name.lower() for name in own}
+    return frozenset(name.lower() for name in named) - own_expressions
+
+
 @cache
 def statement(name: str) -> str:
     """Read a statement of sql/ by its path there without .sql: `report/daily`."""

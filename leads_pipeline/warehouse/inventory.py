@@ -12,11 +12,12 @@ import duckdb
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import INVENTORY_FIELDS, LeadKind
-from leads_pipeline.storage.inventory import Search
+from leads_pipeline.storage.inventory import Inventory, Search
 from leads_pipeline.warehouse.duck import Column
 from leads_pipeline.warehouse.flatten import lead_columns
 from leads_pipeline.warehouse.reader import read_leads
-from leads_pipeline.warehouse.tables import DRIFT_COLUMNS, Table, declared_columns
+from leads_pipeline.warehouse.step import Draft, Step
+from leads_pipeline.warehouse.tables import DRIFT_COLUMNS, Table, columns_of, create_table, declared_columns
 
 INVENTORY: Final = Table(
     "inventory",
@@ -45,11 +46,30 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
 }
 
 
-def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) -> None:
-    """Fill the table `inventory` anew from the searches, which come by day.
+class LoadInventory(Step):
+    """Loads what the searches have found."""
 
-    The caller has made the table, and begins and ends the transaction.
-    """
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def inputs(self) -> str:
+        """The files of the searches."""
+        return repr(self._inventory.hashes())
+
+    def rebuilds_if(self) -> str:
+        """The columns."""
+        return repr(INVENTORY)
+
+    def fill(self, draft: Draft) -> None:
+        """Load it in the place of what was loaded before."""
+        with draft.transaction():
+            if not columns_of(draft.db, INVENTORY.name):
+                create_table(draft.db, INVENTORY)
+            load_inventory(draft.db, self._inventory.searches())
+
+
+def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) -> None:
+    """Fill the table `inventory` anew from the searches, which come by day. It is there."""
     rows: dict[str, dict[str, Any]] = {}
     for search in searches:
         for item in search.items:

@@ -6,6 +6,7 @@ of sql/ (marts.py), answers (answers.py).
 
 # ruff: noqa: S608 - only quoted names are in the statements
 
+import logging
 import re
 import stat
 from collections.abc import Mapping, Sequence
@@ -23,15 +24,22 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import StorageError
 from leads_pipeline.storage.durable import reading
 from leads_pipeline.warehouse.answers import ANSWER_FILES
-from leads_pipeline.warehouse.duck import connection, literal, quoted
-from leads_pipeline.warehouse.marts import Mart, marts, other_tables, read_mart
+from leads_pipeline.warehouse.contents import table_names
+from leads_pipeline.warehouse.duck import connection, literal, quoted, tables_read
+from leads_pipeline.warehouse.marts import Mart, read_mart
 from leads_pipeline.warehouse.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
-from leads_pipeline.warehouse.tables import columns_of, comment, fill, lead_tables
+from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Step
+from leads_pipeline.warehouse.tables import columns_of, comment, fill
+
+logger = logging.getLogger(__name__)
 
 _SUFFIXES: Final = (".csv", ".parquet", ".sql")
 _HEADER: Final = re.compile(r"(-- [^\n]+\n){2,}\n")
 
 _NO_FILE: Final = "It isn't a file, or it is a link to a file that can't be read."
+
+# `name` is NULL if the file can't make a table. `tried` is the look of the file and the day.
+_COLUMNS: Final = "file varchar, name varchar, is_made boolean, tried varchar, problem varchar"
 
 # Assets in Dagster that are no table.
 _ASSETS: Final = (*(f"raw_{kind.table}" for kind in LEAD_KINDS), "raw_inventory", "leads_report")
@@ -107,7 +115,7 @@ def _look(file: Path) -> str:
 
 
 def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
-    if name in {*_ASSETS, *(table.name for table in (*lead_tables(), *other_tables(), *marts()))}:
+    if name in _ASSETS or name in table_names():
         return f"leads-pipeline has a table or an asset {name} itself. Rename the file."
     if name in others:
         return f"{others[name].file.name} makes a table of this name too. Rename one of them."
@@ -134,18 +142,12 @@ def _read(one: OwnFile) -> OwnFile:
         )
     try:
         statements = duckdb.extract_statements(mart.statement)
-        reads = _tables_in(mart.statement)
+        reads = tables_read(mart.statement)
     except duckdb.Error as error:
         return replace(one, mart=mart, problem=told(error, mart.statement))
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         return replace(one, mart=mart, problem="It isn't exactly one SELECT. A PIVOT has to name its values: `in (…)`.")
     return replace(one, mart=replace(mart, name=str(one.name)), reads=reads)
-
-
-def _tables_in(statement: str) -> AbstractSet[str]:
-    with duckdb.connect() as db:
-        names = "select unnest(json_serialize_sql($statement::varchar) ->> '$..table_name')"
-        return {name.lower() for (name,) in db.execute(names, {"statement": statement}).fetchall()}
 
 
 def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
@@ -163,45 +165,75 @@ def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
 # --- in the draft of leads.duckdb -------------------------------------------------------------------------------------
 
 
-def keep_own_tables(db: duckdb.DuckDBPyConnection, own: OwnFiles, *, is_rewritten: bool) -> None:
-    """Keep the earlier tables whose files are still there in the draft. After a rewriting, keep none.
+class MakeOwnTables(Step):
+    """Makes the tables of LEADS_MARTS_DIR in the closed draft, after everything else.
 
-    A new draft takes them over from the file before. If there is one, it is attached as `before`.
+    A table that can't be made stays as it was before. One that went beyond a limit is tried again only if its file
+    changes, and once a day, because each try delays the publication.
     """
+
+    def __init__(self, folder: Path, marts_dir: Path | None, today: date, seconds: float = SECONDS_MAX) -> None:
+        self._folder = folder
+        self._own = own_files(marts_dir)
+        self._today = today
+        self._seconds = seconds
+
+    def inputs(self) -> str:
+        """The files, and whether the folder can be read."""
+        looks = sorted((one.file, one.look) for one in self._own.files)
+        return repr((looks, self._own.trouble, self._today))
+
+    def rebuilds_if(self) -> str:
+        """The columns of what the file remembers of them."""
+        return _COLUMNS
+
+    def fill(self, draft: Draft) -> None:
+        """Keep the tables of before whose files are still there. If somebody may have had to go, keep none."""
+        with draft.transaction():
+            draft.db.execute(f"create table if not exists pipeline.own_tables ({_COLUMNS})")
+            _keep_tables(draft, self._own)
+
+    def sealed(self, file: Path, changes: Changes) -> None:
+        """Make the tables."""
+        if not self._own.files and not self._own.trouble:
+            return
+        problems = _make_tables(self._folder, file, self._own, self._today, self._seconds, forgets=changes.forgets)
+        for name, problem in problems.items():
+            logger.warning("%s: %s", name, problem)
+
+
+def _keep_tables(draft: Draft, own: OwnFiles) -> None:
+    db = draft.db
     files = {one.name for one in own.files}
     [(file,)] = db.execute("select current_database()").fetchall()  # a temporary table may have the same name
-    here = _names(db, "")
-    former = _names(db, "before.") if columns_of(db, "own_tables", "pipeline", "before") else set()
+    here, former = _names(db, file), set[str]()
+    if draft.changes.has_former and columns_of(db, "own_tables", "pipeline", FORMER):
+        former = _names(db, FORMER)
     for name in here | former:
-        is_kept = not is_rewritten and (own.trouble is not None or name in files)
+        is_kept = not draft.changes.forgets and (own.trouble is not None or name in files)
         if name in here and not is_kept:
             db.execute(f"drop table if exists {quoted(file)}.main.{quoted(name)}")
             db.execute("delete from pipeline.own_tables where name = $name", {"name": name})
-        elif name not in here and is_kept and columns_of(db, name, database="before") and not columns_of(db, name):
-            db.execute(f"create table {quoted(file)}.main.{quoted(name)} as from before.main.{quoted(name)}")
+        elif name not in here and is_kept and columns_of(db, name, database=FORMER) and not columns_of(db, name):
+            db.execute(f"create table {quoted(file)}.main.{quoted(name)} as from {FORMER}.main.{quoted(name)}")
             db.execute(
-                "insert into pipeline.own_tables from before.pipeline.own_tables where name = $name", {"name": name}
+                f"insert into pipeline.own_tables from {FORMER}.pipeline.own_tables where name = $name", {"name": name}
             )
     db.execute("delete from pipeline.own_tables where name is null")
 
 
 def _names(db: duckdb.DuckDBPyConnection, database: str) -> set[str]:
-    return {
-        name for (name,) in db.execute(f"select name from {database}pipeline.own_tables").fetchall() if name is not None
-    }
+    rows = db.execute(f"select name from {quoted(database)}.pipeline.own_tables").fetchall()
+    return {name for (name,) in rows if name is not None}
 
 
-def make_own_tables(
-    folder: Path, draft: Path, own: OwnFiles, today: date, *, is_rewritten: bool = False, seconds: float = SECONDS_MAX
+def _make_tables(
+    folder: Path, draft: Path, own: OwnFiles, today: date, seconds: float, *, forgets: bool
 ) -> dict[str, str]:
-    """Make the tables in the draft, a closed file, after everything else. Return what is wrong, by file.
-
-    A table that can't be made stays as `keep_own_tables` left it. One that went beyond a limit is tried again only if
-    its file changes, and once a day: each try delays the publication. Raises StorageError.
-    """
+    """Make the tables in the draft. Return what is wrong, by file."""
     with connection(folder, draft) as db:
         rows = db.execute("select name, tried, problem from pipeline.own_tables").fetchall()
-    beyond = () if is_rewritten else (STOPPED, TOO_MUCH)
+    beyond = () if forgets else (STOPPED, TOO_MUCH)
     waiting = {(name, tried): problem for name, tried, problem in rows if problem in beyond}
     notes: list[tuple[object, ...]] = [("LEADS_MARTS_DIR", None, False, None, own.trouble)] if own.trouble else []
     for one in own.files:

@@ -1,6 +1,6 @@
 """Reading the published file while publications go on.
 
-Belongs here: opening the newest version, and checking that one can be read. Doesn't: replacing it (publish.py).
+Belongs here: opening the newest version, and checking that one can be read. Doesn't: replacing it (publication.py).
 """
 
 import errno
@@ -80,8 +80,8 @@ def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
 
     No erasure reaches a copy, so none is made of it.
     """
-    sql = "select value::bigint from pipeline.facts where name = 'list_number'"
-    if data.is_behind or db.execute(sql).fetchall() != [(data.gate.number,)]:
+    [(shown_by,)] = db.execute("select value from pipeline.facts where name = 'shown_by'").fetchall()
+    if data.is_behind or shown_by != data.shown_by(data.gate.number):
         raise StorageError(
             f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
             "be erased. Run `leads-pipeline privacy apply`, then run this again."

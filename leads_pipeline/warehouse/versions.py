@@ -1,6 +1,6 @@
 """Versions of leads.duckdb: which one readers meet, and how a new one takes its place.
 
-Belongs here: files and the link. Doesn't: what is in them (publish.py).
+Belongs here: files and the link. Doesn't: what is in them (publication.py).
 
 `leads.duckdb` is a relative link to `.versions/leads-<number>-<hash>.duckdb`, where the hash is the beginning of the
 SHA-256 of the bytes. The version before stays until the next one comes, because a reader may have resolved the link

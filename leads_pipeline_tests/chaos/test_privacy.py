@@ -175,7 +175,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.orchestration.publish_folder import Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.domain.window import Scope
 folder, seed, first, *scopes = sys.argv[1:]
 wanted = Wanted([Scope.parse(one) for one in scopes], datetime.fromisoformat(first).date(), ZoneInfo("UTC"))

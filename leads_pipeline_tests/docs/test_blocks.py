@@ -24,7 +24,6 @@ import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.orchestration.publish_folder import write_typed
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.settings import Secret
 from leads_pipeline.simulator.app import Config
@@ -32,6 +31,8 @@ from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore, open_store
+from leads_pipeline.warehouse.step import Publication
+from leads_pipeline.warehouse.typed import WriteTables
 from leads_pipeline_tests.docs.pages import DOCS, GUIDES, PAGES, README, ROOT, blocks
 from leads_pipeline_tests.docs.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.docs.shell import BIN, bare, run
@@ -309,7 +310,7 @@ def test_every_python_snippet_prints_what_python_works_out(
     if "scan_delta" in snippet:
         folder = tmp_path
         shutil.copytree(installation.folder / "data", folder / "data", symlinks=True)
-        write_typed(DataFolder.at(folder / "data"), "delta")
+        WriteTables(DataFolder.at(folder / "data"), "delta").after(Publication())
     if "my-bucket" in snippet:
         bucket = new_bucket(request.getfixturevalue("moto"), monkeypatch)
         for path in filter(Path.is_file, (folder / "data" / "tables").rglob("*")):

@@ -35,7 +35,9 @@ def settings_of(house: House, **more: str) -> Settings:
 
 
 def night(house: House, variables: Mapping[str, str] | None = None, portal_time: datetime | None = None) -> Night:
-    return keep_clean(house.data, settings_of(house, **(variables or {})), house.now, lambda _: portal_time)
+    settings = settings_of(house, **(variables or {}))
+    house.keep_days = settings.keep_personal_days
+    return keep_clean(house.data, settings, house.now, lambda _: portal_time)
 
 
 def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(full: House) -> None:
@@ -181,7 +183,7 @@ def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_
         assert said in trouble
     # Nor are leads made anonymous that raw has lost.
     shutil.rmtree(full.folder / "raw")
-    full.data.state.want_rewriting()
+    full.data.state.note_rewriting()
     full.publish()
     assert full.leads("applicant")["jane"]["contact_email"] == EMAIL
 

@@ -104,15 +104,13 @@ def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_
 # --- what was done ----------------------------------------------------------------------------------------------------
 
 
-def test_a_rewriting_is_wanted_until_that_one_is_done(state: State) -> None:
-    state.want_rewriting()
-    wanted = state.rewriting_wanted()
-    assert wanted
-    state.want_rewriting()
-    state.rewritten(wanted)
-    assert state.rewriting_wanted()
-    state.rewritten(str(state.rewriting_wanted()))
-    assert state.rewriting_wanted() is None
+def test_each_rewriting_of_raw_has_a_mark_of_its_own(state: State) -> None:
+    marks = [state.last_rewriting()]
+    for _ in range(2):
+        state.note_rewriting()
+        marks.append(state.last_rewriting())
+    assert len(set(marks)) == 3
+    assert state.landed_at() is not None
 
 
 def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, state: State) -> None:

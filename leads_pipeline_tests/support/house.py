@@ -23,7 +23,7 @@ from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_p
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.person import Person
 from leads_pipeline.domain.window import Scope, Window
-from leads_pipeline.orchestration.publish_folder import Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before
@@ -73,7 +73,7 @@ class House:
         self.tables_as = "parquet"
         # LEADS_STORE
         self.bucket: Store | None = None
-        self._keep_days: int | None = None
+        self.keep_days: int | None = None
 
     # --- leads come in ----------------------------------------------------------------------------------------------
 
@@ -137,8 +137,7 @@ class House:
             self.tables_as,
             self.marts,
         )
-        outcome = bring_up_to_date(self.data, wanted, self.now)
-        assert outcome.swept.failed == {}
+        assert bring_up_to_date(self.data, wanted, self.now).problems == {}
 
     @property
     def file(self) -> Path:
@@ -212,7 +211,7 @@ class House:
 
     def retain(self, days: int) -> None:
         """Delete the personal fields of leads that are older than so many days, and publish."""
-        self._keep_days = days
+        self.keep_days = days
         for cut in cut_days(self.data, due_before(self.now, self.zone, days)):
             assert cut.error is None, cut.error
         self.publish()
@@ -233,7 +232,7 @@ class House:
     @property
     def data(self) -> DataFolder:
         """The data folder, whose clock is the house's."""
-        keeps_personal_days = self._keep_days is not None
+        keeps_personal_days = self.keep_days is not None
         return DataFolder.at(
             self.folder, bucket=self.bucket, clock=lambda: self.now, keeps_personal_days=keeps_personal_days
         )

@@ -13,10 +13,11 @@ import pytest
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.window import Scope, Window
-from leads_pipeline.orchestration.publish_folder import Outcome, Wanted, bring_up_to_date
+from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.step import Publication
 
 DAY = date(2026, 11, 19)
 NEXT_DAY = date(2026, 11, 20)
@@ -50,12 +51,12 @@ def publish(
     zone: ZoneInfo = LONDON,
     branches: Branches | None = None,
     tables: str = "parquet",
-) -> Outcome:
+) -> Publication:
     """Publish as the asset does it."""
     wanted = Wanted([*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), tables)
-    outcome = bring_up_to_date(data, wanted, now)
-    assert outcome.swept.failed == {}
-    return outcome
+    publication = bring_up_to_date(data, wanted, now)
+    assert publication.problems == {}
+    return publication
 
 
 def published(data: DataFolder, table: str) -> list[dict[str, Any]]:

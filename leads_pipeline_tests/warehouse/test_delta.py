@@ -17,7 +17,7 @@ from leads_pipeline.warehouse import delta
 from leads_pipeline.warehouse.delta import write_delta
 from leads_pipeline.warehouse.tables import lead_tables
 from leads_pipeline.warehouse.typed import delete_tables, write_tables
-from leads_pipeline_tests.warehouse.test_publish import SECRET, Folder, folder
+from leads_pipeline_tests.warehouse.test_publish import SECRET, Folder, Other, folder
 from leads_pipeline_tests.warehouse.test_typed import LEADS
 
 __all__ = ["folder"]
@@ -95,7 +95,7 @@ def test_a_column_of_a_newer_release_comes_with_the_next_publication(
         fewer = [replace(table, columns=table.columns[:-1]) for table in lead_tables()]
         older_release.setattr(delta, "lead_tables", lambda: fewer)
         write(folder)
-    folder.marts = "of a newer release"
+    folder.others = Other(made_by="a newer release")
     folder.publish()
 
     write(folder)

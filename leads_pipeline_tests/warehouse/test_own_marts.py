@@ -14,6 +14,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from threading import Thread
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,7 +22,8 @@ import pytest
 from leads_pipeline.observe.findings import FINDERS, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.own_marts import make_own_tables, own_files
+from leads_pipeline.warehouse.own_marts import MakeOwnTables
+from leads_pipeline.warehouse.step import Changes
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.newcomer import wait_for
 
@@ -191,8 +193,12 @@ def in_a_draft(house: House, folder: Path) -> Callable[..., dict[str, str]]:
     shutil.copyfile(house.file, draft)
     draft.chmod(0o600)
 
-    def make(day: date = house.today, seconds: float = 60, **options: bool) -> dict[str, str]:
-        return make_own_tables(house.folder, draft, own_files(marts), day, seconds=seconds, **options)
+    def make(day: date = house.today, seconds: float = 60, *, forgets: bool = False) -> dict[str, str]:
+        step = MakeOwnTables(house.folder, marts, day, seconds)
+        step.sealed(draft, Changes(1, {}, forgets=forgets))
+        with duckdb.connect(draft, read_only=True) as db:
+            problems = db.execute("select file, problem from pipeline.own_tables where problem is not null")
+            return dict(problems.fetchall())
 
     return make
 
@@ -234,7 +240,7 @@ def test_a_mart_that_was_stopped_is_tried_again_each_day_when_its_file_changes_a
     write(house, steps_csv="n\n4000000000\n")
     assert make() == stopped
     write(house, steps_csv="n\n1\n")
-    assert make(is_rewritten=True) == {}
+    assert make(forgets=True) == {}
     write(house, steps_csv="n\n4000000000\n")
     assert make() == stopped
     write(house, steps_csv="n\n1\n", a_sql=much + " ")
@@ -256,8 +262,8 @@ def test_a_killed_publication_leaves_no_process_and_the_next_one_removes_its_fil
     in_a_draft(house, tmp_path)
     code = (
         "from datetime import date; from pathlib import Path; from leads_pipeline.warehouse.own_marts import *; "
-        f"make_own_tables(Path('{house.folder}'), Path('{tmp_path}/draft.duckdb'), own_files(Path('{house.marts}')), "
-        "date.min)"
+        f"MakeOwnTables(Path('{house.folder}'), Path('{house.marts}'), date.min)"
+        f".sealed(Path('{tmp_path}/draft.duckdb'), Changes(1, {{}}))"
     )
     left: list[int] = []
 

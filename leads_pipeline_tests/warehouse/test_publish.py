@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -20,13 +21,14 @@ import duckdb
 import pytest
 from sqlalchemy import NullPool, Pool, QueuePool, create_engine, text
 
-from leads_pipeline.domain.contract import LEAD_KINDS, lead_kind
+from leads_pipeline.domain.contract import LeadKind, lead_kind
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.storage.rows import Row as RawRow
 from leads_pipeline.storage.rows import landed_versions
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
-from leads_pipeline.warehouse.duck import set_person_key
-from leads_pipeline.warehouse.publish import Content, Publication, publish
+from leads_pipeline.warehouse.load_leads import LoadLeads, former_of
+from leads_pipeline.warehouse.publication import publish
+from leads_pipeline.warehouse.step import Draft, Publication, Step
 from leads_pipeline.warehouse.tables import lead_tables
 from leads_pipeline_tests.support.house import NOW, House
 from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
@@ -69,47 +71,58 @@ class Windows:
 
 
 @dataclass
+class Refuse(Step):
+    """Takes out leads by their ids, as the suppression list does."""
+
+    ids: set[str]
+    rewriting: str
+
+    def shown_by(self) -> str:
+        return f"{len(self.ids)} {self.rewriting}"
+
+    def admit_former(self, db: duckdb.DuckDBPyConnection, kind: LeadKind) -> None:
+        for table in kind.tables:
+            former = former_of(table)
+            db.execute(f"delete from {former} where lead_id in (select unnest($ids))", {"ids": [*self.ids]})  # noqa: S608
+
+
+@dataclass
+class Other(Step):
+    """A step that reads other things than leads."""
+
+    reads: str = ""
+    made_by: str = ""
+
+    def inputs(self) -> str:
+        return self.reads
+
+    def rebuilds_if(self) -> str:
+        return self.made_by
+
+
+@dataclass
 class Folder:
-    """A data folder and what its leads.duckdb is made from. The only mart counts leads by day."""
+    """A data folder and what its leads.duckdb is made from. The step `others` stands for all that is made of leads.
+
+    `rewriting` is a mark of the last rewriting of raw.
+    """
 
     path: Path
     raw: Windows = field(default_factory=Windows)
     zone: ZoneInfo = LONDON
-    marts: str = "first"
-    inputs: str = "first"
+    rewriting: str = ""
+    first: Step = field(default_factory=Step)
+    others: Step = field(default_factory=Step)
     at: datetime = NOW
-    prepare: Callable[[duckdb.DuckDBPyConnection], object] = lambda _: None
-    make_marts: Callable[[duckdb.DuckDBPyConnection, bool], None] = lambda *_: None
 
     @property
     def file(self) -> Path:
         return self.path / "leads.duckdb"
 
-    def publish(self, **options: bool) -> Publication | None:
-        def refuse(db: duckdb.DuckDBPyConnection) -> None:
-            ids = {"ids": [*self.raw.refused]}
-            refused = "where lead_id in (select unnest($ids))"
-            for kind in LEAD_KINDS:
-                db.execute(f"insert into touched select '', lead_id, lead_day from {kind.table} {refused}", ids)  # noqa: S608
-            for table in TABLES:
-                db.execute(f"delete from {table} {refused}", ids)  # noqa: S608
-
-        def prepare(db: duckdb.DuckDBPyConnection) -> None:
-            set_person_key(db, b"key")
-            self.prepare(db)
-
-        content = Content(
-            zone=self.zone,
-            fingerprint=self.marts,
-            inputs=self.inputs,
-            list_number=len(self.raw.refused),
-            at=self.at,
-            prepare=prepare,
-            refuse=refuse,
-            make_marts=self.make_marts,
-            make_own_tables=lambda *_: None,
-        )
-        return publish(self.path, self.raw, content, **options)
+    def publish(self, *, is_first_of_day: bool = False) -> Publication:
+        gate = Refuse(self.raw.refused, self.rewriting)
+        steps = [self.first, LoadLeads(self.raw, gate, self.zone, b"key"), self.others, gate]
+        return publish(self.path, self.raw, steps, self.at, lock=nullcontext(), is_first_of_day=is_first_of_day)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         with duckdb.connect(self.file, read_only=True) as db:
@@ -142,10 +155,6 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(data)
 
 
-def way(publication: Publication | None) -> str | None:
-    return publication.way if publication else None
-
-
 # --- update -----------------------------------------------------------------------------------------------------------
 
 
@@ -154,8 +163,8 @@ def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it
     assert folder.publish() == Publication("new file", windows=1, leads=1)
     before = folder.file.stat()
 
-    assert folder.publish() is None
-    assert folder.publish(of_all_days=True) is None
+    assert folder.publish() == Publication()
+    assert folder.publish(is_first_of_day=True) == Publication()
 
     assert re.fullmatch(r".versions/leads-\d+-[0-9a-f]{16}.duckdb", str(folder.file.readlink()))
     after = folder.file.stat()
@@ -176,7 +185,7 @@ def test_an_update_reads_the_changed_windows_alone(folder: Folder) -> None:
     assert folder.raw.were_read == {changed}
     assert folder.messages() == {"a": "old", "b": "new", "c": "old"}
 
-    assert folder.publish(of_all_days=True) == Publication("update", windows=1, leads=1)
+    assert folder.publish(is_first_of_day=True) == Publication("update", windows=1, leads=1)
     assert folder.raw.were_read == {former}
     assert folder.messages() == {"a": "old", "b": "new", "c": "new"}
 
@@ -211,7 +220,7 @@ def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publi
         "new file": {"raw": replace(folder.raw, refused={"nobody"}), "zone": ZoneInfo("Asia/Tokyo")},
     }.items():
         folder = replace(folder, **change)  # type: ignore[arg-type]
-        assert way(folder.publish()) == expected
+        assert folder.publish().way == expected
         assert folder.messages() == {"lost": "m", "older": "newest"}
         assert folder.query("select lead_id from applicant_viewing_times") == [("lost",)]
     assert folder.query("select lead_day from applicant_leads where lead_id = 'lost'") == [(NEXT_DAY,)]
@@ -240,7 +249,7 @@ def test_nothing_of_who_is_refused_is_left_in_any_file(folder: Folder) -> None:
     folder.publish()
 
     folder.raw.refused = {"hers"}
-    assert way(folder.publish()) == "new file"
+    assert folder.publish().way == "new file"
 
     assert folder.messages() == {"b": "m"}
     assert folder.versions() == [3]
@@ -253,7 +262,7 @@ def test_what_a_rewritten_window_says_counts_though_its_numbers_are_the_same(fol
     folder.publish()
 
     folder.raw.versions[key] = [(2, {"id": "a", "message": "anonymous"})]
-    assert way(folder.publish(is_rewritten=True)) == "new file"
+    assert replace(folder, rewriting="another").publish().way == "new file"
 
     assert folder.messages() == {"a": "anonymous", "b": "b", "lost": "m"}
     assert folder.query("select count(*) from applicant_viewing_times") == [(0,)]
@@ -285,7 +294,7 @@ def test_a_vanished_or_broken_file_is_built_anew(folder: Folder, harm: Callable[
     before = folder.tables()
     harm(folder.file.resolve())
 
-    assert way(folder.publish()) == "new file"
+    assert folder.publish().way == "new file"
 
     assert folder.tables() == before
     aside = [path.read_bytes() for path in folder.path.glob("quarantine/*")]
@@ -300,7 +309,7 @@ def test_of_a_damaged_file_the_version_before_it_has_the_leads_that_raw_has_lost
     folder.publish()
     not_a_database(folder.file.resolve())
 
-    assert way(folder.publish()) == "new file"
+    assert folder.publish().way == "new file"
 
     assert folder.messages() == {"a": "lost", "b": "new"}
 
@@ -316,9 +325,9 @@ def test_a_byte_that_rots_is_found_on_the_first_publication_of_a_day(folder: Fol
     file.write_bytes(content)
     os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    assert way(folder.publish(of_all_days=True)) == "new file"
+    assert folder.publish(is_first_of_day=True).way == "new file"
     assert folder.tables() == before
-    assert folder.publish(of_all_days=True) is None
+    assert folder.publish(is_first_of_day=True) == Publication()
 
 
 def test_a_file_that_another_program_wrote_to_is_built_anew(folder: Folder) -> None:
@@ -329,7 +338,7 @@ def test_a_file_that_another_program_wrote_to_is_built_anew(folder: Folder) -> N
     with duckdb.connect(folder.file) as db:
         db.execute("update applicant_leads set message = 'theirs'")
 
-    assert way(folder.publish()) == "new file"
+    assert folder.publish().way == "new file"
     assert folder.tables() == before
 
 
@@ -367,7 +376,7 @@ def test_what_was_corrected_in_raw_is_not_taken_over_from_the_file_before(folder
     folder.publish()
     folder.raw.versions[key] = [(1, {"id": "a", "message": "corrected"})]
 
-    assert way(replace(folder, marts="second").publish()) == "new file"
+    assert replace(folder, others=Other(made_by="another")).publish().way == "new file"
 
     assert folder.messages() == {"a": "corrected"}
 
@@ -389,7 +398,7 @@ def test_a_damaged_version_without_its_link_is_set_aside(folder: Folder) -> None
     not_a_database(folder.file.resolve())
     folder.file.unlink()
 
-    assert way(folder.publish()) == "new file"
+    assert folder.publish().way == "new file"
 
     assert folder.messages() == {"a": "m"}
 
@@ -427,14 +436,16 @@ def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_
     folder.publish()
     folder.raw.land({"id": "a", "message": "new"})
 
-    def fail(db: duckdb.DuckDBPyConnection, _: bool) -> None:
-        db.execute("from a_table_that_is_missing")
+    class Fail(Step):
+        def fill(self, draft: Draft) -> None:
+            with draft.transaction():
+                draft.db.execute("from a_table_that_is_missing")
 
     with pytest.raises(BugError):
-        replace(folder, make_marts=fail).publish()
+        replace(folder, others=Fail()).publish()
     assert folder.messages() == {"a": "old"}
 
-    assert way(folder.publish()) == "update"
+    assert folder.publish().way == "update"
     assert folder.messages() == {"a": "new"}
     assert folder.versions() == [1, 2]
 
@@ -443,10 +454,13 @@ def test_a_file_that_has_a_lead_twice_is_not_published(folder: Folder) -> None:
     folder.raw.land({"id": "a", "message": "m"})
     folder.publish()
     folder.raw.land({"id": "b"})
-    folder = replace(folder, prepare=lambda db: db.execute("insert into applicant_leads from applicant_leads"))
+
+    class Double(Step):
+        def fill(self, draft: Draft) -> None:
+            draft.db.execute("insert into applicant_leads from applicant_leads")
 
     with pytest.raises(BugError, match="would lose 0 applicant leads and double 1"):
-        folder.publish()
+        replace(folder, first=Double()).publish()
 
     assert folder.versions() == [1]
 
@@ -462,7 +476,7 @@ def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
     (versions / "draft-copy.duckdb").touch()
     (versions / "draft-link").symlink_to("nowhere")
 
-    assert folder.publish() is None
+    assert folder.publish() == Publication()
     assert (folder.versions(), folder.messages()) == ([2], {"b": "m"})
 
     shutil.copy(
@@ -496,7 +510,7 @@ def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:
     (folder.path / ".state").touch()  # DuckDB's folder can't be made
 
     with pytest.raises(StorageError):
-        replace(folder, marts="second").publish()
+        replace(folder, others=Other(made_by="another")).publish()
 
     assert folder.messages() == {"a": "m"}
     assert not (folder.path / "quarantine").exists()

@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -11,10 +11,7 @@ import pytest
 
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Row
-from leads_pipeline_tests.support.staging import publish
 
 # A window's day and scope.
 Place = tuple[date, str]
@@ -171,19 +168,37 @@ def lead_of(branch: str) -> Row:
 # --- windows ------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_that_only_confirms_changes_when_the_window_was_looked_at(house: House) -> None:
-    window = "select looked_at, rows from landed_windows"
+def test_an_answer_that_only_confirms_shows_with_the_next_publication(house: House) -> None:
+    """By itself it isn't worth writing the whole file."""
+    window = "select looked_at, rows from landed_windows where scope = 'branch-101'"
     house.land("applicant", [version("same", 2)])
     house.publish()
     [(looked_at, rows)] = house.query(window)
-    leads = versions(house)
-    house.later(hours=1)
+    leads, file = versions(house), house.file.resolve()
 
+    house.later(hours=1)
+    house.land("applicant", [version("same", 2)])
+    house.publish()
+    assert house.file.resolve() == file
+
+    house.land("applicant", [{"id": "other"}], scope="branch-102")
+    house.publish()
+    assert house.query(window) == [(looked_at + timedelta(minutes=61), rows)]
+    assert leads == [row for row in versions(house) if row[0] != "other"]
+
+
+def test_a_window_that_is_closed_by_an_answer_that_only_confirms_shows_at_once(house: House) -> None:
+    house.now = datetime(2026, 11, 19, 18, tzinfo=UTC)
+    house.land("applicant", [version("same", 2)])
+    house.publish()
+    state = "select state from mart_coverage where kind = 'applicant' and scope = 'branch-101' and day = ?"
+    assert house.query(state, DAY) == [("open",)]
+
+    house.now = datetime(2026, 11, 20, 6, tzinfo=UTC)
     house.land("applicant", [version("same", 2)])
     house.publish()
 
-    assert house.query(window) == [(looked_at + timedelta(minutes=61), rows)]
-    assert versions(house) == leads
+    assert house.query(state, DAY) == [("landed",)]
 
 
 # --- names and answers --------------------------------------------------------------------------------------------
@@ -293,19 +308,6 @@ def test_any_history_of_updates_gives_what_building_anew_gives(tmp_path: Path, s
         house.publish()
         if step in (1, 4, 7):
             assert house.built_anew(tmp_path / f"anew-{step}").tables() == house.tables(), step
-
-
-def test_tables_of_an_earlier_release_are_deleted_in_a_bucket_too(tmp_path: Path) -> None:
-    bucket = FolderStore(tmp_path / "bucket")
-    data = DataFolder.at(tmp_path / "data", bucket=bucket)
-    bucket.create("delta/applicant_leads/_delta_log/0.json", b"{}")
-    for name in ("staged", "delta"):
-        (data.folder / name / "applicant_leads").mkdir(parents=True)
-
-    publish(data)
-
-    assert not any((data.folder / name).exists() for name in ("staged", "delta"))
-    assert not [*bucket.list("delta/")]
 
 
 def test_a_damaged_published_file_is_nothing_to_see_to_once_another_is_published(tmp_path: Path) -> None:

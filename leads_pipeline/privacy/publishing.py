@@ -1,0 +1,144 @@
+"""The steps of a publication by which nobody is shown whom the suppression list keeps out.
+
+Belongs here: sweeping before, the gate for leads that raw has lost, and what is noted after. Doesn't: going through raw
+files (sweeping.py), whom an entry means (storage/suppression/).
+"""
+
+# ruff: noqa: S608 - only the contract's own names are in the statements
+
+import shutil
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.privacy.retain import anonymise_former
+from leads_pipeline.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
+from leads_pipeline.storage.data_folder import CACHE, DataFolder
+from leads_pipeline.storage.durable import storing
+from leads_pipeline.storage.raw import RAW, RESTRICTED
+from leads_pipeline.storage.suppression import Meant
+from leads_pipeline.warehouse.duck import quoted
+from leads_pipeline.warehouse.load_leads import former_of
+from leads_pipeline.warehouse.step import Draft, Publication, Step
+
+_OBJECTED: Final = "person uuid, kind varchar, lead_id varchar"
+
+
+class FollowList(Step):
+    """Takes out of raw whom the list keeps out, before anything is read, and notes that in the end.
+
+    It is the last step after the swap: the folder follows the list only if every other step did its work.
+    """
+
+    name = "suppression list"
+
+    def __init__(self, data: DataFolder) -> None:
+        self._data = data
+        self._is_behind = False
+        self._swept = Swept()
+
+    def before(self) -> None:
+        """Sweep, if the list has grown since the last sweep."""
+        self._is_behind = self._data.is_behind
+        self._swept = sweep(self._data) if self._is_behind else Swept(number=self._data.state.swept_to())
+
+    def shown_by(self) -> str:
+        """Return the newest entry that raw follows, and the last rewriting of raw files."""
+        return self._data.shown_by(self._swept.number)
+
+    def after(self, publication: Publication) -> None:
+        """Forget deliveries of who is erased, and note how far the folder follows the list."""
+        learn_lost_again(self._data, self._swept)
+        publication.problems |= self._swept.failed
+        if self._is_behind:
+            log_forgotten_deliveries(self._data)
+        if not publication.problems:
+            self._data.state.note_swept(self._swept.number)
+
+
+class DeleteCache(Step):
+    """Deletes what was read from a bucket before the data moved into the folder. No erasure reaches it."""
+
+    name = CACHE
+
+    def __init__(self, data: DataFolder) -> None:
+        self._data = data
+
+    def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
+        """Delete it, unless there is a bucket."""
+        if self._data.bucket is not None:
+            return
+        for root in (RAW, RESTRICTED):
+            cache = self._data.folder / CACHE / root
+            with storing(cache):
+                if cache.exists():
+                    shutil.rmtree(cache)
+
+
+class Former:
+    """The gate for leads that raw has lost, on their way from the file before into a new one.
+
+    What was read from raw has passed the gate already.
+    """
+
+    def __init__(self, data: DataFolder) -> None:
+        self._data = data
+
+    def admit_former(self, db: duckdb.DuckDBPyConnection, kind: LeadKind) -> None:
+        """As warehouse/load_leads.py asks: erased and restricted leads go, cleared messages, names of old days."""
+        suppressed = self._data.gate.entries.read()
+        leads = quoted(former_of(kind.table))
+        out = {"ids": _ids_of(db, suppressed.out, kind, leads)}
+        for table in kind.tables:
+            of_ids = "where lead_id in (select unnest($ids::varchar[]))"
+            db.execute(f"delete from {quoted(former_of(table))} {of_ids}", out)
+
+        cleared = {"ids": _ids_of(db, suppressed.cleared, kind, leads)}
+        of_ids = "where message <> '' and lead_id in (select unnest($ids::varchar[]))"
+        db.execute(f"update {leads} set message = '' {of_ids}", cleared)
+
+        before = self._data.state.retained_before()
+        if before is not None:
+            anonymise_former(db, kind, before)
+
+
+class NoteObjections(Step):
+    """Notes who objects to marketing: the people of the objections, and those whom their leads name now."""
+
+    def __init__(self, data: DataFolder) -> None:
+        self._data = data
+
+    def rebuilds_if(self) -> str:
+        """The columns."""
+        return _OBJECTED
+
+    def fill(self, draft: Draft) -> None:
+        """Note them, of the touched leads or of all. Reading windows may have taught the list more leads."""
+        objecting = self._data.gate.entries.read().objecting
+        with draft.transaction():
+            draft.db.execute(f"create table if not exists pipeline.objected ({_OBJECTED})")
+            is_whole = not draft.db.execute("from pipeline.objected limit 1").fetchall()
+            if is_whole:
+                people = {"people": sorted(objecting.persons)}
+                draft.db.execute("insert into pipeline.objected (person) select unnest($people::uuid[])", people)
+            else:
+                draft.db.execute(
+                    "delete from pipeline.objected where (kind, lead_id) in (select (kind, lead_id) from touched)"
+                )
+            for kind in LEAD_KINDS:
+                leads = quoted(kind.table) if is_whole else f"touched where kind = '{kind.name}'"
+                draft.db.execute(
+                    f"""
+                    insert into pipeline.objected
+                    select person, '{kind.name}', lead_id from {quoted(kind.table)}
+                    where lead_id in (select unnest($ids::varchar[])) and person is not null
+                    """,
+                    {"ids": _ids_of(draft.db, objecting, kind, leads)},
+                )
+
+
+def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, leads: str) -> list[str]:
+    """The leads among these rows that the list knows by their ids. A lead that left raw is known by its id."""
+    rows = db.execute(f"select distinct lead_id from {leads}").fetchall() if meant else []
+    return [lead_id for (lead_id,) in rows if meant.is_known(kind.name, lead_id)]

@@ -1,0 +1,198 @@
+"""The step that loads leads: raw windows into the tables of leads, each lead once.
+
+Belongs here: which rows count, and what the file remembers of raw windows. Doesn't: one window's
+leads (current_leads.py), the statements (flatten.py).
+"""
+
+# ruff: noqa: S608 - only our own names are in the statements
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, Protocol
+from zoneinfo import ZoneInfo
+
+import duckdb
+
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.errors import BugError
+from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
+from leads_pipeline.warehouse.duck import literal, macros, quoted, set_person_key
+from leads_pipeline.warehouse.flatten import flatten
+from leads_pipeline.warehouse.step import FORMER, Draft, Step
+from leads_pipeline.warehouse.tables import columns_of, create_table, fill, lead_tables
+
+
+class Windows(Protocol):
+    """The raw windows, as they are read."""
+
+    def read(self, windows: Collection[WindowKey]) -> Iterable[WindowLeads]:
+        """Read the leads of these windows, as they may be shown."""
+
+
+class FormerGate(Protocol):
+    """Keeps people out of what is taken over from the file before."""
+
+    def admit_former(self, db: duckdb.DuckDBPyConnection, kind: LeadKind) -> None:
+        """Take out of the temporary tables whoever may not be shown, and what may not be shown.
+
+        They are called as `former_of` says, and have the columns of the tables of leads.
+        """
+
+
+def former_of(table: str) -> str:
+    """Return the name of the temporary table of the rows that are taken over."""
+    return f"former_{table}"
+
+
+# The hashes tell the next publication which windows have changed.
+_TABLES: Final = {
+    "windows": (
+        "kind varchar, day date, scope varchar, hash varchar",
+        "Raw windows that this file was made from",
+    ),
+    "emptied_contacts": (
+        "kind varchar, lead_id varchar, window_day date",
+        "Leads that lost a part of their contact",
+    ),
+}
+
+
+class LoadLeads(Step):
+    """Loads the windows that have changed, and takes over the leads that raw has lost.
+
+    `person_key` is the key of the column `person`.
+    """
+
+    def __init__(self, windows: Windows, gate: FormerGate, zone: ZoneInfo, person_key: bytes) -> None:
+        self._windows = windows
+        self._gate = gate
+        self._zone = zone
+        self._person_key = person_key
+
+    def rebuilds_if(self) -> str:
+        """Declared columns, the time zone of `lead_day`, and how people are told apart."""
+        tables = [*lead_tables()]
+        return repr((tables, _TABLES, self._zone.key, macros("people"), self._person_key))
+
+    def fill(self, draft: Draft) -> None:
+        """Load the leads, check that none is lost or doubled, and note what was read."""
+        set_person_key(draft.db, self._person_key)
+        hashes = dict(draft.changes.windows)
+        windows = _noting(self._windows.read([*hashes]), hashes)
+
+        with draft.transaction():
+            if draft.changes.is_new:
+                _create_tables(draft)
+            flatten(draft.db, windows, self._zone, publication=draft.changes.number)
+            if draft.changes.has_former:
+                for kind in LEAD_KINDS:
+                    _take_over(draft, kind, self._zone, self._gate)
+            for kind in LEAD_KINDS:
+                _check(draft, kind)
+            _note_windows(draft, hashes)
+            _note_emptied_contacts(draft)
+
+
+def _create_tables(draft: Draft) -> None:
+    for table in lead_tables():
+        create_table(draft.db, table)
+    for name, (columns, comment) in _TABLES.items():
+        draft.db.execute(f"create table pipeline.{name} ({columns})")
+        draft.db.execute(f"comment on table pipeline.{name} is {literal(comment)}")
+
+
+def _noting(windows: Iterable[WindowLeads], hashes: dict[WindowKey, str]) -> Iterator[WindowLeads]:
+    """Yield the windows, and note the hash of what was really read.
+
+    A damaged file is left out, and counts as changed once it is put back.
+    """
+    for window in windows:
+        hashes[window.kind.name, window.day, window.scope] = window.hash
+        yield window
+
+
+def _take_over(draft: Draft, kind: LeadKind, zone: ZoneInfo, gate: FormerGate) -> None:
+    """Take leads from the file before if raw has no version of them, or only older ones.
+
+    They pass the gate in temporary tables. Whoever is deleted from the draft itself stays in its
+    blocks.
+    """
+    db = draft.db
+    if not columns_of(db, kind.table, database=FORMER):
+        return
+    db.execute(
+        f"""
+        create or replace temp table taken as
+        select lead_id
+        from {FORMER}.main.{quoted(kind.table)} as former
+        anti join {quoted(kind.table)} as loaded
+            on loaded.lead_id = former.lead_id
+            and (loaded.sequence, loaded.window_day, loaded.scope)
+                >= (former.sequence, former.window_day, former.scope)
+        """
+    )
+    for table in kind.tables:
+        _copy_taken(draft, table, zone)
+    gate.admit_former(db, kind)
+
+    for table in kind.tables:
+        name, former = quoted(table), quoted(former_of(table))
+        db.execute(f"delete from {name} where lead_id in (select lead_id from taken)")
+        db.execute(f"insert into {name} by name from {former}")
+        db.execute(f"drop table {former}")
+    taken = f"from {quoted(kind.table)} semi join taken using (lead_id)"
+    db.execute(f"insert into touched select {literal(kind.name)}, lead_id, lead_day {taken}")
+
+
+def _copy_taken(draft: Draft, table: str, zone: ZoneInfo) -> None:
+    """Copy the rows of leads that are taken over, by the names of their columns."""
+    # Whatever depends on settings is made anew.
+    anew = {
+        "published_in": str(draft.changes.number),
+        "lead_day": f"coalesce(timezone({literal(zone.key)}, created_at)::date, window_day)",
+        "person": "person_of(contact_email, contact_phone_number)",
+    }
+    columns = columns_of(draft.db, table)
+    there = columns_of(draft.db, table, database=FORMER)
+    values = []
+    for column in columns:
+        value = anew.get(column, quoted(column)) if column in there else "null"
+        values.append(f"{value} as {quoted(column)}")
+
+    rows = f"{FORMER}.main.{quoted(table)} semi join taken using (lead_id)" if there else "taken limit 0"
+    draft.db.execute(f"create temp table {quoted(former_of(table))} as from {quoted(table)} limit 0")
+    draft.db.execute(f"insert into {quoted(former_of(table))} select {', '.join(values)} from {rows}")
+
+
+def _check(draft: Draft, kind: LeadKind) -> None:
+    """Raise BugError unless each lead that was read is there, and each lead once."""
+    [(lost, doubled)] = draft.db.execute(
+        f"""
+        select
+            (
+                select count(*)
+                from (select lead_id from received_ids where kind = {literal(kind.name)})
+                anti join {quoted(kind.table)} using (lead_id)
+            ),
+            (select count(*) - count(distinct lead_id) from {quoted(kind.table)})
+        """
+    ).fetchall()
+    if lost or doubled:
+        raise BugError(
+            f"Publishing would lose {lost} {kind.name} leads and double {doubled}. leads.duckdb is "
+            "as before. Running again doesn't help. Please report it."
+        )
+
+
+def _note_windows(draft: Draft, hashes: dict[WindowKey, str]) -> None:
+    db = draft.db
+    db.execute("create temp table hashes as from pipeline.windows limit 0")
+    fill(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
+    same = "(kind, day, scope) in (select (kind, day, scope) from hashes)"
+    db.execute(f"delete from pipeline.windows where {same}")
+    db.execute("insert into pipeline.windows from hashes")
+
+
+def _note_emptied_contacts(draft: Draft) -> None:
+    is_touched = "(kind, lead_id) in (select (kind, lead_id) from touched)"
+    draft.db.execute(f"delete from pipeline.emptied_contacts where {is_touched}")
+    draft.db.execute(f"insert into pipeline.emptied_contacts from emptied where {is_touched}")

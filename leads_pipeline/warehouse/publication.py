@@ -1,0 +1,270 @@
+"""Publishing: leads.duckdb is made in a draft, step by step, and swapped in whole.
+
+Belongs here: what has changed, the two ways to publish, what the file remembers of them. Doesn't: what the steps make
+(step.py says what a step is), files and links (versions.py), when to publish.
+"""
+
+# ruff: noqa: S608 - only our own names are in the statements
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.errors import BugError, LeadsPipelineError, StorageError
+from leads_pipeline.storage.durable import copy_file, storing
+from leads_pipeline.warehouse.current_leads import WindowKey
+from leads_pipeline.warehouse.duck import connection, literal, quoted
+from leads_pipeline.warehouse.reading import attached, is_open_for_writing, is_readable
+from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Publication, Step
+from leads_pipeline.warehouse.tables import fill, lead_tables
+from leads_pipeline.warehouse.versions import Versions
+
+logger = logging.getLogger(__name__)
+
+
+class Windows(Protocol):
+    """The raw windows, as far as a publication looks at them itself."""
+
+    def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
+        """Hash the files of each window of the last 60 days, or of all."""
+
+
+def publish(
+    folder: Path,
+    windows: Windows,
+    steps: Sequence[Step],
+    at: datetime,
+    *,
+    lock: AbstractContextManager[object],
+    is_first_of_day: bool = False,
+) -> Publication:
+    """Bring the data folder's leads.duckdb up to date, under the lock of publications.
+
+    - Update: windows have changed, or what steps read besides. A copy of the file is changed.
+    - New file: anything else has changed, or the file is damaged. It is made from raw, and leads
+      that raw has lost come from the file before it.
+
+    The first publication of a day looks at the windows of all days, and reads the whole file for
+    damage. Raises StorageError and BugError: then the published file is as before.
+    """
+    for step in steps:
+        step.before()
+
+    versions = Versions(folder)
+    with lock:
+        with versions.drafting():
+            number = versions.next_number(at)
+            publisher = _Publisher(versions, windows, steps, number, is_first_of_day)
+            publication = publisher.publish()
+
+        for step in steps:
+            try:
+                step.after(publication)
+            except LeadsPipelineError as error:
+                publication.problems[step.name] = str(error)
+    return publication
+
+
+@dataclass(frozen=True, slots=True)
+class _MadeFrom:
+    """What the steps say of what they make it from. The first two are hashes of all steps' texts."""
+
+    inputs: str
+    rebuilds_if: str
+    shown_by: str
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Self:
+        inputs = [step.inputs() for step in steps]
+        rebuilds_if = [step.rebuilds_if() for step in steps]
+        shown_by = [step.shown_by() for step in steps]
+        return cls(_hash_of(inputs), _hash_of([*rebuilds_if, _SCHEMA]), "".join(shown_by))
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """What the published file remembers. `stands_alone`: no version from before it may stay."""
+
+    made_from: _MadeFrom
+    stands_alone: bool
+    windows: Mapping[WindowKey, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Publisher:
+    """One publication in `versions`, with the number that it has."""
+
+    versions: Versions
+    windows: Windows
+    steps: Sequence[Step]
+    number: int
+    is_first_of_day: bool
+
+    def publish(self) -> Publication:
+        """Publish in the way that is needed, if any."""
+        file = self._published_file()
+        former = _read_former(self.versions, file) if file else None
+        if former and former.stands_alone:
+            self.versions.remove_older(0)  # a killed publication may have left some
+
+        made_from = _MadeFrom.of(self.steps)
+        if file is None or former is None or former.made_from.shown_by != made_from.shown_by:
+            return self._build_anew(file, made_from, forgets=True)
+        if former.made_from.rebuilds_if != made_from.rebuilds_if:
+            return self._build_anew(file, made_from)
+
+        is_as_published = self.versions.is_as_published()
+        is_suspect = self.is_first_of_day or not is_as_published
+        if is_suspect and not self.versions.has_its_hash():
+            logger.warning("leads.duckdb isn't as it was published, and is built anew.")
+            return self._build_anew(file, made_from)
+
+        hashes = self.windows.hashes(of_all_days=self.is_first_of_day)
+        changed = {window: hash_ for window, hash_ in hashes.items() if former.windows.get(window) != hash_}
+        is_up_to_date = not changed and former.made_from.inputs == made_from.inputs
+        if is_up_to_date and is_as_published:
+            return Publication()
+
+        try:
+            return self._update(file, made_from, changed)
+        except StorageError as error:
+            # The file may be damaged. If the disk is at fault, building anew says so.
+            logger.warning("%s can't be brought up to date and is built anew. %s", file, error)
+            return self._build_anew(file, made_from)
+
+    def _published_file(self) -> Path | None:
+        file = self.versions.current()
+        if file is None or not is_open_for_writing(file):
+            return file
+        logger.warning("Another program has opened leads.duckdb for writing. Have it open the file read-only.")
+        return self._copied(file, "before")
+
+    def _copied(self, file: Path, name: str) -> Path:
+        draft = self.versions.draft(name)
+        with storing(draft):
+            copy_file(file, draft)
+            draft.chmod(0o600)
+        return draft
+
+    # --- the two ways -----------------------------------------------------------------------------
+
+    def _update(self, file: Path, made_from: _MadeFrom, changed: Mapping[WindowKey, str]) -> Publication:
+        changes = Changes(self.number, changed, is_first_of_day=self.is_first_of_day)
+        draft = self._copied(file, "copy")
+        leads = self._make(draft, changes, made_from)
+        self.versions.swap_in(draft, self.number, is_alone=False)
+        return Publication("update", len(changed), leads)
+
+    def _build_anew(self, file: Path | None, made_from: _MadeFrom, *, forgets: bool = False) -> Publication:
+        """Build the file from raw. With `forgets`, no version from before it stays."""
+        # Of a damaged file, the version before it has what raw has lost.
+        files = [file, *self.versions.older()] if file else []
+        whole = next((one for one in files if self._has_leads(one)), None)
+
+        changes = Changes(
+            self.number,
+            self.windows.hashes(of_all_days=True),
+            is_new=True,
+            has_former=whole is not None,
+            forgets=forgets,
+            is_first_of_day=self.is_first_of_day,
+        )
+        draft = self.versions.draft("anew")
+        leads = self._make(draft, changes, made_from, former=whole)
+
+        if whole != file:
+            aside = self.versions.set_aside()
+            logger.warning("leads.duckdb was damaged. The damaged file is %s, and a new one is published.", aside)
+        self.versions.swap_in(draft, self.number, is_alone=forgets)
+        return Publication("new file", len(changes.windows), leads)
+
+    def _has_leads(self, file: Path) -> bool:
+        return is_readable(self.versions.folder, file, [table.name for table in lead_tables()])
+
+    # --- the draft --------------------------------------------------------------------------------
+
+    def _make(self, file: Path, changes: Changes, made_from: _MadeFrom, former: Path | None = None) -> int:
+        """Have the steps make the file, and seal it. Return how many leads were written."""
+        folder = self.versions.folder
+        with connection(folder, file) as db:
+            if former:
+                db.execute(f"attach {literal(str(former))} as {FORMER} (read_only)")
+            draft = Draft(folder, db, changes)
+            _prepare(draft)
+            for step in self.steps:
+                step.fill(draft)
+            leads = _note(draft, made_from)
+            db.execute("checkpoint")
+
+        for step in self.steps:
+            step.sealed(file, changes)
+        return leads
+
+
+# --- what the file remembers of publications ------------------------------------------------------
+
+_TABLES: Final = {
+    "facts": ("name varchar, value varchar", "What this file was made from"),
+    "touched_days": (
+        "day date, publication bigint",
+        "The publication that last touched a day of the tables of leads",
+    ),
+}
+_SCHEMA: Final = repr(_TABLES)
+_FACTS: Final = {"inputs", "rebuilds_if", "shown_by", "stands_alone"}
+
+
+def _prepare(draft: Draft) -> None:
+    draft.db.execute("create temp table touched (kind varchar, lead_id varchar, lead_day date)")
+    if not draft.changes.is_new:
+        return
+    with draft.transaction():
+        draft.db.execute("create schema pipeline")
+        for name, (columns, comment) in _TABLES.items():
+            draft.db.execute(f"create table pipeline.{name} ({columns})")
+            draft.db.execute(f"comment on table pipeline.{name} is {literal(comment)}")
+
+
+def _note(draft: Draft, made_from: _MadeFrom) -> int:
+    """Note how the file came to be. Return how many leads this publication wrote."""
+    db, number = draft.db, draft.changes.number
+    facts = {**asdict(made_from), "stands_alone": str(draft.changes.forgets)}
+    days = "select distinct lead_day from touched"
+    with draft.transaction():
+        db.execute("delete from pipeline.facts")
+        fill(db, "pipeline.facts", [*facts.items()])
+        db.execute(f"delete from pipeline.touched_days where day in ({days})")
+        db.execute(f"insert into pipeline.touched_days select *, {number} from ({days})")
+
+    leads = 0
+    for kind in LEAD_KINDS:
+        written = f"select count(*) from {quoted(kind.table)} where published_in = {number}"
+        [(of_kind,)] = db.execute(written).fetchall()
+        leads += of_kind
+    return leads
+
+
+def _read_former(versions: Versions, file: Path) -> _Former | None:
+    """Read what the file remembers. None if it can't be read, or is of another release."""
+    try:
+        with attached(versions.folder, file) as db:
+            facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
+            rows = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
+    except (StorageError, BugError):
+        return None
+    if facts.keys() != _FACTS:
+        return None
+
+    stands_alone = facts.pop("stands_alone") == "True"
+    windows = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
+    return _Former(_MadeFrom(**facts), stands_alone, windows)
+
+
+def _hash_of(texts: Sequence[str]) -> str:
+    return hashlib.sha256(repr(texts).encode()).hexdigest()

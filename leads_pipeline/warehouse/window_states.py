@@ -1,0 +1,153 @@
+"""The step that notes what is known of each window: landed, empty, open, failed or missing.
+
+Belongs here: the table that marts read. Doesn't: what a listing tells (storage/windows.py).
+"""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Final, Protocol
+from zoneinfo import ZoneInfo
+
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
+from leads_pipeline.storage.raw import PUSH_SCOPE, Folder, Place
+from leads_pipeline.storage.store import Store
+from leads_pipeline.storage.windows import WindowRow, window_rows
+from leads_pipeline.warehouse.raw_windows import RECENT_DAYS
+from leads_pipeline.warehouse.step import Draft, Step
+from leads_pipeline.warehouse.tables import fill
+
+_COLUMNS: Final = (
+    "kind varchar, day date, scope varchar, state varchar, window_start timestamptz, "
+    "window_end timestamptz, is_closed boolean, rows bigint, last_looked_at timestamptz, "
+    "failed_attempts integer, last_error varchar, is_refused boolean, deleted_from_at timestamptz, "
+    "is_configured boolean"
+)
+
+
+class Folders(Protocol):
+    """The folders of raw windows."""
+
+    def folders(self, kind: LeadKind, *, of_all_days: bool) -> dict[str, Folder]:
+        """List the folders of the last 60 days, or of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The windows that are asked for: each configured scope on each local day from the first on."""
+
+    scopes: Sequence[Scope]
+    first_day: date
+    zone: ZoneInfo
+
+
+class NoteWindowStates(Step):
+    """Notes the windows that are configured or landed: of the last 60 days, or of all.
+
+    All are noted in the first publication of a day, and in a new file.
+    """
+
+    def __init__(self, store: Store, folders: Folders, grid: Grid, now: datetime, *, is_first_of_day: bool) -> None:
+        self._store = store
+        self._folders = folders
+        self._grid = grid
+        self._now = now
+        self._is_first_of_day = is_first_of_day
+        self._known: dict[bool, _Windows] = {}
+
+    def inputs(self) -> str:
+        """What is known of the windows, but for the moments of looks that found nothing new.
+
+        The next publication notes those. Otherwise each pull would write the whole file.
+        """
+        windows = self._windows(of_all_days=self._is_first_of_day)
+        return repr([_what_matters(row, windows.configured) for row in windows.rows])
+
+    def rebuilds_if(self) -> str:
+        """The columns."""
+        return _COLUMNS
+
+    def fill(self, draft: Draft) -> None:
+        """Write what is known in the place of what was known."""
+        windows = self._windows(of_all_days=self._is_first_of_day or draft.changes.is_new)
+        states = [_state(row, windows.configured) for row in windows.rows]
+        with draft.transaction():
+            draft.db.execute(f"create table if not exists pipeline.window_states ({_COLUMNS})")
+            draft.db.execute("delete from pipeline.window_states where day >= $since", {"since": windows.since})
+            fill(draft.db, "pipeline.window_states", states)
+
+    def _windows(self, *, of_all_days: bool) -> "_Windows":
+        if of_all_days not in self._known:
+            self._known[of_all_days] = self._listed(of_all_days=of_all_days)
+        return self._known[of_all_days]
+
+    def _listed(self, *, of_all_days: bool) -> "_Windows":
+        zone = self._grid.zone
+        to_day = today(zone, self._now)
+        first_day = self._grid.first_day
+        if not of_all_days:
+            first_day = max(first_day, to_day - timedelta(days=RECENT_DAYS))
+
+        configured = [Window.of(day, scope, zone) for day in days(first_day, to_day) for scope in self._grid.scopes]
+        rows = []
+        for kind in LEAD_KINDS:
+            folders = self._folders.folders(kind, of_all_days=of_all_days)
+            places = filter(None, map(Place.parse, folders))
+            landed = [
+                Window.of(place.day, Scope.parse(place.scope), zone)
+                for place in places
+                if place.scope != PUSH_SCOPE and (of_all_days or place.day >= first_day)
+            ]
+            windows = dict.fromkeys([*configured, *landed])
+            rows += window_rows(self._store, kind, windows, folders, self._now)
+        since = date.min if of_all_days else first_day
+        return _Windows(rows, frozenset(configured), since)
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """The windows from the day `since` on, and those of them that are configured."""
+
+    rows: Sequence[WindowRow]
+    configured: AbstractSet[Window]
+    since: date
+
+
+def _what_matters(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...]:
+    return (
+        row.kind,
+        row.window.partition_key,
+        row.state,
+        row.leads,
+        _is_closed(row),
+        row.failure,
+        row.window in configured,
+    )
+
+
+def _is_closed(row: WindowRow) -> bool:
+    """Whether it was looked at after its end."""
+    return row.looked_at is not None and row.looked_at >= row.window.end
+
+
+def _state(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...]:
+    failure = row.failure
+    was_looked_at = row.looked_at is not None
+    return (
+        row.kind,
+        row.day,
+        row.scope,
+        str(row.state),
+        row.window.start,
+        row.window.end,
+        _is_closed(row),
+        row.leads if was_looked_at or row.leads else None,
+        row.looked_at,
+        failure.attempts if failure else 0,
+        (failure.message or failure.reason) if failure else None,
+        failure is not None and failure.verdict == "refused",
+        row.window.start + RETENTION,
+        row.window in configured,
+    )
