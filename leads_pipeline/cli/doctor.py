@@ -42,7 +42,6 @@ def verify(as_json: bool) -> None:
     """
     facts = known()
     facts.data.share()
-    facts.data.take_over()
     _show(read_all(facts), as_json=as_json)
 
 
@@ -54,6 +53,7 @@ def _answers() -> Iterator[Seen]:
     try:
         settings = Settings.from_variables(variables())
         data = DataFolder.of(settings)
+        data.want_format()
     except SettingsError as error:
         yield Seen(_SETTINGS, Light.RED, f"{error} Nothing else was checked.")
         return

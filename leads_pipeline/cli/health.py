@@ -107,7 +107,7 @@ def metrics(port: int | None, host: str) -> None:
         figures = Figures.of(known())
         click.echo(generate_latest(registry(lambda: figures)), nl=False)
         return
-    Settings.from_variables(variables())  # the folder may come later
+    DataFolder.of(Settings.from_variables(variables())).want_format()  # the folder may come later
     listening(host, port).close()
     start_http_server(port, host, registry(lambda: Figures.of(known())))
     click.echo(f"Metrics are at http://{address_of(host, port)}/metrics (ctrl-C stops it).")
@@ -122,6 +122,8 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is
     Exit code 1 if one doesn't work, 2 if none is set up.
     """
     settings = Settings.from_variables(variables())
+    data = DataFolder.of(settings)
+    data.want_format()
     now = datetime.now(UTC)
     sends: dict[str, Callable[[], str | None]] = {
         channel.name: partial(channel.send, Digest(now)) for channel in channels_of(settings)
@@ -136,7 +138,7 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is
         troubles[name] = trouble
         word = click.style("failed", fg="red") if trouble else click.style("sent  ", fg="green")
         click.echo(f"{word} {name}" + (f": {trouble}" if trouble else ""))
-    state = DataFolder.of(settings).state.path
+    state = data.state.path
     if state.exists():  # a test makes no data folder
         told = Told.read(state)
         for name, trouble in troubles.items():

@@ -13,9 +13,7 @@ from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import THIS_MACHINE, Settings, origin, variables
 from leads_pipeline.storage.data_folder import DataFolder, check_portal, move_demo
 from leads_pipeline.storage.durable import check_writable
-from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.proof import prove
-from leads_pipeline.storage.takeover import take_over_deliveries
 
 
 def existing() -> tuple[Settings, DataFolder]:
@@ -25,6 +23,7 @@ def existing() -> tuple[Settings, DataFolder]:
     """
     settings = Settings.from_variables(variables())
     data = DataFolder.of(settings)
+    data.want_format()
     data.want_restored()
     if data.bucket is None and not any((data.folder / name).exists() for name in ("raw", ".versions")):
         state = "has no leads" if data.folder.exists() else "doesn't exist"
@@ -38,12 +37,18 @@ def existing() -> tuple[Settings, DataFolder]:
 def known() -> Known:
     """Return the facts of an existing installation, as they are now. Raises SettingsError."""
     settings, data = existing()
-    if data.is_of_earlier_release:
-        raise SettingsError(
-            f"{data.folder} has files of an earlier version of leads-pipeline, and this command changes nothing. Start "
-            "the service, or run `leads-pipeline backfill --last 1d`: both take the files over first."
-        )
     return Known(settings, data, datetime.now(UTC))
+
+
+def writable(settings: Settings) -> DataFolder:
+    """Return the data folder, once it is known that this version may write to it.
+
+    Raises SettingsError for the folder of another version, StorageError if nothing can be written.
+    """
+    check_writable(settings.data_dir)  # by a file without a name
+    data = DataFolder.of(settings)
+    data.want_format()
+    return data
 
 
 move_demo_option = click.option(
@@ -55,8 +60,7 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
     """Move the demo's data aside before real leads come, if a person wants it: by the option or on a terminal."""
     if settings.store or not settings.base_url or origin(settings.base_url) == THIS_MACHINE:
         return
-    check_writable(settings.data_dir)
-    data = DataFolder.of(settings)
+    data = writable(settings)
     if data.state.claimed_by() != THIS_MACHINE:
         return
     question = f"{data.folder} holds the demo's leads. Move them aside, and go on with real ones?"
@@ -66,17 +70,14 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
 
 
 def opened(settings: Settings) -> DataFolder:
-    """Return the data folder, ready to work in.
-
-    Files of an earlier release are taken over. Facts that all machines share are exchanged with the bucket.
-    """
+    """Return the data folder, ready to work in. Facts that all machines share are exchanged with the bucket."""
     data = DataFolder.of(settings)
+    data.want_format()
     if data.bucket is not None:
         prove(data.bucket)
     check_portal(settings, data)
+    data.note_format()
     data.share()
-    data.take_over()
-    take_over_deliveries(data.bucket or data.store, data.raw, Placement(settings.scopes, settings.zone))
     return data
 
 

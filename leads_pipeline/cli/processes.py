@@ -24,7 +24,7 @@ from typing import IO, Final
 import click
 
 from leads_pipeline.cli.dagster_log import readable
-from leads_pipeline.cli.installation import opened
+from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
@@ -34,7 +34,6 @@ from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
 from leads_pipeline.orchestration.pulling import end_dead_runs
 from leads_pipeline.settings import Settings, variables
-from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.service_lock import alone
 
 # The location's name, too. Dagster remembers by it what was switched on or off in the UI.
@@ -78,7 +77,7 @@ def run_together(
     Return the exit code.
     """
     listening(host, port).close()  # before anything is started
-    check_writable(settings.data_dir)
+    writable(settings)
     channels_of(settings)  # the code location would only end
     data, home = opened(settings), dagster_home(settings)
     data.want_restored()

@@ -5,13 +5,12 @@ from contextlib import suppress
 
 import click
 
-from leads_pipeline.cli.installation import opened
+from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import HOST, Number, address_of, listening
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.receiver import PATH, Receiver, server
 from leads_pipeline.settings import Settings, origin, variables
-from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.placement import Placement
 
 
@@ -31,7 +30,7 @@ def receive(host: str, port: int) -> None:
             "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's pushes carry. Make one "
             "with: openssl rand -hex 32"
         )
-    check_writable(settings.data_dir)
+    writable(settings)
     data = opened(settings)
     data.want_restored()
     receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), read_secret(settings.receive_key))

@@ -16,7 +16,7 @@ import click
 from dagster import DagsterError, DagsterInstance, Definitions
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from leads_pipeline.cli.installation import opened
+from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import err
 from leads_pipeline.cli.windows import show_windows
 from leads_pipeline.definitions import build_definitions
@@ -31,7 +31,6 @@ from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder, first_day
-from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.windows import WindowRow, window_table
 from leads_pipeline.warehouse.reading import LeadsFile
 
@@ -58,7 +57,7 @@ class Session:
         settings = Settings.from_variables(environment)
         if pulled_from is None and (zone := DataFolder.of(settings).state.time_zone()):
             settings = Settings.from_variables(environment := {"LEADS_TIMEZONE": zone, **environment})
-        check_writable(settings.data_dir)
+        writable(settings)
         home = dagster_home(settings)
         variables()["DAGSTER_HOME"] = str(home)
         data, day = opened(settings), today(settings.zone, datetime.now(UTC))

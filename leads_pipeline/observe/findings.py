@@ -261,25 +261,6 @@ def inventory(known: Known) -> Iterator[Finding]:
         )
 
 
-@finder("spool")
-def spool(known: Known) -> Iterator[Finding]:
-    """Pushed leads of an earlier version wait in spool/.
-
-    Meaning: this version couldn't read them when it took over. The portal doesn't send them again.
-    Do: start the earlier version once: it lands the leads that it can read. Keep a copy of the files that stay, and ask
-    the portal for their leads. Then delete them.
-    Over: when `spool/` has no file `*.pushed`.
-    """
-    if waiting := [*(known.data.folder / "spool").glob("*.pushed")]:
-        yield Finding(
-            Level.ERROR,
-            f"{counted(len(waiting), 'file')} with pushed leads of an earlier version can't be read: in "
-            f"{known.data.folder}/spool.",
-            "Start the earlier version once: it lands the leads that it can read. Keep a copy of the files that "
-            "stay, and ask the portal for their leads. Then delete them.",
-        )
-
-
 # --- leads on their way -----------------------------------------------------------------------------------------------
 
 

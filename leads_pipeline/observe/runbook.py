@@ -47,7 +47,7 @@ RAW_CHECKS: Final[Mapping[str, RawCheck]] = {
         "No window is refused, failing, late or lost, and no answer has an unknown member",
         tuple(finder for name, finder in FINDERS.items() if name.startswith(("windows-", "answer-"))),
     ),
-    "files": RawCheck("No file is damaged or missing", (FINDERS["files-damaged"], FINDERS["spool"])),
+    "files": RawCheck("No file is damaged or missing", (FINDERS["files-damaged"],)),
 }
 
 # The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts any old window.

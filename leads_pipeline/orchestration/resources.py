@@ -42,11 +42,14 @@ class DataFolderResource(ConfigurableResource[DataFolder]):
         day = first_day.isoformat() if first_day else None
         return cls(settings=settings, path=str(settings.data_dir), store=settings.store, first_day=day)
 
-    def create_resource(self, context: InitResourceContext) -> DataFolder:  # noqa: ARG002 - Dagster's form
-        """Open the folder. What an earlier release left in it is taken over."""
+    def create_resource(self, context: InitResourceContext) -> DataFolder:
+        """Open the folder. Raises SettingsError if another version wrote it."""
         data = DataFolder.of(self.settings)
-        data.take_over()
+        is_run = context.run is not None
+        data.want_format(reads_bucket=is_run)  # sensors write to this machine's folder alone
         with suppress(StorageError):  # whoever lands something says so in better words
+            if is_run:
+                data.note_format()
             if self.first_day is not None:
                 data.state.remember_start_date(date.fromisoformat(self.first_day))
             data.state.remember_time_zone(self.settings.zone.key)

@@ -1,7 +1,6 @@
 """Every lead of a person, in each place that holds leads.
 
 The places: raw files, rows that are set aside, files in quarantine, and the published rows of leads that raw has lost.
-Files in `spool/` are of an earlier version, and can't be read.
 Logs, events, marts and the report hold no personal data, so they are not searched.
 """
 
@@ -33,7 +32,6 @@ from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, table_of
 from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.suppression import Entry, Meant
-from leads_pipeline.storage.takeover import SPOOL
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.reading import attached
 from leads_pipeline.warehouse.typed import TABLES
@@ -195,8 +193,6 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
 
 def _to_do(path: str) -> str:
     """Return what to do with a file or folder that can't be searched. It may have the only copy of other leads."""
-    if path.startswith(SPOOL):
-        return "Do as the finding `spool` says"
     return "Once `leads-pipeline verify` is green, delete it" if path.startswith("/") else "Delete it"
 
 
@@ -296,9 +292,9 @@ class _Look:
                 place, moment = file.place._replace(root=QUARANTINE), file.set_aside_at or datetime.now(UTC)
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
                     yield Row(place, file.key, lead_id, payload, moment, "")
-        here = FolderStore(self._data.folder)
-        self.unread.update(self._data.quarantine.answers(), here.list(SPOOL), self._data.store.list(SPOOL))
-        self.unread.update(self._copied(here) if self._data.bucket else ())
+        self.unread.update(self._data.quarantine.answers())
+        if self._data.bucket:
+            self.unread.update(self._copied(FolderStore(self._data.folder)))
 
     def _copied(self, here: Store) -> Iterator[str]:
         """The folders that were copied into the bucket, if they have files that it lacks. No sweep reaches them."""

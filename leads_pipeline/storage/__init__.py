@@ -9,7 +9,8 @@
     data.inventory.land(…), .searches()    a day's search; warehouse.inventory.load_inventory fills the table
     data.quarantine                        damaged files with their windows, answers that couldn't be read
     data.state                             locks, origin, start date, key of people, when something landed or started
-    data.share(), .take_over()             what machines of a bucket agree on; files of the landed version
+    data.want_format(), .note_format()     the number that says which versions work with the folder
+    data.share()                           what machines of a bucket agree on
 
 Doesn't belong here: fetching, reading what a lead says, publishing, Dagster.
 """

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Final, Self
 
 from leads_pipeline.domain.window import RETENTION, today
-from leads_pipeline.errors import QuestionError, SettingsError
+from leads_pipeline.errors import QuestionError, SettingsError, StorageError
 from leads_pipeline.settings import Settings, origin
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.durable import make_folder, storing
+from leads_pipeline.storage.format import IN_BUCKET, IN_FOLDER, check_format, note_format
 from leads_pipeline.storage.inventory import Inventory
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.quarantine import Quarantine
@@ -23,7 +24,6 @@ from leads_pipeline.storage.service_lock import is_served
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import FolderStore, Store, open_store
 from leads_pipeline.storage.suppression import Gate, SuppressionList
-from leads_pipeline.storage.takeover import has_former, take_over, take_over_inventory
 
 # The raw files of a bucket that this machine has read. It can be deleted at any time.
 CACHE: Final = ".cache"
@@ -113,10 +113,18 @@ class DataFolder:
         """
         return f"{list_number} {self.state.last_rewriting()}"
 
-    @property
-    def is_of_earlier_release(self) -> bool:
-        """Whether `take_over` has something to do first. Until then, its windows seem to be missing."""
-        return not self.state.is_taken_over() and has_former(self.store)
+    def want_format(self, *, reads_bucket: bool = True) -> None:
+        """Raise SettingsError if another version wrote what is in the folder or the bucket. Nothing is written."""
+        check_format(FolderStore(self.folder), IN_FOLDER)
+        if self.bucket and reads_bucket:
+            with suppress(StorageError):  # nothing is written to a bucket that is away
+                check_format(self.bucket, IN_BUCKET)
+
+    def note_format(self) -> None:
+        """Write the number of the format into a new folder and a new bucket."""
+        note_format(FolderStore(self.folder), IN_FOLDER)
+        if self.bucket:
+            note_format(self.bucket, IN_BUCKET)
 
     def want_outside(self, path: Path) -> None:
         """Raise QuestionError if a file that a person names is in the data folder. No erasure would find it."""
@@ -137,16 +145,6 @@ class DataFolder:
         """Exchange with the bucket what all machines must agree on. Raises SettingsError if they contradict."""
         self.state.share()
         self.gate.entries.refresh()
-
-    def take_over(self) -> None:
-        """Land the raw files of an earlier release anew, once."""
-        if self.state.is_taken_over():
-            return
-        with self.state.lock("takeover", timeout_seconds=-1):
-            take_over(self.store, self.raw, RESTRICTED)
-            take_over(self.store, self.raw)
-            take_over_inventory(self.store, self.inventory)
-            self.state.note_taken_over()
 
 
 def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:

@@ -49,7 +49,9 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     `end_restore` is called, once the folder is published. Raises SettingsError if there is no backup or the folder
     isn't empty, StorageError if a disk can't be read or written.
     """
+    data.want_format()
     source = _found(source, now)
+    DataFolder.at(source).want_format()
     under_way = data.folder / RESTORING
     if not under_way.exists():
         _want_empty(data)
@@ -89,10 +91,7 @@ def _found(source: Path, now: datetime) -> Path:
         source = newest
     if (source / ".state").is_dir():
         return source
-    raise SettingsError(
-        f"{source} holds no backup of this version. Name a folder that `leads-pipeline backup` was given. If it was an "
-        "earlier version's, restore it with that version, then install this one again."
-    )
+    raise SettingsError(f"{source} holds no backup. Name a folder that `leads-pipeline backup` was given.")
 
 
 def _keys(folder: Path) -> Iterator[str]:

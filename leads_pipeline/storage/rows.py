@@ -58,8 +58,9 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
 }
 SCHEMA: Final = pa.schema(_COLUMNS)
 
-# Raised if an earlier version of the pipeline could no longer read the files. 1 and 2 had one file for each window.
-_FORMAT: Final = 3
+# The format of raw files and of a data folder. Raised if the version before can't work with what this one writes. 1 and
+# 2 had one file for each window.
+FORMAT: Final = 3
 
 _HASH_DIGITS: Final = 16
 
@@ -231,7 +232,7 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
         if rows:
             writer.write_table(table_of(rows))
         facts = {
-            "format": str(_FORMAT),
+            "format": str(FORMAT),
             "run_id": footer.run_id,
             "body_hash": footer.body_hash,
             "list_number": str(footer.list_number),
@@ -266,12 +267,12 @@ def open_raw(content: bytes) -> Opened | None:
         return None
     facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
     number = int(facts.get("format", "0"))
-    if number > _FORMAT:
+    if number > FORMAT:
         raise StorageError(
-            f"A raw file has format {number}, and this version of leads-pipeline reads format {_FORMAT}. Install "
+            f"A raw file has format {number}, and this version of leads-pipeline reads format {FORMAT}. Install "
             "the newer version again. The file is untouched."
         )
-    if number < _FORMAT or not file.schema_arrow.equals(SCHEMA):
+    if number < FORMAT or not file.schema_arrow.equals(SCHEMA):
         return None
     footer = Footer(
         run_id=facts["run_id"],

@@ -30,9 +30,6 @@ LOCK_TIMEOUT_SECONDS: Final = 600.0
 _SHARED_FOLDER: Final = "state/"
 _SHARED: Final = ("origin", "person_key", "start_date")
 
-# 1 and 2 had one file for each window.
-_RAW_FORMAT: Final = "3"
-
 
 class State:
     """The `.state/` of a data folder. `shared` is the bucket, if one has the data.
@@ -234,14 +231,6 @@ class State:
         text = self._read("retained_before")
         day = date.fromisoformat(text) if text else None
         return day if day and day - timedelta(days=1) <= self._clock().date() - SHORTEST_RETENTION else None
-
-    def is_taken_over(self) -> bool:
-        """Whether raw files of an earlier release were landed anew."""
-        return self._read("raw_format") == _RAW_FORMAT
-
-    def note_taken_over(self) -> None:
-        """Remember that."""
-        self._write("raw_format", _RAW_FORMAT)
 
     # --- keys of a day that retention is making anonymous -------------------------------------------------------------
 

@@ -54,7 +54,7 @@ PERSONAL: Final = (EMAIL, RECIPIENT, PHONE, MESSAGE, POSTCODE, STREET, PLACE, PE
 
 # Where leads belong: as they came, and in the published file in tables of leads.
 PLACES: Final = (
-    r"data/(raw|restricted|tables|spool|quarantine)/.*|"
+    r"data/(raw|restricted|tables|quarantine)/.*|"
     r"data/(leads\.duckdb|\.versions/\S+)"
     r"( (applicant_leads|appraisal_leads|applicant_viewing_times|applicant_listing_images))?"
 )

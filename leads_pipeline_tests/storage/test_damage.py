@@ -102,9 +102,8 @@ def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(data: D
     assert published_ids(data) == [*ALL, "103-1"]
 
 
-@pytest.mark.parametrize("name", ["spool/20261119T120000.000000Z-ab.pushed", "raw/{day}/pushed.parquet.{moment}"])
-def test_what_is_no_windows_is_damaged_until_it_is_deleted_by_hand(data: DataFolder, name: str) -> None:
-    below = name.format(day=f"applicant_leads/day={DAY}/scope=branch-101", moment="20261119T120000.000000Z")
+def test_what_is_no_windows_is_damaged_until_it_is_deleted_by_hand(data: DataFolder) -> None:
+    below = f"raw/applicant_leads/day={DAY}/scope=branch-101/pushed.parquet.20261119T120000.000000Z"
     aside = data.folder / "quarantine" / below
     aside.parent.mkdir(parents=True)
     aside.write_bytes(b"rotten")

@@ -1,4 +1,4 @@
-"""The parts of a data folder together: made from the settings, and taken over from the landed version."""
+"""The parts of a data folder together, made from the settings."""
 
 import json
 from pathlib import Path
