@@ -70,7 +70,6 @@ def test_the_drawing_of_the_folders_shows_what_imports_what() -> None:
         folder = path.relative_to(package).parts[0].removesuffix(".py")
         names = [name for node in ast.walk(ast.parse(path.read_bytes())) for name in imported_by(node)]
         imports[folder] |= {name.split(".")[1] for name in names if name.startswith("leads_pipeline.")} - {folder}
-    imports.pop("event_log")  # an old name
     assert {one for chain in chains for one in chain} == {*imports, "errors"} - {"__init__"}
 
     def below(folder: str) -> set[str]:

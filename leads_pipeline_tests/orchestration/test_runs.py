@@ -234,13 +234,13 @@ def test_a_dagster_yaml_that_dagster_refuses_is_told_without_its_password(
     ],
 )
 def test_an_address_that_is_none_is_told_without_repeating_it(address: str) -> None:
-    postgres = pytest.importorskip("leads_pipeline.event_log.postgres")
+    postgres = pytest.importorskip("leads_pipeline.orchestration.event_log_postgres")
     with pytest.raises(SettingsError, match="is no address of a Postgres") as told:
         postgres.PostgresStorage.from_config_value(None, {"postgres_url": address})
     assert "hid" not in str(told.value)
 
 
 def test_blanks_around_an_address_of_postgres_are_no_part_of_it() -> None:
-    postgres = pytest.importorskip("leads_pipeline.event_log.postgres")
+    postgres = pytest.importorskip("leads_pipeline.orchestration.event_log_postgres")
     with pytest.raises(StorageError, match=r"Postgres at 127\.0\.0\.1, database x can't be reached"):
         postgres.PostgresStorage.from_config_value(None, {"postgres_url": " postgresql://u:p@127.0.0.1:9/x "})
