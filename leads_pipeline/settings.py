@@ -35,28 +35,6 @@ POSTGRES_VARIABLE: Final = "LEADS_DAGSTER_POSTGRES_URL"
 # No lead is older than the portals that send them. An earlier year is a slip such as 0226.
 EARLIEST_START_DATE: Final = date(2000, 1, 1)
 
-# Variables of earlier versions, and what to do instead. If one is still set, it is an error: otherwise somebody would
-# believe that it works.
-GONE: Final[Mapping[str, str]] = {
-    "LEADS_ALLOW_PLAIN_HTTP": (
-        "Remove it, and write https:// in addresses. Only addresses on this machine may begin with http://."
-    ),
-    "LEADS_BACKUP_DAYS": (
-        "Remove it. The pipeline never deleted backups by it. The receipt of an erasure says what to do with them."
-    ),
-    "LEADS_KEEP_DAYS": (
-        "Set LEADS_KEEP_PERSONAL_DAYS instead: it makes old leads anonymous, and keeps their rows and their counts."
-    ),
-    "LEADS_KEEP_RUNS_DAYS": "Remove it. Runs of publications are deleted by themselves; runs of pulls stay.",
-    "LEADS_MAX_BODY_MB": (
-        "Remove it. An answer may have 64 MiB. The pipeline asks for a larger one in pieces of the day."
-    ),
-    "LEADS_RUN_LAUNCHER": (
-        "Set run_launcher in your own dagster.yaml instead, for example to DockerRunLauncher of the package "
-        "dagster-docker."
-    ),
-}
-
 
 class AuthMethod(StrEnum):
     """The two forms of the leads service's token request (specification, endpoint 1)."""
@@ -446,8 +424,6 @@ class Settings(BaseModel):
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
         """Read and check. Raises SettingsError naming each variable at fault, never a secret."""
         given = filled_in(variables)
-        if gone := sorted(GONE.keys() & given.keys()):
-            raise SettingsError(" ".join(f"{name} no longer exists. {GONE[name]}" for name in gone))
         values: dict[str, Any] = {name: value.strip() for name, value in given.items()}
         for name in SECRETS:
             only_one(given, name, f"{name}_FILE")
@@ -604,7 +580,7 @@ def only_one(given: Mapping[str, str], *names: str) -> None:
 def unknown(names: Iterable[str]) -> list[str]:
     """Return a hint for each name that looks like one of our variables and is none: it is never read."""
     hints = []
-    for name in sorted(name for name in names if name.startswith(OURS) and name not in VARIABLES | GONE.keys()):
+    for name in sorted(name for name in names if name.startswith(OURS) and name not in VARIABLES):
         guess = get_close_matches(name, VARIABLES, 1, cutoff=0.8)
         what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
         hints.append(f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}")

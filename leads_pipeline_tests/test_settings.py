@@ -14,7 +14,7 @@ from dotenv import dotenv_values
 from leads_pipeline.cli import main
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.settings import GONE, SECRETS, AuthMethod, Secret, Settings, unknown
+from leads_pipeline.settings import SECRETS, AuthMethod, Secret, Settings, unknown
 from leads_pipeline.settings import VARIABLES as ALL_VARIABLES
 from leads_pipeline_tests.docs import settings_pages
 
@@ -133,14 +133,6 @@ def test_every_setting_can_be_set() -> None:
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
     assert read(LEADS_BASE_URL="https://leads.example/")["audience"] == "https://leads.example"
     assert read(LEADS_BASE_URL="https://leads.example", LEADS_AUDIENCE="urn:leads")["audience"] == "urn:leads"
-
-
-@pytest.mark.parametrize("name", sorted(GONE))
-def test_a_variable_that_no_longer_exists_is_an_error_that_says_what_to_do(name: str) -> None:
-    with pytest.raises(SettingsError) as raised:
-        read(**{name: "7"})
-    assert str(raised.value) == f"{name} no longer exists. {GONE[name]}"
-    read(**{name: ""})  # an empty line in an old .env does no harm
 
 
 def test_other_variables_are_none_of_our_business() -> None:
