@@ -29,8 +29,8 @@ def check_format(store: Store, key: str) -> None:
     if content is None:
         if _has_earlier_files(store):
             raise SettingsError(
-                f"{store.address} has files of an early version of leads-pipeline, which this one can't read: set "
-                "LEADS_DATA_DIR to a new folder, and pull the days that the portal still has.",
+                f"{store.address} has files of an early version of leads-pipeline, which this one can't read: copy its "
+                "privacy/ into a new folder, name that in LEADS_DATA_DIR, and pull the days that the portal still has.",
                 reason="another version's data folder",
             )
         return
