@@ -25,8 +25,8 @@ def check_format(store: Store, key: str) -> None:
 
     Nothing is written. Raises StorageError if the store can't be read.
     """
-    content = store.get(key)
-    if content is None:
+    number = (store.get(key) or b"").decode(errors="replace").strip()
+    if not number:
         if _has_earlier_files(store):
             raise SettingsError(
                 f"{store.address} has files of an early version of leads-pipeline, which this one can't read: copy its "
@@ -35,7 +35,6 @@ def check_format(store: Store, key: str) -> None:
             )
         return
 
-    number = content.decode(errors="replace").strip()
     if number != str(FORMAT):
         raise SettingsError(
             f"{store.address} has the format {number} of another version of leads-pipeline, and this one works with "

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 import pytest
-from dagster import DagsterInstance, build_init_resource_context
+from dagster import DagsterInstance, asset, build_init_resource_context, materialize
 
 from leads_pipeline.cli import main
 from leads_pipeline.cli.installation import opened
@@ -195,6 +195,25 @@ def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
         assert (done.exit_code, f"{address} has " in done.output) == (2, True), done.output
 
     assert {key: bucket.get(key).decode() for key in bucket.list("")} == files
+    assert not folder.exists()
+
+
+def test_a_run_refuses_the_bucket_of_another_version(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables().update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
+    settings = Settings.from_variables(variables())
+    bucket: Any = DataFolder.of(settings).bucket
+    bucket.create("state/raw_format", f"{FORMAT + 1}\n".encode())
+
+    @asset(required_resource_keys={"data"})
+    def anything() -> None: ...
+
+    with DagsterInstance.ephemeral() as instance:
+        done = materialize(
+            [anything], resources={"data": DataFolderResource.of(settings)}, instance=instance, raise_on_error=False
+        )
+
+    assert not done.success
+    assert bucket.list("") == ["state/raw_format"]
     assert not folder.exists()
 
 
