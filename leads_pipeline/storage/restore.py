@@ -72,8 +72,10 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
             "needs more. Free some space, then run the same command again. Or set LEADS_DATA_DIR to a larger disk."
         ) from error
     _keep_longer_list(data, under_way)
-    if (versions := data.folder / ".versions").exists():
-        versions.chmod(0o750)  # readable by the owner's group, as analysts are
+    versions = data.folder / ".versions"
+    with storing(versions):
+        if versions.exists():
+            versions.chmod(0o750)  # readable by the owner's group, as analysts are
     if moment := made_at(source):
         data.state.note_backup(moment)
     damaged = [key for key, is_whole in done if not is_whole]

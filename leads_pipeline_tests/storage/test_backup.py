@@ -478,6 +478,23 @@ def test_a_restore_overwrites_nothing(data: DataFolder, target: Path) -> None:
     assert contents(data.folder, ".") == before
 
 
+def test_a_disk_that_becomes_read_only_during_a_restore_is_told(
+    data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backed_up(data, target)
+    chmod = os.chmod
+
+    def refused(path: Path, mode: int, **more: Any) -> None:
+        if Path(path).name == ".versions":
+            raise OSError(errno.EROFS, "Read-only file system")
+        chmod(path, mode, **more)
+
+    monkeypatch.setattr(os, "chmod", refused)
+
+    with pytest.raises(StorageError, match="Read-only file system"):
+        restored(target, DataFolder.at(tmp_path / "restored"))
+
+
 def test_the_settings_may_be_there_before_a_restore(data: DataFolder, target: Path, tmp_path: Path) -> None:
     backed_up(data, target)
     (tmp_path / "restored").mkdir()
