@@ -83,7 +83,7 @@ def backfill(
 
 def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
     """Return the scopes that were named, or all. Raises QuestionError for one that isn't in the settings."""
-    from leads_pipeline.observe.finding import some
+    from leads_pipeline.words import some
 
     configured = [scope.key for scope in settings.scopes]
     if unknown := [key for key in keys if key not in configured]:

@@ -9,7 +9,6 @@ from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import Number, err
-from leads_pipeline.observe.finding import counted, some
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.backup import back_up
@@ -17,6 +16,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.restore import end_restore
 from leads_pipeline.storage.restore import restore as put_back
 from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.words import counted, some
 
 # Two weeks of nights.
 KEPT_BACKUPS = 14

@@ -13,7 +13,7 @@ from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.delivery.sending import deliver as deliver_due
 from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.finding import counted, moment
+from leads_pipeline.words import counted, moment
 
 
 @click.group(invoke_without_command=True)

@@ -7,8 +7,8 @@ import click
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import err
 from leads_pipeline.errors import QuestionError, StorageError
-from leads_pipeline.observe.finding import counted
 from leads_pipeline.warehouse.export import CELL_UNITS, FORMATS, write_export
+from leads_pipeline.words import counted
 
 
 @click.command()

@@ -23,12 +23,12 @@ from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.channels import SET_UP, Heartbeat, attempt, channels_of
 from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.figures import Figures, registry
-from leads_pipeline.observe.finding import counted, moment
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.findings import acknowledge as take_note
 from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowState
+from leads_pipeline.words import counted, moment
 
 _COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.HINT: "cyan"}
 

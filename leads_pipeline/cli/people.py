@@ -15,11 +15,11 @@ from leads_pipeline.cli.output import LISTED, err, out
 from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.domain.person import Person
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.observe.finding import counted
 from leads_pipeline.privacy.export import Contact, versions_of, written_by
 from leads_pipeline.privacy.finding import Found, FoundLead, find
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Entry
+from leads_pipeline.words import counted
 
 # As options, as words of --from, and in the order in which they are asked for.
 _IDENTIFIERS: Final = {

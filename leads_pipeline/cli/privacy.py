@@ -17,7 +17,6 @@ from leads_pipeline.cli.people import found_as_json, identifiers, person_of, sea
 from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.domain.person import is_email, phone_keys
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy import receipt, requests
@@ -28,6 +27,7 @@ from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Entry
+from leads_pipeline.words import counted
 
 # A reference of the agency's own, in which no name and no address fits.
 _CASE: Final = re.compile(r"[A-Za-z0-9._/-]{1,40}")

@@ -23,7 +23,6 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.observe.finding import counted
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.window_findings import pull_command, what_comes_next
 from leads_pipeline.orchestration.home import dagster_home
@@ -33,6 +32,7 @@ from leads_pipeline.settings import Settings, variables
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.storage.windows import WindowRow, window_table
 from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.words import counted
 
 
 @dataclass(frozen=True, slots=True)

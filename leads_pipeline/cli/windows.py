@@ -11,13 +11,13 @@ import click
 from leads_pipeline.cli.installation import known
 from leads_pipeline.cli.output import LISTED, Number, json_option, out, show_indented, table
 from leads_pipeline.domain.window import RETENTION
-from leads_pipeline.observe.finding import counted, some
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.window_findings import deletion, how_to_pull
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.starting import how_to_publish
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.warehouse.raw_windows import unpublished_days
+from leads_pipeline.words import counted, some
 
 # A century: no installation is older, and the calendar ends somewhere.
 MAX_COVERAGE_DAYS = 36_525

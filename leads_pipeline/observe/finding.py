@@ -4,7 +4,7 @@ Belongs here: the form. Doesn't: the finders (findings.py, which loads them), th
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -21,9 +21,6 @@ FAILED: Final = "finder-failed"
 
 # The finding that tells of a leads.duckdb that can't be read.
 LEADS_DUCKDB: Final = "leads-duckdb"
-
-# How many things of one cause are named. The rest are counted.
-NAMED: Final = 10
 
 
 class Level(StrEnum):
@@ -152,19 +149,3 @@ def never_set_up(known: Known) -> Level:
     """Return how bad it is that something was never set up: a warning; a hint with the simulator on this machine."""
     base_url = known.settings.base_url
     return Level.WARNING if base_url and origin(base_url) != THIS_MACHINE else Level.HINT
-
-
-def moment(at: datetime | None) -> str:
-    """Return `2026-11-27 09:38 UTC`, or `never`."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if at else "never"
-
-
-def some(names: Sequence[str]) -> str:
-    """Return the first names in a line, and how many more there are."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"
-
-
-def counted(count: int, noun: str) -> str:
-    """Return `1 window`, `2 windows`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

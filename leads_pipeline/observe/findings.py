@@ -27,13 +27,10 @@ from leads_pipeline.observe.finding import (
     Finding,
     Level,
     acknowledge,
-    counted,
     find,
     finder,
     look,
-    moment,
     never_set_up,
-    some,
 )
 from leads_pipeline.observe.known import SILENCE, Known
 from leads_pipeline.privacy.requests import due_on, in_words, open_entries
@@ -44,6 +41,7 @@ from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.checks import checks, problems
 from leads_pipeline.warehouse.drift import NEW_MEMBER
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, literal, quoted
+from leads_pipeline.words import counted, moment, some
 
 __all__ = [
     "FINDERS",

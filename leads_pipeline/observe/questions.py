@@ -16,7 +16,6 @@ from typing import Final
 from leads_pipeline.domain.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
-from leads_pipeline.observe.finding import counted, some
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
@@ -28,6 +27,7 @@ from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove, prove_folder
 from leads_pipeline.storage.store import Store
 from leads_pipeline.warehouse.typed import want_deltalake
+from leads_pipeline.words import counted, some
 
 # A person waits for the answer.
 _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)

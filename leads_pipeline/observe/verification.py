@@ -14,7 +14,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.observe.finding import LEADS_DUCKDB, counted
+from leads_pipeline.observe.finding import LEADS_DUCKDB
 from leads_pipeline.observe.findings import FINDERS, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, seen
@@ -27,6 +27,7 @@ from leads_pipeline.warehouse.reading import attached, is_readable
 from leads_pipeline.warehouse.tables import lead_tables
 from leads_pipeline.warehouse.typed import TABLES, count_rows
 from leads_pipeline.warehouse.versions import Versions, number_of
+from leads_pipeline.words import counted
 
 # Marts that count each lead once, in a column `leads`.
 _COUNTING_MARTS: Final = ("mart_leads_daily", "mart_people_daily")

@@ -11,11 +11,12 @@ from typing import Final
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.due import due_at, next_look
 from leads_pipeline.domain.window import RETENTION, day_interval
-from leads_pipeline.observe.finding import NAMED, Finding, Level, counted, finder, moment, some
+from leads_pipeline.observe.finding import Finding, Level, finder
 from leads_pipeline.observe.known import RECENT_DAYS, Known
 from leads_pipeline.storage.starting import how_to_start, name_in_dagster
 from leads_pipeline.storage.windows import WindowRow, WindowState
 from leads_pipeline.warehouse.duck import statement
+from leads_pipeline.words import NAMED, counted, moment, some
 
 _OVERDUE: Final = timedelta(days=1)
 

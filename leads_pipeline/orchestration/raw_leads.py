@@ -37,7 +37,7 @@ from leads_pipeline.errors import (
     StorageError,
     TokenRefusedError,
 )
-from leads_pipeline.observe.finding import counted, explanation, some
+from leads_pipeline.observe.finding import explanation
 from leads_pipeline.observe.window_findings import what_comes_next
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.dagster_compat import show_as_planned
@@ -53,6 +53,7 @@ from leads_pipeline.storage.landing import Landed
 from leads_pipeline.storage.raw import place_of, state_of
 from leads_pipeline.storage.rows import PULL
 from leads_pipeline.storage.windows import WindowRow, WindowState, known_windows, window_table
+from leads_pipeline.words import counted, some
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
 PORTAL_POOL: Final = "leads_portal"

@@ -13,7 +13,6 @@ from dagster import AssetKey, DagsterEventType, ExecuteInProcessResult
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.domain.window import Window
-from leads_pipeline.observe.finding import NAMED
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG
 from leads_pipeline.simulator.app import Config
@@ -21,6 +20,7 @@ from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse import reading
 from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.words import NAMED
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
