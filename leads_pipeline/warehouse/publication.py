@@ -131,12 +131,7 @@ class _Publisher:
         if is_up_to_date and is_as_published:
             return Publication()
 
-        try:
-            return self._update(file, made_from, changed)
-        except StorageError as error:
-            # The file may be damaged. If the disk is at fault, building anew says so.
-            logger.warning("%s can't be brought up to date and is built anew. %s", file, error)
-            return self._build_anew(file, made_from)
+        return self._update(file, made_from, changed)
 
     def _published_file(self) -> Path | None:
         file = self.versions.current()
@@ -156,8 +151,14 @@ class _Publisher:
 
     def _update(self, file: Path, made_from: _MadeFrom, changed: Mapping[WindowKey, str]) -> Publication:
         changes = Changes(self.number, changed, is_first_of_day=self.is_first_of_day)
-        draft = self._copied(file, "copy")
-        leads = self._make(draft, changes, made_from)
+        try:
+            draft = self._copied(file, "copy")
+            leads = self._make(draft, changes, made_from)
+        except StorageError as error:
+            # The file may be damaged. If the disk is at fault, building anew says so.
+            logger.warning("%s can't be brought up to date and is built anew. %s", file, error)
+            return self._build_anew(file, made_from)
+
         self.versions.swap_in(draft, self.number, is_alone=False)
         return Publication("update", len(changed), leads)
 
