@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Final
 
 from dagster import (
@@ -22,6 +23,7 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features import FEATURES
 from leads_pipeline.orchestration.catalog import own_specs, with_conventions
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
@@ -31,7 +33,7 @@ from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
 from leads_pipeline.orchestration.sensors import alert_sensor, deliver_sensor
-from leads_pipeline.orchestration.warehouse import report_asset, warehouse_asset
+from leads_pipeline.orchestration.warehouse import warehouse_asset
 from leads_pipeline.settings import Settings, filled_in
 from leads_pipeline.storage.data_folder import first_day
 from leads_pipeline.storage.durable import forgo_core_dumps
@@ -116,8 +118,9 @@ def _wired(settings: Settings, names: Names) -> Definitions:
 
     raw_leads = [raw_leads_asset(kind, settings, partitions, names) for kind in LEAD_KINDS]
     raw_inventory = raw_inventory_asset(settings, partitions, names)
-    warehouse, report = warehouse_asset(settings, partitions, names), report_asset(names)
-    of_jobs = {PULL_JOB: raw_leads, INVENTORY_JOB: [raw_inventory], PUBLISH_JOB: [warehouse, report]}
+    of_features = [resolve_name(one.published_asset)(names) for one in FEATURES if one.published_asset]
+    published = [warehouse_asset(settings, partitions, names), *of_features]
+    of_jobs = {PULL_JOB: raw_leads, INVENTORY_JOB: [raw_inventory], PUBLISH_JOB: published}
     assets = [asset for selected in of_jobs.values() for asset in selected]
 
     keys = frozenset(key for asset in assets for key in asset.keys)

@@ -6,14 +6,17 @@ Exit code 0: everything that was asked for is done. 1: a part of it isn't. 2: an
 wrong.
 """
 
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import click
 
+from leads_pipeline.features import FEATURES
+from leads_pipeline.features.feature import Command
+
 # The module and the line of help of each command. The module is loaded when the command runs: `--help` is immediate,
 # and commands that only look don't wait for Dagster.
-COMMANDS = {
+_CORE = {
     "acknowledge": ("health", "Hide a finding about lost leads or new fields."),
     "alert": ("health", "Send a test message to the alert channels."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
@@ -24,7 +27,6 @@ COMMANDS = {
     "dev": ("serving", "Start the Dagster UI and its daemon, to try things out."),
     "doctor": ("doctor", "Check settings, secret, token, services and data folder."),
     "explain": ("explain", "Show what a finding means and what to do about it."),
-    "export": ("export", "Write tables as files for spreadsheets and BI."),
     "findings": ("health", "List the open findings and what to do about them."),
     "init": ("init", "Write .env, a systemd unit and a compose file into a folder."),
     "metrics": ("health", "Print or serve the figures for Prometheus."),
@@ -37,6 +39,14 @@ COMMANDS = {
     "status": ("health", "Show the pipeline's figures and open findings; --json for monitoring."),
     "verify": ("doctor", "Check every file, and compare counts from raw files to marts."),
 }
+
+
+def commands() -> dict[str, Command]:
+    """Return all commands by their names, those of features among them."""
+    found = {name: Command(f"{__name__}.{module}:{name}", help_) for name, (module, help_) in _CORE.items()}
+    for feature in FEATURES:
+        found |= feature.commands
+    return dict(sorted(found.items()))
 
 
 class Commands(click.Group):
@@ -67,20 +77,19 @@ class Commands(click.Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return their names."""
-        return list(COMMANDS)
+        return list(commands())
 
     def get_command(self, _ctx: click.Context | None, cmd_name: str) -> click.Command | None:
         """Return the command, None if there is none of that name."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in commands():
             return None
-        module, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_module(f"{__name__}.{module}"), cmd_name)
+        command: click.Command = resolve_name(commands()[cmd_name].place)
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table into the help, without loading a command."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_) for name, (_, help_) in COMMANDS.items()])
+            formatter.write_dl([(name, command.help) for name, command in commands().items()])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

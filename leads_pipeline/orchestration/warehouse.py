@@ -1,7 +1,7 @@
-"""The assets of leads.duckdb, which one run publishes together, and the report that is made of them.
+"""The assets of leads.duckdb, which one run publishes together.
 
 Belongs here: what a run publishes, checks and records. Doesn't: the publication (publication_steps.py), when it runs
-(publish_sensor.py), what the catalog says of each table (catalog.py), the page (warehouse/report/).
+(publish_sensor.py), what the catalog says of each table (catalog.py).
 """
 
 import time
@@ -16,8 +16,6 @@ from dagster import (
     AssetsDefinition,
     Failure,
     MaterializeResult,
-    MetadataValue,
-    asset,
     multi_asset,
 )
 
@@ -132,38 +130,6 @@ def _tell_of_problems(publication: Publication) -> None:
             f"leads.duckdb is published, and the tables in data/tables are as before. {trouble}",
             allow_retries=False,
         )
-
-
-def report_asset(names: Names = PLAIN) -> AssetsDefinition:
-    """`leads_report`: reports/leads.html."""
-
-    @asset(
-        key=names.key("leads_report"),
-        deps=[names.key(table) for table in (*(mart.name for mart in marts()), "drift")],
-        group_name=names.name("reports"),
-        required_resource_keys={names.name("data")},
-        kinds={"html"},
-        description="One page of figures from the marts, for any browser: data/reports/leads.html. No personal data.",
-    )
-    def leads_report(context: AssetExecutionContext) -> MaterializeResult[None]:
-        data: DataFolder = names.resource(context.resources, "data")
-        # Importing jinja2 takes a tenth of a second, which every run of any asset would pay.
-        from leads_pipeline.warehouse.report.page import write_report
-
-        try:
-            with LeadsFile(data).reading() as db:
-                report = write_report(db, data.folder)
-        except LeadsPipelineError as error:
-            raise failure("The report could not be written", error, "report") from None
-        return MaterializeResult(
-            metadata={
-                "last_day": report.last_day.isoformat() if report.last_day else "none yet",
-                "file_bytes": report.size_bytes,
-                "path": MetadataValue.path(report.path),
-            }
-        )
-
-    return leads_report
 
 
 def known_branches(path: Path | None, file: LeadsFile) -> Branches:

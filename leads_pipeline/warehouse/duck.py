@@ -32,7 +32,7 @@ VACUUM_TASKS_MAX: Final = 1
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4
 
-# One statement a file: drift and marts at its top, the queries of report and checks in their folders. The
+# One statement a file: drift and marts at its top, the queries of checks and findings in their folders. The
 # files of macros/ have one a macro.
 SQL_FOLDER: Final = Path(__file__).parents[1] / "sql"
 
@@ -192,9 +192,9 @@ def tables_read(statement: str) -> frozenset[str]:
 
 
 @cache
-def statement(name: str) -> str:
-    """Read a statement of sql/ by its path there without .sql: `report/daily`."""
-    return (SQL_FOLDER / f"{name}.sql").read_text(encoding="utf-8")
+def statement(name: str, folder: Path = SQL_FOLDER) -> str:
+    """Read a statement by its path below the folder without .sql: `findings/windows_lost`."""
+    return (folder / f"{name}.sql").read_text(encoding="utf-8")
 
 
 @cache

@@ -59,7 +59,8 @@ _STEPS: Final[tuple[Line, ...]] = (
 )
 
 _FOLDERS: Final[Places] = {
-    "cli": (0, 0),
+    "features": (0, 0),
+    "cli": (0, 1),
     "definitions": (1, 0),
     "orchestration": (2, 0),
     "observe": (2, 1),
@@ -71,6 +72,7 @@ _FOLDERS: Final[Places] = {
     "settings": (1, 5),
     "domain": (1, 6),
     "errors": (1, 7),
+    "words": (0, 7),
     "simulator": (2, 7),
 }
 

@@ -23,6 +23,7 @@ from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_p
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.person import Person
 from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.features.report.page import write_report
 from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
@@ -37,7 +38,6 @@ from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.checks import checks, problems
 from leads_pipeline.warehouse.reading import LeadsFile
-from leads_pipeline.warehouse.report.page import write_report
 from leads_pipeline_tests.promises import month
 
 DAY: Final = date(2026, 11, 19)

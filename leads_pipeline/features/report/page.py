@@ -1,6 +1,6 @@
 """reports/leads.html: one page of figures for a director, on laptop, phone and paper, that asks nothing of a network.
 
-Belongs here: what it shows, scales of its charts, and what a chart says in words. Doesn't: its queries (sql/report/),
+Belongs here: what it shows, scales of its charts, and what a chart says in words. Doesn't: its queries (sql/),
 how it looks (report.html.jinja, which escapes every text). It reads marts alone, which hold no personal data.
 """
 
@@ -16,6 +16,8 @@ from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.warehouse.duck import statement
 from leads_pipeline.warehouse.html import template_of
 from leads_pipeline.warehouse.reading import Reader
+
+_SQL: Final = Path(__file__).parent / "sql"
 
 # The days that charts and figures show, but for those of a week.
 FIGURE_DAYS: Final = 30
@@ -68,8 +70,8 @@ def write_report(db: Reader, folder: Path) -> Report:
         mix=[(situation, leads) for situation, *leads in _of_days(db, "mix")[1]],
         bands=_bands(db),
         listings=_of_days(db, "listings")[1],
-        coverage=db.query(statement("report/coverage")),
-        drift=db.query(statement("report/drift"), {"shown": _CHANGES_SHOWN})[1],
+        coverage=db.query(statement("coverage", _SQL)),
+        drift=db.query(statement("drift", _SQL), {"shown": _CHANGES_SHOWN})[1],
     )
     path = folder / "reports" / "leads.html"
     encoded = content.encode()
@@ -84,11 +86,11 @@ def _rows(db: Reader, name: str) -> list[dict[str, Any]]:
 
 def _of_days(db: Reader, name: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return column names and rows of a statement that goes on from report/with_days. Raises StorageError."""
-    return db.query(statement("report/with_days") + statement(f"report/{name}"), {"days": FIGURE_DAYS})
+    return db.query(statement("with_days", _SQL) + statement(name, _SQL), {"days": FIGURE_DAYS})
 
 
 def _bands(db: Reader) -> dict[str, list[tuple[str, list[int]]]]:
-    rows = db.query(statement("report/bands"))[1]
+    rows = db.query(statement("bands", _SQL))[1]
     return {
         market: [(band, [leads]) for m, band, leads in rows if m == market]
         for market in ("sales", "lettings")

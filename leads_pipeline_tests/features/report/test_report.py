@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.warehouse.report.page import round_above
+from leads_pipeline.features.report.page import round_above
 from leads_pipeline_tests.support.house import DAY, House
 from leads_pipeline_tests.support.portal_leads import Lead, people
 

@@ -7,7 +7,7 @@ import click
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import err
 from leads_pipeline.errors import QuestionError, StorageError
-from leads_pipeline.warehouse.export import CELL_UNITS, FORMATS, write_export
+from leads_pipeline.features.export.files import CELL_UNITS, FORMATS, write_export
 from leads_pipeline.words import counted
 
 

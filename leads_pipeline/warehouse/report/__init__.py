@@ -1,1 +1,0 @@
-"""The page of figures that people open in a browser."""
