@@ -6,18 +6,17 @@ the publication (warehouse/publication.py), when it is made (publish_sensor.py).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.window import Scope, today
-from leads_pipeline.privacy.publishing import DeleteCache, FollowList, Former, NoteObjections
+from leads_pipeline.privacy.publishing import DeleteCache, FollowList, GateForFormer, NoteObjections
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
-from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 from leads_pipeline.warehouse.inventory import LoadInventory
 from leads_pipeline.warehouse.load_leads import LoadLeads
 from leads_pipeline.warehouse.marts import MakeMarts
@@ -26,6 +25,7 @@ from leads_pipeline.warehouse.publication import publish
 from leads_pipeline.warehouse.raw_windows import RawWindows
 from leads_pipeline.warehouse.step import Publication, Step
 from leads_pipeline.warehouse.typed import WriteTables
+from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
 
 
@@ -43,12 +43,8 @@ class Wanted:
 
 def bring_up_to_date(data: DataFolder, wanted: Wanted, now: datetime) -> Publication:
     """Publish all that has landed. Raises StorageError and BugError. Then leads.duckdb is as before."""
-    file = data.folder / WAREHOUSE_FILE
-    is_first_of_day = True
-    if file.exists():
-        published_at = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-        is_first_of_day = today(wanted.zone, published_at) != today(wanted.zone, now)
-
+    published_at = Versions(data.folder).published_at()
+    is_first_of_day = published_at is None or today(wanted.zone, published_at) != today(wanted.zone, now)
     windows = RawWindows(data.store, data.gate, lambda: now)
     steps = steps_of(data, wanted, windows, now, is_first_of_day=is_first_of_day)
     return publish(
@@ -68,7 +64,7 @@ def steps_of(
     zone, to_day = wanted.zone, today(wanted.zone, now)
     grid = Grid(wanted.scopes, wanted.first_day, zone)
     return [
-        LoadLeads(windows, Former(data), zone, data.state.person_key()),
+        LoadLeads(windows, GateForFormer(data), zone, data.state.person_key()),
         # What marts read besides leads.
         NoteWindowStates(data.store, windows, grid, now, is_first_of_day=is_first_of_day),
         LoadInventory(data.inventory),
@@ -84,6 +80,7 @@ def steps_of(
         # After the swap: they are written from what is published.
         WriteTables(data, wanted.tables),
         DeleteCache(data),
-        # The folder follows the list once nothing that is made holds anybody who had to go.
+        # Before anything is read, it takes out of raw whom the list keeps out. And the folder follows the list once
+        # nothing that is made holds anybody who had to go.
         FollowList(data),
     ]

@@ -12,6 +12,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.privacy.finding import learn_lost
 from leads_pipeline.privacy.retain import anonymise_former
 from leads_pipeline.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
 from leads_pipeline.storage.data_folder import CACHE, DataFolder
@@ -20,6 +21,7 @@ from leads_pipeline.storage.raw import RAW, RESTRICTED
 from leads_pipeline.storage.suppression import Meant
 from leads_pipeline.warehouse.duck import quoted
 from leads_pipeline.warehouse.load_leads import former_of
+from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline.warehouse.step import Draft, Publication, Step
 
 _OBJECTED: Final = "person uuid, kind varchar, lead_id varchar"
@@ -39,13 +41,22 @@ class FollowList(Step):
         self._swept = Swept()
 
     def before(self) -> None:
-        """Sweep, if the list has grown since the last sweep."""
+        """Sweep, if the list has grown since the last sweep. Other publications may go on meanwhile."""
         self._is_behind = self._data.is_behind
-        self._swept = sweep(self._data) if self._is_behind else Swept(number=self._data.state.swept_to())
+        if self._is_behind:
+            self._swept = sweep(self._data)
 
     def shown_by(self) -> str:
-        """Return the newest entry that raw follows, and the last rewriting of raw files."""
-        return self._data.shown_by(self._swept.number)
+        """Return the newest entry that raw follows, and the last rewriting of raw files.
+
+        Another process may have swept further while this one waited for its turn.
+        """
+        self._swept.number = max(self._swept.number, self._data.state.swept_to())
+        shown_by = self._data.shown_by(self._swept.number)
+        if not self._is_behind and shown_by != LeadsFile(self._data).shown_by():
+            # Somebody may have put an older file back. Its leads that raw has lost aren't known by their ids.
+            learn_lost(self._data)
+        return shown_by
 
     def after(self, publication: Publication) -> None:
         """Forget deliveries of who is erased, and note how far the folder follows the list."""
@@ -54,7 +65,7 @@ class FollowList(Step):
         if self._is_behind:
             log_forgotten_deliveries(self._data)
         if not publication.problems:
-            self._data.state.note_swept(self._swept.number)
+            self._data.state.note_swept(max(self._swept.number, self._data.state.swept_to()))
 
 
 class DeleteCache(Step):
@@ -76,7 +87,7 @@ class DeleteCache(Step):
                     shutil.rmtree(cache)
 
 
-class Former:
+class GateForFormer:
     """The gate for leads that raw has lost, on their way from the file before into a new one.
 
     What was read from raw has passed the gate already.

@@ -128,6 +128,7 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     for lead in request.found.in_raw:
         for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
             data.raw.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
+    data.state.note_rewriting()  # a publication may have read windows before they were corrected
     return add(data, request, now)
 
 

@@ -7,6 +7,7 @@ leads (current_leads.py), the statements (flatten.py).
 # ruff: noqa: S608 - only our own names are in the statements
 
 from collections.abc import Collection, Iterable, Iterator
+from importlib.metadata import version
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
@@ -69,9 +70,12 @@ class LoadLeads(Step):
         self._person_key = person_key
 
     def rebuilds_if(self) -> str:
-        """Declared columns, the time zone of `lead_day`, and how people are told apart."""
+        """Declared columns, the time zone of `lead_day`, how people are told apart, and the release.
+
+        A release may read a value that the one before it couldn't.
+        """
         tables = [*lead_tables()]
-        return repr((tables, _TABLES, self._zone.key, macros("people"), self._person_key))
+        return repr((tables, _TABLES, self._zone.key, macros("people"), self._person_key, version("leads-pipeline")))
 
     def fill(self, draft: Draft) -> None:
         """Load the leads, check that none is lost or doubled, and note what was read."""

@@ -149,7 +149,7 @@ def _make(draft: Draft, mart: Mart, days: Sequence[date] | None) -> None:
         db.execute(f"delete from {name} where {is_of(days)}")
         rows = f"select * from ({mart.statement}) where {is_of(days)}"
         db.execute(f"insert into {name} by name {rows}")
-    elif draft.changes.forgets or draft.changes.is_first_of_day:
+    elif draft.changes.is_first_of_day:
         # A view may fail on new leads. Reading those of people and listings takes seconds with a
         # million leads, so each publication would be too often.
         db.execute(f"from {name} limit 1").fetchall()

@@ -247,6 +247,7 @@ def _make_tables(
             "update pipeline.own_tables set is_made = false" if own.trouble else "delete from pipeline.own_tables"
         )
         fill(db, "pipeline.own_tables", notes)
+        db.execute("checkpoint")  # on a full disk, closing the file would leave the log beside it without an error
     return {str(file): str(problem) for file, *_, problem in notes if problem}
 
 

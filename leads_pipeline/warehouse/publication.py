@@ -49,6 +49,7 @@ def publish(
     - Update: windows have changed, or what steps read besides. A copy of the file is changed.
     - New file: anything else has changed, or the file is damaged. It is made from raw, and leads
       that raw has lost come from the file before it.
+    - Nothing: nothing has changed, and nobody has touched the file.
 
     The first publication of a day looks at the windows of all days, and reads the whole file for
     damage. Raises StorageError and BugError: then the published file is as before.
@@ -73,7 +74,10 @@ def publish(
 
 @dataclass(frozen=True, slots=True)
 class _MadeFrom:
-    """What the steps say of what they make it from. The first two are hashes of all steps' texts."""
+    """What the steps say of what they make. The first two are hashes of the texts of all steps in their order.
+
+    `shown_by` is kept as it is: an export compares it, too.
+    """
 
     inputs: str
     rebuilds_if: str
@@ -138,7 +142,7 @@ class _Publisher:
         if file is None or not is_open_for_writing(file):
             return file
         logger.warning("Another program has opened leads.duckdb for writing. Have it open the file read-only.")
-        return self._copied(file, "before")
+        return self._copied(file, "borrowed")
 
     def _copied(self, file: Path, name: str) -> Path:
         draft = self.versions.draft(name)
@@ -166,23 +170,26 @@ class _Publisher:
         """Build the file from raw. With `forgets`, no version from before it stays."""
         # Of a damaged file, the version before it has what raw has lost.
         files = [file, *self.versions.older()] if file else []
-        whole = next((one for one in files if self._has_leads(one)), None)
+        former = next((one for one in files if self._has_leads(one)), None)
 
         changes = Changes(
             self.number,
             self.windows.hashes(of_all_days=True),
             is_new=True,
-            has_former=whole is not None,
+            has_former=former is not None,
             forgets=forgets,
             is_first_of_day=self.is_first_of_day,
         )
         draft = self.versions.draft("anew")
-        leads = self._make(draft, changes, made_from, former=whole)
+        leads = self._make(draft, changes, made_from, former=former)
 
-        if whole != file:
-            aside = self.versions.set_aside()
+        damaged = self.versions.current() if former != file else None
+        self.versions.swap_in(draft, self.number, is_alone=False)
+        if damaged:  # moved once readers have another one
+            aside = self.versions.set_aside(damaged)
             logger.warning("leads.duckdb was damaged. The damaged file is %s, and a new one is published.", aside)
-        self.versions.swap_in(draft, self.number, is_alone=forgets)
+        if forgets:
+            self.versions.remove_older(0)
         return Publication("new file", len(changes.windows), leads)
 
     def _has_leads(self, file: Path) -> bool:

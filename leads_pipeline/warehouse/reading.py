@@ -167,6 +167,13 @@ class LeadsFile:
         with telling_errors(self._data.folder), open_published(self._data.folder) as db:
             yield db
 
+    def shown_by(self) -> str | None:
+        """Return what decided who is shown, None if the file is missing, damaged or of another release."""
+        with suppress(LeadsPipelineError):
+            _, rows = self.query("select value from pipeline.facts where name = 'shown_by'")
+            return str(rows[0][0]) if rows else None
+        return None
+
     def lead_counts(self) -> dict[str, int]:
         """Return how many leads of each kind are published. Raises StorageError."""
         counts = (f"select {literal(kind.name)}, count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS)  # noqa: S608 - our own

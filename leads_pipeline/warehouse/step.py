@@ -26,7 +26,8 @@ class Changes:
     `number` is the publication's. `windows` are those to read, each with the hash of its files.
 
     `is_new`: the file is built anew, and `windows` are all. `has_former`: the file before it is attached as FORMER.
-    `forgets`: somebody may have had to go, so of the file before only leads may be taken over, through the gatekeeper.
+    `forgets`: somebody may have been erased, restricted or made anonymous, so of the file before only leads are taken
+    over, through a gate.
     `is_first_of_day`: no other publication was made on this local day.
     """
 
@@ -80,8 +81,9 @@ class Publication:
 class Step:
     """Something that is made at each publication. It overrides the methods that it needs.
 
-    If a step needs another one's result, it reads it from the draft. All methods may raise StorageError or BugError:
-    then nothing is published, except in `after`.
+    A file that was made by other steps, or in another order, is built anew. If a step needs another one's result, it
+    reads it from the draft. All methods may raise StorageError or BugError. Then nothing is published, except in
+    `after`.
     """
 
     # The key of `problems`.
@@ -91,15 +93,15 @@ class Step:
         """Do what has to be done before anything is looked at."""
 
     def inputs(self) -> str:
-        """Return a text. Another one than in the file before means: publish."""
+        """Return a text. If it differs from the published file's, a copy is updated."""
         return ""
 
     def rebuilds_if(self) -> str:
-        """Return a text. Another one means: build the file anew."""
+        """Return a text. If it differs from the published file's, a new one is built."""
         return ""
 
     def shown_by(self) -> str:
-        """Return what decides who is shown. Another text means: build the file anew, and forget the one before."""
+        """Return what decides who is shown. If it differs, a new file is built, and the one before is forgotten."""
         return ""
 
     def fill(self, draft: Draft) -> None:

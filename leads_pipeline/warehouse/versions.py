@@ -11,7 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -94,8 +94,18 @@ class Versions:
         newest = max(map(number_of, names), default=0)
         return max(newest + 1, int(at.timestamp()))
 
+    def published_at(self) -> datetime | None:
+        """Return when the publication of the current file began, None if there is none.
+
+        Times of files don't tell: the first publication of a day may end on the next one.
+        """
+        current = self.current()
+        return datetime.fromtimestamp(number_of(current), UTC) if current else None
+
     def swap_in(self, draft: Path, number: int, *, is_alone: bool) -> None:
         """Publish the draft. The version before stays too, unless `is_alone`. Raises StorageError."""
+        if draft.with_name(f"{draft.name}.wal").exists():
+            raise StorageError(f"DuckDB couldn't finish {draft}. What was published before is untouched. Run again.")
         version = self._versions / f"leads-{number}-{_hash_of(draft)}.duckdb"
         with storing(self.path):
             draft.chmod(_FILE_MODE)
@@ -122,15 +132,15 @@ class Versions:
             for file in self.older()[but:]:
                 file.unlink()
 
-    def set_aside(self) -> Path:
-        """Move the current file, which is damaged, to quarantine/. Return its path there. Raises StorageError.
+    def set_aside(self, damaged: Path) -> Path:
+        """Move a damaged version, which isn't published any more, to quarantine/. Return its path there.
 
-        It replaces one that was moved there before.
+        It replaces one that was moved there before. Raises StorageError.
         """
         aside = self.folder / "quarantine" / WAREHOUSE_FILE
         with storing(aside):
             aside.parent.mkdir(mode=0o700, exist_ok=True)
-            (self.current() or self.path).replace(aside)
+            damaged.replace(aside)
         return aside
 
     def _files(self) -> list[Path]:

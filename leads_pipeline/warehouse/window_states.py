@@ -3,10 +3,10 @@
 Belongs here: the table that marts read. Doesn't: what a listing tells (storage/windows.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
 
@@ -15,7 +15,7 @@ from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
 from leads_pipeline.storage.raw import PUSH_SCOPE, Folder, Place
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.windows import WindowRow, window_rows
-from leads_pipeline.warehouse.raw_windows import RECENT_DAYS
+from leads_pipeline.warehouse.raw_windows import recent_days
 from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline.warehouse.tables import fill
 
@@ -55,14 +55,15 @@ class NoteWindowStates(Step):
         self._grid = grid
         self._now = now
         self._is_first_of_day = is_first_of_day
-        self._known: dict[bool, _Windows] = {}
+        self._known: dict[bool, _ListedWindows] = {}
 
     def inputs(self) -> str:
         """What is known of the windows, but for the moments of looks that found nothing new.
 
-        The next publication notes those. Otherwise each pull would write the whole file.
+        The next publication notes those. Otherwise each pull would write the whole file. Windows from before the last
+        60 days are noted by the first publication of a day, which has another day in any case.
         """
-        windows = self._windows(of_all_days=self._is_first_of_day)
+        windows = self._windows(of_all_days=False)
         return repr([_what_matters(row, windows.configured) for row in windows.rows])
 
     def rebuilds_if(self) -> str:
@@ -78,36 +79,39 @@ class NoteWindowStates(Step):
             draft.db.execute("delete from pipeline.window_states where day >= $since", {"since": windows.since})
             fill(draft.db, "pipeline.window_states", states)
 
-    def _windows(self, *, of_all_days: bool) -> "_Windows":
+    def _windows(self, *, of_all_days: bool) -> "_ListedWindows":
         if of_all_days not in self._known:
             self._known[of_all_days] = self._listed(of_all_days=of_all_days)
         return self._known[of_all_days]
 
-    def _listed(self, *, of_all_days: bool) -> "_Windows":
-        zone = self._grid.zone
-        to_day = today(zone, self._now)
-        first_day = self._grid.first_day
-        if not of_all_days:
-            first_day = max(first_day, to_day - timedelta(days=RECENT_DAYS))
+    def _listed(self, *, of_all_days: bool) -> "_ListedWindows":
+        zone, to_day = self._grid.zone, today(self._grid.zone, self._now)
+        # Folders are listed from this day on.
+        since = date.min if of_all_days else next(recent_days(self._now))
 
-        configured = [Window.of(day, scope, zone) for day in days(first_day, to_day) for scope in self._grid.scopes]
+        asked_for = days(max(self._grid.first_day, since), to_day)
+        configured = [Window.of(day, scope, zone) for day in asked_for for scope in self._grid.scopes]
         rows = []
         for kind in LEAD_KINDS:
             folders = self._folders.folders(kind, of_all_days=of_all_days)
-            places = filter(None, map(Place.parse, folders))
-            landed = [
-                Window.of(place.day, Scope.parse(place.scope), zone)
-                for place in places
-                if place.scope != PUSH_SCOPE and (of_all_days or place.day >= first_day)
-            ]
+            landed = _landed(folders, since, zone)
             windows = dict.fromkeys([*configured, *landed])
             rows += window_rows(self._store, kind, windows, folders, self._now)
-        since = date.min if of_all_days else first_day
-        return _Windows(rows, frozenset(configured), since)
+        return _ListedWindows(rows, frozenset(configured), since)
+
+
+def _landed(folders: Iterable[str], since: date, zone: ZoneInfo) -> list[Window]:
+    """Return the windows of these folders from that day on."""
+    landed = []
+    for key in folders:
+        place = Place.parse(key)
+        if place and place.scope != PUSH_SCOPE and place.day >= since:
+            landed.append(Window.of(place.day, Scope.parse(place.scope), zone))
+    return landed
 
 
 @dataclass(frozen=True, slots=True)
-class _Windows:
+class _ListedWindows:
     """The windows from the day `since` on, and those of them that are configured."""
 
     rows: Sequence[WindowRow]

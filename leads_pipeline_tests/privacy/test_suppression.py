@@ -20,8 +20,10 @@ from leads_pipeline.domain.person import THEIRS, LeadRow, Person, others_have_th
 from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, FoundLead
+from leads_pipeline.privacy.publishing import FollowList
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Suppressed, SuppressionList
+from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, everything_in, lead, left_by_list, listed
 
@@ -451,6 +453,41 @@ def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(hou
     assert house.leads("applicant").keys() == {"jane", "john", "new", "pushed"}
     assert [row for row in house.raw("applicant") if row[0] != "new"] == before
     assert not [*aside.rglob("*.parquet")]
+
+
+def test_a_published_file_that_was_put_back_alone_brings_nobody_back(house: House, tmp_path: Path) -> None:
+    """Raw has lost the lead, so the list knows the person by the address alone."""
+    house.land("applicant", [JANE, JOHN])
+    house.publish()
+    shutil.copytree(house.folder / ".versions", tmp_path / "versions")
+    before = house.file.readlink()
+    shutil.rmtree(house.folder / "raw")
+    shutil.rmtree(house.folder / ".versions")
+    house.file.unlink()
+    house.publish()
+    house.erase(email=EMAIL)
+
+    shutil.rmtree(house.folder / ".versions")
+    shutil.copytree(tmp_path / "versions", house.folder / ".versions")
+    house.file.unlink()
+    house.file.symlink_to(before)
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"john"}
+    assert EMAIL not in everything_in(house.folder)
+
+
+def test_an_erasure_that_is_carried_out_while_another_publication_waits_stays_carried_out(house: House) -> None:
+    house.land("applicant", [JANE, JOHN])
+    house.publish()
+    waiting = FollowList(house.data)
+    waiting.before()
+
+    house.erase(email=EMAIL)
+    assert waiting.shown_by() == house.data.shown_by(house.data.gate.number)
+    waiting.after(Publication())
+
+    assert not house.data.is_behind
 
 
 @pytest.mark.parametrize("action", [Action.RESTRICT, Action.ERASE, Action.CLEAR])

@@ -84,7 +84,7 @@ def test_readers_keep_what_a_damaged_or_missing_raw_file_held(data: DataFolder, 
 def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_over(data: DataFolder) -> None:
     raw_of(data, "101").write_bytes(b"rotten")
     (data.folder / ".state" / "person_key").unlink()  # all people's hashes change
-    assert publish(data).way == "update"
+    assert publish(data).way == "new file"
     assert published_ids(data) == ALL
     assert damaged_files(data)[0].startswith("quarantine/raw/")
 

@@ -187,6 +187,25 @@ def test_an_answer_that_only_confirms_shows_with_the_next_publication(house: Hou
     assert leads == [row for row in versions(house) if row[0] != "other"]
 
 
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Auckland"])
+def test_the_oldest_day_of_an_update_stays_landed_wherever_the_agency_is(house: House, zone: str) -> None:
+    """West of Greenwich the day of UTC is ahead in the evening, and folders are listed by it."""
+    house.zone = ZoneInfo(zone)
+    house.first_day = DAY - timedelta(days=70)
+    days = [DAY - timedelta(days=age) for age in range(55, 65)]
+    house.now = datetime(2026, 11, 20, 1, 30, tzinfo=UTC)
+    for day in days:
+        house.land("applicant", [{"id": str(day)}], day)
+    house.publish()
+    landed = "select count(*) from mart_coverage where kind = 'applicant' and scope = 'branch-101' and rows = 1"
+    assert house.query(landed) == [(len(days),)]
+
+    house.land("applicant", [{"id": "new"}], DAY - timedelta(days=1))
+    house.publish()
+
+    assert house.query(landed) == [(len(days) + 1,)]
+
+
 def test_a_window_that_is_closed_by_an_answer_that_only_confirms_shows_at_once(house: House) -> None:
     house.now = datetime(2026, 11, 19, 18, tzinfo=UTC)
     house.land("applicant", [version("same", 2)])
