@@ -84,6 +84,12 @@ class StorageError(TransientError):
     default_reason = "storage"
 
 
+class OutOfMemoryError(StorageError):
+    """A statement needs more memory or space to spill than it may have. Others may do with it."""
+
+    default_reason = "out of memory"
+
+
 class PermanentError(LeadsPipelineError):
     """Asking again is useless until somebody changes a setting, a credential or the request."""
 

@@ -16,7 +16,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import FieldType
-from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.errors import BugError, OutOfMemoryError, StorageError
 from leads_pipeline.storage.durable import MORE_FILES, make_folder, storing
 from leads_pipeline.storage.room import full, is_tight, says_full, says_too_many_files
 from leads_pipeline.storage.state import State
@@ -116,10 +116,10 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
         return StorageError(f"DuckDB can't read or write below {folder}: {error} {untouched}")
     if isinstance(error, duckdb.OutOfMemoryException):
         if "max_temp_directory_size" in str(error):  # which is the free space of the disk
-            return StorageError(
+            return OutOfMemoryError(
                 f"DuckDB has no space to spill to below {folder}. Free some space, then run again. {untouched}"
             )
-        return StorageError(
+        return OutOfMemoryError(
             f"DuckDB ran out of memory. It may take {MEMORY_LIMIT}: see that the machine or the container has that "
             "much free, then run again. If it fails again although there is enough, please report it. "
             f"{untouched}"

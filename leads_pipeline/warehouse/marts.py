@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS, MEMBER_PATTERN, PREFIX_PATTERN
-from leads_pipeline.errors import BugError
+from leads_pipeline.errors import BugError, OutOfMemoryError
 from leads_pipeline.warehouse.drift import NEW_VALUE
 from leads_pipeline.warehouse.duck import SQL_FOLDER, Column, literal, macros, quoted, tables_read
 from leads_pipeline.warehouse.step import FORMER, Draft, Step
@@ -113,7 +113,7 @@ class MakeMarts(Step):
             try:
                 with draft.transaction():
                     _make(draft, mart, days)
-            except BugError as error:
+            except (BugError, OutOfMemoryError) as error:
                 problems[mart.name] = str(error)
                 logger.error("%s couldn't be made and stays as it was. %s", mart.name, error)
                 _keep_last_good(draft, mart)
@@ -180,7 +180,7 @@ def _keep_last_good(draft: Draft, mart: Mart) -> None:
                 _comment(db, mart)
             if columns_of(db, mart.name):
                 db.execute(f"from {quoted(mart.name)} limit 1").fetchall()
-    except BugError:
+    except (BugError, OutOfMemoryError):
         with draft.transaction():
             _drop(db, mart.name)
 

@@ -225,6 +225,20 @@ def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too
     assert db.execute("select view_name from duckdb_views() where view_name = 'b'").fetchall() == []
 
 
+def test_a_mart_that_needs_too_much_memory_is_reported_and_the_others_are_made(
+    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
+) -> None:
+    much = "\nselect len(list(lead_id || repeat('x', 100000))) as leads from applicant_leads, range(10000)"
+    modest = "\nselect count(*) as leads from applicant_leads"
+    load(db, {"id": "a"})
+    db.execute("set memory_limit = '100MB'")
+    db.execute("set temp_directory = ''")
+
+    assert list(make(db, data, of=own(tmp_path, greedy=VIEW + much, modest=VIEW + modest))) == ["greedy"]
+
+    assert db.execute("from modest").fetchall() == [(1,)]
+
+
 def test_a_mart_that_describes_other_columns_is_reported(
     db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
 ) -> None:
