@@ -14,7 +14,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.measuring import resident_bytes
-from benchmarks.publishing import FIRST, FOLDER, LEADS_A_DAY, MILLIONS, land, publish
+from benchmarks.publishing import FIRST, FOLDER, MILLIONS, land, publish
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline.warehouse.reading import LeadsFile
@@ -41,11 +41,12 @@ def timed_publication(folder: Path) -> Took:
     )
 
 
-def land_days(folder: Path, days: int) -> None:
-    """Land so many days, the newest first."""
-    data = DataFolder.at(folder / "data")
-    for number in range(days):
-        land(data, FIRST - timedelta(days=number))
+def land_leads(folder: Path, leads: int) -> None:
+    """Land day after day, the newest first, until there are so many leads."""
+    data, day, landed = DataFolder.at(folder / "data"), FIRST, 0
+    while landed < leads:
+        landed += land(data, day)
+        day -= timedelta(days=1)
 
 
 def erase_one(folder: Path) -> None:
@@ -68,7 +69,7 @@ def main() -> None:
     for millions in MILLIONS:
         with tempfile.TemporaryDirectory(dir=FOLDER) as name:
             folder = Path(name)
-            land_days(folder, int(millions * 1_000_000) // LEADS_A_DAY)
+            land_leads(folder, int(millions * 1_000_000))
             for publication in ("first", "erasure"):
                 if publication == "erasure":
                     erase_one(folder)

@@ -24,12 +24,13 @@ from benchmarks.measuring import resident_bytes
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window, day_interval
-from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
+from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import copy_file
 from leads_pipeline.storage.store import open_store
+from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
@@ -47,7 +48,7 @@ TABLES = os.environ.get("BENCH_TABLES", "parquet")
 IS_STORE = os.environ.get("BENCH_STORE") == "1"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIRST = date(2026, 11, 1)
-WANTED = Wanted(
+WANTED = PublicationSettings(
     [Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST - timedelta(days=370), ZONE, tables=TABLES
 )
 

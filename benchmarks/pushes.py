@@ -15,7 +15,7 @@ from statistics import median
 from benchmarks.publishing import FIRST, FOLDER, MILLIONS, WANTED, ZONE, make_history
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.orchestration.publication_steps import bring_up_to_date
+from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.orchestration.publish_sensor import FOLDER_SECONDS, noted_publication
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation

@@ -24,7 +24,8 @@ from dagster import (
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features import FEATURES
-from leads_pipeline.orchestration.catalog import own_specs, with_conventions
+from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.orchestration.catalog import with_conventions
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
@@ -33,10 +34,11 @@ from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
 from leads_pipeline.orchestration.sensors import alert_sensor, deliver_sensor
-from leads_pipeline.orchestration.warehouse import warehouse_asset
+from leads_pipeline.orchestration.warehouse import Publishing, warehouse_asset
 from leads_pipeline.settings import Settings, filled_in
 from leads_pipeline.storage.data_folder import first_day
 from leads_pipeline.storage.durable import forgo_core_dumps
+from leads_pipeline.warehouse.reading import Reader
 
 logger = logging.getLogger(__name__)
 
@@ -118,15 +120,17 @@ def _wired(settings: Settings, names: Names) -> Definitions:
 
     raw_leads = [raw_leads_asset(kind, settings, partitions, names) for kind in LEAD_KINDS]
     raw_inventory = raw_inventory_asset(settings, partitions, names)
+    publishing = _publishing(settings)
     of_features = [resolve_name(one.published_asset)(names) for one in FEATURES if one.published_asset]
-    published = [warehouse_asset(settings, partitions, names), *of_features]
+    published = [warehouse_asset(settings, partitions, publishing, names), *of_features]
     of_jobs = {PULL_JOB: raw_leads, INVENTORY_JOB: [raw_inventory], PUBLISH_JOB: published}
     assets = [asset for selected in of_jobs.values() for asset in selected]
 
     keys = frozenset(key for asset in assets for key in asset.keys)
     asking = Asking(settings, first, names=names, assets=keys)
+    others = [spec for one in FEATURES if one.assets for spec in resolve_name(one.assets)(settings, names)]
     return Definitions(
-        assets=with_conventions([*assets, *own_specs(settings.marts_dir, names)], settings, names),
+        assets=with_conventions([*assets, *others], settings, names),
         resources={
             names.name("data"): data,
             names.name("leads"): LeadsService.of(settings, data),
@@ -145,10 +149,23 @@ def _wired(settings: Settings, names: Names) -> Definitions:
         schedules=[*asking.schedules(), inventory_schedule(settings, names)],
         sensors=[
             asking.sensor(),
-            publish_sensor(settings.zone, settings.marts_dir, names, is_bucket=settings.store is not None),
+            publish_sensor(settings.zone, publishing.inputs, names, is_bucket=settings.store is not None),
             alert_sensor(settings, names),
             deliver_sensor(settings, names),
         ],
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
         executor=None if names.is_guest else in_process_executor,
     )
+
+
+def _publishing(settings: Settings) -> Publishing:
+    inputs = [resolve_name(one.inputs) for one in FEATURES if one.inputs]
+    made_tables = [resolve_name(one.made_tables) for one in FEATURES if one.made_tables]
+
+    def inputs_of_features() -> str:
+        return " ".join(filter(None, (of_feature(settings) for of_feature in inputs)))
+
+    def tables_of_features(db: Reader) -> list[str]:
+        return [name for of_feature in made_tables for name in of_feature(db)]
+
+    return Publishing(bring_up_to_date, inputs_of_features, tables_of_features)

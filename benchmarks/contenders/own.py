@@ -12,11 +12,12 @@ from itertools import pairwise
 from leads_pipeline.domain.contract import APPLICANT, LEADS_TOKEN_PATH, Answer
 from leads_pipeline.domain.window import Window, days
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
+from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.settings import Secret, Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Landed
+from leads_pipeline.warehouse.publication import PublicationSettings
 
 
 def connect(settings: Settings, data: DataFolder) -> LeadsClient:
@@ -61,7 +62,7 @@ def main() -> None:
     wanted = list(days(first, last))
     pull(settings, data, wanted)
     moments.append(clocks())
-    grid = Wanted(settings.scopes, settings.start_date or first, settings.zone)
+    grid = PublicationSettings(settings.scopes, settings.start_date or first, settings.zone)
     assert bring_up_to_date(data, grid, datetime.now(UTC)).problems == {}
     moments.append(clocks())
     phases = {}

@@ -26,7 +26,9 @@ from leads_pipeline.domain.slicing import cut_list, list_parts, members_of, obje
 from leads_pipeline.errors import InvalidAnswerError
 
 # Beginnings of names of members of answers that come in pages, without case, `_` and `-`.
-_PAGING: Final = re.compile(r"next|page|total|cursor|count$")
+_PAGING: Final = re.compile(
+    r"next|pag(e|ing|ination)|total|cursor|count$|has(more|next)|more(results|available)|(is)?truncated|offset"
+)
 
 # Usual names of members beside a list, likewise. Any other name may repeat the request, so it is not shown.
 _USUAL: Final = re.compile(

@@ -7,10 +7,14 @@ from importlib import import_module
 from typing import Final
 
 from leads_pipeline.features.feature import Feature
+from leads_pipeline.observe import FINDER_MODULES
 
 _NAMES: Final = (
     "export",
+    "own_tables",
     "report",
 )
 
 FEATURES: Final[tuple[Feature, ...]] = tuple(import_module(f"{__name__}.{name}").FEATURE for name in _NAMES)
+
+FINDER_MODULES.extend(one.finders for one in FEATURES if one.finders)

@@ -20,9 +20,19 @@ class Command(NamedTuple):
 class Feature:
     """What a feature brings. It imports the core, and no other feature.
 
-    `published_asset` is a function of Names: an asset that the job `publish` makes after leads.duckdb.
+    - `published_asset`: a function of Names. The asset that the job `publish` makes after leads.duckdb.
+    - `assets`: a function of Settings and Names. Assets of the catalog that no job makes by itself.
+    - `finders`: the module of its finders.
+    - `step`: a function of DataFolder, PublicationSettings and the moment. A step before the marts.
+    - `inputs`: a function of Settings. A text that changes with what it publishes, besides what lands.
+    - `made_tables`: a function of a Reader. The names of tables that the last publication made.
     """
 
     name: str
     commands: Mapping[str, Command] = field(default_factory=dict)
     published_asset: str = ""
+    assets: str = ""
+    finders: str = ""
+    step: str = ""
+    inputs: str = ""
+    made_tables: str = ""

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib import import_module
 from typing import Final
 
 from leads_pipeline.domain.moments import not_after
 from leads_pipeline.errors import BugError, LeadsPipelineError, QuestionError
+from leads_pipeline.observe import FINDER_MODULES
 from leads_pipeline.observe.known import Known, UnreadableFileError
 from leads_pipeline.settings import THIS_MACHINE, origin
 from leads_pipeline.warehouse.reading import LeadsFile
@@ -68,15 +70,21 @@ class Finder:
     stays: bool
 
 
-# All finders by name, once findings.py is loaded.
-FINDERS: Final[dict[str, Finder]] = {}
+_FINDERS: Final[dict[str, Finder]] = {}
+
+
+def all_finders() -> dict[str, Finder]:
+    """Return all finders by their names, those of features among them."""
+    for module in FINDER_MODULES:
+        import_module(module)
+    return _FINDERS
 
 
 def finder(name: str, *, stays: bool = False) -> Callable[[Look], Look]:
     """Make a function a finder of that name."""
 
     def add(look: Look) -> Look:
-        FINDERS[name] = Finder(name, look, stays)
+        _FINDERS[name] = Finder(name, look, stays)
         return look
 
     return add
@@ -90,7 +98,7 @@ def look(known: Known, finders: Iterable[Finder] | None = None) -> tuple[list[Fi
     """
     found, failed = list[Finding](), dict[str, LeadsPipelineError]()
     with LeadsFile(known.data).kept_open():
-        for each in finders or FINDERS.values():
+        for each in finders or all_finders().values():
             try:
                 found += (_of(each.name, one, known.now) for one in each.look(known))
             except LeadsPipelineError as error:
@@ -137,7 +145,7 @@ def acknowledge(known: Known, keys: Iterable[str]) -> list[Finding]:
         meant = [one for one in findings if key in (one.key, one.key.partition("/")[0])]
         if not meant:
             raise QuestionError(f"No open finding has the key {key}. `leads-pipeline findings` lists the keys.")
-        finder = FINDERS.get(key.partition("/")[0])
+        finder = all_finders().get(key.partition("/")[0])
         if finder is None or not finder.stays:
             raise QuestionError(f"{key} can't be acknowledged: it ends when its cause does. {meant[0].what_to_do}")
         chosen += meant

@@ -22,7 +22,6 @@ from leads_pipeline.observe import window_findings
 from leads_pipeline.observe.alerts import Told
 from leads_pipeline.observe.channels import SET_UP, channels_of
 from leads_pipeline.observe.finding import (
-    FINDERS,
     LEADS_DUCKDB,
     Finding,
     Level,
@@ -44,7 +43,6 @@ from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, literal, quoted
 from leads_pipeline.words import counted, moment, some
 
 __all__ = [
-    "FINDERS",
     "Finding",
     "Level",
     "acknowledge",
@@ -410,29 +408,6 @@ def branch_names(known: Known) -> Iterator[Finding]:
             Level.WARNING,
             f"LEADS_BRANCHES_FILE has no name for {some(nameless)}.",
             f"Add a line for each to {file}. The next publication reads it.",
-        )
-
-
-@finder("own-marts")
-def own_marts(known: Known) -> Iterator[Finding]:
-    """A mart or a file of your own can't be made into a table.
-
-    Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows. After an
-    erasure it is removed, as it may hold an erased person. All other tables are as usual.
-    Do: mend the file that the message names. The service tries it again within about a minute. A file that took too
-    long or too much memory is tried again when it changes, and once a day.
-    Over: when a publication makes the table.
-    """
-    rows = (
-        "select file, problem, not is_made and name in (select table_name from duckdb_tables()) "
-        "from pipeline.own_tables where problem is not null order by file"
-    )
-    for file, problem, is_kept in known.rows(rows, table="own_tables"):
-        yield Finding(
-            Level.WARNING,
-            f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",
-            f"Mend it, or take it out of {known.settings.marts_dir}. The next publication reads it again.",
-            key=file,
         )
 
 

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from typing import Final
 
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.observe.finding import FAILED, Finder, Level
-from leads_pipeline.observe.findings import CHECKS, FINDERS
+from leads_pipeline.observe.finding import FAILED, Finder, Level, all_finders
+from leads_pipeline.observe.findings import CHECKS
 from leads_pipeline.warehouse.checks import checks
 
 _CANNOT_LOOK: Final = """\
@@ -45,9 +45,9 @@ class RawCheck:
 RAW_CHECKS: Final[Mapping[str, RawCheck]] = {
     "windows": RawCheck(
         "No window is refused, failing, late or lost, and no answer has an unknown member",
-        tuple(finder for name, finder in FINDERS.items() if name.startswith(("windows-", "answer-"))),
+        tuple(finder for name, finder in all_finders().items() if name.startswith(("windows-", "answer-"))),
     ),
-    "files": RawCheck("No file is damaged or missing", (FINDERS["files-damaged"],)),
+    "files": RawCheck("No file is damaged or missing", (all_finders()["files-damaged"],)),
 }
 
 # The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts any old window.
@@ -57,7 +57,7 @@ YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_
 
 def finding_entries() -> list[Entry]:
     """Return the entries of all findings, in the order of their finders."""
-    found = [_entry(one.name, inspect.getdoc(one.look) or "", _levels(one)) for one in FINDERS.values()]
+    found = [_entry(one.name, inspect.getdoc(one.look) or "", _levels(one)) for one in all_finders().values()]
     return [*found, _entry(FAILED, _CANNOT_LOOK, Level.ERROR)]
 
 

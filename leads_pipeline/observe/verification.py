@@ -14,8 +14,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.observe.finding import LEADS_DUCKDB
-from leads_pipeline.observe.findings import FINDERS, find
+from leads_pipeline.observe.finding import LEADS_DUCKDB, all_finders, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, seen
 from leads_pipeline.storage.data_folder import DataFolder
@@ -58,7 +57,9 @@ def verify(known: Known) -> Iterator[Seen]:
         Light.GREEN,
         f"{counted(files, 'file')} of {counted(len(windows), 'window')} and {searches} of the inventory are whole.",
     )
-    yield from map(seen, find(replace(known, is_thorough=True), [FINDERS["files-damaged"], FINDERS["sweep"]]))
+    yield from map(
+        seen, find(replace(known, is_thorough=True), [all_finders()["files-damaged"], all_finders()["sweep"]])
+    )
     version, publish = Versions(data.folder).current(), f"{how_to_publish(data.state)}."
     if version is None:
         yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {publish}")

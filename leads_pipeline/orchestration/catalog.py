@@ -28,17 +28,16 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.checks import FRESH_HOUR
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.contents import other_tables, table_names
+from leads_pipeline.warehouse.contents import other_tables
 from leads_pipeline.warehouse.duck import SQL_FOLDER, tables_read
 from leads_pipeline.warehouse.marts import EVERY_LEAD, Mart, marts
-from leads_pipeline.warehouse.own_marts import own_files
 from leads_pipeline.warehouse.tables import Table, lead_tables
 
 # A table with one of these columns holds leads, or knows who asked.
 _PERSONAL = frozenset({"lead_id", "person"})
 
 # The group of marts and files of one's own. Their content isn't known, so they count as personal.
-_OWN = "own"
+OWN = "own"
 
 # An installed package has no code to link to.
 _IS_CHECKOUT = Path(leads_pipeline.__file__).parents[1].joinpath("pyproject.toml").exists()
@@ -60,7 +59,7 @@ def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: S
         columns = {column.name for column in getattr(spec.metadata.get("dagster/column_schema"), "columns", ())}
         layer = (spec.group_name or "").removeprefix(names.name(""))
         is_searched = spec.key != names.key("raw_inventory") or not settings.no_inventory
-        is_personal = layer == _OWN or not columns.isdisjoint(_PERSONAL)
+        is_personal = layer == OWN or not columns.isdisjoint(_PERSONAL)
         return spec.replace_attributes(
             owners=settings.owners,
             tags={"layer": layer, **({"pii": ""} if is_personal else {})},
@@ -83,7 +82,9 @@ def table_spec(table: Table, names: Names) -> AssetSpec:
         description=f"{table.description}. A table of leads.duckdb.",
         group_name=names.name("warehouse"),
         kinds={"duckdb"},
-        metadata=_metadata(table, dict.fromkeys(deps, ("payload",)) if own or table.name == "inventory" else {}, names),
+        metadata=table_metadata(
+            table, dict.fromkeys(deps, ("payload",)) if own or table.name == "inventory" else {}, names
+        ),
     )
 
 
@@ -104,36 +105,13 @@ def mart_spec(mart: Mart, names: Names) -> AssetSpec:
         group_name=names.name("marts"),
         kinds={"duckdb", "sql"},
         metadata={
-            **_metadata(mart, {name: known[name] for name in sorted(read)}, names),
-            **_code_reference(SQL_FOLDER / f"{mart.name}.sql"),
+            **table_metadata(mart, {name: known[name] for name in sorted(read)}, names),
+            **code_reference(SQL_FOLDER / f"{mart.name}.sql"),
         },
     )
 
 
-def own_specs(folder: Path | None, names: Names) -> list[AssetSpec]:
-    """Describe each file of LEADS_MARTS_DIR. The publication makes the table, and records each time that it did.
-
-    Nobody can run one by itself. So files may come and go while a code location is loaded.
-    """
-    files = {one.name: one for one in own_files(folder).files if one.name}
-    known = table_names() | files.keys()
-    specs = []
-    for name, one in files.items():
-        # One with a problem reads nothing. One may read itself in a circle.
-        reads = [] if one.problem else sorted(one.reads & known - {name})
-        spec = AssetSpec(
-            names.key(name),
-            deps=[names.key(read) for read in reads],
-            description=f"{one.mart.description if one.mart else 'A file as it is'}\n\nMade from {one.file}.",
-            group_name=names.name(_OWN),
-            kinds={"duckdb"},
-            metadata={**_metadata(one.mart or Table(name, "", ()), {}, names), **_code_reference(one.file)},
-        )
-        specs.append(spec)
-    return specs
-
-
-def _metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Names) -> dict[str, Any]:
+def table_metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Names) -> dict[str, Any]:
     """The table's name, its columns, and by their names the columns of the sources that they come from.
 
     A lead's columns come from its `payload`.
@@ -156,7 +134,7 @@ def _metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Names) 
     }
 
 
-def _code_reference(file: Path) -> dict[str, Any]:
+def code_reference(file: Path) -> dict[str, Any]:
     """Return the metadata that links an asset to a file besides its function."""
     references = CodeReferencesMetadataValue(code_references=[LocalFileCodeReference(file_path=str(file))])
     return {"dagster/code_references": references} if _IS_CHECKOUT else {}

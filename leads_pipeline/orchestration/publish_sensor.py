@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -32,7 +31,6 @@ from leads_pipeline.orchestration.pulling import FINISHED, is_under_way, utc_now
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import NIGHT, NOTING, Publications
 from leads_pipeline.storage.raw import RAW
-from leads_pipeline.warehouse.own_marts import look_of
 from leads_pipeline.warehouse.raw_windows import recent_days
 from leads_pipeline.warehouse.versions import Versions
 
@@ -46,8 +44,8 @@ RUNS_KEPT_FOR: Final = timedelta(days=3)
 NIGHTS_KEPT_FOR: Final = timedelta(days=90)
 
 
-def landed_mark(data: DataFolder, now: datetime, marts_dir: Path | None = None) -> str:
-    """Return a text that changes if something lands or `marts_dir` changes. Empty if nothing has landed in a folder."""
+def landed_mark(data: DataFolder, now: datetime, inputs: Callable[[], str]) -> str:
+    """Return a text that changes if something lands, or `inputs` do. Empty if nothing has landed in a folder."""
     if data.bucket is None:
         landed_at = data.state.landed_at()
         landed = landed_at.isoformat() if landed_at else ""
@@ -55,14 +53,14 @@ def landed_mark(data: DataFolder, now: datetime, marts_dir: Path | None = None) 
         folders = (f"{RAW}/{kind.table}/day={day}/" for kind in LEAD_KINDS for day in recent_days(now))
         names = "\n".join(name for folder in folders for name in data.store.list(folder))
         landed = hashlib.sha256(names.encode()).hexdigest()
-    return f"{landed} {look_of(marts_dir)}" if landed and marts_dir else landed
+    return f"{landed} {inputs()}".strip() if landed else ""
 
 
 @contextmanager
 def noted_publication(
     data: DataFolder,
     zone: ZoneInfo,
-    marts_dir: Path | None = None,
+    inputs: Callable[[], str] = lambda: "",
     *,
     is_nightly: bool,
     clock: Callable[[], datetime] = utc_now,
@@ -70,7 +68,7 @@ def noted_publication(
     """Remember how the publication in this block went. One that is killed counts as failed."""
     with data.state.alive(NOTING):
         began_at, before = clock(), Publications.read(data.state.path)
-        mark, written = landed_mark(data, began_at, marts_dir), _written_bytes()
+        mark, written = landed_mark(data, began_at, inputs), _written_bytes()
         msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state.path)
         yield
         nightly_on = today(zone, began_at - NIGHT) if is_nightly else before.nightly_on
@@ -85,7 +83,7 @@ def _written_bytes() -> int:
 
 def publish_sensor(
     zone: ZoneInfo,
-    marts_dir: Path | None = None,
+    inputs: Callable[[], str],
     names: Names = PLAIN,
     *,
     is_bucket: bool,
@@ -112,7 +110,7 @@ def publish_sensor(
         if is_under_way(context.instance, PUBLISH_JOB, names):
             return SkipReason("A publication is under way.")
         now = clock()
-        known, mark = Publications.read(data.state.path), landed_mark(data, now, marts_dir)
+        known, mark = Publications.read(data.state.path), landed_mark(data, now, inputs)
         is_nightly = known.is_night_due(zone, now)
         is_as_published = Versions(data.folder).is_as_published()
         next_at = known.next_at(is_urgent=is_nightly or not is_as_published)

@@ -5,7 +5,8 @@ Belongs here: what a run publishes, checks and records. Doesn't: the publication
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,7 +25,6 @@ from leads_pipeline.orchestration.catalog import mart_spec, table_spec
 from leads_pipeline.orchestration.checks import failure, published_check_specs, published_checks
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG, delete_old_runs, noted_publication
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy.nightly import Night, keep_clean
@@ -34,13 +34,29 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.contents import other_tables
 from leads_pipeline.warehouse.duck import literal, quoted
 from leads_pipeline.warehouse.marts import marts
+from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reading import LeadsFile, Reader
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline.warehouse.tables import lead_tables
 from leads_pipeline.warehouse.typed import TABLES
 
 
-def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = PLAIN) -> AssetsDefinition:
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """What the features bring to a publication.
+
+    `bring_up_to_date` publishes. `inputs` returns a text that changes with what else is published than what lands.
+    `made_tables` returns the names of tables that the last publication made, and that aren't assets of this run.
+    """
+
+    bring_up_to_date: Callable[[DataFolder, PublicationSettings, datetime], Publication]
+    inputs: Callable[[], str]
+    made_tables: Callable[[Reader], Iterable[str]]
+
+
+def warehouse_asset(
+    settings: Settings, partitions: Partitions, publishing: Publishing, names: Names = PLAIN
+) -> AssetsDefinition:
     """One asset per table and mart, from one publication."""
     tables = [*lead_tables(), *other_tables()]
     specs = [*(table_spec(table, names) for table in tables), *(mart_spec(mart, names) for mart in marts())]
@@ -59,9 +75,9 @@ def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = P
         now = datetime.now(UTC)
         try:
             night = keep_clean(data, settings, now, server_time) if is_nightly else Night()
-            with noted_publication(data, settings.zone, settings.marts_dir, is_nightly=is_nightly):
-                publication = _publish(context, data, settings, partitions)
-                yield from _record(LeadsFile(data), publication, names)
+            with noted_publication(data, settings.zone, publishing.inputs, is_nightly=is_nightly):
+                publication = _publish(context, data, settings, partitions, publishing)
+                yield from _record(LeadsFile(data), publication, publishing, names)
                 _tell_of_problems(publication)
         except LeadsPipelineError as error:
             raise failure("leads.duckdb could not be published", error, "publication") from None
@@ -73,13 +89,17 @@ def warehouse_asset(settings: Settings, partitions: Partitions, names: Names = P
 
 
 def _publish(
-    context: AssetExecutionContext, data: DataFolder, settings: Settings, partitions: Partitions
+    context: AssetExecutionContext,
+    data: DataFolder,
+    settings: Settings,
+    partitions: Partitions,
+    publishing: Publishing,
 ) -> Publication:
     """Bring leads.duckdb up to date, and log what was done."""
     context.log.info("Publishing leads.duckdb.")
     began = time.monotonic()
     data.share()
-    wanted = Wanted(
+    of_publication = PublicationSettings(
         scopes=settings.scopes,
         first_day=partitions.first_day,
         zone=settings.zone,
@@ -88,7 +108,7 @@ def _publish(
         marts_dir=settings.marts_dir,
     )
     # A look from after this moment would count as one of the future.
-    publication = bring_up_to_date(data, wanted, datetime.now(UTC))
+    publication = publishing.bring_up_to_date(data, of_publication, datetime.now(UTC))
 
     for what, why in publication.problems.items():
         context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
@@ -104,7 +124,7 @@ def _publish(
 
 
 def _record(
-    file: LeadsFile, publication: Publication, names: Names
+    file: LeadsFile, publication: Publication, publishing: Publishing, names: Names
 ) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
     """Record what the file holds: each table and its rows, tables of one's own, and the checks."""
     did: dict[str, str | int] = {
@@ -118,7 +138,7 @@ def _record(
         for table in (*lead_tables(), *other_tables(), *marts()):
             metadata = {**did, **rows.get(table.name, {})}
             yield MaterializeResult(asset_key=names.key(table.name), metadata=metadata)
-        for (name,) in db.query("select name from pipeline.own_tables where is_made order by name")[1]:
+        for name in publishing.made_tables(db):
             yield AssetMaterialization(names.key(name), metadata=rows[name])
         yield from published_checks(db, names)
 

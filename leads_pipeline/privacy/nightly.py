@@ -1,7 +1,7 @@
 """The nightly privacy work: the suppression list, retention, leftovers of killed processes.
 
 Belongs here: the steps in their order, and what they did, as counts. Doesn't: each step (sweeping.py, retain.py), when
-it runs (orchestration/publish_sensor.py), publishing what it changed (orchestration/publication_steps.py).
+it runs (orchestration/publish_sensor.py), publishing what it changed (features/publication_steps.py).
 """
 
 from collections.abc import Callable

@@ -2,9 +2,9 @@
 
 Belongs here: which days are written, and which old files go. Doesn't: the rows (typed.py).
 
-Each commit names the version of leads.duckdb that it was written for. If that version is still there, no rewriting has
-come since, and the days that were touched since are written. Otherwise the table's folder is written anew. If each day
-was touched, leads.duckdb may have been built anew: the table is overwritten, so that no former day or column stays.
+Each commit names the version of leads.duckdb that it was written for. If that version is still there, nobody was erased
+since, and the days that were touched since are written. Otherwise the table's folder is written anew. If each day was
+touched, leads.duckdb may have been built anew: the table is overwritten, so that no former day or column stays.
 """
 
 import os

@@ -10,13 +10,16 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
+from datetime import date, datetime
 from pathlib import Path
 from typing import Final, Protocol, Self
+from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.domain.window import Scope
 from leads_pipeline.errors import BugError, LeadsPipelineError, StorageError
+from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, quoted
@@ -26,6 +29,18 @@ from leads_pipeline.warehouse.tables import fill, lead_tables
 from leads_pipeline.warehouse.versions import Versions
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationSettings:
+    """The settings of a publication. `tables` is parquet, delta or none, `marts_dir` is LEADS_MARTS_DIR."""
+
+    scopes: Sequence[Scope]
+    first_day: date
+    zone: ZoneInfo
+    branches: Branches = field(default_factory=Branches)
+    tables: str = "parquet"
+    marts_dir: Path | None = None
 
 
 class Windows(Protocol):
@@ -163,7 +178,7 @@ class _Publisher:
             logger.warning("%s can't be brought up to date and is built anew. %s", file, error)
             return self._build_anew(file, made_from)
 
-        self.versions.swap_in(draft, self.number, is_alone=False)
+        self.versions.swap_in(draft, self.number)
         return Publication("update", len(changed), leads)
 
     def _build_anew(self, file: Path | None, made_from: _MadeFrom, *, forgets: bool = False) -> Publication:
@@ -184,7 +199,7 @@ class _Publisher:
         leads = self._make(draft, changes, made_from, former=former)
 
         damaged = self.versions.current() if former != file else None
-        self.versions.swap_in(draft, self.number, is_alone=False)
+        self.versions.swap_in(draft, self.number)
         if damaged:  # moved once readers have another one
             aside = self.versions.set_aside(damaged)
             logger.warning("leads.duckdb was damaged. The damaged file is %s, and a new one is published.", aside)

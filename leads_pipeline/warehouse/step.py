@@ -1,7 +1,7 @@
 """What is made at each publication, as steps.
 
 Belongs here: what a step may do, and what it is given. Doesn't: the order of the steps
-(orchestration/publication_steps.py), the publication itself (publication.py).
+(features/publication_steps.py), the publication itself (publication.py).
 """
 
 from collections.abc import Iterator, Mapping

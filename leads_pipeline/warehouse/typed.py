@@ -3,7 +3,7 @@
 Belongs here: one tree of files for each publication. Doesn't: the rows (flatten.py), Delta tables (delta.py).
 
 `data/tables` is a link to a tree that belongs to one version of leads.duckdb. So readers never meet two publications,
-and a tree stays as long as its version: after a rewriting no older one is left.
+and a tree stays as long as its version: after an erasure no older one is left.
 """
 
 # ruff: noqa: S608 - only our own names are in the statements

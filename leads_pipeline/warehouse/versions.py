@@ -102,8 +102,8 @@ class Versions:
         current = self.current()
         return datetime.fromtimestamp(number_of(current), UTC) if current else None
 
-    def swap_in(self, draft: Path, number: int, *, is_alone: bool) -> None:
-        """Publish the draft. The version before stays too, unless `is_alone`. Raises StorageError."""
+    def swap_in(self, draft: Path, number: int) -> None:
+        """Publish the draft. The version before stays too. Raises StorageError."""
         if draft.with_name(f"{draft.name}.wal").exists():
             raise StorageError(f"DuckDB couldn't finish {draft}. What was published before is untouched. Run again.")
         version = self._versions / f"leads-{number}-{_hash_of(draft)}.duckdb"
@@ -118,7 +118,7 @@ class Versions:
                     version.unlink()  # or one more would stay after each failure
                 raise
             sync(self.folder)
-        self.remove_older(0 if is_alone else 1)
+        self.remove_older(1)
 
     def older(self) -> list[Path]:
         """Return the versions but the current one, newest first."""

@@ -175,13 +175,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
+from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.domain.window import Scope
 folder, seed, first, *scopes = sys.argv[1:]
-wanted = Wanted([Scope.parse(one) for one in scopes], datetime.fromisoformat(first).date(), ZoneInfo("UTC"))
+day = datetime.fromisoformat(first).date()
+settings = PublicationSettings([Scope.parse(one) for one in scopes], day, ZoneInfo("UTC"))
 rng = random.Random(seed)
 while not select.select([sys.stdin], [], [], rng.uniform(0, 2))[0]:
-    bring_up_to_date(DataFolder.at(Path(folder)), wanted, datetime.now(UTC))
+    bring_up_to_date(DataFolder.at(Path(folder)), settings, datetime.now(UTC))
 """
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from leads_pipeline.observe.findings import FINDERS
+from leads_pipeline.observe.finding import all_finders
 from leads_pipeline.warehouse.checks import checks
 from leads_pipeline_tests.docs import findings_page
 from leads_pipeline_tests.support.command_line import run
@@ -29,7 +29,7 @@ def test_explain_prints_the_entry_of_a_finding_by_its_key_or_the_first_part(key:
     assert "Over: when the windows land, or the branch is no longer configured." in shown.output
 
 
-@pytest.mark.parametrize("name", [*FINDERS, "finder-failed"])
+@pytest.mark.parametrize("name", [*all_finders(), "finder-failed"])
 def test_each_entry_says_in_the_terminal_what_the_page_says(name: str) -> None:
     page = findings_page.page()
     entry = page.split(f"\n## {name}\n")[1].split("\n## ")[0]
@@ -41,7 +41,7 @@ def test_each_entry_says_in_the_terminal_what_the_page_says(name: str) -> None:
 
 
 def test_the_text_for_the_terminal_has_no_marks_of_markdown() -> None:
-    for name in FINDERS:
+    for name in all_finders():
         shown = run("explain", name).output
         assert not re.search(r"\*\*|^#|^\||\]\(", shown, re.MULTILINE), shown
 
@@ -78,7 +78,7 @@ def test_explain_alone_lists_each_finding_and_each_check_in_one_line() -> None:
     assert shown.exit_code == 0
     lines = [line.split()[0] for line in shown.output.splitlines() if line.startswith("  ")]
     of_raw = ("windows", "files", "yesterday_has_landed")
-    assert lines == [*FINDERS, "finder-failed", *of_raw, *sorted({check.name for check in checks()})]
+    assert lines == [*all_finders(), "finder-failed", *of_raw, *sorted({check.name for check in checks()})]
     assert re.search("^  disk +The disk of the data folder is nearly full.$", shown.output, re.MULTILINE)
 
 

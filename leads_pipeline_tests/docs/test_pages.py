@@ -20,7 +20,7 @@ from click import Command, Context, Group
 
 from leads_pipeline.cli import main
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.observe.findings import FINDERS
+from leads_pipeline.observe.finding import all_finders
 from leads_pipeline.settings import VARIABLES
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline_tests.docs import findings_page, pictures, reference_pages
@@ -117,7 +117,7 @@ def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
     """If not: make pages."""
     assert text_of(findings_page.PAGE) == findings_page.page()
     text = findings_page.page()
-    assert all(text.count(f"**{word}**") == len(FINDERS) + 1 for word in ("Meaning", "Do", "Over"))
+    assert all(text.count(f"**{word}**") == len(all_finders()) + 1 for word in ("Meaning", "Do", "Over"))
 
 
 # --- what pages name --------------------------------------------------------------------------------------------------

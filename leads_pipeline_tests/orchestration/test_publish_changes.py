@@ -22,6 +22,7 @@ from dagster import (
 from dagster._core.test_utils import freeze_time
 
 from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.features.own_tables.own_marts import look_of
 from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, PULL_JOB
 from leads_pipeline.orchestration.publish_sensor import (
     NIGHTLY_TAG,
@@ -31,6 +32,7 @@ from leads_pipeline.orchestration.publish_sensor import (
     noted_publication,
     publish_sensor,
 )
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.store import FolderStore
@@ -47,7 +49,7 @@ def swap_in_new_file(folder: Path) -> None:
     versions = Versions(folder)
     with versions.drafting():
         versions.draft("copy").touch()
-        versions.swap_in(versions.draft("copy"), versions.next_number(NOON), is_alone=True)
+        versions.swap_in(versions.draft("copy"), versions.next_number(NOON))
 
 
 class House:
@@ -58,12 +60,13 @@ class House:
         self.is_broken = False
         self.nightly: list[bool] = []
         self.marts = folder.folder.with_name("marts")
-        self.sensor = publish_sensor(LONDON, self.marts, is_bucket=is_bucket, clock=clock)
+        self.settings = Settings.from_variables({"LEADS_MARTS_DIR": str(self.marts)})
+        self.sensor = publish_sensor(LONDON, self.look_of_marts, is_bucket=is_bucket, clock=clock)
 
         @asset
         def leads(context: AssetExecutionContext, data: ResourceParam[DataFolder]) -> None:
             is_nightly = NIGHTLY_TAG in context.run.tags
-            with noted_publication(data, LONDON, self.marts, is_nightly=is_nightly, clock=clock):
+            with noted_publication(data, LONDON, self.look_of_marts, is_nightly=is_nightly, clock=clock):
                 if self.is_broken:
                     raise OSError("The disk is full.")
             swap_in_new_file(self.folder.folder)
@@ -71,6 +74,9 @@ class House:
 
         jobs = [define_asset_job(job, [leads], tags=PLAIN.run_tags) for job in (PUBLISH_JOB, PULL_JOB)]
         self.definitions = Definitions([leads], jobs=jobs, resources={"data": folder})
+
+    def look_of_marts(self) -> str:
+        return look_of(self.settings)
 
     def tick(self) -> RunRequest | SkipReason:
         return tick_of(self.sensor, self.definitions, instance=self.instance, resources={"data": self.folder})

@@ -23,8 +23,8 @@ from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_p
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.person import Person
 from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.report.page import write_report
-from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before
@@ -37,6 +37,7 @@ from leads_pipeline.storage.restore import end_restore, restore
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.checks import checks, problems
+from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.promises import month
 
@@ -129,7 +130,7 @@ class House:
         self.folder.mkdir(parents=True, exist_ok=True)
         names = self.folder.parent / "branches.csv"
         names.write_text(self.names, encoding="utf-8")
-        wanted = Wanted(
+        wanted = PublicationSettings(
             [*map(Scope.parse, self.scopes)],
             self.first_day,
             self.zone,

@@ -13,9 +13,10 @@ import pytest
 from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.window import Scope, Window
-from leads_pipeline.orchestration.publication_steps import Wanted, bring_up_to_date
+from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline.warehouse.step import Publication
 
@@ -53,7 +54,7 @@ def publish(
     tables: str = "parquet",
 ) -> Publication:
     """Publish as the asset does it."""
-    wanted = Wanted([*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), tables)
+    wanted = PublicationSettings([*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), tables)
     publication = bring_up_to_date(data, wanted, now)
     assert publication.problems == {}
     return publication

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from leads_pipeline.observe.findings import FINDERS, find
+from leads_pipeline.features.own_tables.own_marts import MakeOwnTables
+from leads_pipeline.observe.finding import all_finders, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.own_marts import MakeOwnTables
 from leads_pipeline.warehouse.step import Changes
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.newcomer import wait_for
@@ -59,7 +59,7 @@ def told(house: House) -> dict[str, str]:
     """The findings about the folder, by file, each with what to do."""
     variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_MARTS_DIR": str(house.marts)}
     settings = Settings.from_variables(variables)
-    found = find(Known(settings, house.data, house.now), [FINDERS["own-marts"]])
+    found = find(Known(settings, house.data, house.now), [all_finders()["own-marts"]])
     return {one.key.partition("/")[2]: f"{one.message} {one.what_to_do}" for one in found}
 
 
@@ -261,7 +261,8 @@ def test_a_killed_publication_leaves_no_process_and_the_next_one_removes_its_fil
     write(house, a_sql=ENDLESS)
     in_a_draft(house, tmp_path)
     code = (
-        "from datetime import date; from pathlib import Path; from leads_pipeline.warehouse.own_marts import *; "
+        "from datetime import date; from pathlib import Path; "
+        "from leads_pipeline.features.own_tables.own_marts import *; "
         f"MakeOwnTables(Path('{house.folder}'), Path('{house.marts}'), date.min)"
         f".sealed(Path('{tmp_path}/draft.duckdb'), Changes(1, {{}}))"
     )

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Final
@@ -21,13 +21,18 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.domain.window import today
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.own_tables.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
 from leads_pipeline.warehouse.answers import ANSWER_FILES
 from leads_pipeline.warehouse.contents import table_names
 from leads_pipeline.warehouse.duck import connection, literal, quoted, tables_read
 from leads_pipeline.warehouse.marts import Mart, read_mart
-from leads_pipeline.warehouse.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
+from leads_pipeline.warehouse.publication import PublicationSettings
+from leads_pipeline.warehouse.reading import Reader
 from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Step
 from leads_pipeline.warehouse.tables import columns_of, comment, fill
 
@@ -89,10 +94,12 @@ def own_files(folder: Path | None) -> OwnFiles:
     return OwnFiles([*_in_order(found), *refused])
 
 
-def look_of(folder: Path | None) -> str:
-    """Return a text that changes with the files of the folder."""
+def look_of(settings: Settings) -> str:
+    """Return a text that changes with the files of LEADS_MARTS_DIR. Empty without such a folder."""
+    if settings.marts_dir is None:
+        return ""
     try:
-        return repr(_files(folder))
+        return repr(_files(settings.marts_dir))
     except StorageError as error:
         return str(error)
 
@@ -162,11 +169,17 @@ def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
                 reads[name] = set()
 
 
+def made_tables(db: Reader) -> list[str]:
+    """Return the tables that the last publication made."""
+    _, rows = db.query("select name from pipeline.own_tables where is_made order by name")
+    return [name for (name,) in rows]
+
+
 # --- in the draft of leads.duckdb -------------------------------------------------------------------------------------
 
 
 class MakeOwnTables(Step):
-    """Makes the tables of LEADS_MARTS_DIR in the closed draft, after everything else.
+    """Makes the tables of LEADS_MARTS_DIR in the closed draft, after everything else is filled.
 
     A table that can't be made stays as it was before. One that went beyond a limit is tried again only if its file
     changes, and once a day, because each try delays the publication.
@@ -200,6 +213,11 @@ class MakeOwnTables(Step):
         problems = _make_tables(self._folder, file, self._own, self._today, self._seconds, forgets=changes.forgets)
         for name, problem in problems.items():
             logger.warning("%s: %s", name, problem)
+
+
+def step_of(data: DataFolder, settings: PublicationSettings, now: datetime) -> MakeOwnTables:
+    """Return the step of a publication at that moment."""
+    return MakeOwnTables(data.folder, settings.marts_dir, today(settings.zone, now))
 
 
 def _keep_tables(draft: Draft, own: OwnFiles) -> None:

@@ -1,0 +1,29 @@
+"""The finding of tables of one's own."""
+
+from collections.abc import Iterator
+
+from leads_pipeline.observe.finding import Finding, Level, finder
+from leads_pipeline.observe.known import Known
+
+
+@finder("own-marts")
+def own_marts(known: Known) -> Iterator[Finding]:
+    """A mart or a file of your own can't be made into a table.
+
+    Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows. After an
+    erasure it is removed, as it may hold an erased person. All other tables are as usual.
+    Do: mend the file that the message names. The service tries it again within about a minute. A file that took too
+    long or too much memory is tried again when it changes, and once a day.
+    Over: when a publication makes the table.
+    """
+    rows = (
+        "select file, problem, not is_made and name in (select table_name from duckdb_tables()) "
+        "from pipeline.own_tables where problem is not null order by file"
+    )
+    for file, problem, is_kept in known.rows(rows, table="own_tables"):
+        yield Finding(
+            Level.WARNING,
+            f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",
+            f"Mend it, or take it out of {known.settings.marts_dir}. The next publication reads it again.",
+            key=file,
+        )
