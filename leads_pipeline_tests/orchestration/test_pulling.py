@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from dagster import (
     AssetCheckEvaluation,
@@ -300,6 +301,25 @@ def test_windows_that_a_run_never_came_to_keep_their_count_and_are_asked_for_nex
     assert attempts[0] + attempts[1] == 9
     waiting = {row.window.partition_key for row in rows if row.failure is None}
     assert set(here.asked_for()["applicant"]) == waiting
+
+
+def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(here: Pipeline) -> None:
+    """The day as a whole is too large, and one of its hours fails."""
+    window = here.window(1)
+    of_window = When(path="/applicant-leads", scope=window.scope.key)
+    day, hour = (f"{at:%Y-%m-%dT%H:%M}" for at in (window.start, window.start + 12 * HOUR))
+    here.simulator.set_faults(
+        [
+            Rule(Then(status=413), msgspec.structs.replace(of_window, from_time=day, first=1)),
+            Rule(Then(status=500), msgspec.structs.replace(of_window, from_time=hour)),
+        ]
+    )
+
+    assert not here.run(here.tick()).success
+
+    row = here.row(window)
+    assert (row.state, here.shown()[here.key(1)]) == (WindowState.FAILED, "FAILED")
+    assert row.leads > 0
 
 
 def test_a_window_whose_answer_has_an_unknown_member_has_landed_and_the_check_of_windows_names_it(
