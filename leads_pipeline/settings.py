@@ -7,7 +7,7 @@ and `leads-pipeline settings`. Doesn't belong here: reading a secret (portal/cre
 import ipaddress
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -553,17 +553,6 @@ DESCRIBED: Final = tuple(_described())
 SECRETS: Final = tuple(one.name for one in DESCRIBED if one.is_secret)
 VARIABLES: Final = frozenset(one.name for one in DESCRIBED) | {f"{name}_FILE" for name in SECRETS}
 _FIELDS: Final = {str(one.validation_alias): name for name, one in Settings.model_fields.items()}
-
-
-def variables() -> MutableMapping[str, str]:
-    """Return the environment variables of this process, without those of ours that are empty.
-
-    Only the command line and definitions.py call this. All others get Settings.
-    """
-    for name in [name for name in os.environ if name.startswith(OURS)]:
-        if not os.environ[name].strip():
-            del os.environ[name]
-    return os.environ
 
 
 def filled_in(variables: Mapping[str, str]) -> dict[str, str]:

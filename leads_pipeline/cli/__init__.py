@@ -6,6 +6,7 @@ Exit code 0: everything that was asked for is done. 1: a part of it isn't. 2: an
 wrong.
 """
 
+import os
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -97,33 +98,37 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
-    from leads_pipeline.settings import unknown, variables
+    from leads_pipeline.settings import filled_in, unknown
     from leads_pipeline.storage.durable import forgo_core_dumps
 
     forgo_core_dumps()
     context.obj = _read_env_file(Path.cwd() / ".env")
-    for hint in unknown(variables()):
+    for hint in unknown(filled_in(os.environ)):
         click.secho(hint, fg="yellow", err=True)
     # Dagster then plans a run's partitions in one transaction.
-    variables().setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
+    os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 
 
 def _read_env_file(path: Path) -> frozenset[str]:
     """Put the file's variables into the environment, unless they are there. Return their names."""
-    from dotenv import load_dotenv
+    from dotenv import dotenv_values
 
     from leads_pipeline.errors import SettingsError
-    from leads_pipeline.settings import variables
+    from leads_pipeline.settings import filled_in
 
-    before = set(variables())  # without the empty ones, so that .env can fill them
     try:
         if path.exists() and not path.is_file() and not path.is_fifo():
             raise SettingsError(
                 f"{path} is not a file. Make it one, with lines like LEADS_BRANCH_IDS=101,102, or remove it."
             )
-        load_dotenv(path, encoding="utf-8-sig")  # some editors put a byte order mark first
+        lines = dotenv_values(path, encoding="utf-8-sig")  # some editors put a byte order mark first
     except OSError as error:
         raise SettingsError(f"{path} can't be read ({error.strerror}). Let this user read it.") from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
-    return frozenset(set(variables()) - before)
+
+    # An empty variable counts as none, so the file can fill it.
+    given = filled_in(os.environ)
+    from_file = {name: value for name, value in lines.items() if value is not None and name not in given}
+    os.environ.update(from_file)
+    return frozenset(from_file)

@@ -1,5 +1,6 @@
 """Pull days of leads and publish them, without the UI: `backfill`."""
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from leads_pipeline.cli.output import day
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days
 from leads_pipeline.errors import QuestionError, SettingsError
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 
 if TYPE_CHECKING:
     from leads_pipeline.cli.session import Session
@@ -61,7 +62,7 @@ def backfill(
     from leads_pipeline.storage.data_folder import FIRST_DAYS
 
     kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
-    settings = Settings.from_variables(variables())
+    settings = Settings.from_variables(os.environ)
     if kinds:
         settings.want_portal()
     if INVENTORY in kind_names and settings.no_inventory:

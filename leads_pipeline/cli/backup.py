@@ -1,5 +1,6 @@
 """Copy the data folder to another disk, and bring it back: `backup`, `restore`."""
 
+import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,7 +11,7 @@ from rich.filesize import decimal
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import Number, err
 from leads_pipeline.observe.known import Known
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.backup import back_up
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.restore import end_restore
@@ -66,7 +67,7 @@ def restore(source: Path) -> None:
 
     Exit code 1 if a file was left out or publishing failed, 2 if nothing was restored or a setting is wrong.
     """
-    settings = Settings.from_variables(variables())
+    settings = Settings.from_variables(os.environ)
     data = DataFolder.of(settings)
     with err.status("Restoring"):
         done = put_back(source, data, datetime.now(UTC))

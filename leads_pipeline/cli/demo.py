@@ -18,7 +18,6 @@ from rich.syntax import Syntax
 from leads_pipeline.cli.output import out, table
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import Window, days
-from leads_pipeline.settings import variables
 
 if TYPE_CHECKING:
     from leads_pipeline.cli.session import Session
@@ -92,10 +91,10 @@ def simulator() -> Iterator[None]:
                     raise click.ClickException("The simulator doesn't start. Run `leads-pipeline simulate` to see why.")
                 time.sleep(0.05)
             # Settings of a real service must not mix with the simulator's.
-            for name in [name for name in variables() if name.startswith(("LEADS_", "INVENTORY_"))]:
+            for name in [name for name in os.environ if name.startswith(("LEADS_", "INVENTORY_"))]:
                 if name not in _KEPT:
-                    del variables()[name]
-            variables()["LEADS_TIMEZONE"] = "Europe/London"
+                    del os.environ[name]
+            os.environ["LEADS_TIMEZONE"] = "Europe/London"
             load_dotenv(ready)
             yield
         finally:

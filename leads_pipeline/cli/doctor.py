@@ -1,6 +1,7 @@
 """Ask whether everything works: `doctor` asks the services, `verify` reads every file."""
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -15,7 +16,7 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_inventory, ask_leads, ask_pool, ask_settings
 from leads_pipeline.observe.verification import verify as read_all
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 
 _COLOURS = {Light.GREEN: "green", Light.HINT: "cyan", Light.YELLOW: "yellow", Light.RED: "red"}
@@ -51,7 +52,7 @@ def _answers() -> Iterator[Seen]:
     from leads_pipeline.orchestration.resources import InventoryService, LeadsService
 
     try:
-        settings = Settings.from_variables(variables())
+        settings = Settings.from_variables(os.environ)
         data = DataFolder.of(settings)
         data.want_format()
     except SettingsError as error:
@@ -70,7 +71,7 @@ def _limit_of(settings: Settings, pool: str) -> int | None:
     from leads_pipeline.orchestration.home import pool_limit
 
     home = settings.dagster_folder
-    variables()["DAGSTER_HOME"] = str(home)  # our own dagster.yaml names it
+    os.environ["DAGSTER_HOME"] = str(home)  # our own dagster.yaml names it
     return pool_limit(home, pool)
 
 

@@ -4,6 +4,7 @@ None of them needs Dagster.
 """
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.findings import acknowledge as take_note
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.windows import WindowState
 from leads_pipeline.words import counted, moment
@@ -107,7 +108,7 @@ def metrics(port: int | None, host: str) -> None:
         figures = Figures.of(known())
         click.echo(generate_latest(registry(lambda: figures)), nl=False)
         return
-    DataFolder.of(Settings.from_variables(variables())).want_format()  # the folder may come later
+    DataFolder.of(Settings.from_variables(os.environ)).want_format()  # the folder may come later
     listening(host, port).close()
     start_http_server(port, host, registry(lambda: Figures.of(known())))
     click.echo(f"Metrics are at http://{address_of(host, port)}/metrics (ctrl-C stops it).")
@@ -121,7 +122,7 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is
 
     Exit code 1 if one doesn't work, 2 if none is set up.
     """
-    settings = Settings.from_variables(variables())
+    settings = Settings.from_variables(os.environ)
     data = DataFolder.of(settings)
     data.want_format()
     now = datetime.now(UTC)

@@ -3,6 +3,7 @@
 Belongs here: what each command opens first. Doesn't: Dagster (session.py), so that commands that look are quick.
 """
 
+import os
 import sys
 from datetime import UTC, datetime
 
@@ -10,7 +11,7 @@ import click
 
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.observe.known import Known
-from leads_pipeline.settings import THIS_MACHINE, Settings, origin, variables
+from leads_pipeline.settings import THIS_MACHINE, Settings, origin
 from leads_pipeline.storage.data_folder import DataFolder, check_portal, move_demo
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove
@@ -21,7 +22,7 @@ def existing() -> tuple[Settings, DataFolder]:
 
     Raises SettingsError if nothing was ever pulled into the folder: a mistyped name would look like an empty folder.
     """
-    settings = Settings.from_variables(variables())
+    settings = Settings.from_variables(os.environ)
     data = DataFolder.of(settings)
     data.want_format()
     data.want_restored()

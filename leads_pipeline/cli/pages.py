@@ -8,6 +8,7 @@ Belongs here: which requests reach Dagster. Doesn't: a login, which is for a pro
 """
 
 import ipaddress
+import os
 import re
 import socket
 from collections.abc import Collection
@@ -23,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leads_pipeline.cli.output import listening, plain_errors
 from leads_pipeline.orchestration.dagster_compat import run_webserver
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 
 # Probes ask for it under any name. It tells the versions of Dagster, and nothing else.
 _PROBED: Final = "/server_info"
@@ -77,7 +78,7 @@ NOT_JSON: Final = Refusal(
 def main(host: str, port: int, workspace: str, log_level: str) -> None:
     """Serve the pages of the code locations of a workspace file, until a signal comes."""
     with plain_errors():
-        settings = Settings.from_variables(variables())
+        settings = Settings.from_variables(os.environ)
         names = known_names(host, settings.ui_hosts)
 
         # Nobody else can listen there from here on: not even a later Dagster that serves its pages in another way.

@@ -33,7 +33,7 @@ from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_fu
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
 from leads_pipeline.orchestration.pulling import end_dead_runs
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.service_lock import alone
 
 # The location's name, too. Dagster remembers by it what was switched on or off in the UI.
@@ -83,7 +83,7 @@ def run_together(
     data.want_restored()
     # Dagster gives an .env in its working directory precedence over the environment, even its empty lines. So it works
     # in its home, and its environment has everything.
-    variables().update({**settings.whole_paths(), "DAGSTER_HOME": str(home), SERVED: "yes"})
+    os.environ.update({**settings.whole_paths(), "DAGSTER_HOME": str(home), SERVED: "yes"})
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it

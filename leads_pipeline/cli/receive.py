@@ -1,6 +1,7 @@
 """Take leads that the portal pushes: `receive`."""
 
 import logging
+import os
 from contextlib import suppress
 
 import click
@@ -10,7 +11,7 @@ from leads_pipeline.cli.output import HOST, Number, address_of, listening
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.receiver import PATH, Receiver, server
-from leads_pipeline.settings import Settings, origin, variables
+from leads_pipeline.settings import Settings, origin
 from leads_pipeline.storage.placement import Placement
 
 
@@ -24,7 +25,7 @@ def receive(host: str, port: int) -> None:
 
     Pushes carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
     """
-    settings = Settings.from_variables(variables())
+    settings = Settings.from_variables(os.environ)
     if settings.receive_key is None:
         raise SettingsError(
             "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's pushes carry. Make one "

@@ -1,5 +1,6 @@
 """The Dagster UI with its daemon: `serve` on a server, `dev` to try things out."""
 
+import os
 import sys
 from contextlib import ExitStack
 
@@ -8,7 +9,7 @@ import click
 from leads_pipeline.cli.demo import simulator
 from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
 from leads_pipeline.cli.output import HOST, Number
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 
 port_option = click.option(
     "--port", type=Number(1, 65535), default=3000, show_default=True, help="Port of the Dagster UI."
@@ -31,7 +32,7 @@ def serve(port: int, host: str) -> None:
     """
     from leads_pipeline.cli.processes import run_together  # loads Dagster
 
-    settings = Settings.from_variables(variables())
+    settings = Settings.from_variables(os.environ)
     settings.want_portal()
     sys.exit(run_together(settings, host, port, "warning"))
 
@@ -51,10 +52,10 @@ def dev(port: int, log_level: str, *, move_demo: bool) -> None:
     from leads_pipeline.cli.processes import run_together  # loads Dagster
 
     with ExitStack() as stack:
-        if not variables().get("LEADS_BASE_URL"):
+        if not os.environ.get("LEADS_BASE_URL"):
             click.echo("LEADS_BASE_URL is not set, so leads come from the simulated portal.")
             stack.enter_context(simulator())
-        settings = Settings.from_variables(variables())
+        settings = Settings.from_variables(os.environ)
         offer_to_move_demo(settings, is_wanted=move_demo)
         code = run_together(settings, HOST, port, log_level)
     sys.exit(code)

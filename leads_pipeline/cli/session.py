@@ -3,6 +3,7 @@
 Belongs here: what the commands that start runs share. Doesn't: the runs (orchestration/runs.py). It loads Dagster.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +29,7 @@ from leads_pipeline.observe.window_findings import pull_command, what_comes_next
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings, filled_in
 from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.storage.windows import WindowRow, window_table
 from leads_pipeline.warehouse.reading import LeadsFile
@@ -53,13 +54,13 @@ class Session:
 
         One that only publishes needs no settings: days are days of the folder's time zone.
         """
-        environment = dict(variables())
+        environment = filled_in(os.environ)
         settings = Settings.from_variables(environment)
         if pulled_from is None and (zone := DataFolder.of(settings).state.time_zone()):
             settings = Settings.from_variables(environment := {"LEADS_TIMEZONE": zone, **environment})
         writable(settings)
         home = dagster_home(settings)
-        variables()["DAGSTER_HOME"] = str(home)
+        os.environ["DAGSTER_HOME"] = str(home)
         data, day = opened(settings), today(settings.zone, datetime.now(UTC))
         if pulled_from is not None:
             data.want_restored()

@@ -1,12 +1,13 @@
 """Which settings there are, what each is set to, and where that comes from: `settings`."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 import click
 
 from leads_pipeline.cli.output import json_option
-from leads_pipeline.settings import DESCRIBED, Settings, filled_in, variables
+from leads_pipeline.settings import DESCRIBED, Settings, filled_in
 
 
 @click.command()
@@ -17,7 +18,7 @@ def settings(from_env_file: Set[str], as_json: bool) -> None:
 
     Exit code 2 if a value is wrong.
     """
-    given = filled_in(variables())
+    given = filled_in(os.environ)
     rows = list(_rows(given, from_env_file, Settings.from_variables(given).missing))
     if as_json:
         click.echo(json.dumps({row.pop("name"): row for row in rows}, indent=2))

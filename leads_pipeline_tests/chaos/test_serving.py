@@ -61,10 +61,10 @@ import sys, time
 from pathlib import Path
 from dotenv import load_dotenv
 from leads_pipeline.cli.processes import run_together
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 load_dotenv(".env")
 clock = lambda: time.time() - 3600 * Path("set back").exists()
-sys.exit(run_together(Settings.from_variables(variables()), "127.0.0.1", int(sys.argv[-1]), "warning", clock=clock))
+sys.exit(run_together(Settings.from_variables(os.environ), "127.0.0.1", int(sys.argv[-1]), "warning", clock=clock))
 """
 
 

@@ -1,5 +1,6 @@
 """A folder or a bucket that another version wrote is refused before anything is written, a new one gets a number."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ from leads_pipeline.cli import main
 from leads_pipeline.cli.installation import opened
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.resources import DataFolderResource
-from leads_pipeline.settings import Settings, variables
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import FORMAT
 from leads_pipeline_tests.support.buckets import new_bucket
@@ -116,7 +117,7 @@ def test_every_command_refuses_the_files_of_another_version_in_one_sentence_and_
     for files in OTHERS.values():
         there = folder.with_name(f"data-{len(list(folder.parent.iterdir()))}")
         write(there, files)
-        variables()["LEADS_DATA_DIR"] = str(there)
+        os.environ["LEADS_DATA_DIR"] = str(there)
         before = tree(folder.parent)
 
         done = run(*command.split(), *ARGUMENTS.get(command, ()))
@@ -146,7 +147,7 @@ def test_a_restore_refuses_the_backup_of_another_version(folder: Path) -> None:
 def test_runs_and_sensors_refuse_the_folder_of_another_version(folder: Path, files: dict[str, str]) -> None:
     write(folder, files)
     before = tree(folder)
-    resource = DataFolderResource.of(Settings.from_variables(variables()))
+    resource = DataFolderResource.of(Settings.from_variables(os.environ))
 
     with DagsterInstance.ephemeral() as instance, pytest.raises(SettingsError, match="of leads-pipeline"):
         resource.create_resource(build_init_resource_context(instance=instance))
@@ -155,7 +156,7 @@ def test_runs_and_sensors_refuse_the_folder_of_another_version(folder: Path, fil
 
 
 def test_a_new_folder_gets_the_number_and_keeps_it(folder: Path) -> None:
-    settings = Settings.from_variables(variables())
+    settings = Settings.from_variables(os.environ)
 
     for _ in range(2):
         opened(settings)
@@ -168,7 +169,7 @@ def test_a_new_folder_gets_the_number_and_keeps_it(folder: Path) -> None:
 def test_a_folder_without_a_number_opens_if_its_names_are_of_today(folder: Path) -> None:
     write(folder, {f"{WINDOW}/1794985215724783-closed-22-f9bc2f523253a2e5.parquet": ""})
 
-    opened(Settings.from_variables(variables()))
+    opened(Settings.from_variables(os.environ))
 
     assert (folder / ".state" / "raw_format").exists()
 
@@ -185,8 +186,8 @@ def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
     moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]
 ) -> None:
     address = new_bucket(moto, monkeypatch)
-    variables().update({"LEADS_DATA_DIR": address, "LEADS_WORK_DIR": str(folder)})
-    bucket: Any = DataFolder.of(Settings.from_variables(variables())).bucket
+    os.environ.update({"LEADS_DATA_DIR": address, "LEADS_WORK_DIR": str(folder)})
+    bucket: Any = DataFolder.of(Settings.from_variables(os.environ)).bucket
     for key, content in files.items():
         bucket.create(key, content.encode())
 
@@ -199,8 +200,8 @@ def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
 
 
 def test_a_run_refuses_the_bucket_of_another_version(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    variables().update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
-    settings = Settings.from_variables(variables())
+    os.environ.update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
+    settings = Settings.from_variables(os.environ)
     bucket: Any = DataFolder.of(settings).bucket
     bucket.create("state/raw_format", f"{FORMAT + 1}\n".encode())
 
@@ -218,11 +219,11 @@ def test_a_run_refuses_the_bucket_of_another_version(moto: str, folder: Path, mo
 
 
 def test_a_new_bucket_gets_the_number(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    variables().update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
+    os.environ.update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
 
-    opened(Settings.from_variables(variables()))
+    opened(Settings.from_variables(os.environ))
 
-    data = DataFolder.of(Settings.from_variables(variables()))
+    data = DataFolder.of(Settings.from_variables(os.environ))
     assert data.bucket is not None
     assert data.bucket.get("state/raw_format") == f"{FORMAT}\n".encode()
     assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"
