@@ -12,8 +12,8 @@ import click
 from rich.markup import escape
 
 from leads_pipeline.cli.output import LISTED, err, out
-from leads_pipeline.domain.contract import lead_in_words
-from leads_pipeline.domain.person import Person
+from leads_pipeline.domain.contract import lead_reference
+from leads_pipeline.domain.identity import Person, lead_key
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.export import Contact, versions_of, written_by
 from leads_pipeline.privacy.finding import Found, FoundLead, find
@@ -25,16 +25,24 @@ from leads_pipeline.words import counted
 _IDENTIFIERS: Final = {
     "email": ("E-mail address", "E-mail address, in any spelling; repeat for more."),
     "phone": ("Telephone number", "Telephone number, in any spelling; repeat for more."),
-    "lead": ("Lead id", "A lead's id. It counts as the person's; repeat for more."),
-    "name": ("First and last name", "First and last name. It tells people apart who share a number."),
+    "name": ("First and last name", "First and last name. It tells people apart who share an address or a number."),
     "postcode": ("Postcode", "The person's own postcode."),
+    "lead": ("Lead, as KIND/ID", "A lead that counts as the person's, such as applicant/17; repeat for more."),
+    "not-lead": (
+        "Lead of somebody else, as KIND/ID",
+        "A lead that is somebody else's, so it is left out; repeat for more.",
+    ),
 }
+_KIND_ID: Final = "KIND/ID"
 
 
 def identifiers(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say who is sought."""
     options = [
-        click.option(f"--{name}", f"{name}s", multiple=True, help=help_) for name, (_, help_) in _IDENTIFIERS.items()
+        click.option(
+            f"--{name}", _parameter(name), multiple=True, help=help_, metavar=_KIND_ID if "lead" in name else None
+        )
+        for name, (_, help_) in _IDENTIFIERS.items()
     ]
     options += [
         click.option(
@@ -55,9 +63,13 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def _parameter(name: str) -> str:
+    return f"{name.replace('-', '_')}s"
+
+
 def person_of(listed: TextIO | None, **given: Sequence[str]) -> Person:
     """The person who is sought, by options, by a file, or by asking. Raises QuestionError."""
-    values = {name: list(given[f"{name}s"]) for name in _IDENTIFIERS}
+    values = {name: list(given[_parameter(name)]) for name in _IDENTIFIERS}
     for number, line in enumerate(listed or (), 1):
         name, _, value = (part.strip() for part in line.partition(":"))
         if value and name.casefold() in values:
@@ -71,13 +83,28 @@ def person_of(listed: TextIO | None, **given: Sequence[str]) -> Person:
         for name, (label, _) in _IDENTIFIERS.items():
             answer = click.prompt(f"{label} (none: return)", default="", show_default=False, err=True)
             values[name] += [answer] if answer.strip() else []
-    return Person.of(values["email"], values["phone"], values["lead"], values["name"], values["postcode"])
+    leads, not_leads = (map(lead_key, values[name]) for name in ("lead", "not-lead"))
+    return Person.of(values["email"], values["phone"], leads, values["name"], values["postcode"], not_leads)
 
 
 def search(data: DataFolder, person: Person, *, is_shared: bool) -> Found:
     """Search all files for the person, and say how far that is."""
     with err.status("Looking") as status:
         return find(data, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
+
+
+def read_as(person: Person, *, show: bool = False) -> list[str]:
+    """Return the keys that the given addresses, numbers and names were read as, masked unless `show`."""
+    contact = person.contact
+    keys = Contact(sorted(contact.names), [*sorted(contact.emails), *sorted(contact.phones)])
+    shown = keys if show else keys.masked()
+    return [*shown.others, *shown.names]
+
+
+def show_person(person: Person, *, show: bool = False) -> None:
+    """Print what was read, so that a slip shows."""
+    if keys := read_as(person, show=show):
+        out.print(escape(f"Looking for {', '.join(keys)}."), soft_wrap=False)
 
 
 def show_found(found: Found, *, show: bool = False) -> None:
@@ -90,7 +117,7 @@ def show_found(found: Found, *, show: bool = False) -> None:
             out.print(escape("\n    ".join(lines_of(lead, show=show))))
     read, theirs = counted(found.files, "file"), counted(len(found.theirs), "lead")
     if found.leads:
-        next_ = " If one of these is theirs, add --lead ID." if found.to_look_at else ""
+        next_ = " Theirs too: --lead KIND/ID. Somebody else's: --not-lead KIND/ID."
         out.print(f"{theirs} of the person, {len(found.to_look_at)} to look at, in {read}.{next_}", soft_wrap=False)
     else:
         out.print(
@@ -111,7 +138,7 @@ def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
     """The lines that show a lead. None holds a line break or another character that a terminal obeys."""
     contact = Contact.of(lead) if show else Contact.of(lead).masked()
     places = [f"{place} ({counted(count, 'version')})" for place, count in sorted(lead.places.items())]
-    yield f"  {lead_in_words(lead.kind, lead.lead_id)}"
+    yield f"  {lead_reference(lead.kind, lead.lead_id)}"
     for label, texts in (
         ("name", contact.names),
         ("contact", contact.others),
@@ -123,8 +150,8 @@ def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
         yield from (f"{'' if number else label:9} {' '.join(text.split())}" for number, text in enumerate(texts))
 
 
-def found_as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:
-    """Both groups, and the entries of the list that hold for the person."""
+def found_as_json(person: Person, found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:
+    """The identifiers as they were read, both groups, and the entries of the list that hold for the person."""
 
     def of(lead: FoundLead) -> dict[str, object]:
         contact = Contact.of(lead) if show else Contact.of(lead).masked()
@@ -139,6 +166,7 @@ def found_as_json(found: Found, held: Sequence[Entry], *, show: bool) -> dict[st
         }
 
     return {
+        "read_as": read_as(person, show=show),
         "theirs": [of(lead) for lead in found.theirs],
         "to_look_at": [of(lead) for lead in found.to_look_at],
         "quarantine": found.quarantined,

@@ -13,9 +13,10 @@ from rich.markup import escape
 
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import LISTED, day, err, json_option, out
-from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found
-from leads_pipeline.domain.contract import lead_in_words
-from leads_pipeline.domain.person import is_email, phone_keys
+from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found, show_person
+from leads_pipeline.domain.contact_keys import is_address, keys_in
+from leads_pipeline.domain.contract import lead_in_words, lead_reference
+from leads_pipeline.domain.identity import lead_key
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal.http import server_time
@@ -71,10 +72,12 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     if show and not sys.stdout.isatty():
         raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
     person = person_of(**given)
+    if not as_json:
+        show_person(person, show=show)
     found = search(data, person, is_shared=shared)
     held = requests.in_force(data.gate.entries.read(), person, found)
     if as_json:
-        click.echo(json.dumps(found_as_json(found, held, show=show), indent=2))
+        click.echo(json.dumps(found_as_json(person, found, held, show=show), indent=2))
     else:
         show_found(found, show=show)
         for entry in held:
@@ -101,7 +104,9 @@ def export(folder: Path, shared: bool, **given: Any) -> None:
     """
     settings, data = filled()
     data.want_outside(folder)
-    found = search(data, person_of(**given), is_shared=shared)
+    person = person_of(**given)
+    show_person(person)
+    found = search(data, person, is_shared=shared)
     show_found(found)
     portal, now = data.state.claimed_by(), datetime.now(UTC)
     paths = write_export(folder, found.theirs, portal, settings, now) if found.theirs else []
@@ -175,7 +180,7 @@ def log(as_json: bool) -> None:
     "--clear-message",
     "cleared",
     multiple=True,
-    metavar="ID",
+    metavar="KIND/ID",
     help="Empty the message of this lead of somebody else, which mentions the person; repeat for more.",
 )
 @click.option(
@@ -194,15 +199,18 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
     """
     data, request = _asked(Action.ERASE, **asked)
     found = request.found
-    others = [lead for lead in found.to_look_at if lead.lead_id in cleared]
-    if missing := set(cleared) - {lead.lead_id for lead in others}:
+    cleared_keys = {lead_key(text) for text in cleared}
+    others = [lead for lead in found.to_look_at if (lead.kind, lead.lead_id) in cleared_keys]
+    if missing := cleared_keys - {(lead.kind, lead.lead_id) for lead in others}:
         raise QuestionError(
             f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
         )
-    if beside := [lead.lead_id for lead in others if is_mentioned_beside_message(request.person, lead)]:
+    if beside := [
+        lead_reference(lead.kind, lead.lead_id) for lead in others if is_mentioned_beside_message(request.person, lead)
+    ]:
         raise QuestionError(
             f"--clear-message empties the message alone, and {' and '.join(beside)} mentions the person in another "
-            "field. Give the id to --lead, which erases that lead, or leave it out."
+            "field. Give it to --lead, which erases that lead, or leave it out."
         )
     leads = counted(len(found.theirs), "lead")
     messages = f", and {counted(len(others), 'message')} of others emptied" if others else ""
@@ -269,8 +277,8 @@ def _checked(is_valid: Callable[[str], object]) -> Callable[..., str | None]:
 @privacy.command(short_help="Correct a person's e-mail address or telephone number.")
 @identifiers
 @dated
-@click.option("--new-email", callback=_checked(is_email), help="The right e-mail address.")
-@click.option("--new-phone", callback=_checked(phone_keys), help="The right telephone number.")
+@click.option("--new-email", callback=_checked(is_address), help="The right e-mail address.")
+@click.option("--new-phone", callback=_checked(lambda text: keys_in(text).phones), help="The right telephone number.")
 def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked: Any) -> None:
     """Correct the e-mail address or telephone number of a person's leads (UK GDPR, article 16), for later pulls too.
 
@@ -347,6 +355,7 @@ def _asked(
     """The data folder, and a request from the options. The leads of the person are shown."""
     received, (_, data) = _received_on(case, received), filled()
     person = person_of(**given)
+    show_person(person)
     found = search(data, person, is_shared=shared)
     show_found(found)
     return data, Request(action, person, found, received, case)

@@ -93,6 +93,11 @@ _APOSTROPHES: Final = re.compile(_APOSTROPHE)
 _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
 
 
+def is_address(text: str) -> bool:
+    """Whether a text is one address, with nothing else beside it."""
+    return text.isprintable() and _ADDRESS.fullmatch(_APOSTROPHES.sub("'", text.lower())) is not None
+
+
 def _emails_in(text: str) -> Iterator[str]:
     if "@" not in text:
         return
@@ -249,6 +254,13 @@ def name_key(*parts: str) -> str | None:
     return " ".join(sorted({*words_of(text)})) or None
 
 
+def former_name_key(text: str) -> str | None:
+    """Return the key that a name had in entries of the list before `Entry.identity` 2."""
+    letters = unicodedata.normalize("NFKD", plain(text).casefold())
+    folded_letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return " ".join(sorted(re.findall(r"[^\W\d_]+", folded_letters))) or None
+
+
 def words_of(text: str) -> list[str]:
     """Return a plain text's words, folded. Addresses and digits are none."""
     text = text.lower()
@@ -322,7 +334,7 @@ def spelled_phone(key: str) -> Spelling:
 def spelled_name(words: Sequence[str]) -> Spelling:
     """A name in a folded text, also with a genitive's s."""
     name = r"[\W_]{1,3}".join(map(re.escape, words))
-    return Spelling(re.compile(rf"{name}s?(?!\w)"), _NO_LETTER_BEFORE)
+    return Spelling(re.compile(rf"{name}s?(?![\w@])"), _NO_LETTER_BEFORE)
 
 
 def _national(phone_key: str) -> str:

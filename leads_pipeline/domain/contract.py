@@ -113,7 +113,16 @@ class ReceivedLead(NamedTuple):
 
 def lead_in_words(kind: str, lead_id: str) -> str:
     """Name a lead on one line. Characters that a terminal obeys are escaped as in a Python text."""
-    return f"{kind} lead {lead_id if lead_id.isprintable() else repr(lead_id)[1:-1]}"
+    return f"{kind} lead {_printable(lead_id)}"
+
+
+def lead_reference(kind: str, lead_id: str) -> str:
+    """Name a lead as commands take it: `applicant/17`. Characters that a terminal obeys are escaped."""
+    return f"{kind}/{_printable(lead_id)}"
+
+
+def _printable(lead_id: str) -> str:
+    return lead_id if lead_id.isprintable() else repr(lead_id)[1:-1]
 
 
 class InventoryItem(NamedTuple):

@@ -11,8 +11,9 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
+from leads_pipeline.domain.contact_keys import keys_in
 from leads_pipeline.domain.contract import ChildTable, Field, FieldType, LeadKind, declared_members
-from leads_pipeline.domain.person import email_keys, phone_keys, texts_of
+from leads_pipeline.domain.identity import texts_of
 from leads_pipeline.domain.slicing import list_parts, members_of, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError
 
@@ -64,11 +65,11 @@ def removed_address(payload: str, key: bytes) -> str | None:
 
     The same key gives the same person the same address. An address that stands for somebody already stays.
     """
-    texts = dict(texts_of(payload))
+    texts = {path: text for path, text, _ in texts_of(payload)}
     email = texts.get("contact.email", "")
     if email.endswith(_REMOVED):
         return email
-    keys = sorted(email_keys(email)) or sorted(phone_keys(texts.get("contact.phoneNumber", "")))
+    keys = sorted(keys_in(email).emails) or sorted(keys_in(texts.get("contact.phoneNumber", "")).phones)
     return f"{UUID(bytes=hmac.digest(key, keys[0].encode(), 'sha256')[:16])}{_REMOVED}" if keys else None
 
 

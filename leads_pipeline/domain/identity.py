@@ -31,6 +31,7 @@ from leads_pipeline.domain.contact_keys import (
     spelled_phone,
     words_of,
 )
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import QuestionError
 
 # --- what a version of a lead says ----------------------------------------------------------------------------------
@@ -188,6 +189,14 @@ def _version(texts: Iterable[Text]) -> Version:
 _APART: Final = "\n||||\n"
 
 # --- who is sought --------------------------------------------------------------------------------------------------
+
+
+def lead_key(text: str) -> LeadKey:
+    """Read `applicant/ID`. Raises QuestionError."""
+    kind, _, lead_id = text.partition("/")
+    if kind not in {kind.name for kind in LEAD_KINDS} or not lead_id:
+        raise QuestionError("A lead is named by its kind and id: applicant/ID or appraisal/ID.")
+    return kind, lead_id
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
+from leads_pipeline.domain.contact_keys import plain
 from leads_pipeline.domain.contract import LEAD_KINDS, member_in_words
-from leads_pipeline.domain.person import plain, role_of, texts_of
+from leads_pipeline.domain.identity import CONTACT, FIRST_NAME, LAST_NAME, OWN_POSTCODE, texts_of
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import FoundLead, Row
 from leads_pipeline.settings import Settings
@@ -66,13 +67,14 @@ class Contact:
     @classmethod
     def of(cls, lead: FoundLead) -> "Contact":
         """Of all versions, each once."""
-        texts = [
-            [(role_of(path), plain(text)) for path, text in texts_of(row.payload) if not path.endswith(".")]
-            for row in lead.rows
-        ]
-        names = [" ".join(text for role, text in one if role.endswith("name") and text.strip()) for one in texts]
-        others = [text for one in texts for role, text in one if role == "contact" and re.search("[@0-9]", text)]
-        return cls([name for name in dict.fromkeys(names) if name], [*dict.fromkeys(others)])
+        names, others = list[str](), list[str]()
+        for row in lead.rows:
+            fields = [field for field in texts_of(row.payload) if not field.is_name]
+            names.append(
+                " ".join(plain(field.text) for field in fields if field.path in FIRST_NAME | LAST_NAME).strip()
+            )
+            others += [plain(field.text) for field in fields if field.path in CONTACT and field.text.strip()]
+        return cls(list(filter(None, dict.fromkeys(names))), list(dict.fromkeys(others)))
 
     def masked(self) -> "Contact":
         """Enough of it to recognise a person whom you know, and to tell Jane from John."""
@@ -89,8 +91,9 @@ def _masked(text: str) -> str:
 
 def written_by(lead: FoundLead) -> list[str]:
     """Postcodes and messages of all versions, each once: a person judges by these whose lead it is."""
-    texts = [(path, plain(text)) for row in lead.rows for path, text in texts_of(row.payload) if text.strip()]
-    return [*dict.fromkeys(text for path, text in texts if role_of(path) == "postcode" or path.endswith("message"))]
+    fields = [field for row in lead.rows for field in texts_of(row.payload) if not field.is_name]
+    written = [field for field in fields if field.path in OWN_POSTCODE or field.path.endswith("message")]
+    return list(dict.fromkeys(plain(field.text) for field in written if field.text.strip()))
 
 
 def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
@@ -109,7 +112,9 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
             "scopes": sorted({row.place.scope for row in rows}),
             "files": sorted({row.path for row in rows}),
             "content": content,
-            "fields": [(path, text) for path, text in texts_of(content, _TRUTHS) if text and not path.endswith(".")],
+            "fields": [
+                (field.path, field.text) for field in texts_of(content, _TRUTHS) if field.text and not field.is_name
+            ],
         }
         for content, rows in by_text.items()
     ]

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -16,17 +15,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_in_words
 from leads_pipeline.domain.cutting import without_message
-from leads_pipeline.domain.person import (
-    THEIRS,
-    LeadKey,
-    LeadRow,
-    Person,
-    Reason,
-    others_have_the_number,
-    own_names,
-    reasons,
-    shown_by,
-)
+from leads_pipeline.domain.identity import THEIRS, LeadKey, LeadRow, Person, Reason, judge, owner_of, read_version
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, table_of
@@ -96,13 +85,12 @@ class FoundLead:
 class Found:
     """The result of a search.
 
-    `names` are the person's. `is_shared`: others have the number too. `unread` are files that can't be read, relative
-    to the data folder, and folders of raw files from before these were copied into a bucket.
+    `names` are the person's. `unread` are files that can't be read, relative to the data folder, and folders of raw
+    files from before these were copied into a bucket.
     """
 
     leads: Sequence[FoundLead] = ()
     names: frozenset[str] = frozenset()
-    is_shared: bool = False
     unread: Sequence[str] = ()
     files: int = 0
 
@@ -139,21 +127,21 @@ def find(
     look = _Look(data, tell)
     seen = {
         row.key
-        for row in look.rows(lambda row: row.lead_id in person.lead_ids or person.may_be_in(row.payload))
-        if row.lead_id in person.lead_ids or person.sees(shown_by(row.payload))
+        for row in look.rows(lambda row: row.key in person.lead_ids or person.may_be_in(row.payload))
+        if row.key in person.lead_ids or person.is_shown_by(read_version(row.payload))
     }
-    files, versions = look.files, look.versions(seen)
-    shown = {key: [shown_by(row.payload) for row in rows] for key, rows in versions.items()}
-    found = reasons(person, shown, is_shared=is_shared)
-    leads = [FoundLead(*key, why, versions[key]) for key, why in sorted(found.items())]
-    names = own_names(person, chain.from_iterable(shown.values()))
-    is_shared = others_have_the_number(person, shown.values())
-    return Found(leads, names, is_shared, sorted(look.unread), files)
+    files, rows = look.files, look.versions(seen)
+    versions = {key: [read_version(row.payload) for row in of_lead] for key, of_lead in rows.items()}
+    judged = judge(person, versions, is_shared=is_shared)
+    leads = [FoundLead(*key, reasons, rows[key]) for key, reasons in sorted(judged.items())]
+    names = owner_of(person, versions.values()).contact.names
+    return Found(leads, names, sorted(look.unread), files)
 
 
 def is_mentioned_beside_message(person: Person, lead: FoundLead) -> bool:
     """Whether a version of the lead mentions the person in another field than its message."""
-    return any(person.is_mentioned_in(shown_by(without_message(row.payload)).others) for row in lead.rows)
+    texts = [read_version(without_message(row.payload)).other_texts for row in lead.rows]
+    return any(map(person.is_mentioned_in, texts))
 
 
 def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]:

@@ -6,7 +6,7 @@ leads out (sweeping.py), receipts (receipt.py), whom an entry means (storage/sup
 
 import json
 from calendar import monthrange
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -14,13 +14,13 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, Final
 
-from leads_pipeline.domain.contract import LEAD_KINDS, ReceivedLead, lead_in_words, lead_kind
-from leads_pipeline.domain.person import LeadRow, Person
+from leads_pipeline.domain.contract import ReceivedLead, lead_in_words, lead_kind
+from leads_pipeline.domain.identity import LeadKey, LeadRow, Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_delta, left_of
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import CORRECTION, corrected
-from leads_pipeline.storage.suppression import Action, Entry, Suppressed
+from leads_pipeline.storage.suppression import IDENTITY, Action, Entry, Suppressed
 from leads_pipeline.warehouse.reader import read_leads
 
 NOUNS: Final = {
@@ -61,11 +61,15 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
     leaves out leads of which leads.duckdb alone has the newest version. A given id counts although no lead has it: an
     interrupted erasure may have taken it out. Raises QuestionError if nothing names anybody.
     """
-    person, found = request.person, request.found
-    if not (found.theirs or person.emails or person.phones or person.lead_ids or cleared):
-        raise QuestionError("A name or a postcode alone names nobody. Give an address, a number or --lead ID.")
+    person, found, given = request.person, request.found, request.person.contact
+    has_contact = given.emails or (given.phones and found.names)
+    if not (found.theirs or has_contact or person.lead_ids or cleared):
+        raise QuestionError(
+            "Nothing that was given names one person. A number may be anybody's in the house: give the name too, or an "
+            "address. Or name their leads: --lead KIND/ID."
+        )
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
-    gone = person.lead_ids - {lead.lead_id for lead in found.leads}
+    gone = person.lead_ids - {(lead.kind, lead.lead_id) for lead in found.leads}
     return data.gate.entries.append(
         lambda suppressed, number: Entry(
             number=number,
@@ -74,15 +78,14 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
             case=request.case,
             received=request.received,
             until=now if request.action is Action.ERASE else None,
-            emails=suppressed.hashes("mailbox", person.emails),
-            phones=suppressed.hashes("phone", person.phones),
+            identity=IDENTITY,
+            emails=suppressed.hashes("mailbox", given.emails),
+            phones=suppressed.hashes("phone", given.phones),
             names=suppressed.hashes("name", found.names),
-            is_shared=found.is_shared,
-            leads=(
-                *_hashed(suppressed, leads),
-                *(suppressed.hashed_lead(kind.name, lead_id) for kind in LEAD_KINDS for lead_id in gone),
-            ),
-            cleared=_hashed(suppressed, cleared),
+            is_named=bool(given.names),
+            leads=_hashed(suppressed, [*_keys(leads), *gone]),
+            not_leads=_hashed(suppressed, person.not_leads),
+            cleared=_hashed(suppressed, _keys(cleared)),
         )
     )
 
@@ -154,7 +157,8 @@ def add_lift(data: DataFolder, of: Entry, *, case: str, received: date, now: dat
 def _of(
     of: Entry, action: Action, now: datetime, suppressed: Suppressed, number: int, person: Person = NOBODY, **more: Any
 ) -> Entry:
-    emails, phones = suppressed.hashes("mailbox", person.emails), suppressed.hashes("phone", person.phones)
+    emails = suppressed.hashes("mailbox", person.contact.emails)
+    phones = suppressed.hashes("phone", person.contact.phones)
     return Entry(number=number, at=now, action=action, of=of.number, emails=emails, phones=phones, **more)
 
 
@@ -218,8 +222,9 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
 
 def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry]:
     """The erasures, objections and restrictions that hold for this person or for one of the leads that were found."""
-    emails, phones = suppressed.hashes("mailbox", person.emails), suppressed.hashes("phone", person.phones)
-    leads = _hashed(suppressed, found.theirs)
+    emails = suppressed.hashes("mailbox", person.contact.emails)
+    phones = suppressed.hashes("phone", person.contact.phones)
+    leads = _hashed(suppressed, _keys(found.theirs))
     return [
         entry
         for entry in suppressed.active
@@ -261,5 +266,9 @@ def due_on(received: date) -> date:
     return date(year, month, min(received.day, monthrange(year, month)[1]))
 
 
-def _hashed(suppressed: Suppressed, leads: Sequence[FoundLead]) -> tuple[str, ...]:
-    return tuple(sorted({suppressed.hashed_lead(lead.kind, lead.lead_id) for lead in leads}))
+def _keys(leads: Iterable[FoundLead]) -> list[LeadKey]:
+    return [(lead.kind, lead.lead_id) for lead in leads]
+
+
+def _hashed(suppressed: Suppressed, leads: Iterable[LeadKey]) -> tuple[str, ...]:
+    return tuple(sorted({suppressed.hashed_lead(*key) for key in leads}))

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS
-from leads_pipeline.domain.person import Person
+from leads_pipeline.domain.identity import Person
 from leads_pipeline.domain.window import Window
 from leads_pipeline.privacy.finding import find
 from leads_pipeline.simulator.app import Config

@@ -325,7 +325,7 @@ def test_a_person_who_was_erased_on_another_machine_is_not_sent(agency: Agency, 
 def test_a_correction_is_delivered_as_a_later_update(agency: Agency) -> None:
     agency.house.land("applicant", [lead(1)])
     agency.deliver()
-    agency.house.correct("lead-1", email="right@example.org")
+    agency.house.correct("applicant/lead-1", email="right@example.org")
     agency.deliver()
     before, after = agency.crm.applied.values()
     assert (before["type"], before["data"]["contact_email"]) == ("lead.created", "j1@example.org")

@@ -619,7 +619,7 @@ def test_a_correction_that_is_lost_is_told_until_it_is_repeated(
     house.land("applicant", wrong)
     house.publish()
     house.back_up(tmp_path / "backup")
-    house.correct("theirs", email="right@example.com")
+    house.correct("applicant/theirs", email="right@example.com")
     if is_restored:
         shutil.copytree(house.folder / "privacy", tmp_path / "new" / "privacy")
         house = house.restore(tmp_path / "backup", tmp_path / "new")
@@ -635,7 +635,7 @@ def test_a_correction_that_is_lost_is_told_until_it_is_repeated(
     house.publish()
     assert not house.data.is_behind
     assert lost_corrections(house) == ["corrections-lost/1"]
-    house.correct("theirs", email="right@example.com")
+    house.correct("applicant/theirs", email="right@example.com")
     assert house.leads("applicant")["theirs"]["contact_email"] == "right@example.com"
     assert lost_corrections(house) == []
 
@@ -645,8 +645,8 @@ def test_a_lead_that_is_erased_has_no_lost_correction(house: House) -> None:
     theirs = [{"id": "theirs", "contact": {"email": "wrong@example.com"}}]
     house.land("applicant", theirs)
     house.publish()
-    house.correct("theirs", email="right@example.com")
-    house.erase(lead="theirs")
+    house.correct("applicant/theirs", email="right@example.com")
+    house.erase(lead="applicant/theirs")
     entries = house.data.gate.entries.read().entries
     house.land("applicant", theirs)
     assert house.data.gate.entries.read().entries == entries

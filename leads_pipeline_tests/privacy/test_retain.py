@@ -216,8 +216,8 @@ def test_a_person_of_whom_one_lead_was_corrected_stays_one_person(house: House) 
     wrong = {"contact": {"email": "ann@wrong.example", "phoneNumber": "07700 900111"}}
     house.land("applicant", [lead("address", "ann1") | wrong, lead("number", "ann1"), lead("neither", "ann1")])
     house.publish()
-    house.correct("address", email=f"ann1.{PLANTED}@people.example")
-    house.correct("number", phone="07700 900333")
+    house.correct("applicant/address", email=f"ann1.{PLANTED}@people.example")
+    house.correct("applicant/number", phone="07700 900333")
     assert people_in(house, "applicant") == 1
     house.later(days=50)
     house.retain(35)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.person import THEIRS, LeadRow, Person, others_have_the_number, own_names, reasons, shown_by
+from leads_pipeline.domain.identity import THEIRS, LeadRow, Person, judge, owner_of, read_version
 from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, FoundLead
@@ -25,11 +25,15 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
-from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, everything_in, lead, left_by_list, listed
+from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, entry_of, everything_in, lead, left_by_list, listed
 
 BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
 JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
 JOHN = lead("john", email="john@people.example", createdAt=BEFORE)
+
+
+# Written by the version before entries had an `identity`.
+RECORDED = Path(__file__).parent / "list_of_identity_1"
 
 
 @pytest.fixture
@@ -236,22 +240,55 @@ def test_whoever_shares_the_telephone_is_somebody_else(list_: SuppressionList) -
         lead("own", phone=PHONE, name="Roe Jane", createdAt=BEFORE),
         lead("spouse", phone=PHONE, name="John Roe", createdAt=BEFORE),
         lead("nameless", phone=PHONE, createdAt=BEFORE),
+        lead("nameless, own address", phone=PHONE, email=EMAIL, createdAt=BEFORE),
         lead("nameless, other address", phone=PHONE, email="john@people.example", createdAt=BEFORE),
     ]
     listed(list_, phones=[PHONE], names=["Jane Roe"])
-    assert meant(list_.read(), *leads) == {"own", "nameless"}
-    listed(list_, phones=[PHONE], any_name=True)
-    assert meant(list_.read(), *leads) == {one["id"] for one in leads}
-
-
-def test_what_bears_a_shared_telephone_without_a_name_is_nobodys(list_: SuppressionList) -> None:
-    leads = [
-        lead("own", phone=PHONE, name="Roe Jane", createdAt=BEFORE),
-        lead("nameless", phone=PHONE, createdAt=BEFORE),
-        lead("nameless, own address", phone=PHONE, email=EMAIL, createdAt=BEFORE),
-    ]
-    listed(list_, phones=[PHONE], names=["Jane Roe"], is_shared=True)
     assert meant(list_.read(), *leads) == {"own", "nameless, own address"}
+
+
+def test_an_entry_with_a_given_name_leaves_the_address_under_another_name(list_: SuppressionList) -> None:
+    leads = [
+        lead("own", email=EMAIL, name="Jane Roe", createdAt=BEFORE),
+        lead("nameless", email=EMAIL, createdAt=BEFORE),
+        lead("spouse", email=EMAIL, name="John Roe", createdAt=BEFORE),
+    ]
+    listed(list_, names=["Jane Roe"], is_named=True)
+    assert meant(list_.read(), *leads) == {"own", "nameless"}
+
+
+def test_an_entry_never_means_a_lead_of_somebody_else_that_it_excepts(list_: SuppressionList) -> None:
+    key = list_.append(lambda suppressed, number: entry_of(suppressed, number, emails=[]))
+    hashed = list_.read().hashed_lead("applicant", "his")
+    listed(list_, not_leads=(hashed,))
+    assert key.number == 1
+    leads = [lead(lead_id, email=EMAIL, createdAt=BEFORE) for lead_id in ("hers", "his")]
+    assert meant(list_.read(), *leads) == {"hers"}
+
+
+def test_nobody_on_a_list_from_before_comes_back_because_keys_of_names_changed(tmp_path: Path) -> None:
+    """The list was recorded before names lost their strokes and apostrophes, and a number alone stopped to decide."""
+    shutil.copytree(RECORDED, tmp_path / "list")
+    suppressed = SuppressionList(tmp_path / "list", tmp_path / "guard").read()
+    erased = {
+        "address": {"email": "JANE.ROE+x@people.example", "name": "John Roe"},
+        "number and name": {"phone": "+44 7700 900123", "name": "Jane Roe"},
+        "number alone": {"phone": "07700900123"},
+        "Łukasz": {"phone": "07700 900124", "name": "Łukasz Wójcik"},
+        "O'Brien": {"phone": "07700 900125", "name": "Shaun O'Brien"},
+        "सीमा": {"phone": "07700 900126", "name": "सीमा शर्मा"},
+        "learned": {"email": "nobody@people.example"},
+        "gmail": {"email": "jdoe@googlemail.com"},
+    }
+    others = {
+        "her husband": {"phone": "07700 900123", "name": "John Roe"},
+        "shared number alone": {"phone": "07700 900126"},
+        "another name": {"phone": "07700 900124", "name": "Ann Poe"},
+    }
+
+    leads = [lead(lead_id, **contact, createdAt=BEFORE) for lead_id, contact in (erased | others).items()]
+
+    assert meant(suppressed, *leads, lead("new enquiry", email=EMAIL, createdAt=AFTER)) == erased.keys()
 
 
 @settings(max_examples=30, deadline=None)
@@ -281,22 +318,23 @@ CONTACTS = st.tuples(st.sampled_from([HERS, SPOUSES]), st.sets(st.sampled_from(s
 )
 @given(
     leads=st.lists(st.lists(CONTACTS, min_size=1, max_size=3), min_size=1, max_size=4),
-    given_=st.sets(st.sampled_from(["emails", "phones", "names"]), min_size=1),
+    given_=st.sampled_from([{"emails"}, {"phones"}, {"emails", "phones"}, {"phones", "names"}, {"emails", "names"}]),
 )
 def test_the_list_means_what_was_found_as_the_persons(
     tmp_path_factory: pytest.TempPathFactory, leads: list[list[dict[str, str]]], given_: set[str]
 ) -> None:
-    person = Person.of(**{what: [HERS[what.removesuffix("s")]] for what in given_})
+    asked: dict[str, Any] = {what: [HERS[what.removesuffix("s")]] for what in given_}
+    person = Person.of(**asked)
     texts = {
         ("applicant", str(number)): [json.dumps(lead("", **one) | {"createdAt": BEFORE}) for one in versions]
         for number, versions in enumerate(leads)
     }
-    shown = {key: [shown_by(text) for text in versions] for key, versions in texts.items()}
-    found = [FoundLead(*key, why, []) for key, why in reasons(person, shown).items()]
+    versions_of = {key: [read_version(text) for text in versions] for key, versions in texts.items()}
+    found = [FoundLead(*key, why, []) for key, why in judge(person, versions_of).items()]
     theirs = [one for one in found if one.why & THEIRS]
-    assume(theirs or person.emails or person.phones)
-    seen = [one for versions in shown.values() for one in versions]
-    listing = Found(found, own_names(person, seen), others_have_the_number(person, shown.values()))
+    names = owner_of(person, versions_of.values()).contact.names
+    assume(theirs or person.contact.emails or (person.contact.phones and names))
+    listing = Found(found, names)
     data = DataFolder.at(tmp_path_factory.mktemp("data"))
     requests.add(data, requests.Request(Action.ERASE, person, listing, UNTIL.date()), UNTIL)
     rows = [LeadRow(*key, DAY, text) for key, versions in texts.items() for text in versions]
@@ -510,7 +548,7 @@ def test_a_raw_file_that_claims_a_longer_list_is_asked_about_by_the_ids_of_its_l
 
 def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list(house: House, tmp_path: Path) -> None:
     house.land("applicant", [JANE, JOHN])
-    house.correct("jane", email="right@people.example")
+    house.correct("applicant/jane", email="right@people.example")
     other = House(tmp_path / "other" / "data")
     for number in range(9):
         listed(other.data.gate.entries, emails=(f"{number}@people.example",))

@@ -164,6 +164,7 @@ class Request:
 
     person: Person
     gives: str
+    lead_kind: str
     lead_id: str
     at: datetime
 
@@ -172,10 +173,10 @@ class Request:
         one, gives = self.person, self.gives
         given = {"email": one.email} if "email" in gives else {}
         given |= {"phone": one.phone, "name": one.name} if "phone" in gives else {}
-        return given | ({"lead": self.lead_id} if "lead" in gives else {})
+        return given | ({"lead": f"{self.lead_kind}/{self.lead_id}"} if "lead" in gives else {})
 
     def is_shown_by(self, lead: Lead, version: Version) -> bool:
-        """Whether a version is theirs, by what they gave: the address, or the number and no other name or address."""
+        """Whether a version is theirs, by what they gave: the address, or the number under their name."""
         if "lead" in self.gives:
             return lead.id == self.lead_id
         email, phone, name = FORMS[version.form](version.person)
@@ -183,9 +184,7 @@ class Request:
             return True
         if "phone" not in self.gives or not phone or version.person.phone != self.person.phone:
             return False
-        if name:
-            return version.person.name == self.person.name
-        return "email" not in self.gives or not email
+        return bool(name) and version.person.name == self.person.name
 
 
 # --- what happens -----------------------------------------------------------------------------------------------------
@@ -310,13 +309,13 @@ class History:
 
     def erase(self, step: Step) -> None:
         """Erase somebody who is known by then, if anybody is."""
-        known = {lead.id: version for lead, version in self.handed if lead.id not in self.meant}
+        known = {(lead.kind, lead.id): version for lead, version in self.handed if lead.id not in self.meant}
         people = [version.person for version in known.values() if version.person.phone]
         if not self.with_erasures or not people:
             return
         gives = ("email", "email phone", "phone", "lead")[step.how % 4]
-        person, lead_id = people[step.which % len(people)], list(known)[step.which % len(known)]
-        request = Request(person, gives, lead_id, self.house.now)
+        person, (kind, lead_id) = people[step.which % len(people)], list(known)[step.which % len(known)]
+        request = Request(person, gives, kind, lead_id, self.house.now)
         wanted = {lead.id for lead, version in self.handed if request.is_shown_by(lead, version)}
         if wanted - self.meant:
             self.work(step, ("erase", (), request.identifiers))

@@ -321,8 +321,8 @@ def use(here: Installation, web: str, mail: str) -> None:
     assert statuses[-1] == 401
     here.run(*backfill)
     here.run(PROGRAM, "privacy", "erase", "--email", ERASED, "--yes")
-    here.run(PROGRAM, "privacy", "correct", "--lead", "pushed", "--new-email", CORRECTED)
-    here.run(PROGRAM, "privacy", "restrict", "--lead", "101-1")
+    here.run(PROGRAM, "privacy", "correct", "--lead", "applicant/pushed", "--new-email", CORRECTED)
+    here.run(PROGRAM, "privacy", "restrict", "--lead", "applicant/101-1")
     here.run(PROGRAM, "privacy", "object", "--email", EMAIL)
     here.run(PROGRAM, "privacy", "log")
     here.run(PROGRAM, "privacy", "find", "--email", EMAIL)

@@ -21,7 +21,7 @@ import duckdb
 
 from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_push
 from leads_pipeline.domain.contract import lead_kind
-from leads_pipeline.domain.person import Person
+from leads_pipeline.domain.identity import Person, lead_key
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.report.page import write_report
@@ -265,9 +265,9 @@ class House:
         requests.add(self.data, requests.Request(action, person, found, moment.date()), moment)
         self.publish()
 
-    def correct(self, lead_id: str, email: str | None = None, phone: str | None = None) -> None:
-        """Correct the address or the number of a lead, and publish."""
-        found, moment = find(self.data, person := _person({"lead": lead_id})), self._tick()
+    def correct(self, lead: str, email: str | None = None, phone: str | None = None) -> None:
+        """Correct the address or the number of a lead, given as KIND/ID, and publish."""
+        found, moment = find(self.data, person := _person({"lead": lead})), self._tick()
         request = requests.Request(Action.CORRECT, person, found, moment.date())
         requests.add_correction(self.data, request, email, phone, moment)
         self.publish()
@@ -284,4 +284,6 @@ def _body(key: str, elements: Iterable[Lead]) -> bytes:
 
 def _person(given: Mapping[str, str | Sequence[str]]) -> Person:
     values = {name: [one] if isinstance(one, str) else [*one] for name, one in given.items()}
-    return Person.of(*(values.get(name, ()) for name in ("email", "phone", "lead", "name", "postcode")))
+    leads, not_leads = (map(lead_key, values.get(name, ())) for name in ("lead", "not_lead"))
+    emails, phones, names, postcodes = (values.get(name, ()) for name in ("email", "phone", "name", "postcode"))
+    return Person.of(emails, phones, leads, names, postcodes, not_leads)

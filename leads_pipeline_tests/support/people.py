@@ -12,11 +12,11 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
+from leads_pipeline.domain.contact_keys import keys_in, name_key
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.person import email_keys, name_key, phone_keys
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
-from leads_pipeline.storage.suppression import Action, Entry, Suppressed, SuppressionList
+from leads_pipeline.storage.suppression import IDENTITY, Action, Entry, Suppressed, SuppressionList
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -42,14 +42,15 @@ def entry_of(
     **more: Any,
 ) -> Entry:
     """An entry for a person."""
-    keys = frozenset[str]().union(*map(email_keys, emails))
+    given = [keys_in(text) for text in (*emails, *phones)]
     return Entry(
         number=number,
         at=UNTIL,
         action=action,
         until=until,
-        emails=suppressed.hashes("mailbox", keys),
-        phones=suppressed.hashes("phone", frozenset[str]().union(*map(phone_keys, phones))),
+        identity=IDENTITY,
+        emails=suppressed.hashes("mailbox", {email for keys in given for email in keys.emails}),
+        phones=suppressed.hashes("phone", {phone for keys in given for phone in keys.phones}),
         names=suppressed.hashes("name", {key for name in names if (key := name_key(name))}),
         leads=tuple(suppressed.hashed_lead(*one) for one in leads),
         **more,

@@ -1,7 +1,7 @@
 """The entries of the list, and the leads that each means.
 
-Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), spelling
-(domain/person.py), taking leads out (gate.py).
+Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), who counts as
+the person (domain/identity.py), taking leads out (gate.py).
 """
 
 import hmac
@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from leads_pipeline.domain.person import LeadKey, LeadRow, shown_by
+from leads_pipeline.domain.contact_keys import former_name_key
+from leads_pipeline.domain.identity import THEIRS, Contact, LeadKey, LeadRow, Owner, names_of, read_contact
 
 # 128 of its 256 bits: no two of what an agency ever sees have the same.
 _HASH_BYTES: Final = 16
@@ -50,8 +51,10 @@ class Action(StrEnum):
 class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """An entry of the list, without personal data in clear: addresses, numbers, names and lead ids are keyed hashes.
 
-    It means the leads of its ids, and the leads that show the person and were created before `until`. `cleared` are
-    leads of others whose message is emptied. `of` is the number of the entry that it belongs to.
+    It means the leads of its ids, and the leads that are the person's and were created before `until`. `not_leads` are
+    somebody else's, whatever they show. `cleared` are leads of others whose message is emptied. `of` is the number of
+    the entry that it belongs to. With `is_named`, the names were given. `identity` is the edition of the rule and of
+    the keys in domain/identity.py.
     """
 
     number: int
@@ -65,8 +68,11 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     phones: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     leads: tuple[str, ...] = ()
+    not_leads: tuple[str, ...] = ()
     cleared: tuple[str, ...] = ()
-    # Somebody else has the number too: a lead with it and without a name isn't the person's.
+    is_named: bool = False
+    identity: int = 1
+    # Of identity 1. Somebody else has the number too: a lead with it and without a name isn't the person's.
     is_shared: bool = False
     # Written by earlier versions: values of the column `person`, addresses without tags, and whether the number alone
     # decided.
@@ -176,8 +182,38 @@ class Suppressed:
         return Meant(self, [entry for entry in self.active if entry.action in actions])
 
 
+# The edition of the rule, and of keys of names, that new entries have.
+IDENTITY: Final = 2
+
 # A landing asks three kinds of entries about the same leads, and decoding a text is nearly all of the work.
-_shown_by: Final = lru_cache(maxsize=1_024)(shown_by)
+_read_contact: Final = lru_cache(maxsize=1_024)(read_contact)
+
+
+class _Person:
+    """The person of an entry, by contact."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        contact = Contact(frozenset(entry.emails), frozenset(entry.phones), frozenset(entry.names))
+        self._owner = Owner(contact, is_named=entry.is_named)
+
+    def has(self, shown: Contact, other_names: frozenset[str]) -> bool:
+        """Whether a version's contact is theirs."""
+        return not THEIRS.isdisjoint(self._owner.reasons(shown, other_names))
+
+    def had(self, shown: Contact, other_names: frozenset[str], other_emails: frozenset[str]) -> bool:
+        """Whether it is theirs by the rule of identity 1, with its keys of names."""
+        entry = self.entry
+        emails, names = shown.emails or other_emails, shown.names or other_names
+        if not emails.isdisjoint(entry.emails):
+            return True
+        if shown.phones.isdisjoint(entry.phones):
+            return False
+        if entry.any_name:
+            return True
+        if names:
+            return names <= {*entry.names}
+        return not entry.is_shared and (not entry.emails or emails <= {*entry.emails})
 
 
 class Meant:
@@ -187,9 +223,9 @@ class Meant:
         self._list = suppressed
         self.entries = tuple(entries)
         self._by_lead = {lead: entry.number for entry in entries for lead in entry.leads}
-        self._by_person = [entry for entry in entries if entry.emails or entry.phones]
-        self._emails = {one for entry in self._by_person for one in entry.emails}
-        self._phones = {one for entry in self._by_person for one in entry.phones}
+        self._people = [_Person(entry) for entry in entries if entry.emails or entry.phones]
+        self._emails = {email for person in self._people for email in person.entry.emails}
+        self._phones = {phone for person in self._people for phone in person.entry.phones}
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -210,8 +246,7 @@ class Meant:
 
     def shown_in(self, payload: str) -> bool:
         """Whether a version shows an address or number of the entries. The lead may still be somebody else's."""
-        emails, phones, _ = self._contact(payload)
-        return not (self._emails.isdisjoint(emails) and self._phones.isdisjoint(phones))
+        return self._may_mean(self._contact(payload))
 
     def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
         """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
@@ -231,38 +266,50 @@ class Meant:
 
     def _entry_of(self, key: LeadKey, versions: Sequence[LeadRow]) -> int:
         """The number of the first entry that means the lead; 0 if there is none."""
-        if number := self._by_lead.get(self._list.hashed_lead(*key), 0):
+        hashed = self._list.hashed_lead(*key)
+        if number := self._by_lead.get(hashed, 0):
             return number
-        if not self._by_person:
+        if not self._people:
             return 0
+
         contacts = [self._contact(row.payload) for row in versions]
-        # The portal can empty a name or an address: those of the other versions still say whose number it is.
-        all_emails, all_names = (set().union(*(one[place] for one in contacts)) for place in (0, 2))
-        for row, (emails, phones, names) in zip(versions, contacts, strict=True):
-            if self._emails.isdisjoint(emails) and self._phones.isdisjoint(phones):
+        # A new enquiry of an erased person lands.
+        for row, contact in zip(versions, contacts, strict=True):
+            if not self._may_mean(contact):
                 continue
-            # A new enquiry of an erased person lands.
-            in_time = [entry for entry in self._by_person if entry.until is None or row.created_at < entry.until]
-            for entry in in_time:
-                if _shows(entry, emails or all_emails, phones, names or all_names):
-                    return entry.number
+            for person in self._people:
+                is_in_time = person.entry.until is None or row.created_at < person.entry.until
+                is_excepted = hashed in person.entry.not_leads
+                if is_in_time and not is_excepted and self._is_of(person, row, versions):
+                    return person.entry.number
         return 0
 
-    def _contact(self, payload: str) -> tuple[Set[str], Set[str], Set[str]]:
-        """Hashes of the addresses, numbers and names that a version shows."""
-        shown, hashes = _shown_by(payload), self._list.hashes
-        return {*hashes("mailbox", shown.emails)}, {*hashes("phone", shown.phones)}, {*hashes("name", shown.names)}
+    def _is_of(self, person: _Person, row: LeadRow, versions: Sequence[LeadRow]) -> bool:
+        """Whether a version is of this person. The portal can empty a name: then that of another version counts."""
+        if person.entry.identity == IDENTITY:
+            contacts = [self._contact(version.payload) for version in versions]
+            return person.has(self._contact(row.payload), names_of(contacts))
 
+        former = [self._former_contact(version.payload) for version in versions]
+        emails = frozenset[str]().union(*(contact.emails for contact in former))
+        return person.had(self._former_contact(row.payload), names_of(former), emails)
 
-def _shows(entry: Entry, emails: Set[str], phones: Set[str], names: Set[str]) -> bool:
-    """Whether a row is of the entry's person: by the rule of `domain.person.reasons`, on hashes."""
-    if not emails.isdisjoint(entry.emails):
-        return True
-    if phones.isdisjoint(entry.phones):
-        return False
-    if names:
-        return entry.any_name or names <= {*entry.names}
-    return entry.any_name or (not entry.is_shared and (not entry.emails or emails <= {*entry.emails}))
+    def _may_mean(self, contact: Contact) -> bool:
+        return not (self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones))
+
+    def _contact(self, payload: str) -> Contact:
+        """The hashes of the keys in a version's contact."""
+        contact = _read_contact(payload).contact
+        return Contact(
+            emails=frozenset(self._list.hashes("mailbox", contact.emails)),
+            phones=frozenset(self._list.hashes("phone", contact.phones)),
+            names=frozenset(self._list.hashes("name", contact.names)),
+        )
+
+    def _former_contact(self, payload: str) -> Contact:
+        """The same with the keys of names that entries of identity 1 have."""
+        names = filter(None, map(former_name_key, _read_contact(payload).names))
+        return self._contact(payload)._replace(names=frozenset(self._list.hashes("name", names)))
 
 
 _HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.CORRECT})

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.cutting import cut_payload, removed_address, without_message
-from leads_pipeline.domain.person import LeadKey, LeadRow
+from leads_pipeline.domain.identity import LeadKey, LeadRow
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, Row, corrected_texts, merged
