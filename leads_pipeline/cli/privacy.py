@@ -3,7 +3,7 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -21,6 +21,7 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy import receipt, requests
+from leads_pipeline.privacy.carrying_out import carry_out
 from leads_pipeline.privacy.export import write_export
 from leads_pipeline.privacy.finding import is_mentioned_beside_message
 from leads_pipeline.privacy.nightly import check_clock
@@ -42,16 +43,18 @@ def privacy() -> None:
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
 
 
+received_option = click.option(
+    "--received",
+    type=day,
+    metavar="DAY",
+    help="The day on which the request came, as 2026-11-01. Default: today.",
+)
+case_option = click.option("--case", default="", help="Your own reference, such as DSR-17. No name, no address.")
+
+
 def dated(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say which request it is."""
-    received = click.option(
-        "--received",
-        type=day,
-        metavar="DAY",
-        help="The day on which the request came, as 2026-11-01. Default: today.",
-    )
-    case = click.option("--case", default="", help="Your own reference, such as DSR-17. No name, no address.")
-    return case(received(dry_run_option(command)))
+    return case_option(received_option(dry_run_option(command)))
 
 
 # --- looking ------------------------------------------------------------------------------------------------------
@@ -90,29 +93,56 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
 @click.option(
     "--to",
     "folder",
-    required=True,
     type=click.Path(file_okay=False, path_type=Path),
     help="A new folder for person.html and person.json.",
 )
-def export(folder: Path, shared: bool, **given: Any) -> None:
+@case_option
+@received_option
+@click.option(
+    "--answered", type=day, metavar="DAY", help="Note in the log that the request of --case was answered on this day."
+)
+def export(
+    folder: Path | None, shared: bool, case: str, received: date | None, answered: date | None, **given: Any
+) -> None:
     """Write a person's data for their access request: person.html to be read, person.json for a machine.
 
-    It holds all versions of the leads that are theirs, with sources, purposes and retention. Add leads that you have
-    looked at with --lead. Look at both files before you send them.
+    It holds all versions of the leads that are theirs, with sources, purposes, retention, and the recipients that the
+    ledger of deliveries knows. Add leads that you have looked at with --lead. Look at both files before you send them.
+    The request stands in `privacy log` with its due date, until you note the answer with --answered.
 
     Exit code 1 if nothing was found, or a file couldn't be read, so that something may be missing.
     """
+    received = _received_on(case, received)
     settings, data = filled()
+    if answered is not None:
+        _note_answered(data, case, answered)
+        return
+    if folder is None:
+        raise QuestionError("Name a new folder for the answer: --to FOLDER.")
     data.want_outside(folder)
     person = person_of(**given)
     show_person(person)
     found = search(data, person, is_shared=shared)
     show_found(found)
-    portal, now = data.state.claimed_by(), datetime.now(UTC)
-    paths = write_export(folder, found.theirs, portal, settings, now) if found.theirs else []
+    now = datetime.now(UTC)
+    paths = write_export(data, folder, found.theirs, settings, now) if found.theirs else []
     for path in paths:
         out.print(f"Wrote {path}.")
+    entry = requests.add_access(data, Request(Action.ACCESS, person, found, received, case), now)
+    done = f"{counted(len(found.theirs), 'lead')} of the person written for their access request."
+    text, path = receipt.write_receipt(data, entry, done, is_complete=bool(paths) and not found.unread)
+    out.print(escape(f"\n{text}"), soft_wrap=False)
+    out.print(escape(f"This receipt: {path}"))
     sys.exit(0 if paths and not found.unread else 1)
+
+
+def _note_answered(data: DataFolder, case: str, answered: date) -> None:
+    if not case:
+        raise QuestionError("Name the request that was answered: --case REF.")
+    if answered > datetime.now(UTC).date():
+        raise QuestionError("--answered is in the future.")
+    entry = requests.note_answered(data, case, answered)
+    out.print(f"Noted: {NOUNS[entry.action]} {entry.number}, case {case}, was answered on {answered}.")
 
 
 @privacy.command(short_help="Make old leads anonymous.")
@@ -150,11 +180,12 @@ def log(as_json: bool) -> None:
     An answer is due one month after the request was received. An objection or a restriction holds until
     `privacy lift NUMBER` ends it. Numbers can have gaps.
 
-    Exit code 1 if a request isn't carried out yet.
+    Exit code 1 if a request isn't carried out or answered yet.
     """
     _, data = filled()
     suppressed = data.gate.entries.read()
-    still, rows = requests.open_entries(suppressed), requests.log(suppressed)
+    still = [*requests.open_entries(suppressed), *requests.open_access(suppressed)]
+    rows = requests.log(suppressed)
     if as_json:
         click.echo(json.dumps({"entries": rows}, indent=2))
     elif not rows:
@@ -338,8 +369,13 @@ def apply(copy: Path | None) -> None:
     if copy is not None:
         out.print(escape(receipt.put_list_back(data, copy, datetime.now(UTC))))
     data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
+    interrupted = [entry.number for entry in requests.open_entries(data.gate.entries.read())]
     left = _carry_out(data, of_all=True)
-    for line in receipt.forget_deliveries(data):
+    for path in (receipt.receipt_path(data, number) for number in interrupted):
+        if path.exists():
+            out.print(escape(f"\n{path.read_text(encoding='utf-8')}"), soft_wrap=False)
+            out.print(escape(f"This receipt: {path}"))
+    for line in receipt.forgotten_deliveries(data):
         out.print(escape(line))
     if not left:
         out.print("Done. No erased person is in the data folder, and no restricted one is published.")
@@ -372,12 +408,16 @@ def _received_on(case: str, received: date | None) -> date:
 
 
 def _carry_out(
-    data: DataFolder, out_of_reach: dict[int, list[str]] | None = None, *, of_all: bool = False
+    data: DataFolder,
+    out_of_reach: Mapping[int, list[str]] | None = None,
+    *,
+    of_all: bool = False,
+    done: Mapping[int, str] | None = None,
 ) -> dict[int, list[str]]:
     """Sweep the folder and publish. Return what is left of each request."""
     try:
         with err.status("Sweeping the data folder and publishing"):
-            return requests.carry_out(data, publish, datetime.now(UTC), out_of_reach or {}, of_all=of_all)
+            return carry_out(data, publish, datetime.now(UTC), out_of_reach or {}, of_all=of_all, done=done)
     except KeyboardInterrupt:
         err.print(
             "Requests on the list may not be carried out yet. The next publication does it, or `leads-pipeline privacy "
@@ -392,11 +432,12 @@ def _hand_out(
     """Carry the request out, and print its receipt."""
     if not request.found.theirs:
         done = f"No lead of this person was found. Check the spelling. What was given is on the list.\n{done}"
-    left = _carry_out(data, {entry.number: [*out_of_reach]} if out_of_reach else {})
+    left = _carry_out(data, {entry.number: [*out_of_reach]} if out_of_reach else {}, done={entry.number: done})
     troubles = [*left.get(0, ()), *left.get(entry.number, ())]
     if 0 in left:
-        done = "The request is on the list, and isn't carried out yet."
-    text, path = receipt.write_receipt(data, entry, done, request.found.theirs, is_complete=not troubles)
+        receipt.write_receipt(data, entry, "The request is on the list, and isn't carried out yet.", is_complete=False)
+    path = receipt.receipt_path(data, entry.number)
+    text = path.read_text(encoding="utf-8")
     out.print(escape(f"\n{text}"), soft_wrap=False)
     out.print(escape(f"This receipt: {path}"))
     _exit(troubles)

@@ -19,7 +19,9 @@ from leads_pipeline.domain.contract import LEAD_KINDS, member_in_words
 from leads_pipeline.domain.identity import CONTACT, FIRST_NAME, LAST_NAME, OWN_POSTCODE, texts_of
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import FoundLead, Row
+from leads_pipeline.privacy.receipt import recipients
 from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import make_folder, replace_file
 from leads_pipeline.warehouse.html import template_of
 
@@ -133,7 +135,7 @@ def retention_of(settings: Settings) -> list[str]:
 
 
 def write_export(
-    folder: Path, leads: Sequence[FoundLead], portal: str | None, settings: Settings, now: datetime
+    data: DataFolder, folder: Path, leads: Sequence[FoundLead], settings: Settings, now: datetime
 ) -> list[Path]:
     """Write both files into a new or empty folder, for this user alone (0700, 0600).
 
@@ -142,13 +144,16 @@ def write_export(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise QuestionError(f"{folder} exists and isn't an empty folder. Name a new one.")
+    keys = {(lead.kind, lead.lead_id) for lead in leads}
+    hosts = recipients(data, keys.__contains__)
     make_folder(folder)
     folder.chmod(0o700)
     document = {
         "made_at": now.isoformat(timespec="seconds"),
-        "portal": portal,
+        "portal": data.state.claimed_by(),
         "sources": list(SOURCES),
         "purposes": list(PURPOSES),
+        "recipients": [{"host": host, "days": days} for host, days in hosts.items()],
         "retention": retention_of(settings),
         "leads": [
             {"kind": lead.kind, "lead_id": lead.lead_id, "why": sorted(lead.why), "versions": versions_of(lead)}

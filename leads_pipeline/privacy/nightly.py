@@ -11,6 +11,7 @@ from typing import Final
 
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.privacy.carrying_out import carry_out
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.privacy.sweeping import delete_leftovers, log_forgotten_deliveries, sweep_what_appeared
@@ -47,7 +48,7 @@ def keep_clean(
     night = Night()
     steps: dict[str, Callable[[], None]] = {
         "What killed processes left couldn't be deleted": lambda: delete_leftovers(data),
-        "The suppression list couldn't be applied": lambda: _apply_list(data, night),
+        "The suppression list couldn't be applied": lambda: _apply_list(data, now, night),
         "Personal fields couldn't be cut out": lambda: _cut(data, settings, now, night, portal_time),
         "Old answers that couldn't be read couldn't be deleted": lambda: data.quarantine.forget_answers(
             now - RETENTION
@@ -61,7 +62,7 @@ def keep_clean(
     return night
 
 
-def _apply_list(data: DataFolder, night: Night) -> None:
+def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
     night.counts["requests_not_shown_done"] = len(open_entries(data.gate.entries.read()))
     log_forgotten_deliveries(data)
     # A folder that is behind is swept by the publication that follows.
@@ -70,6 +71,9 @@ def _apply_list(data: DataFolder, night: Night) -> None:
     swept = sweep_what_appeared(data)
     night.counts["windows_rewritten"] = swept.windows
     night.troubles += [f"{what} couldn't be read or written: {why}" for what, why in swept.failed.items()]
+    # Requests of commands that were interrupted, and published since.
+    if open_entries(data.gate.entries.read()) and not data.is_behind:
+        carry_out(data, lambda: None, now, {})
 
 
 def _cut(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.delivery.ledger import looked_at, opened
+from leads_pipeline.domain.identity import LeadKey
 from leads_pipeline.errors import QuestionError, StorageError
-from leads_pipeline.privacy.finding import FoundLead
 from leads_pipeline.privacy.requests import NOUNS, due_on
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
@@ -42,6 +42,7 @@ _OUT_OF_REACH: Final = {
         "Marketing that reads the tables of leads itself: pipeline.objected names the people to leave out.",
     ),
     Action.CORRECT: (_PORTAL, _COPIES),
+    Action.ACCESS: (_PORTAL, _COPIES, "Backups. Files in quarantine/ that couldn't be read."),
     Action.RESTRICT: (_PORTAL, _COPIES, "Backups.", _OPENED),
 }
 _OTHER_MACHINES: Final = (
@@ -52,41 +53,73 @@ _OTHER_MACHINES: Final = (
 # How long a receipt waits for a delivery that is under way.
 _PATIENCE_SECONDS: Final = 10
 
+# Requests with a receipt.
+RECEIPTED: Final = frozenset(_OUT_OF_REACH)
+
 _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | {
-    Action.ERASE: "All files were searched again. Nothing that had to be erased is left."
+    Action.ACCESS: "Send the answer. Then note the day: `leads-pipeline privacy export --answered DAY --case CASE`.",
+    Action.ERASE: "All files were searched again. Nothing that had to be erased is left.",
 }
 _NOT_COMPLETE: Final = "NOT complete: something is left. Remove its cause, then run `leads-pipeline privacy apply`."
 
 
 def write_receipt(
-    data: DataFolder, entry: Entry, done: str, leads: Sequence[FoundLead], *, is_complete: bool
+    data: DataFolder, entry: Entry, done: str, *, is_complete: bool, troubles: Sequence[str] = ()
 ) -> tuple[str, Path]:
     """Write the receipt beside the list. It names nobody. Return its text and where it is.
 
-    It says when the leads were delivered to whom (UK GDPR, article 19). After an erasure that isn't kept elsewhere.
+    It says when the entry's leads were delivered to whom (UK GDPR, article 19). After an erasure that isn't kept
+    elsewhere.
     """
-    ids = {(lead.kind, lead.lead_id) for lead in leads}
-    delivered = _delivered(data, ids.__contains__, forgets=entry.action is Action.ERASE)
     received = entry.received or entry.at.date()
     exports = [
         f"Exports in {folder}: delete them, then run `leads-pipeline export` again." for folder in data.state.exports()
     ]
-    places = (*delivered, *exports, *_OUT_OF_REACH[entry.action], *([_OTHER_MACHINES] if data.bucket else []))
+    others = [_OTHER_MACHINES] if data.bucket else []
+    places = (*troubles, *_delivered(data, [entry]), *exports, *_OUT_OF_REACH[entry.action], *others)
     listed = "".join(f"- {line}\n" for line in places)
     text = (
         f"{NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
         f"Received on {received}. Answer the person by {due_on(received)}.\n"
-        f"On the suppression list since {entry.at:%Y-%m-%d %H:%M} UTC.\n\n"
+        f"In the log since {entry.at:%Y-%m-%d %H:%M} UTC.\n\n"
         f"{done}\n{_COMPLETE[entry.action] if is_complete else _NOT_COMPLETE}\n\n"
         "The pipeline can't reach these places. Please handle them yourself:\n"
         f"{listed}"
     )
-    path = receipts(data) / f"{entry.number}.txt"
+    path = receipt_path(data, entry.number)
     replace_file(path, text.encode())
     return text, path
 
 
-def forget_deliveries(data: DataFolder) -> list[str]:
+def recipients(data: DataFolder, is_meant: Callable[[LeadKey], bool]) -> dict[str, list[str]]:
+    """Return to which hosts leads were delivered, and on which days, as ISO dates."""
+    days: dict[str, set[str]] = {}
+    with looked_at(data.folder) as ledger:
+        for lead in filter(is_meant, ledger.leads() if ledger else ()):
+            for host, at in ledger.sent(*lead) if ledger else ():
+                days.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
+    return {host: sorted(of_host) for host, of_host in sorted(days.items())}
+
+
+def forget_deliveries(data: DataFolder, erasures: Sequence[Entry]) -> list[str]:
+    """Forget the deliveries of erased leads. Return what couldn't be forgotten."""
+    is_meant = _of_entries(data, erasures)
+    try:
+        with looked_at(data.folder) as ledger:
+            leads = [lead for lead in ledger.leads() if is_meant(lead)] if ledger else []
+        if not leads:
+            return []
+        with data.state.lock("delivery", timeout_seconds=_PATIENCE_SECONDS), opened(data.folder) as mine:
+            for lead in leads:
+                mine.forget(*lead)
+    except StorageError as error:
+        return [
+            "The ledger of deliveries: it still has the ids of their leads. `privacy apply` forgets them. " + str(error)
+        ]
+    return []
+
+
+def forgotten_deliveries(data: DataFolder) -> list[str]:
     """Forget deliveries of leads whose erasure is done. Say to whom and when they were.
 
     An interrupted command, a restored backup or an erasure on another machine leaves them.
@@ -94,32 +127,35 @@ def forget_deliveries(data: DataFolder) -> list[str]:
     suppressed = data.gate.entries.read()
     # The receipt of one that isn't done yet reads the ledger first.
     done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
-    erasures = [one for one in suppressed.active if one.action is Action.ERASE and one.number in done]
-    erased = {lead for entry in erasures for lead in entry.leads}
-    return _delivered(data, lambda lead: suppressed.hashed_lead(*lead) in erased, forgets=True) if erased else []
+    erasures = [entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number in done]
+    if not erasures:
+        return []
+    delivered = _delivered(data, erasures)
+    return forget_deliveries(data, erasures) + delivered
 
 
-def _delivered(data: DataFolder, is_meant: Callable[[tuple[str, str]], bool], *, forgets: bool) -> list[str]:
-    """Say to whom and when leads were delivered. The receipt is written even if the ledger can't be used."""
-    hosts: dict[str, set[str]] = {}
-    noted, trouble = list[tuple[str, str]](), list[str]()
+def _delivered(data: DataFolder, entries: Sequence[Entry]) -> list[str]:
+    """Say to whom and when leads were delivered. A receipt is written even if the ledger can't be read."""
     try:
-        with looked_at(data.folder) as ledger:
-            if ledger:
-                noted = sorted(filter(is_meant, ledger.leads()))
-                for host, at in (one for lead in noted for one in ledger.sent(*lead)):
-                    hosts.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
-        if forgets and noted:
-            with data.state.lock("delivery", timeout_seconds=_PATIENCE_SECONDS), opened(data.folder) as mine:
-                for lead in noted:
-                    mine.forget(*lead)
+        hosts = recipients(data, _of_entries(data, entries))
     except StorageError as error:
-        left = "The ledger of deliveries: it still has the ids of their leads. `privacy apply` forgets them."
-        trouble = [f"{left if noted else 'Your own system, if leads are delivered there.'} {error}"]
-    return trouble + [
-        f"{host}: leads of the person were delivered there on {', '.join(sorted(days))}. Tell those who run it."
+        return [f"Your own system, if leads are delivered there. {error}"]
+    return [
+        f"{host}: leads of the person were delivered there on {', '.join(days)}. Tell those who run it."
         for host, days in hosts.items()
     ]
+
+
+def _of_entries(data: DataFolder, entries: Sequence[Entry]) -> Callable[[LeadKey], bool]:
+    """Whether an entry knows a lead by its id."""
+    suppressed = data.gate.entries.read()
+    known = {lead for entry in entries for lead in entry.leads}
+    return lambda lead: suppressed.hashed_lead(*lead) in known
+
+
+def receipt_path(data: DataFolder, number: int) -> Path:
+    """Return where the receipt of an entry is."""
+    return receipts(data) / f"{number}.txt"
 
 
 def receipts(data: DataFolder) -> Path:

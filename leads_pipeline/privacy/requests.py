@@ -1,15 +1,16 @@
 """Requests of people: entries of the suppression list, what holds for whom, and when an answer is due.
 
-Belongs here: adding entries, carrying them out, noting that they are. Doesn't: finding a person (finding.py), taking
-leads out (sweeping.py), receipts (receipt.py), whom an entry means (storage/suppression/).
+Belongs here: adding entries, noting that they are done, the log. Doesn't: carrying them out (carrying_out.py), finding
+a person (finding.py), taking leads out (sweeping.py), receipts (receipt.py), whom an entry means
+(storage/suppression/).
 """
 
 import json
 from calendar import monthrange
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from leads_pipeline.domain.contract import ReceivedLead, lead_in_words, lead_kind
 from leads_pipeline.domain.identity import LeadKey, LeadRow, Person
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead, left_in_delta, left_of
+from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import CORRECTION, corrected
 from leads_pipeline.storage.suppression import IDENTITY, Action, Entry, Suppressed
@@ -29,6 +30,7 @@ NOUNS: Final = {
     Action.CORRECT: "correction",
     Action.RESTRICT: "restriction",
     Action.LIFT: "end",
+    Action.ACCESS: "access",
 }
 
 NOBODY: Final = Person()
@@ -162,42 +164,50 @@ def _of(
     return Entry(number=number, at=now, action=action, of=of.number, emails=emails, phones=phones, **more)
 
 
-def carry_out(
-    data: DataFolder,
-    publish: Callable[[], str | None],
-    now: datetime,
-    out_of_reach: dict[int, list[str]],
-    *,
-    of_all: bool = False,
-) -> dict[int, list[str]]:
-    """Carry out all open requests. Look again, and note a request as done if nothing of it is left.
+def note_done(data: DataFolder, entry: Entry, now: datetime) -> None:
+    """Have the list say that a request was carried out, or that an access request was answered."""
+    data.gate.entries.append(partial(_of, entry, Action.DONE, now))
 
-    With `of_all`, look for people whose erasure was done before, too.
 
-    `publish` sweeps and publishes, and returns what went wrong. `out_of_reach` is known to stay. Return what is left of
-    each request, by its number; by 0, why none could be carried out.
+def add_access(data: DataFolder, request: Request, now: datetime) -> Entry:
+    """Note an access request. An open one of the same case, or of the same person without a case, is the same request.
+
+    It keeps nobody out.
     """
-    number = data.gate.number
-    trouble = publish()
-    if trouble is None and data.state.swept_to() < number:
-        trouble = "A file couldn't be read or written. The log of the run names it."
-    if trouble is not None:
-        return {0: [trouble]}
+    given = request.person.contact
     suppressed = data.gate.entries.read()
-    entries = open_entries(suppressed)
-    erasures = [entry for entry in (suppressed.active if of_all else entries) if entry.action is Action.ERASE]
-    left = left_of(data, erasures) | out_of_reach
-    # With a bucket, the Delta tables may be another machine's.
-    for table in left_in_delta(data) if data.bucket else ():
-        for entry in erasures:
-            left.setdefault(entry.number, []).append(
-                f"{table} in the bucket holds an erased person. Run `leads-pipeline privacy apply` on the machine that "
-                "has LEADS_TABLES=delta."
-            )
-    for entry in entries:
-        if entry.number not in left:
-            data.gate.entries.append(partial(_of, entry, Action.DONE, now))
-    return left
+    contact = suppressed.hashes("mailbox", given.emails), suppressed.hashes("phone", given.phones)
+    for entry in open_access(suppressed):
+        is_same_person = (entry.emails, entry.phones) == contact
+        if entry.case == request.case and (request.case or is_same_person):
+            return entry
+    return data.gate.entries.append(
+        lambda suppressed, number: Entry(
+            number=number,
+            at=now,
+            action=Action.ACCESS,
+            case=request.case,
+            received=request.received,
+            emails=suppressed.hashes("mailbox", given.emails),
+            phones=suppressed.hashes("phone", given.phones),
+            leads=_hashed(suppressed, _keys(request.found.theirs)),
+        )
+    )
+
+
+def note_answered(data: DataFolder, case: str, day: date) -> Entry:
+    """Note the day on which an access request was answered. Raises QuestionError if no open one has that case."""
+    for entry in open_access(data.gate.entries.read()):
+        if entry.case == case:
+            note_done(data, entry, datetime.combine(day, time(12), UTC))
+            return entry
+    raise QuestionError(f"No open access request has the case {case}. See `leads-pipeline privacy log`.")
+
+
+def open_access(suppressed: Suppressed) -> list[Entry]:
+    """Access requests that weren't answered yet."""
+    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
+    return [entry for entry in suppressed.entries if entry.action is Action.ACCESS and entry.number not in done]
 
 
 def open_entries(suppressed: Suppressed) -> list[Entry]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.privacy.finding import learn_lost
-from leads_pipeline.privacy.receipt import forget_deliveries
+from leads_pipeline.privacy.receipt import forgotten_deliveries
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
@@ -79,7 +79,7 @@ def learn_lost_again(data: DataFolder, swept: Swept) -> None:
 
 def log_forgotten_deliveries(data: DataFolder) -> None:
     """Forget deliveries of erased leads that a restored backup or another machine has left. Log to whom they were."""
-    for line in forget_deliveries(data):
+    for line in forgotten_deliveries(data):
         logger.warning("%s", line)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from leads_pipeline.privacy.carrying_out import carry_out
 from leads_pipeline.privacy.nightly import Night, keep_clean
-from leads_pipeline.privacy.requests import carry_out
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore

@@ -24,6 +24,7 @@ from leads_pipeline.domain.identity import Person
 from leads_pipeline.errors import StorageError
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.privacy import requests
+from leads_pipeline.privacy.carrying_out import carry_out
 from leads_pipeline.privacy.export import written_by
 from leads_pipeline.privacy.finding import find, left_of
 from leads_pipeline.privacy.nightly import keep_clean
@@ -482,11 +483,11 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     house.data.share()
     assert find(house.data, Person.of(["mary@people.example"])).unread == []
     house.erase(email="ann@people.example")
-    [[left]] = requests.carry_out(house.data, lambda: None, house.now, {}).values()
+    [[left]] = carry_out(house.data, lambda: None, house.now, {}).values()
     assert left.startswith(f"{house.folder / 'raw'} can't be searched")
     assert "Once `leads-pipeline verify` is green, delete it" in left
     shutil.rmtree(house.folder / "raw")
-    assert requests.carry_out(house.data, lambda: None, house.now, {}) == {}
+    assert carry_out(house.data, lambda: None, house.now, {}) == {}
 
     shutil.copytree(tmp_path / "bucket" / "raw", house.folder / "raw")
     house.bucket = None
@@ -494,7 +495,7 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     house.erase(email="mary@people.example")
 
     assert "@people" not in everything_in(house.folder)
-    assert requests.carry_out(house.data, lambda: None, house.now, {}) == {}
+    assert carry_out(house.data, lambda: None, house.now, {}) == {}
 
 
 def test_an_interrupted_erasure_is_finished_by_the_next_publication(
@@ -931,7 +932,7 @@ def test_a_machine_that_delivered_an_erased_lead_says_to_whom_and_forgets_it(
     other.erase(email=EMAIL)
     house.data.share()
     house.publish()
-    requests.carry_out(other.data, lambda: None, other.now, {})
+    carry_out(other.data, lambda: None, other.now, {})
     house.data.share()
 
     keep_clean(house.data, Settings.from_variables({}), house.now, lambda _: None)

@@ -26,8 +26,9 @@ class Action(StrEnum):
     ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
     of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected:
     their corrections follow them from window to window. LACKING says that raw has lost the corrections of leads. LIFT
-    ends an entry, LEARNED adds ids or contacts to one, DONE says that one was carried out. LOST stands for an entry
-    that was lost with the list's newest files. REFUSE is of earlier versions, and does nothing any more.
+    ends an entry, LEARNED adds ids or contacts to one, DONE says that one was carried out. ACCESS notes a request for a
+    copy of the data, and DONE its answer. LOST stands for an entry that was lost with the list's newest files. REFUSE
+    is of earlier versions, and does nothing any more.
     """
 
     ERASE = "erase"
@@ -37,6 +38,7 @@ class Action(StrEnum):
     CORRECT = "correct"
     LACKING = "lacking"
     LIFT = "lift"
+    ACCESS = "access"
     LEARNED = "learned"
     DONE = "done"
     LOST = "lost"
@@ -128,7 +130,7 @@ class Suppressed:
             (
                 one.number
                 for one in self.entries
-                if one.action not in {Action.DONE, Action.LACKING}
+                if one.action not in {Action.DONE, Action.LACKING, Action.ACCESS}
                 and not (one.action is Action.LEARNED and one.of in objections)
             ),
             default=0,
