@@ -102,6 +102,8 @@ def main(context: click.Context) -> None:
     from leads_pipeline.storage.durable import forgo_core_dumps
 
     forgo_core_dumps()
+    # Nothing that a command makes is for other users, whatever the shell says. Dagster sets no modes of its own.
+    os.umask(os.umask(0o077) | 0o007)
     context.obj = _read_env_file(Path.cwd() / ".env")
     for hint in unknown(filled_in(os.environ)):
         click.secho(hint, fg="yellow", err=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import make_folder, storing
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, storing
 
 # Below the data folder.
 LEDGER: Final = ".state/deliveries.sqlite"
@@ -276,6 +276,7 @@ def opened(folder: Path) -> Iterator[Ledger]:
         with storing(path):
             make_folder(path.parent)
             with closing(sqlite3.connect(path, timeout=30)) as db:
+                path.chmod(PRIVATE_FILE_MODE)
                 db.execute("pragma synchronous = full")
                 db.executescript(_SCHEMA)
                 with db:

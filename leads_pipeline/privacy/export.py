@@ -56,6 +56,9 @@ _DESCRIPTIONS: Final = {
 
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)")
 
+# No browser shows them, and some programs refuse a page with one.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 _TRUTHS: Final = {True: "yes", False: "no"}
 
 
@@ -175,7 +178,7 @@ def _page(document: Mapping[str, Any], zone: ZoneInfo) -> str:
         kind=lambda kind: _KINDS.get(kind, "enquiry"),
         how=lambda source: ", ".join(_SOURCES.get(one, one) for one in source.split(", ")),
     )
-    return template.render(document, zone=zone.key)
+    return _CONTROL.sub("", template.render(document, zone=zone.key))
 
 
 def _in_words(text: str, zone: ZoneInfo) -> str:

@@ -1,6 +1,7 @@
 """A person's requests, by the commands: what they find, do and say, and what is in the files afterwards."""
 
 import json
+import os
 import re
 import shutil
 import stat
@@ -773,6 +774,173 @@ def test_a_correction_that_is_not_one_address_is_refused() -> None:
     for given in ("Jane+x@Home.example", "o'brien@home.example", "søren@bücher.example"):
         assert "would be corrected" in privacy("correct", *JANE, "--new-email", given, "--dry-run").stdout
     assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
+
+
+# --- who counts as the person -------------------------------------------------------------------------------------
+
+
+def test_ordinary_writing_hides_nobody_from_an_erasure(desk: House) -> None:
+    """A number beside its hours, an address in curly quotes, a contact in a name field."""
+    quoted = lead("quoted", email=f"\u201c{EMAIL}\u201d", name="Jane Roe", **BEFORE)
+    beside_hours = lead("beside hours", phone=f"{PHONE} 9am-5pm", name="Jane Roe", **BEFORE)
+    in_name = lead("in name", name=f"Jane {EMAIL}", **BEFORE)
+    mentioned = lead(
+        "mentioned", email="ann@people.example", message=f"my wife\u2014{EMAIL}\u2019s the address", **BEFORE
+    )
+    desk.land("applicant", [quoted, beside_hours, in_name, mentioned], scope="branch-102")
+    desk.publish()
+
+    told = privacy("erase", *JANE, "--yes").stdout
+
+    assert "6 leads erased" in told
+    assert "Leads to look at, which stay: 2." in told
+    assert ids(desk) == {"john", "mary", "mentioned"}
+
+
+def test_the_erasure_of_a_negotiator_takes_no_customer_s_lead(desk: House) -> None:
+    negotiator = {"firstName": "Nell", "email": "nell@office.example", "phoneNumber": "0161 496 0000"}
+    desk.land(
+        "applicant", [lead("customer", email="ann@people.example", negotiator=negotiator, **BEFORE)], scope="branch-102"
+    )
+    desk.publish()
+
+    told = privacy("erase", "--email", "nell@office.example", "--phone", "0161 496 0000", "--yes").stdout
+
+    assert "Leads to look at, which stay: 1." in told
+    assert "customer" in ids(desk)
+
+
+@pytest.mark.parametrize("how", ["name", "not-lead"])
+def test_a_couple_with_one_address_can_be_told_apart(desk: House, tmp_path: Path, how: str) -> None:
+    """With her name his lead is to look at. Without it, --not-lead leaves it out, also when it comes again."""
+    his = lead("his", email=EMAIL, name="John Roe", message="It is John", **BEFORE)
+    desk.land("applicant", [his], scope="branch-102")
+    desk.publish()
+    more = ("--name", "Jane Roe") if how == "name" else ("--not-lead", "applicant/his")
+
+    privacy("export", "--email", EMAIL, *more, "--to", tmp_path / "answer")
+    assert "It is John" not in (tmp_path / "answer" / "person.json").read_text(encoding="utf-8")
+    privacy("erase", "--email", EMAIL, *more, "--yes")
+    desk.land("applicant", [his | {"message": "It is John again"}], scope="branch-102")
+    desk.publish()
+
+    assert "jane" not in ids(desk)
+    assert desk.leads("applicant")["his"]["message"] == "It is John again"
+
+
+@pytest.mark.usefixtures("desk")
+def test_what_an_identifier_was_read_as_is_shown_and_one_that_cannot_be_read_is_refused() -> None:
+    told = privacy("find", "--phone", f"{PHONE} 9am-5pm", "--email", f"\u201c{EMAIL}\u201d", "--name", "Jane Roe")
+    assert "Looking for j…@p…, …123, ja… r…." in told.stdout
+    found = json.loads(privacy("find", "--phone", PHONE, "--json").stdout)
+    assert found["read_as"] == ["…123"]
+    for wrong in (("--phone", "0770 090"), ("--email", "jane at home"), ("--postcode", "here", "--email", EMAIL)):
+        assert "isn't valid" in privacy("find", *wrong, exit_code=2).stderr
+
+
+def test_a_lead_is_named_by_its_kind_too(desk: House) -> None:
+    """Both kinds may have the same id."""
+    desk.land("applicant", [lead("17", name="Ann Poe", **BEFORE)], scope="branch-102")
+    desk.land("appraisal", [lead("17", name="Bob Moe", **BEFORE)], scope="branch-102")
+    desk.publish()
+    assert "applicant/ID" in privacy("erase", "--lead", "17", "--yes", exit_code=2).stderr
+
+    privacy("erase", "--lead", "applicant/17", "--yes")
+
+    assert "17" not in desk.leads("applicant")
+    assert "17" in desk.leads("appraisal")
+
+
+def test_a_number_alone_erases_nobody_and_the_command_says_what_to_give(desk: House) -> None:
+    before = ids(desk)
+    assert "give the name too" in privacy("erase", "--phone", PHONE, "--yes", exit_code=2).stderr
+    assert ids(desk) == before
+
+
+# --- access requests and receipts ---------------------------------------------------------------------------------
+
+
+def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(desk: House, tmp_path: Path) -> None:
+    for folder in ("answer", "again"):
+        told = privacy("export", *JANE, "--to", tmp_path / folder, "--case", "DSR-7", "--received", "2026-11-02").stdout
+        assert "Answer the person by 2026-12-02." in told
+
+    [row] = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
+    assert (row["action"], row["case"], row["due"], row["done"]) == ("access", "DSR-7", "2026-12-02", None)
+    receipt = (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8")
+    assert "3 leads of the person written" in receipt
+    assert EMAIL not in receipt
+    assert not desk.data.is_behind
+
+    assert (
+        "No open access request"
+        in privacy(*("export", "--case", "DSR-8", "--answered", "2026-11-19"), exit_code=2).stderr
+    )
+    privacy("export", "--case", "DSR-7", "--answered", "2026-11-19")
+    [row] = json.loads(privacy("log", "--json").stdout)["entries"]
+    assert row["done"] == "2026-11-19"
+
+
+def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(desk: House, tmp_path: Path) -> None:
+    privacy("export", *JANE, "--to", tmp_path / "before")
+    assert "No delivery to another system" in (tmp_path / "before" / "person.html").read_text(encoding="utf-8")
+    deliver_all(desk)
+
+    privacy("export", *JANE, "--to", tmp_path / "answer")
+
+    document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
+    assert document["recipients"] == [{"host": "crm.example", "days": [f"{desk.now:%Y-%m-%d}"]}]
+    assert "crm.example" in (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
+
+
+def test_an_answer_has_no_control_characters(desk: House, tmp_path: Path) -> None:
+    """They make a page that programs refuse. The document escapes them."""
+    desk.land("applicant", [lead("odd", email=EMAIL, message="ring\x07 \x00\x1b[31m me\ntoday\x85", **BEFORE)])
+    privacy("export", "--email", EMAIL, "--to", tmp_path / "answer")
+
+    for path in (tmp_path / "answer").iterdir():
+        content = path.read_text(encoding="utf-8")
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", content), path.name
+    assert "ring [31m me\ntoday" in (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
+
+
+def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_path: Path) -> None:
+    """Whatever the shell says. Dagster sets no modes of its own, and SQLite takes those of the shell."""
+    before = os.umask(0)
+    try:
+        deliver_all(desk)
+        privacy("restrict", "--email", "mary@people.example")
+        privacy("export", "--email", EMAIL, "--to", tmp_path / "new" / "answer")
+        privacy("erase", "--email", EMAIL, "--yes")
+    finally:
+        os.umask(before)
+
+    paths = [path for path in tmp_path.rglob("*") if not path.is_symlink() and path.name != "branches.csv"]
+    open_paths = [path for path in paths if path.stat().st_mode & 0o007]
+    assert [path for path in open_paths if desk.folder not in path.parents] == []
+    assert stat.S_IMODE((desk.folder / ".state" / "deliveries.sqlite").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("finisher", ["apply", "another request", "the night"])
+def test_whoever_finishes_an_interrupted_request_writes_its_receipt(desk: House, finisher: str) -> None:
+    deliver_all(desk)
+    desk.erase(email=EMAIL)  # as a command that was killed after it had published
+    receipt = desk.folder / "privacy" / "receipts" / "1.txt"
+    assert not receipt.exists()
+
+    match finisher:
+        case "apply":
+            assert "Erasure 1" in privacy("apply").stdout
+        case "another request":
+            privacy("object", "--email", "mary@people.example")
+        case _:
+            keep_clean(desk.data, Settings.from_variables({}), desk.now, lambda _: None)
+
+    text = receipt.read_text(encoding="utf-8")
+    assert "Nothing that had to be erased is left." in text
+    assert "crm.example: leads of the person were delivered there" in text
+    privacy("log")
+    assert_ledger_forgot_jane(desk)
 
 
 # --- a list that was lost -----------------------------------------------------------------------------------------

@@ -14,12 +14,14 @@ def run(*arguments: object) -> Result:
     What it sets in the environment is taken back: it is for the processes that it starts, and a fixture of a module
     would leave it to other tests. The rest stays untouched, as threads may read it.
     """
-    before = dict(os.environ)
+    before, umask = dict(os.environ), os.umask(0o077)
+    os.umask(umask)
     with pytest.MonkeyPatch.context() as patched:
         for console in (output.out, output.err):
             patched.setattr(console, "_width", 250)
         try:
             return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
         finally:
+            os.umask(umask)
             for name in os.environ.keys() - before.keys():
                 del os.environ[name]

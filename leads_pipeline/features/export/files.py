@@ -55,7 +55,7 @@ _IDS: Final = ("id", "uprn", "sequence")
 # How a formula begins, also after a character that begins a cell where another separator is usual.
 _FORMULA: Final = r"(^|[;\t\r\n])([=+\-@＝＋－＠])"  # noqa: RUF001 - some spreadsheets read these as =, +, - and @
 _LEADING: Final = r"^[\t\r\n]"
-_NOT_IN_XML: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
+_CONTROLS: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x{fffe}\x{ffff}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,8 @@ def _column(name: str, type_: str, zone: str, *, is_csv: bool) -> _Column:
     is_text = not type_.removeprefix("U").startswith((*_TYPES, *_DATES)) or type_.endswith("]")
     if is_text or name.rpartition("_")[2] in _IDS:
         value, type_ = f"{value}::varchar", "VARCHAR"
-        value = _harmless(value) if is_csv else f"regexp_replace({value}, {literal(_NOT_IN_XML)}, '', 'g')"
+        value = f"regexp_replace({value}, {literal(_CONTROLS)}, '', 'g')"
+        value = _harmless(value) if is_csv else value
     if type_ == "TIMESTAMP WITH TIME ZONE":
         header, value = f"{name} ({zone})", f"timezone({literal(zone)}, {value})"
     elif type_.startswith("TIMESTAMP"):

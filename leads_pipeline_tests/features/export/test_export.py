@@ -93,7 +93,8 @@ def test_no_text_of_a_csv_is_a_formula_and_all_texts_survive(office: House, fold
         by_duckdb = dict(
             db.execute("select lead_id, message from read_csv(?, all_varchar=true)", [str(file)]).fetchall()
         )
-    expected = {id_: FORMULAS.get(text, text) for id_, text in messages(office).items()}
+    # A control character is nothing that anybody reads, and some programs refuse a file with one.
+    expected = {id_: FORMULAS.get(text, text).replace("\0", "") for id_, text in messages(office).items()}
     assert {id_: row["message"] for id_, row in by_python.items()} == by_duckdb == expected
 
 
