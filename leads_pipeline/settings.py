@@ -254,13 +254,13 @@ _ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
 _Path: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
 
 
-def setting(variable: str, section: str, default: Any = None, *, link: str = "") -> Any:
+def setting(variable: str, section: str, default: Any = None, *, link: str = "", proposal: str = "") -> Any:
     """A field of Settings, whose docstring is its help. A default that is a function gets the fields before it by name.
 
-    `link` is a place in docs/ that says more.
+    `link` is a place in docs/ that says more. `proposal` is a value that .env.example has as a comment.
     """
     kind: Any = {"default_factory": default} if callable(default) else {"default": default}
-    more: Any = {"section": section, "link": link}
+    more: Any = {"section": section, "link": link, "proposal": proposal}
     return Field(**kind, validation_alias=variable, json_schema_extra=more)
 
 
@@ -341,7 +341,10 @@ class Settings(BaseModel):
     """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
     Set it to a folder that isn't restored together with the data, as a restored backup would bring an old list back"""
     keep_personal_days: Annotated[int | None, _whole_number(SHORTEST_RETENTION.days, 3650, _WHY_35_DAYS)] = setting(
-        "LEADS_KEEP_PERSONAL_DAYS", _PULL, link="guides/answer-a-person.md#keep-a-retention-of-your-own"
+        "LEADS_KEEP_PERSONAL_DAYS",
+        _PULL,
+        link="guides/answer-a-person.md#keep-a-retention-of-your-own",
+        proposal="365",
     )
     """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
     tables: Annotated[str, PlainValidator(_tables)] = setting(
@@ -536,6 +539,7 @@ class Variable:
     help: str
     link: str
     default: str
+    proposal: str
     is_secret: bool
 
 
@@ -545,7 +549,9 @@ def _described() -> Iterable[Variable]:
             name, help_ = str(one.validation_alias), " ".join((one.description or "").split())
             default = "" if one.default_factory or one.default in (None, ()) else str(one.default)
             is_secret = one.annotation == Secret | None
-            yield Variable(name, str(more["section"]), help_, str(more["link"]), default, is_secret)
+            yield Variable(
+                name, str(more["section"]), help_, str(more["link"]), default, str(more["proposal"]), is_secret
+            )
 
 
 # All variables in the order of the model, by section.

@@ -370,8 +370,12 @@ def test_env_example_and_the_page_of_settings_are_made_from_the_model() -> None:
 
 def test_an_untouched_copy_of_env_example_changes_nothing() -> None:
     copied = {name: value or "" for name, value in dotenv_values(settings_pages.ENV_EXAMPLE).items()}
-    assert copied.keys() == ALL_VARIABLES - {"DAGSTER_HOME"}
+    assert copied.keys() == ALL_VARIABLES - {"DAGSTER_HOME", "LEADS_KEEP_PERSONAL_DAYS"}
     assert Settings.from_variables(copied) == Settings.from_variables({})
+
+
+def test_env_example_proposes_a_retention_of_a_year() -> None:
+    assert "\n# LEADS_KEEP_PERSONAL_DAYS=365\n" in settings_pages.ENV_EXAMPLE.read_text(encoding="utf-8")
 
 
 def test_an_unknown_name_gets_a_hint() -> None:

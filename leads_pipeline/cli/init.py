@@ -71,7 +71,7 @@ def init(folder: Path) -> None:
 def env_file() -> str:
     """Return the text of an .env that isn't filled in.
 
-    DAGSTER_HOME is a comment, as an empty value there would win in Dagster.
+    DAGSTER_HOME is a comment, as an empty value there would win in Dagster. So are values that are only proposed.
     """
     lines = [_ENV_HEAD]
     for section, variables in groupby(DESCRIBED, lambda one: one.section):
@@ -87,8 +87,8 @@ def _lines_of(variable: Variable) -> Iterator[str]:
     for line in wrap(f"{variable.help}.{default}", _ENV_WIDTH - 2, break_on_hyphens=False):
         yield f"# {line}\n"
 
-    mark = "# " if variable.name == "DAGSTER_HOME" else ""
-    yield f"{mark}{variable.name}=\n"
+    mark = "# " if variable.proposal or variable.name == "DAGSTER_HOME" else ""
+    yield f"{mark}{variable.name}={variable.proposal}\n"
     if variable.is_secret:
         yield "# Or a file that holds it alone, in a line\n"
         yield f"{variable.name}_FILE=\n"

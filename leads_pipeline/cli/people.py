@@ -81,8 +81,10 @@ def person_of(listed: TextIO | None, **given: Sequence[str]) -> Person:
             )
     if not any(values.values()) and sys.stdin.isatty():
         for name, (label, _) in _IDENTIFIERS.items():
-            answer = click.prompt(f"{label} (none: return)", default="", show_default=False, err=True)
-            values[name] += [answer] if answer.strip() else []
+            while answer := click.prompt(
+                f"{label} (no more: return)", default="", show_default=False, err=True
+            ).strip():
+                values[name].append(answer)
     leads, not_leads = (map(lead_key, values[name]) for name in ("lead", "not-lead"))
     return Person.of(values["email"], values["phone"], leads, values["name"], values["postcode"], not_leads)
 

@@ -507,7 +507,7 @@ def retention(known: Known) -> Iterator[Finding]:
         yield Finding(
             Level.HINT,
             "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",
-            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 730. "
+            "Set LEADS_KEEP_PERSONAL_DAYS to the days that you need them, such as 365. "
             "`leads-pipeline privacy retain --help` says what is deleted then.",
         )
 
