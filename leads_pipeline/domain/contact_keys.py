@@ -88,6 +88,8 @@ _ADDRESS: Final = re.compile(
 _QUOTED_LOCAL: Final = re.compile(r'"([^"@\s]{1,64})"@')
 # _mary@people.example_ is in italics. An address may begin with an underscore, but can't end with one.
 _ITALIC: Final = re.compile(r"(?<!\w)_+(?=[^\s@]{1,64}@[^\s@_]{1,253}_)")
+# The full stop of Japanese and Chinese is a dot of a domain, between two letters.
+_IDEOGRAPHIC_DOT: Final = re.compile("(?<=[a-z0-9])\u3002(?=[a-z0-9])")
 _APOSTROPHE: Final = "['\u2018\u2019\u02bc\u00b4`]"
 _APOSTROPHES: Final = re.compile(_APOSTROPHE)
 _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
@@ -101,7 +103,8 @@ def is_address(text: str) -> bool:
 def _emails_in(text: str) -> Iterator[str]:
     if "@" not in text:
         return
-    text = _ITALIC.sub("", _QUOTED_LOCAL.sub(r"\1@", text.lower()))
+    text = _IDEOGRAPHIC_DOT.sub(".", text.lower())
+    text = _ITALIC.sub("", _QUOTED_LOCAL.sub(r"\1@", text))
     for address in _ADDRESS.finditer(_APOSTROPHES.sub("'", text)):
         domain = _domain(address["domain"])
         local = address["local"].partition("+")[0].rstrip(".'-")
@@ -252,6 +255,11 @@ def name_key(*parts: str) -> str | None:
     """
     text = plain(" ".join(part[:CONTACT_MAX] for part in parts))
     return " ".join(sorted({*words_of(text)})) or None
+
+
+def former_address_key(key: str) -> str:
+    """Return an address's key in entries of the list before `Entry.identity` 2: an apostrophe was a quote."""
+    return key.rpartition("'")[2]
 
 
 def former_name_key(text: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from leads_pipeline.domain.contact_keys import former_name_key
+from leads_pipeline.domain.contact_keys import former_address_key, former_name_key
 from leads_pipeline.domain.identity import THEIRS, Contact, LeadKey, LeadRow, Owner, names_of, read_contact
 
 # 128 of its 256 bits: no two of what an agency ever sees have the same.
@@ -228,6 +228,7 @@ class Meant:
         self._people = [_Person(entry) for entry in entries if entry.emails or entry.phones]
         self._emails = {email for person in self._people for email in person.entry.emails}
         self._phones = {phone for person in self._people for phone in person.entry.phones}
+        self._has_former = any(person.entry.identity < IDENTITY for person in self._people)
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -248,7 +249,12 @@ class Meant:
 
     def shown_in(self, payload: str) -> bool:
         """Whether a version shows an address or number of the entries. The lead may still be somebody else's."""
-        return self._may_mean(self._contact(payload))
+        contacts = [self._contact(payload)]
+        if self._has_former:
+            contacts.append(self._former_contact(payload))
+        return not all(
+            self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones) for contact in contacts
+        )
 
     def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
         """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
@@ -274,12 +280,11 @@ class Meant:
         if not self._people:
             return 0
 
-        contacts = [self._contact(row.payload) for row in versions]
-        # A new enquiry of an erased person lands.
-        for row, contact in zip(versions, contacts, strict=True):
-            if not self._may_mean(contact):
+        for row in versions:
+            if not self.shown_in(row.payload):
                 continue
             for person in self._people:
+                # A new enquiry of an erased person lands.
                 is_in_time = person.entry.until is None or row.created_at < person.entry.until
                 is_excepted = hashed in person.entry.not_leads
                 if is_in_time and not is_excepted and self._is_of(person, row, versions):
@@ -296,9 +301,6 @@ class Meant:
         emails = frozenset[str]().union(*(contact.emails for contact in former))
         return person.had(self._former_contact(row.payload), names_of(former), emails)
 
-    def _may_mean(self, contact: Contact) -> bool:
-        return not (self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones))
-
     def _contact(self, payload: str) -> Contact:
         """The hashes of the keys in a version's contact."""
         contact = _read_contact(payload).contact
@@ -309,9 +311,13 @@ class Meant:
         )
 
     def _former_contact(self, payload: str) -> Contact:
-        """The same with the keys of names that entries of identity 1 have."""
-        names = filter(None, map(former_name_key, _read_contact(payload).names))
-        return self._contact(payload)._replace(names=frozenset(self._list.hashes("name", names)))
+        """The same with the keys of addresses and names that entries of identity 1 have."""
+        version = _read_contact(payload)
+        emails, names = map(former_address_key, version.contact.emails), map(former_name_key, version.names)
+        return self._contact(payload)._replace(
+            emails=frozenset(self._list.hashes("mailbox", emails)),
+            names=frozenset(self._list.hashes("name", filter(None, names))),
+        )
 
 
 _HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.CORRECT})
