@@ -4,6 +4,7 @@ Belongs here: what is added to the text of dagster.yaml beside this file, and th
 log (event_log.py).
 """
 
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,11 +48,20 @@ def dagster_home(settings: Settings) -> Path:
             f"{address.variable} is set, and the package dagster-postgres isn't installed. {how_to_install('postgres')}"
         )
     if not (file := home / "dagster.yaml").exists():
-        state = _IN_SQLITE
+        state = _IN_SQLITE if _has_quick_event_log() else ""
         if address is not None:
             state = _IN_POSTGRES % ("postgres_url_file" if address.file else "postgres_url", address.variable)
         replace_file(file, Path(__file__).with_name("dagster.yaml").read_bytes() + state.encode())
     return home
+
+
+def _has_quick_event_log() -> bool:
+    """Whether this Dagster has what our event log is made from. Otherwise its own class does the work."""
+    try:
+        import_module("leads_pipeline.orchestration.event_log")
+    except ImportError:
+        return False
+    return True
 
 
 def pool_limit(home: Path, pool: str) -> int | None:

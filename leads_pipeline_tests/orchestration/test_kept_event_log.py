@@ -29,6 +29,8 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.event_log import SqliteEventLog, is_quick
+from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.postgres import running_postgres
 from leads_pipeline_tests.support.pulls import POSTGRES_YAML, home
@@ -263,3 +265,14 @@ def test_a_dagster_that_has_moved_what_a_quick_log_needs_gets_its_own_log() -> N
     """Fault 103: the class that an existing dagster.yaml names works with each Dagster of the range."""
     assert is_quick(SqliteEventLogStorage)
     assert not is_quick(object)
+
+
+def test_a_new_home_has_dagsters_own_log_if_a_release_has_none_to_build_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "leads_pipeline.orchestration.event_log", raising=False)
+    monkeypatch.setitem(sys.modules, "dagster._core.storage.event_log", None)
+
+    home = dagster_home(Settings.from_variables({"DAGSTER_HOME": str(tmp_path)}))
+
+    assert "event_log_storage" not in (home / "dagster.yaml").read_text()
