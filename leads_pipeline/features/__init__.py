@@ -10,8 +10,10 @@ from leads_pipeline.features.feature import Feature
 from leads_pipeline.observe import FINDER_MODULES
 
 _NAMES: Final = (
+    "backup",
     "export",
     "own_tables",
+    "pushes",
     "report",
 )
 

@@ -1,4 +1,4 @@
-"""The portal's side: access tokens, requests, what each answer means, and the receiver of pushes.
+"""The portal's side: access tokens, requests, and what each answer means.
 
 Belongs here: everything that speaks HTTP with the portal. Doesn't: what an answer holds (domain/answer.py), files
 (storage/), which windows are asked for (orchestration/).

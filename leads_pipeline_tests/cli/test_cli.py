@@ -22,11 +22,11 @@ from leads_pipeline.domain.answer import read_push
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import check_writable
-from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline.storage.service_lock import alone
 from leads_pipeline.warehouse.reading import LeadsFile

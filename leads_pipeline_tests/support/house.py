@@ -23,17 +23,17 @@ from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_p
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.identity import Person, lead_key
 from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.features.backup.restoring import end_restore, restore
+from leads_pipeline.features.backup.snapshots import back_up
 from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.report.page import write_report
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.storage.backup import back_up
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.restore import end_restore, restore
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.checks import checks, problems

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.storage.backup import LIST, STORED, hash_in, made_at, own_keys, snapshots
+from leads_pipeline.features.backup.snapshots import LIST, STORED, hash_in, made_at, own_keys, snapshots
 from leads_pipeline.storage.data_folder import RESTORING, DataFolder
 from leads_pipeline.storage.durable import copy_once, make_folder, publish_file, storing
 from leads_pipeline.storage.raw import RAW

@@ -27,11 +27,11 @@ from leads_pipeline import cli
 from leads_pipeline.domain.contract import ReceivedLead
 from leads_pipeline.domain.window import Scope, today
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.portal import receiver
-from leads_pipeline.portal.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
+from leads_pipeline.features.pushes import receiver
+from leads_pipeline.features.pushes.placement import Placement
+from leads_pipeline.features.pushes.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.landing import Landed, Raw
-from leads_pipeline.storage.placement import Placement
 from leads_pipeline.storage.raw import Place, list_places
 from leads_pipeline.storage.rows import merged
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT, wait_for

@@ -10,12 +10,12 @@ from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import Number, err
+from leads_pipeline.features.backup.restoring import end_restore
+from leads_pipeline.features.backup.restoring import restore as put_back
+from leads_pipeline.features.backup.snapshots import back_up
 from leads_pipeline.observe.known import Known
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.backup import back_up
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.restore import end_restore
-from leads_pipeline.storage.restore import restore as put_back
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline.words import counted, some
 

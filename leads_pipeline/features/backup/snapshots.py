@@ -5,7 +5,7 @@
 
 A file that the snapshot before has with the same bytes is a hard link to it, so a snapshot costs what has changed.
 
-Belongs here: what a snapshot holds, making and deleting snapshots. Doesn't: the way back (restore.py), carrying
+Belongs here: what a snapshot holds, making and deleting snapshots. Doesn't: the way back (restoring.py), carrying
 snapshots to another machine (docs/guides/back-up-and-restore.md).
 """
 

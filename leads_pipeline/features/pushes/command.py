@@ -9,10 +9,10 @@ import click
 from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import HOST, Number, address_of, listening
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.pushes.placement import Placement
+from leads_pipeline.features.pushes.receiver import PATH, Receiver, server
 from leads_pipeline.portal.credentials import read_secret
-from leads_pipeline.portal.receiver import PATH, Receiver, server
 from leads_pipeline.settings import Settings, origin
-from leads_pipeline.storage.placement import Placement
 
 
 @click.command()

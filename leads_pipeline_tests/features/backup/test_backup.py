@@ -16,11 +16,11 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.backup.restoring import Restored, end_restore, restore
+from leads_pipeline.features.backup.snapshots import BackedUp, back_up, snapshots
 from leads_pipeline.privacy.sweeping import sweep
-from leads_pipeline.storage.backup import BackedUp, back_up, snapshots
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED, Place
-from leads_pipeline.storage.restore import Restored, end_restore, restore
 from leads_pipeline.storage.store import open_store
 from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline_tests.support.buckets import new_bucket
