@@ -14,8 +14,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.measuring import resident_bytes
-from benchmarks.publishing import FIRST, FOLDER, MILLIONS, land, publish
+from benchmarks.publishing import FIRST, FOLDER, MILLIONS, NOW, ZONE, land, publish
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
+from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline.warehouse.reading import LeadsFile
 
@@ -42,11 +45,16 @@ def timed_publication(folder: Path) -> Took:
 
 
 def land_leads(folder: Path, leads: int) -> None:
-    """Land day after day, the newest first, until there are so many leads."""
-    data, day, landed = DataFolder.at(folder / "data"), FIRST, 0
+    """Land one day of all branches, then the same under other ids on the days before, until there are so many leads."""
+    data, day, landed = DataFolder.at(folder / "data"), FIRST, land(DataFolder.at(folder / "data"), FIRST)
+    windows = [(place.scope, data.raw.read(place).rows) for place in list_places(data.store)]
     while landed < leads:
-        landed += land(data, day)
         day -= timedelta(days=1)
+        for scope, rows in windows:
+            received = [ReceivedLead(f"{row.lead_id}-{day}", row.payload.replace(str(FIRST), str(day))) for row in rows]
+            window = Window.of(day, Scope.parse(scope), ZONE)
+            data.raw.land(APPLICANT, window, received, NOW, "0" * 64, "bench", is_fresh=True)
+            landed += len(received)
 
 
 def erase_one(folder: Path) -> None:
