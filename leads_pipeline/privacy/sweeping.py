@@ -103,8 +103,12 @@ def sweep_what_appeared(data: DataFolder) -> Swept:
 
 
 def _has_appeared(data: DataFolder, place: Place, since: datetime) -> bool:
-    """By the moment that no copying tool can set back. A publication has read what is new in a bucket."""
+    """By the moment that no copying tool can set back. A publication has read what is new in a bucket.
+
+    A folder that was moved here has a new moment, and its files have none.
+    """
+    folder = data.folder_of_raw / place.key
     with suppress(FileNotFoundError):
-        files = (data.folder_of_raw / place.key).iterdir()
-        return any(file.stat().st_ctime >= since.timestamp() for file in files)
+        paths = [folder, folder.parent, *folder.iterdir()]
+        return any(path.stat().st_ctime >= since.timestamp() for path in paths)
     return False

@@ -66,6 +66,24 @@ def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: Ho
     assert not night(full).came_back
 
 
+@pytest.mark.parametrize("depth", [0, 1], ids=["a window's folder", "a day's folder"])
+def test_a_folder_of_raw_files_that_was_moved_back_is_noticed(full: House, tmp_path: Path, depth: int) -> None:
+    shutil.copytree(full.folder / "raw", tmp_path / "backup")
+    listed(full.data.gate.entries)
+    full.publish()
+    carry_out(full.data, lambda: None, full.now, {})
+    assert not night(full).came_back
+
+    moved = next((tmp_path / "backup").rglob("*.parquet")).parents[depth]
+    there = full.folder / "raw" / moved.relative_to(tmp_path / "backup")
+    shutil.rmtree(there)
+    moved.rename(there)
+
+    assert night(full).came_back
+    full.publish()
+    assert left_by_list(full.data) == []
+
+
 def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(house: House, tmp_path: Path) -> None:
     house.bucket = FolderStore(tmp_path / "bucket")
     house.land("applicant", [JANE, JOHN])

@@ -22,6 +22,7 @@ from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, FoundLead
 from leads_pipeline.privacy.publishing import FollowList
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.storage.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
@@ -177,6 +178,22 @@ def former_list(key: bytes) -> list[bytes]:
         chain = hmac.digest(key, chain.encode() + b"\n" + text, "sha256").hex()
         lines.append(chain.encode() + b" " + text + b"\n")
     return lines
+
+
+def test_a_list_that_is_put_back_goes_on_with_what_the_bucket_has(tmp_path: Path) -> None:
+    """Another machine has added entries since the copy was made."""
+    bucket = FolderStore(tmp_path / "bucket")
+    here, other = (SuppressionList(tmp_path / name, tmp_path / f"{name} guard", bucket) for name in ("here", "other"))
+    listed(here)
+    shutil.copytree(here.folder, tmp_path / "copy")
+    listed(other, emails=["john@people.example"])
+    here.refresh()
+    newest(here).write_bytes(b"damaged")
+
+    lost = here.put_back([*(tmp_path / "copy" / "list").iterdir()], UNTIL)
+
+    assert (lost, here.read().number, other.read().number) == ([], 2, 2)
+    other.refresh()
 
 
 def test_the_list_of_an_earlier_version_is_taken_over_and_a_broken_one_is_not(list_: SuppressionList) -> None:

@@ -95,8 +95,9 @@ class SuppressionList:
     def put_back(self, versions: Sequence[Path], now: datetime) -> list[int]:
         """Use the newest of these copies of a version, with the key that lies beside its folder if there is one.
 
-        Entries that the data folder knew and the copy lacks are noted as lost. Return their numbers, which no other
-        entry gets. Raises StorageError if the copy isn't whole, or is of another list.
+        If the bucket's list goes on from the copy, that is used. Entries that the data folder knew and the list lacks
+        are noted as lost. Return their numbers, which no other entry gets. Raises StorageError if the copy isn't whole,
+        or is of another list.
         """
         newest = max(versions, key=lambda path: int(path.name))
         key_path = newest.parent.parent / KEY_FILE
@@ -108,6 +109,9 @@ class SuppressionList:
             known, mark = self._guarded()
             if 0 < known <= len(lines) and _marks(key, lines)[known - 1] != mark:
                 raise self._broken(f"{newest} belongs to another list than this data folder's")
+            theirs = self._lines_in_bucket(key)
+            if theirs[: len(lines)] == lines:
+                lines = theirs
             lost = [*range(len(lines) + 1, known + 1)]
             lines += [msgspec.json.encode(Entry(number=number, at=now, action=Action.LOST)) for number in lost]
             replace_file(self.folder / KEY_FILE, f"{key.hex()}\n".encode())
@@ -115,10 +119,18 @@ class SuppressionList:
             self._here.create(name, _document(mark, lines))
             replace_file(self.guard, f"{len(lines)} {mark}\n".encode())
             self._here.delete([one for one in self._here.list(VERSIONS) if one != name])
-            if self._store is not None:
+            if self._store is not None and theirs != lines:
                 self._store.delete([f"{_STORED}{KEY_FILE}", *self._store.list(f"{_STORED}{VERSIONS}")])
                 self._refresh()
         return lost
+
+    def _lines_in_bucket(self, key: bytes) -> list[bytes]:
+        """The entries of the bucket's newest whole list under that key, none without a bucket."""
+        for name in reversed(_versions(self._store, f"{_STORED}{VERSIONS}") if self._store else []):
+            with suppress(StorageError):
+                if self._store and (content := self._store.get(name)) is not None:
+                    return self._checked(content, name, key)
+        return []
 
     # --- versions ---------------------------------------------------------------------------------------------------
 
