@@ -16,14 +16,14 @@ from leads_pipeline.cli.output import LISTED, day, err, json_option, out
 from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found, show_person
 from leads_pipeline.domain.contact_keys import is_address, keys_in
 from leads_pipeline.domain.contract import lead_in_words, lead_reference
-from leads_pipeline.domain.identity import lead_key
+from leads_pipeline.domain.identity import Person, lead_key
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.carrying_out import carry_out
 from leads_pipeline.privacy.export import write_export
-from leads_pipeline.privacy.finding import is_mentioned_beside_message
+from leads_pipeline.privacy.finding import Found, is_mentioned_beside_message, not_found
 from leads_pipeline.privacy.nightly import check_clock
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
@@ -78,6 +78,8 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     if not as_json:
         show_person(person, show=show)
     found = search(data, person, is_shared=shared)
+    if unknown := person.lead_ids - found.keys:
+        err.print(escape(not_found(unknown)))
     held = requests.in_force(data.gate.entries.read(), person, found)
     if as_json:
         click.echo(json.dumps(found_as_json(person, found, held, show=show), indent=2))
@@ -123,6 +125,7 @@ def export(
     person = person_of(**given)
     show_person(person)
     found = search(data, person, is_shared=shared)
+    _want_leads(data, Action.ACCESS, person, found)
     show_found(found)
     now = datetime.now(UTC)
     paths = write_export(data, folder, found.theirs, settings, now) if found.theirs else []
@@ -393,8 +396,20 @@ def _asked(
     person = person_of(**given)
     show_person(person)
     found = search(data, person, is_shared=shared)
+    _want_leads(data, action, person, found)
     show_found(found)
     return data, Request(action, person, found, received, case)
+
+
+def _want_leads(data: DataFolder, action: Action, person: Person, found: Found) -> None:
+    """Raise QuestionError if no lead has a given id. An interrupted erasure may have taken it out."""
+    if not (unknown := person.lead_ids - found.keys):
+        return
+    erased = data.gate.entries.read().erased
+    if action is Action.ERASE and (not found.leads or all(erased.is_known(*lead) for lead in unknown)):
+        err.print(f"[bold red]Warning:[/bold red] {escape(not_found(unknown))}")
+        return
+    raise QuestionError(not_found(unknown))
 
 
 def _received_on(case: str, received: date | None) -> date:

@@ -5,7 +5,7 @@ Logs, events, marts and the report hold no personal data, so they are not search
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_in_words
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_in_words, lead_reference
 from leads_pipeline.domain.cutting import without_message
 from leads_pipeline.domain.identity import THEIRS, LeadKey, LeadRow, Person, Reason, judge, owner_of, read_version
+from leads_pipeline.errors import QuestionError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, table_of
@@ -105,6 +106,11 @@ class Found:
         return [lead for lead in self.leads if not lead.is_theirs]
 
     @property
+    def keys(self) -> set[LeadKey]:
+        """The kinds and ids of all of them."""
+        return {(lead.kind, lead.lead_id) for lead in self.leads}
+
+    @property
     def in_raw(self) -> list[FoundLead]:
         """The person's leads that a request can set aside or correct: those of which raw has the newest version."""
         return [lead for lead in self.theirs if not lead.is_lost]
@@ -122,7 +128,7 @@ def find(
     """Search all places, then once more for every version of the leads that were found.
 
     `tell` hears how many files were read. Raises QuestionError if many people share a given address or number, unless
-    `is_shared`.
+    `is_shared`, and if a lead that is somebody else's isn't among those that were found.
     """
     look = _Look(data, tell)
     seen = {
@@ -131,11 +137,18 @@ def find(
         if row.key in person.lead_ids or person.is_shown_by(read_version(row.payload))
     }
     files, rows = look.files, look.versions(seen)
+    if unknown := person.not_leads - rows.keys():
+        raise QuestionError(not_found(unknown))
     versions = {key: [read_version(row.payload) for row in of_lead] for key, of_lead in rows.items()}
     judged = judge(person, versions, is_shared=is_shared)
     leads = [FoundLead(*key, reasons, rows[key]) for key, reasons in sorted(judged.items())]
     names = owner_of(person, versions.values()).contact.names
     return Found(leads, names, sorted(look.unread), files)
+
+
+def not_found(leads: Iterable[LeadKey]) -> str:
+    """Say which given ids no lead has that was found: a slip would leave a lead out, or leave one in."""
+    return " ".join(f"No lead {lead_reference(*key)} was found: check the id." for key in sorted(leads))
 
 
 def is_mentioned_beside_message(person: Person, lead: FoundLead) -> bool:

@@ -828,6 +828,23 @@ def test_a_couple_with_one_address_can_be_told_apart(desk: House, tmp_path: Path
     assert desk.leads("applicant")["his"]["message"] == "It is John again"
 
 
+def test_a_mistyped_lead_is_named_before_anything_is_done(desk: House, tmp_path: Path) -> None:
+    """Ignored, it would erase somebody else's lead, or leave one of theirs in."""
+    said = "No lead applicant/jonh was found: check the id."
+    asked = tmp_path / "request.txt"
+    asked.write_text(f"email: {EMAIL}\nnot-lead: applicant/jonh\n", encoding="utf-8")
+    to = ("--to", tmp_path / "answer", "--case", "DSR-1")
+    for mistyped in (("--from", asked), (*JANE, "--lead", "applicant/jonh")):
+        assert said in privacy("erase", *mistyped, "--yes", exit_code=2).stderr
+        assert said in privacy("export", *mistyped, *to, exit_code=2).stderr
+    assert said in privacy("find", *JANE, "--lead", "applicant/jonh").stderr
+    assert privacy("log").stdout.strip() == "No requests yet."
+
+    privacy("erase", *JANE, "--lead", "applicant/john", "--yes")
+    again = privacy("erase", *JANE, "--email", "mary@people.example", "--lead", "applicant/john", "--yes").stderr
+    assert "No lead applicant/john was found: check the id." in again
+
+
 @pytest.mark.usefixtures("desk")
 def test_what_an_identifier_was_read_as_is_shown_and_one_that_cannot_be_read_is_refused() -> None:
     told = privacy("find", "--phone", f"{PHONE} 9am-5pm", "--email", f"\u201c{EMAIL}\u201d", "--name", "Jane Roe")
