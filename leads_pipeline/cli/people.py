@@ -55,7 +55,7 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--shared",
             is_flag=True,
-            help="Take an address or number that more than three names use. Check each lead.",
+            help="Take an address or number that many names use, and leads under several names. Check each lead.",
         ),
     ]
     for option in reversed(options):

@@ -23,7 +23,7 @@ from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.carrying_out import carry_out
 from leads_pipeline.privacy.export import write_export
-from leads_pipeline.privacy.finding import Found, is_mentioned_beside_message, not_found
+from leads_pipeline.privacy.finding import Found, is_mentioned_beside_message, names_of_theirs, not_found
 from leads_pipeline.privacy.nightly import check_clock
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
@@ -122,11 +122,7 @@ def export(
     if folder is None:
         raise QuestionError("Name a new folder for the answer: --to FOLDER.")
     data.want_outside(folder)
-    person = person_of(**given)
-    show_person(person)
-    found = search(data, person, is_shared=shared)
-    _want_leads(data, Action.ACCESS, person, found)
-    show_found(found)
+    person, found = _theirs(data, Action.ACCESS, is_shared=shared, **given)
     now = datetime.now(UTC)
     paths = write_export(data, folder, found.theirs, settings, now) if found.theirs else []
     for path in paths:
@@ -393,12 +389,23 @@ def _asked(
 ) -> tuple[DataFolder, Request]:
     """The data folder, and a request from the options. The leads of the person are shown."""
     received, (_, data) = _received_on(case, received), filled()
+    person, found = _theirs(data, action, is_shared=shared, **given)
+    return data, Request(action, person, found, received, case)
+
+
+def _theirs(data: DataFolder, action: Action, *, is_shared: bool, **given: Any) -> tuple[Person, Found]:
+    """The person and the leads that were found, which are shown. Raises QuestionError if they may be two people's."""
     person = person_of(**given)
     show_person(person)
-    found = search(data, person, is_shared=shared)
+    found = search(data, person, is_shared=is_shared)
     _want_leads(data, action, person, found)
     show_found(found)
-    return data, Request(action, person, found, received, case)
+    count = len(names_of_theirs(person, found))
+    if count > 1 and not (person.contact.names or is_shared):
+        raise QuestionError(
+            f"These leads carry {count} names. Give the person's name: --name. With --shared, all of them are theirs."
+        )
+    return person, found
 
 
 def _want_leads(data: DataFolder, action: Action, person: Person, found: Found) -> None:

@@ -406,7 +406,7 @@ def owner_of(person: Person, leads: Iterable[Sequence[Version]]) -> Owner:
 
 
 def names_of(versions: Iterable[Contact]) -> frozenset[str]:
-    """Return the names in all versions of a lead."""
+    """Return the names in all of these versions."""
     return frozenset().union(*(contact.names for contact in versions))
 
 

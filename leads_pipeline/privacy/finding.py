@@ -15,7 +15,17 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_in_words, lead_reference
 from leads_pipeline.domain.cutting import without_message
-from leads_pipeline.domain.identity import THEIRS, LeadKey, LeadRow, Person, Reason, judge, owner_of, read_version
+from leads_pipeline.domain.identity import (
+    THEIRS,
+    LeadKey,
+    LeadRow,
+    Person,
+    Reason,
+    judge,
+    names_of,
+    owner_of,
+    read_version,
+)
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
@@ -149,6 +159,12 @@ def find(
 def not_found(leads: Iterable[LeadKey]) -> str:
     """Say which given ids no lead has that was found: a slip would leave a lead out, or leave one in."""
     return " ".join(f"No lead {lead_reference(*key)} was found: check the id." for key in sorted(leads))
+
+
+def names_of_theirs(person: Person, found: Found) -> frozenset[str]:
+    """Return the keys of the names in all versions of their leads, but for leads that were given by their ids."""
+    leads = [lead for lead in found.theirs if (lead.kind, lead.lead_id) not in person.lead_ids]
+    return names_of(read_version(row.payload).contact for lead in leads for row in lead.rows)
 
 
 def is_mentioned_beside_message(person: Person, lead: FoundLead) -> bool:

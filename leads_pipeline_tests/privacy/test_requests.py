@@ -790,7 +790,7 @@ def test_ordinary_writing_hides_nobody_from_an_erasure(desk: House) -> None:
     desk.land("applicant", [quoted, beside_hours, in_name, mentioned], scope="branch-102")
     desk.publish()
 
-    told = privacy("erase", *JANE, "--yes").stdout
+    told = privacy("erase", *JANE, "--name", "Jane Roe", "--name", "Jane", "--yes").stdout
 
     assert "6 leads erased" in told
     assert "Leads to look at, which stay: 2." in told
@@ -843,6 +843,23 @@ def test_a_mistyped_lead_is_named_before_anything_is_done(desk: House, tmp_path:
     privacy("erase", *JANE, "--lead", "applicant/john", "--yes")
     again = privacy("erase", *JANE, "--email", "mary@people.example", "--lead", "applicant/john", "--yes").stderr
     assert "No lead applicant/john was found: check the id." in again
+
+
+def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(desk: House, tmp_path: Path) -> None:
+    """A wife's request would take her husband's lead. Another spelling of one name is no second name."""
+    desk.land("applicant", [lead("spelled", email=EMAIL, name="ROE, Jané", **BEFORE)], scope="branch-102")
+    privacy("object", "--email", EMAIL, "--dry-run")
+    desk.land("applicant", [lead("his", email=EMAIL, name="John Roe", **BEFORE)], scope="branch-102")
+    to = ("--to", tmp_path / "answer", "--case", "DSR-1")
+    for command in (
+        *(["export", *to], ["erase", "--yes"], ["object"], ["restrict"], ["correct", "--new-email", "j@home.example"]),
+    ):
+        told = privacy(*command, "--email", EMAIL, exit_code=2)
+        assert "These leads carry 2 names. Give the person's name" in told.stderr
+        assert "applicant/his" in told.stdout
+    for more in (["--shared"], ["--name", "Jane Roe"], ["--lead", "applicant/his"]):
+        privacy("erase", "--email", EMAIL, *more, "--dry-run")
+    assert privacy("log").stdout.strip() == "No requests yet."
 
 
 @pytest.mark.usefixtures("desk")
