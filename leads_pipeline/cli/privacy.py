@@ -98,7 +98,11 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="A new folder for person.html and person.json.",
 )
-@case_option
+@click.option(
+    "--case",
+    required=True,
+    help="Your own reference, such as DSR-17. No name, no address. --answered takes a number of `privacy log`, too.",
+)
 @received_option
 @click.option(
     "--answered", type=day, metavar="DAY", help="Note in the log that the request of --case was answered on this day."
@@ -112,7 +116,7 @@ def export(
     ledger of deliveries knows. Add leads that you have looked at with --lead. Look at both files before you send them.
     The request stands in `privacy log` with its due date, until you note the answer with --answered.
 
-    Exit code 1 if nothing was found, or a file couldn't be read, so that something may be missing.
+    Exit code 1 if a file couldn't be read, so that something may be missing.
     """
     received = _received_on(case, received)
     settings, data = filled()
@@ -128,20 +132,31 @@ def export(
     for path in paths:
         out.print(f"Wrote {path}.")
     entry = requests.add_access(data, Request(Action.ACCESS, person, found, received, case), now)
-    done = f"{counted(len(found.theirs), 'lead')} of the person written for their access request."
-    text, path = receipt.write_receipt(data, entry, done, is_complete=bool(paths) and not found.unread)
+    text, path = receipt.write_receipt(data, entry, _exported(found), is_complete=not found.unread)
     out.print(escape(f"\n{text}"), soft_wrap=False)
     out.print(escape(f"This receipt: {path}"))
-    sys.exit(0 if paths and not found.unread else 1)
+    sys.exit(1 if found.unread else 0)
+
+
+def _exported(found: Found) -> str:
+    """Say what was written for an access request, or what to do if nothing was."""
+    if found.theirs:
+        return f"{counted(len(found.theirs), 'lead')} of the person written for their access request."
+    if found.to_look_at:
+        return (
+            "No lead was found that is surely theirs, so nothing was written. Read the leads to look at. Give theirs with "
+            "--lead, and export again. If none is, tell the person that you hold none."
+        )
+    return "No lead was found, so nothing was written. Tell the person that you hold none."
 
 
 def _note_answered(data: DataFolder, case: str, answered: date) -> None:
-    if not case:
-        raise QuestionError("Name the request that was answered: --case REF.")
     if answered > datetime.now(UTC).date():
         raise QuestionError("--answered is in the future.")
-    entry = requests.note_answered(data, case, answered)
-    out.print(f"Noted: {NOUNS[entry.action]} {entry.number}, case {case}, was answered on {answered}.")
+    entry, before = requests.note_answered(data, case, answered)
+    instead = f", not on {before}" if before not in (None, answered.isoformat()) else ""
+    of_case = f", case {entry.case}," if entry.case else ""
+    out.print(f"Noted: {NOUNS[entry.action]} {entry.number}{of_case} was answered on {answered}{instead}.")
 
 
 @privacy.command(short_help="Make old leads anonymous.")
@@ -194,7 +209,8 @@ def log(as_json: bool) -> None:
             case = f", case {row['case']}" if row["case"] else ""
             done = f"done {row['done']}" if row["done"] else "not done yet"
             lifted = f", ended {row['lifted']}" if row["lifted"] else ""
-            dates = f"Received {row['received']}, due {row['due']}, {done}{lifted}"
+            due = f"due {row['due']}, " if row["due"] else ""
+            dates = f"Received {row['received']}, {due}{done}{lifted}"
             click.echo(f"{row['number']}: {row['action']}{case}. {dates}.")
     sys.exit(1 if still else 0)
 
@@ -330,22 +346,33 @@ def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked
 @privacy.command(short_help="End an objection or a restriction.")
 @click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
 @dated
-def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool) -> None:
+@click.option("--yes", is_flag=True, help="Don't ask again.")
+def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool, yes: bool) -> None:
     """End an objection or a restriction, by its NUMBER in `privacy log`. `privacy find` shows a person's numbers.
 
     Restricted leads are landed and published again. An erasure can't be ended.
 
-    Exit code 1 if it couldn't be published.
+    Exit code 1 if it couldn't be published, or you answer no.
     """
     received, (_, data) = _received_on(case, received), filled()
     entries = requests.liftable(data.gate.entries.read(), numbers)
-    named = ", ".join(f"{NOUNS[entry.action]} {entry.number} of {entry.at:%Y-%m-%d}" for entry in entries)
+    named = "; ".join(
+        f"{NOUNS[entry.action]} {entry.number}{f', case {entry.case}' if entry.case else ''}, of {entry.at:%Y-%m-%d}"
+        for entry in entries
+    )
+    if any(entry.action is Action.RESTRICT for entry in entries):
+        out.print("Tell the person before the restriction ends (UK GDPR, article 18(3)).")
     if dry_run:
         _end(f"Would end: {named}.")
+    if not yes and not click.confirm(f"End {named}?", err=True):
+        out.print("Nothing was ended.")
+        sys.exit(1)
     for entry in entries:
         requests.add_lift(data, entry, case=case, received=received, now=datetime.now(UTC))
     left = _carry_out(data)
     out.print(f"Ended: {named}.")
+    for entry in requests.still_holding(data.gate.entries.read(), entries):
+        out.print(f"{NOUNS[entry.action].capitalize()} {entry.number} still holds for one of these leads or more.")
     _exit(left.get(0, []))
 
 

@@ -60,7 +60,9 @@ _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | 
     Action.ACCESS: "Send the answer. Then note the day: `leads-pipeline privacy export --answered DAY --case CASE`.",
     Action.ERASE: "All files were searched again. Nothing that had to be erased is left.",
 }
-_NOT_COMPLETE: Final = "NOT complete: something is left. Remove its cause, then run `leads-pipeline privacy apply`."
+_NOT_COMPLETE: Final = dict.fromkeys(
+    _OUT_OF_REACH, "NOT complete: something is left. Remove its cause, then run `leads-pipeline privacy apply`."
+) | {Action.ACCESS: "NOT complete: a file couldn't be read. Remove its cause, then export again with the same --case."}
 
 
 def write_receipt(
@@ -82,7 +84,7 @@ def write_receipt(
         f"{NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
         f"Received on {received}. Answer the person by {due_on(received)}.\n"
         f"In the log since {entry.at:%Y-%m-%d %H:%M} UTC.\n\n"
-        f"{done}\n{_COMPLETE[entry.action] if is_complete else _NOT_COMPLETE}\n\n"
+        f"{done}\n{(_COMPLETE if is_complete else _NOT_COMPLETE)[entry.action]}\n\n"
         "The pipeline can't reach these places. Please handle them yourself:\n"
         f"{listed}"
     )

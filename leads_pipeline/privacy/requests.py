@@ -170,16 +170,10 @@ def note_done(data: DataFolder, entry: Entry, now: datetime) -> None:
 
 
 def add_access(data: DataFolder, request: Request, now: datetime) -> Entry:
-    """Note an access request. An open one of the same case, or of the same person without a case, is the same request.
-
-    It keeps nobody out.
-    """
+    """Note an access request. An open one of the same case is the same request. It keeps nobody out."""
     given = request.person.contact
-    suppressed = data.gate.entries.read()
-    contact = suppressed.hashes("mailbox", given.emails), suppressed.hashes("phone", given.phones)
-    for entry in open_access(suppressed):
-        is_same_person = (entry.emails, entry.phones) == contact
-        if entry.case == request.case and (request.case or is_same_person):
+    for entry in open_access(data.gate.entries.read()):
+        if entry.case == request.case:
             return entry
     return data.gate.entries.append(
         lambda suppressed, number: Entry(
@@ -195,13 +189,23 @@ def add_access(data: DataFolder, request: Request, now: datetime) -> Entry:
     )
 
 
-def note_answered(data: DataFolder, case: str, day: date) -> Entry:
-    """Note the day on which an access request was answered. Raises QuestionError if no open one has that case."""
-    for entry in open_access(data.gate.entries.read()):
-        if entry.case == case:
-            note_done(data, entry, datetime.combine(day, time(12), UTC))
-            return entry
-    raise QuestionError(f"No open access request has the case {case}. See `leads-pipeline privacy log`.")
+def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | None]:
+    """Note the day on which the newest access request of a case, or of a number, was answered.
+
+    Return the request, and the day that was noted before. Raises QuestionError if there is none, or it was received
+    later.
+    """
+    suppressed = data.gate.entries.read()
+    entries = [entry for entry in suppressed.entries if entry.action is Action.ACCESS]
+    named = [entry for entry in entries if entry.case == case] or [one for one in entries if str(one.number) == case]
+    if not named:
+        raise QuestionError(f"No access request has the case or the number {case}. See `leads-pipeline privacy log`.")
+    entry = named[-1]
+    if entry.received and day < entry.received:
+        raise QuestionError(f"--answered is before {entry.received}, when the request was received.")
+    before = _ends(suppressed, Action.DONE).get(entry.number)
+    note_done(data, entry, datetime.combine(day, time(12), UTC))
+    return entry, before
 
 
 def open_access(suppressed: Suppressed) -> list[Entry]:
@@ -230,6 +234,15 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
     return [by_number[number] for number in dict.fromkeys(numbers)]
 
 
+def still_holding(suppressed: Suppressed, lifted: Sequence[Entry]) -> list[Entry]:
+    """The objections and restrictions in force of the same kind that hold for a lead of the ended ones."""
+    return [
+        entry
+        for entry in suppressed.active
+        if any(entry.action is one.action and not {*entry.leads}.isdisjoint(one.leads) for one in lifted)
+    ]
+
+
 def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry]:
     """The erasures, objections and restrictions that hold for this person or for one of the leads that were found."""
     emails = suppressed.hashes("mailbox", person.contact.emails)
@@ -244,25 +257,30 @@ def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry
 
 
 def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
-    """A row for each request: what it was, when it was received, due, done and ended, as ISO dates."""
-    ends = {
-        action: {entry.of: f"{entry.at:%Y-%m-%d}" for entry in suppressed.entries if entry.action is action}
-        for action in (Action.DONE, Action.LIFT)
-    }
+    """A row for each request: what it was, when it was received, due, done and ended, as ISO dates.
+
+    The end of a request is due on no day: whoever ends it decides when.
+    """
+    done, lifted = _ends(suppressed, Action.DONE), _ends(suppressed, Action.LIFT)
     return [
         {
             "number": entry.number,
             "action": in_words(entry),
             "case": entry.case,
             "received": entry.received.isoformat(),
-            "due": due_on(entry.received).isoformat(),
-            "done": ends[Action.DONE].get(entry.number),
-            "lifted": ends[Action.LIFT].get(entry.number),
+            "due": None if entry.action is Action.LIFT else due_on(entry.received).isoformat(),
+            "done": done.get(entry.number),
+            "lifted": lifted.get(entry.number),
             "leads": len(entry.leads),
         }
         for entry in suppressed.entries
         if entry.received
     ]
+
+
+def _ends(suppressed: Suppressed, action: Action) -> dict[int, str]:
+    """The newest day of this action, by the number of the request that it is of."""
+    return {entry.of: f"{entry.at:%Y-%m-%d}" for entry in suppressed.entries if entry.action is action}
 
 
 def in_words(entry: Entry) -> str:

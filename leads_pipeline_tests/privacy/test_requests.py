@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def test_files_that_cannot_be_read_are_named(desk: House, tmp_path: Path) -> Non
     (desk.folder / "quarantine").mkdir()
     (desk.folder / "quarantine" / "cut.parquet").write_bytes(b"PAR1 cut off")
 
-    for arguments in (["find"], ["export", "--to", tmp_path / "answer"]):
+    for arguments in (["find"], ["export", "--to", tmp_path / "answer", "--case", "DSR-7"]):
         said = privacy(*arguments, *JANE, exit_code=1).stderr
         assert path.relative_to(desk.folder).as_posix() in said
         assert "quarantine/cut.parquet" in said
@@ -167,7 +167,7 @@ def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_
 
     for email in ("mary@people.example", "mary@home.example"):
         assert desk.find(email=email) == [("theirs", "applicant", "mary")]
-    privacy("export", "--email", "mary@people.example", "--to", tmp_path / "answer")
+    privacy("export", "--case", "DSR-7", "--email", "mary@people.example", "--to", tmp_path / "answer")
     page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
     assert ("mary@people.example" in page, "mary@home.example" in page) == (True, True)
     desk.erase(email="mary@home.example")
@@ -233,7 +233,7 @@ def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_rec
     assert ("1 lead set aside" in told.stdout, "NOT complete" in told.stdout) == (True, True)
     assert told.stderr.count("appraisal lead jane too stays in leads.duckdb as it is") == 1
     assert ids(desk) == {"jane's mobile", "jane too", "john", "mary"}
-    privacy("lift", 1)
+    privacy("lift", 1, "--yes")
     assert "jane too" in privacy("correct", "--email", EMAIL, "--new-email", "jane@home.example", exit_code=1).stderr
     assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
     assert desk.leads("appraisal")["jane too"]["contact_email"] == EMAIL.upper()
@@ -260,7 +260,7 @@ def test_applying_the_list_erases_a_lead_that_raw_has_lost_and_whose_id_nobody_k
 
 def test_export_writes_all_versions_for_their_eyes_alone(desk: House, tmp_path: Path) -> None:
     desk.land("applicant", [lead("jane", email=EMAIL, name="Jane Roe", message="Call me at noon <b>", **OWNER)])
-    privacy("export", *JANE, "--to", tmp_path / "answer")
+    privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
 
     page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
     document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
@@ -273,8 +273,16 @@ def test_export_writes_all_versions_for_their_eyes_alone(desk: House, tmp_path: 
     assert "property to sell" in page
     assert "John" not in page
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "answer").iterdir()} == {0o600}
-    assert privacy("export", *JANE, "--to", tmp_path / "answer", exit_code=2).stderr.count("Name a new one") == 1
-    assert "is in the data folder" in privacy("export", *JANE, "--to", desk.folder / "jane", exit_code=2).stderr
+    assert (
+        privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer", exit_code=2).stderr.count(
+            "Name a new one"
+        )
+        == 1
+    )
+    assert (
+        "is in the data folder"
+        in privacy("export", "--case", "DSR-7", *JANE, "--to", desk.folder / "jane", exit_code=2).stderr
+    )
 
 
 def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(desk: House, tmp_path: Path) -> None:
@@ -282,7 +290,7 @@ def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(desk: 
     script = "<script>alert(1)</script>"
     desk.land("applicant", [lead("script", email=EMAIL, message=script, pets={"cats": 3, "areLoud": False}, **OWNER)])
     desk.land("applicant", [lead("summer", email=EMAIL, createdAt="2026-07-01T10:00:00Z")])
-    privacy("export", *JANE, "--to", tmp_path / "answer")
+    privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
 
     page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
     document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
@@ -305,7 +313,7 @@ def test_nobody_found_is_said_so(tmp_path: Path) -> None:
     nobody = "No lead of this person was found"
     assert nobody in privacy("find", "--email", "x@y.example").stdout
     assert nobody in privacy("erase", "--email", "x@y.example", "--dry-run").stdout
-    assert nobody in privacy("export", "--email", "x@y.example", "--to", tmp_path / "a", exit_code=1).stdout
+    assert nobody in privacy("export", "--case", "DSR-7", "--email", "x@y.example", "--to", tmp_path / "a").stdout
     assert nobody in privacy("correct", "--email", "x@y.example", "--new-phone", PHONE, exit_code=2).stderr
     assert not (tmp_path / "a").exists()
 
@@ -571,7 +579,7 @@ def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(d
     theirs = {"from work", "tagged", "by number", "both", "mary"}
     assert theirs <= ids(desk)
     assert marketed(desk).isdisjoint(theirs)
-    privacy("lift", 1)
+    privacy("lift", 1, "--yes")
     assert not marketed(desk).isdisjoint(theirs)
 
 
@@ -606,6 +614,23 @@ def test_an_id_means_the_lead_with_that_very_id(house: House) -> None:
         house.erase(lead=f"applicant/{id_}")
         assert {*house.leads("applicant")} == ids - {id_}
         ids = ids - {id_}
+
+
+def test_whoever_ends_a_restriction_is_asked_first_and_told_what_still_holds(desk: House) -> None:
+    privacy("restrict", "--lead", "applicant/jane", "--case", "DSR-9")
+    privacy("restrict", *JANE)
+
+    asked = privacy("lift", 1, exit_code=1)
+
+    assert "End restriction 1, case DSR-9, of " in asked.stderr
+    assert "Tell the person before the restriction ends" in asked.stdout
+    assert {row["lifted"] for row in json.loads(privacy("log", "--json").stdout)["entries"]} == {None}
+    assert "Restriction 3 still holds for one of these leads or more." in privacy("lift", 1, "--yes").stdout
+    assert "still holds" not in privacy("lift", 3, "--yes").stdout
+    assert "jane" in ids(desk)
+    rows = json.loads(privacy("log", "--json").stdout)["entries"]
+    assert [row["due"] is None for row in rows] == [False, False, True, True]
+    assert "end of 3. Received" in privacy("log").stdout
 
 
 @pytest.mark.usefixtures("desk")
@@ -644,7 +669,7 @@ def test_a_correction_holds_for_a_lead_that_moves_to_another_branch_or_day(desk:
     assert desk.leads("applicant")["ann"]["contact_email"] == "ann@people.example"
     privacy("restrict", "--lead", "applicant/jane")
     desk.land("applicant", [moved | {"message": "Back"}])
-    privacy("lift", 3)
+    privacy("lift", 3, "--yes")
     jane = desk.leads("applicant")["jane"]
     assert (jane["message"], jane["contact_email"]) == ("Back", "jane@home.example")
 
@@ -734,7 +759,7 @@ def test_a_correction_of_restricted_leads_comes_back_with_them(desk: House) -> N
     privacy("restrict", *JANE)
     privacy("correct", *JANE, "--new-email", "jane@home.example")
     assert "jane" not in ids(desk)
-    privacy("lift", 1)
+    privacy("lift", 1, "--yes")
     assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
 
 
@@ -818,7 +843,7 @@ def test_a_couple_with_one_address_can_be_told_apart(desk: House, tmp_path: Path
     desk.publish()
     more = ("--name", "Jane Roe") if how == "name" else ("--not-lead", "applicant/his")
 
-    privacy("export", "--email", EMAIL, *more, "--to", tmp_path / "answer")
+    privacy("export", "--case", "DSR-7", "--email", EMAIL, *more, "--to", tmp_path / "answer")
     assert "It is John" not in (tmp_path / "answer" / "person.json").read_text(encoding="utf-8")
     privacy("erase", "--email", EMAIL, *more, "--yes")
     desk.land("applicant", [his | {"message": "It is John again"}], scope="branch-102")
@@ -828,7 +853,8 @@ def test_a_couple_with_one_address_can_be_told_apart(desk: House, tmp_path: Path
     assert desk.leads("applicant")["his"]["message"] == "It is John again"
 
 
-def test_a_mistyped_lead_is_named_before_anything_is_done(desk: House, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("desk")
+def test_a_mistyped_lead_is_named_before_anything_is_done(tmp_path: Path) -> None:
     """Ignored, it would erase somebody else's lead, or leave one of theirs in."""
     said = "No lead applicant/jonh was found: check the id."
     asked = tmp_path / "request.txt"
@@ -836,7 +862,7 @@ def test_a_mistyped_lead_is_named_before_anything_is_done(desk: House, tmp_path:
     to = ("--to", tmp_path / "answer", "--case", "DSR-1")
     for mistyped in (("--from", asked), (*JANE, "--lead", "applicant/jonh")):
         assert said in privacy("erase", *mistyped, "--yes", exit_code=2).stderr
-        assert said in privacy("export", *mistyped, *to, exit_code=2).stderr
+        assert said in privacy("export", "--case", "DSR-7", *mistyped, *to, exit_code=2).stderr
     assert said in privacy("find", *JANE, "--lead", "applicant/jonh").stderr
     assert privacy("log").stdout.strip() == "No requests yet."
 
@@ -906,21 +932,40 @@ def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(desk: Hou
     assert EMAIL not in receipt
     assert not desk.data.is_behind
 
-    assert (
-        "No open access request"
-        in privacy(*("export", "--case", "DSR-8", "--answered", "2026-11-19"), exit_code=2).stderr
-    )
-    privacy("export", "--case", "DSR-7", "--answered", "2026-11-19")
+    def answered(day: str, case: str = "DSR-7", exit_code: int = 0) -> str:
+        return privacy("export", "--case", case, "--answered", day, exit_code=exit_code).output
+
+    assert "No access request" in answered("2026-11-19", "DSR-8", exit_code=2)
+    assert "before 2026-11-02, when the request was received" in answered("2026-11-01", exit_code=2)
+    assert "in the future" in answered("2999-01-01", exit_code=2)
+    assert "access 1, case DSR-7, was answered on 2026-11-19." in answered("2026-11-19")
+    assert "was answered on 2026-11-20, not on 2026-11-19." in answered("2026-11-20", "1")
     [row] = json.loads(privacy("log", "--json").stdout)["entries"]
-    assert row["done"] == "2026-11-19"
+    assert row["done"] == "2026-11-20"
+
+
+@pytest.mark.usefixtures("desk")
+def test_an_access_request_of_somebody_without_a_lead_is_answered_too(tmp_path: Path) -> None:
+    """That nothing is held is an answer. Leads to look at come first."""
+    assert "Missing option '--case'" in privacy("export", "--email", "x@y.example", exit_code=2).stderr
+    asked = ("--case", "DSR-7", "--to", tmp_path / "answer")
+    told = privacy("export", "--email", "x@y.example", *asked).stdout
+    assert "Tell the person that you hold none." in told
+    assert "note the day: `leads-pipeline privacy export --answered DAY --case CASE`" in told
+    assert "NOT complete" not in told
+    assert "case DSR-7" in privacy("log", exit_code=1).stdout
+    privacy("export", "--case", "DSR-7", "--answered", f"{datetime.now(UTC):%Y-%m-%d}")
+    privacy("log")
+    assert "Read the leads to look at." in privacy("export", "--phone", PHONE, *asked).stdout
+    assert not (tmp_path / "answer").exists()
 
 
 def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(desk: House, tmp_path: Path) -> None:
-    privacy("export", *JANE, "--to", tmp_path / "before")
+    privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "before")
     assert "No delivery to another system" in (tmp_path / "before" / "person.html").read_text(encoding="utf-8")
     deliver_all(desk)
 
-    privacy("export", *JANE, "--to", tmp_path / "answer")
+    privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
 
     document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
     assert document["recipients"] == [{"host": "crm.example", "days": [f"{desk.now:%Y-%m-%d}"]}]
@@ -930,7 +975,7 @@ def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(desk
 def test_an_answer_has_no_control_characters(desk: House, tmp_path: Path) -> None:
     """They make a page that programs refuse. The document escapes them."""
     desk.land("applicant", [lead("odd", email=EMAIL, message="ring\x07 \x00\x1b[31m me\ntoday\x85", **BEFORE)])
-    privacy("export", "--email", EMAIL, "--to", tmp_path / "answer")
+    privacy("export", "--case", "DSR-7", "--email", EMAIL, "--to", tmp_path / "answer")
 
     for path in (tmp_path / "answer").iterdir():
         content = path.read_text(encoding="utf-8")
@@ -944,7 +989,7 @@ def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_pa
     try:
         deliver_all(desk)
         privacy("restrict", "--email", "mary@people.example")
-        privacy("export", "--email", EMAIL, "--to", tmp_path / "new" / "answer")
+        privacy("export", "--case", "DSR-7", "--email", EMAIL, "--to", tmp_path / "new" / "answer")
         privacy("erase", "--email", EMAIL, "--yes")
     finally:
         os.umask(before)
