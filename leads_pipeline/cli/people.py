@@ -35,6 +35,12 @@ _IDENTIFIERS: Final = {
 }
 _KIND_ID: Final = "KIND/ID"
 
+# More words of --from, which `privacy correct` alone reads.
+NEW_EMAIL, NEW_PHONE = CORRECTED = ("new-email", "new-phone")
+
+# What --from gives, by its words.
+Listed = dict[str, list[str]]
+
 
 def identifiers(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say who is sought."""
@@ -49,6 +55,7 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
             "--from",
             "listed",
             type=click.File(encoding="utf-8", errors="replace"),
+            callback=_read_list,
             metavar="FILE",
             help="Read them from a file, or from - (standard input): lines such as `email: jane@people.example`.",
         ),
@@ -67,18 +74,28 @@ def _parameter(name: str) -> str:
     return f"{name.replace('-', '_')}s"
 
 
-def person_of(listed: TextIO | None, **given: Sequence[str]) -> Person:
-    """The person who is sought, by options, by a file, or by asking. Raises QuestionError."""
-    values = {name: list(given[_parameter(name)]) for name in _IDENTIFIERS}
-    for number, line in enumerate(listed or (), 1):
+def _read_list(_: click.Context, __: click.Parameter, file: TextIO | None) -> Listed:
+    """The lines of --from, by their words. Raises QuestionError, which repeats no line."""
+    listed: Listed = {name: [] for name in (*_IDENTIFIERS, *CORRECTED)}
+    if file is None:
+        return listed
+    with file:
+        lines = file.readlines()
+    for number, line in enumerate(lines, 1):
         name, _, value = (part.strip() for part in line.partition(":"))
-        if value and name.casefold() in values:
-            values[name.casefold()].append(value)
+        if value and name.casefold() in listed:
+            listed[name.casefold()].append(value)
         elif line.strip():
             raise QuestionError(
                 f"Line {number} of --from isn't valid. Write for example `email: jane@people.example`. Allowed words: "
-                f"{', '.join(_IDENTIFIERS)}."
+                f"{', '.join(listed)}."
             )
+    return listed
+
+
+def person_of(listed: Listed, **given: Sequence[str]) -> Person:
+    """The person who is sought, by options, by a file, or by asking. Raises QuestionError."""
+    values = {name: [*given[_parameter(name)], *listed[name]] for name in _IDENTIFIERS}
     if not any(values.values()) and sys.stdin.isatty():
         for name, (label, _) in _IDENTIFIERS.items():
             while answer := click.prompt(

@@ -13,7 +13,17 @@ from rich.markup import escape
 
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import LISTED, day, err, json_option, out
-from leads_pipeline.cli.people import found_as_json, identifiers, person_of, search, show_found, show_person
+from leads_pipeline.cli.people import (
+    NEW_EMAIL,
+    NEW_PHONE,
+    Listed,
+    found_as_json,
+    identifiers,
+    person_of,
+    search,
+    show_found,
+    show_person,
+)
 from leads_pipeline.domain.contact_keys import is_address, keys_in
 from leads_pipeline.domain.contract import lead_in_words, lead_reference
 from leads_pipeline.domain.identity import Person, lead_key
@@ -144,8 +154,8 @@ def _exported(found: Found) -> str:
         return f"{counted(len(found.theirs), 'lead')} of the person written for their access request."
     if found.to_look_at:
         return (
-            "No lead was found that is surely theirs, so nothing was written. Read the leads to look at. Give theirs with "
-            "--lead, and export again. If none is, tell the person that you hold none."
+            "No lead was found that is surely theirs, so nothing was written. Read the leads to look at. Give theirs "
+            "with --lead, and export again. If none is, tell the person that you hold none."
         )
     return "No lead was found, so nothing was written. Tell the person that you hold none."
 
@@ -311,36 +321,49 @@ def _hold(action: Action, what: str, dry_run: bool, **asked: Any) -> None:
     _hand_out(data, request, entry, f"{leads} {what}.\n{holds}", _lost(request) if action is Action.RESTRICT else [])
 
 
-def _checked(is_valid: Callable[[str], object]) -> Callable[..., str | None]:
-    def check(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-        if text and not is_valid(text):
-            raise click.BadParameter("It isn't valid. Check its spelling.")
-        return text
-
-    return check
-
-
 @privacy.command(short_help="Correct a person's e-mail address or telephone number.")
 @identifiers
 @dated
-@click.option("--new-email", callback=_checked(is_address), help="The right e-mail address.")
-@click.option("--new-phone", callback=_checked(lambda text: keys_in(text).phones), help="The right telephone number.")
-def correct(new_email: str | None, new_phone: str | None, dry_run: bool, **asked: Any) -> None:
+@click.option("--new-email", multiple=True, help="The right e-mail address.")
+@click.option("--new-phone", multiple=True, help="The right telephone number.")
+def correct(new_email: Sequence[str], new_phone: Sequence[str], dry_run: bool, listed: Listed, **asked: Any) -> None:
     """Correct the e-mail address or telephone number of a person's leads (UK GDPR, article 16), for later pulls too.
 
+    Without an option it asks for the right ones, or reads lines of --from such as `new-email: jane@home.example`.
     The versions that were received stay in raw files. Tables show the correction.
 
     Exit code 1 if it couldn't be published.
     """
-    if not (new_email or new_phone):
-        raise QuestionError("Nothing to correct. Give --new-email or --new-phone.")
-    data, request = _asked(Action.CORRECT, **asked)
+    emails, phones = [*new_email, *listed[NEW_EMAIL]], [*new_phone, *listed[NEW_PHONE]]
+    if not (emails or phones) and sys.stdin.isatty():
+        emails, phones = _prompted("The right e-mail address"), _prompted("The right telephone number")
+    email, phone = _right_contact(emails, phones)
+    data, request = _asked(Action.CORRECT, listed=listed, **asked)
     leads = counted(len(request.found.in_raw), "lead")
     if dry_run:
-        requests.correction_of(data, request, new_email, new_phone)
+        requests.correction_of(data, request, email, phone)
         _end(f"{leads} would be corrected.", request.found.unread)
-    entry = requests.add_correction(data, request, new_email, new_phone, datetime.now(UTC))
+    entry = requests.add_correction(data, request, email, phone, datetime.now(UTC))
     _hand_out(data, request, entry, f"{leads} corrected.", _lost(request))
+
+
+def _prompted(label: str) -> list[str]:
+    """What is typed, outside of the shell's history."""
+    typed = click.prompt(f"{label} (as it was: return)", default="", show_default=False, err=True).strip()
+    return [typed] if typed else []
+
+
+def _right_contact(emails: Sequence[str], phones: Sequence[str]) -> tuple[str | None, str | None]:
+    """The right address and number, each once at most. Raises QuestionError, which repeats neither."""
+    if not (emails or phones):
+        raise QuestionError("Nothing to correct. Give --new-email or --new-phone, or a line of --from.")
+    if max(len(emails), len(phones)) > 1:
+        raise QuestionError("A lead has one e-mail address and one telephone number. Give one of each.")
+    if not all(map(is_address, emails)):
+        raise QuestionError("The right e-mail address isn't valid. Check its spelling.")
+    if not all(keys_in(text).phones for text in phones):
+        raise QuestionError("The right telephone number isn't valid. Check its spelling.")
+    return next(iter(emails), None), next(iter(phones), None)
 
 
 @privacy.command(short_help="End an objection or a restriction.")

@@ -795,10 +795,29 @@ def test_a_correction_that_is_not_one_address_is_refused() -> None:
         *("notanaddress", "Jane Roe <jane@home.example>", "jane@home.example, old@home.example", "jane@home.example\n"),
         *("mailto:jane@home.example", "jane@home.example (work)", "a@b@home.example", "jane\u200b@home.example"),
     ):
-        assert "It isn't valid" in privacy("correct", *JANE, "--new-email", given, exit_code=2).stderr, given
+        assert "address isn't valid" in privacy("correct", *JANE, "--new-email", given, exit_code=2).stderr, given
     for given in ("Jane+x@Home.example", "o'brien@home.example", "søren@bücher.example"):
         assert "would be corrected" in privacy("correct", *JANE, "--new-email", given, "--dry-run").stdout
     assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
+
+
+@pytest.mark.parametrize("how", ["--from", "prompt"])
+def test_the_right_address_needs_not_stand_in_the_shell_s_history(
+    desk: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    asked = tmp_path / "request.txt"
+    asked.write_text("lead: applicant/mary\nNew-Email: mary@home.example\nnew-phone: 0161 496 0000\n", encoding="utf-8")
+    privacy("find", "--from", asked)
+    if how == "--from":
+        privacy("correct", "--from", asked)
+    else:
+        typed = iter(["mary@home.example", "0161 496 0000"])
+        monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+        monkeypatch.setattr("click.prompt", lambda *_, **__: next(typed))
+        privacy("correct", "--lead", "applicant/mary")
+    mary = desk.leads("applicant")["mary"]
+    assert (mary["contact_email"], mary["contact_phone_number"]) == ("mary@home.example", "0161 496 0000")
+    assert "Give one of each" in privacy("correct", "--from", asked, "--new-phone", PHONE, exit_code=2).stderr
 
 
 # --- who counts as the person -------------------------------------------------------------------------------------
