@@ -74,7 +74,7 @@ def _parameter(name: str) -> str:
     return f"{name.replace('-', '_')}s"
 
 
-def _read_list(_: click.Context, __: click.Parameter, file: TextIO | None) -> Listed:
+def _read_list(_context: click.Context, __: click.Parameter, file: TextIO | None) -> Listed:
     """The lines of --from, by their words. Raises QuestionError, which repeats no line."""
     listed: Listed = {name: [] for name in (*_IDENTIFIERS, *CORRECTED)}
     if file is None:
