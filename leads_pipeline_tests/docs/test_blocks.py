@@ -430,6 +430,10 @@ def test_each_command_of_the_guide_to_answer_a_person_works(installation: Instal
         if "--list" in line:
             (tmp_path / "data" / "privacy").rename(tmp_path / "copy")
         command = line.replace("/mnt/backup/leads", "copy").replace("lift 3", f"lift {objection}")
+        if "correct" in command:
+            command += " --new-email jane@home.example"
+        if "lift" in command:
+            command += " --yes"
         if command.split()[2] in ("find", "export", "correct", "erase", "object", "restrict"):
             command += " --from request.txt" + (" --yes" if "erase --case" in command else "")
         done = run(command, tmp_path, environment)
