@@ -386,21 +386,24 @@ def judge(
     """
     if not is_shared:
         _refuse_shared(person, leads.values())
-    owner = owner_of(person, leads.values())
+    owner = owner_of(person, leads)
     judged = {key: _reasons(person, owner, key, versions) for key, versions in leads.items()}
     return {key: reasons for key, reasons in judged.items() if reasons}
 
 
-def owner_of(person: Person, leads: Iterable[Sequence[Version]]) -> Owner:
-    """Return whom these leads can belong to: with the given names, else with those beside the given addresses."""
+def owner_of(person: Person, leads: Mapping[LeadKey, Sequence[Version]]) -> Owner:
+    """Return whom these leads can belong to: with the given names, else with those beside the given addresses.
+
+    Leads of somebody else say nothing of the person's names.
+    """
     given = person.contact
     if given.names:
         return Owner(given, is_named=True)
     beside = [
         version.contact.names
-        for versions in leads
+        for key, versions in leads.items()
         for version in versions
-        if not given.emails.isdisjoint(version.contact.emails)
+        if key not in person.not_leads and not given.emails.isdisjoint(version.contact.emails)
     ]
     return Owner(given._replace(names=frozenset().union(*beside)), is_named=False)
 

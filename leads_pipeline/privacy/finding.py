@@ -152,7 +152,7 @@ def find(
     versions = {key: [read_version(row.payload) for row in of_lead] for key, of_lead in rows.items()}
     judged = judge(person, versions, is_shared=is_shared)
     leads = [FoundLead(*key, reasons, rows[key]) for key, reasons in sorted(judged.items())]
-    names = owner_of(person, versions.values()).contact.names
+    names = owner_of(person, versions).contact.names
     return Found(leads, names, sorted(look.unread), files)
 
 

@@ -129,6 +129,18 @@ def test_a_lead_of_somebody_else_is_left_out() -> None:
     assert groups(person, *leads) == {"hers": "theirs"}
 
 
+def test_the_name_in_a_lead_of_somebody_else_makes_no_other_lead_theirs() -> None:
+    leads = (
+        lead("hers", email=EMAIL, name="Jane Roe"),
+        lead("his, with her address", email=EMAIL, name="John Roe"),
+        lead("his", email="john@people.example", phone=PHONE, name="John Roe"),
+    )
+
+    person = Person.of([EMAIL], [PHONE], not_leads=[("applicant", "his, with her address")])
+
+    assert groups(person, *leads) == {"hers": "theirs", "his": "look"}
+
+
 @pytest.mark.parametrize("text", ["17", "tenant/17", "applicant/", "applicant:17", ""])
 def test_a_lead_is_named_by_its_kind_and_id(text: str) -> None:
     assert lead_key("appraisal/a/b") == ("appraisal", "a/b")

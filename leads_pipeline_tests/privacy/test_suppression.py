@@ -350,7 +350,7 @@ def test_the_list_means_what_was_found_as_the_persons(
     versions_of = {key: [read_version(text) for text in versions] for key, versions in texts.items()}
     found = [FoundLead(*key, why, []) for key, why in judge(person, versions_of).items()]
     theirs = [one for one in found if one.why & THEIRS]
-    names = owner_of(person, versions_of.values()).contact.names
+    names = owner_of(person, versions_of).contact.names
     assume(theirs or person.contact.emails or (person.contact.phones and names))
     listing = Found(found, names)
     data = DataFolder.at(tmp_path_factory.mktemp("data"))
