@@ -60,8 +60,12 @@ def plain(text: str) -> str:
     if text.isascii():
         return text
 
+    # NFKC makes a space and an accent of it.
+    text = text.replace("\u00b4", "'")
     # A run of combining marks takes quadratic time to normalise.
     text = unicodedata.normalize("NFKC", _RUN_OF_MARKS.sub(r"\1", text))
+    # In lower case, a capital I with a dot is two characters.
+    text = text.replace("\u2010", "-").replace("\u0130", "I")
     if _FOREIGN_DIGIT.search(text):
         text = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text, count=_CODES_MAX)
     return text
@@ -75,13 +79,19 @@ _SIGN: Final = (
     "\u0eb1-\u0ebc\u0f71-\u0f84\u102b-\u103e\u17b6-\u17d3\u3099\u309a"
 )
 # Latin letters and those of other scripts don't mix: an address ends where Japanese text goes on without a space.
-_LATIN_LETTERS: Final = "a-z\u00df-\u00f6\u00f8-\u024f"
+_LATIN_LETTERS: Final = "a-z\u00df-\u00f6\u00f8-\u02af\u1e00-\u1eff"
 _LATIN: Final = f"[{_LATIN_LETTERS}0-9_]"
+_ACCENTS: Final = "\u0300-\u036f"
 _OTHER: Final = rf"(?![{_LATIN_LETTERS}_])(?:\w|[{_SIGN}])"
 # Marks inside of an address, between letters. The apostrophe is that of o'brien@people.example.
 _WITHIN: Final = "[.+%&'-]"
+# An address doesn't begin within a word, also of Greek, Cyrillic or Armenian, nor behind a mark that is no separator:
+# the end of jane#home@people.example is somebody else's.
+_INSIDE: Final = f"[{_LATIN_LETTERS}0-9_{_ACCENTS}\u0370-\u058f]"
 _ADDRESS: Final = re.compile(
-    rf"(?<![a-z0-9_])(?P<local>{_LATIN}(?:{_LATIN}|{_WITHIN}){{0,63}}|{_OTHER}(?:{_OTHER}|{_WITHIN}){{0,63}})"
+    rf"(?<!{_INSIDE})(?<!{_INSIDE}[!#$^*~])"
+    rf"(?P<local>{_LATIN}(?:{_LATIN}|[{_ACCENTS}]|{_WITHIN}){{0,63}}"
+    rf"|(?<!\w)(?<![{_SIGN}]){_OTHER}(?:{_OTHER}|{_WITHIN}){{0,63}})"
     rf"@(?P<domain>(?:(?:[^\W_]|[{_SIGN}-]){{1,63}}\.){{1,8}}"
     rf"(?:xn--[a-z0-9-]{{1,59}}|[{_LATIN_LETTERS}]{{2,63}}|(?:(?![0-9]){_OTHER}){{2,63}}))"
 )
@@ -90,7 +100,7 @@ _QUOTED_LOCAL: Final = re.compile(r'"([^"@\s]{1,64})"@')
 _ITALIC: Final = re.compile(r"(?<!\w)_+(?=[^\s@]{1,64}@[^\s@_]{1,253}_)")
 # The full stop of Japanese and Chinese is a dot of a domain, between two letters.
 _IDEOGRAPHIC_DOT: Final = re.compile("(?<=[a-z0-9])\u3002(?=[a-z0-9])")
-_APOSTROPHE: Final = "['\u2018\u2019\u02bc\u00b4`]"
+_APOSTROPHE: Final = "['\u2018\u2019\u201b\u02bb\u02bc\u2032\u00b4`]"
 _APOSTROPHES: Final = re.compile(_APOSTROPHE)
 _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
 

@@ -102,6 +102,32 @@ def test_gmail_is_one_mailbox() -> None:
     assert keys_in("J.Doe+homes@GoogleMail.com").emails == keys_in("jdoe@gmail.com").emails == {"jdoe@gmail.com"}
 
 
+@pytest.mark.parametrize("apostrophe", "\u2018\u2019\u201b\u00b4\u2032\u02bb\u02bc`")
+def test_every_apostrophe_is_one(apostrophe: str) -> None:
+    assert keys_in(f"o{apostrophe}brien@people.example").emails == {"o'brien@people.example"}
+    assert name_key(f"O{apostrophe}Brien") == "obrien"
+
+
+@pytest.mark.parametrize(
+    ("text", "local"),
+    [
+        ("jane\u2011doe", "jane-doe"),
+        ("jane\u2010doe", "jane-doe"),
+        ("\u0130brahim", "ibrahim"),
+        ("nguy\u1ec5n", "nguy\u1ec5n"),
+        ("jane#home", None),
+        ("jane!bob", None),
+        ("jane*\u00e9ve", None),
+        ("jan\u0435bob", None),
+        ("jane\u4e2d\u6587", None),
+        ("q\u0303bob", "q\u0303bob"),
+    ],
+)
+def test_the_end_of_a_local_part_is_never_a_key(text: str, local: str | None) -> None:
+    """It would be a stranger's."""
+    assert keys_in(f"{text}@people.example").emails == ({f"{local}@people.example"} if local else frozenset())
+
+
 @pytest.mark.parametrize("text", ["", "n/a", "none@none", "@", "@people.example", "jane@", "jane @ people.example"])
 def test_a_text_without_an_address_has_no_key(text: str) -> None:
     assert keys_in(text).emails == frozenset()
