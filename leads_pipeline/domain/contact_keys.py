@@ -229,7 +229,8 @@ def _british(national: str) -> str | None:
 def _foreign(digits: str) -> str | None:
     with suppress(phonenumbers.NumberParseException):
         number = phonenumbers.parse(f"+{digits}")
-        if phonenumbers.is_possible_number(number):
+        # A number that is possible within its town alone is the beginning of a longer one.
+        if phonenumbers.is_possible_number_with_reason(number) == phonenumbers.ValidationResult.IS_POSSIBLE:
             return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
     return None
 
