@@ -338,8 +338,15 @@ def spelled_email(key: str) -> Spelling:
         local, domain = _NO_DOTS.join(map(re.escape, local)), _GMAIL_PATTERN
     else:
         local = _APOSTROPHE.join(map(re.escape, local.split("'")))
-        domain = rf"(?:{re.escape(domain)}|{re.escape(idna.decode(domain))})"
+        domain = rf"(?:{re.escape(domain)}|{re.escape(_readable(domain))})"
     return Spelling(re.compile(rf'{local}{_TAG}"?@{domain}{end}'), _NO_LOCAL_BEFORE)
+
+
+def _readable(domain: str) -> str:
+    """Return a domain in its own script. One such as ab--cd.example has no other form."""
+    with suppress(UnicodeError):
+        return idna.decode(domain)
+    return domain
 
 
 def spelled_phone(key: str) -> Spelling:

@@ -218,6 +218,12 @@ def test_a_mention_is_to_look_at() -> None:
         assert groups(person, lead("1", email="john@people.example", message=text)) == {}, text
 
 
+@pytest.mark.parametrize("domain", ["ab--cd.example", "b\u00fccher.example", "xn--bcher-kva.example"])
+def test_a_mention_at_any_domain_is_to_look_at(domain: str) -> None:
+    person = Person.of([f"jane@{domain}"])
+    assert groups(person, lead("1", email="john@people.example", message=f"Ask jane@{domain}")) == {"1": "look"}
+
+
 def test_a_name_and_a_postcode_are_to_look_at() -> None:
     found = groups(
         Person.of(names=["Zoë Roe"], postcodes=["SW1A 1AA"]),
