@@ -325,7 +325,19 @@ def test_the_plain_search_passes_over_nobody(
         assert person.is_shown_by(read_version(row))
 
 
-HOSTILE = ["7", "0770090012 ", "0 7 7 ", "\u0301\u0323", "\uff9e\u0301", "a@", "jane.roe@", "&#0;", "%30", "\ufdfa", "é"]
+HOSTILE = [
+    "7",
+    "0770090012 ",
+    "0 7 7 ",
+    "\u0301\u0323",
+    "\uff9e\u0301",
+    "a@",
+    "jane.roe@",
+    "&#0;",
+    "%30",
+    "\ufdfa",
+    "é",
+]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
