@@ -146,6 +146,15 @@ _GROUPS_MAX: Final = 14
 _SHORTEST: Final = 8
 _LONGEST: Final = 19  # 00, a code, (0), and 15 digits
 
+# Dates and times are no part of a number: 01/02/25, 2025-02-01, 18:30, 8.00-20.30.
+_DATE: Final = "(?:[0-3]?[0-9][./-][0-3]?[0-9][./-](?:20)?[0-9]{2}|20[0-9]{2}-[01][0-9]-[0-3][0-9])"
+_TIME: Final = "[0-2]?[0-9][.:][0-5][0-9]"
+_TO: Final = " ?[\u2010-\u2015-] ?"
+_MOMENT: Final = re.compile(
+    rf"(?<![0-9+])(?<![0-9][./-])(?:{_DATE}(?:{_TO}{_DATE})?|{_TIME}{_TO}{_TIME}|[0-2]?[0-9]:[0-5][0-9])"
+    r"(?![./-]?[0-9])"
+)
+
 # Without 0 or +44: ten digits, or nine in the oldest numbers. https://www.ofcom.org.uk/phones-and-broadband
 _BRITISH: Final = re.compile(r"[1-35789][0-9]{9}|1[0-9]{8}|800[0-9]{6}")
 _USUAL: Final = re.compile(r"(?:\+44|0)([1-35789][0-9]{9})")
@@ -162,7 +171,7 @@ def _phones_in(text: str) -> Iterator[str]:
     if usual := _USUAL.fullmatch(text):
         yield f"+44{usual[1]}"
         return
-    for groups in _rows_of_groups(text):
+    for groups in _rows_of_groups(_MOMENT.sub(";", text)):
         # A run that is a whole number by itself counts before others are joined.
         rest: list[_Group] = []
         for group in groups:
