@@ -97,9 +97,9 @@ _ADDRESS: Final = re.compile(
     rf"@(?P<domain>(?:(?:[^\W_]|[{_SIGN}-]){{1,63}}\.){{1,8}}"
     rf"(?:xn--[a-z0-9-]{{1,59}}|[{_LATIN_LETTERS}]{{2,63}}|(?:(?![0-9]){_OTHER}){{2,63}}))"
 )
-_QUOTED_LOCAL: Final = re.compile(r'"([^"@\s]{1,64})"@')
+_QUOTED_LOCAL: Final = re.compile(r"""(?<![\w.+%&'-])"([^"@\s]{1,64})"@""")
 # _mary@people.example_ is in italics. An address may begin with an underscore, but can't end with one.
-_ITALIC: Final = re.compile(r"(?<!\w)_+(?=[^\s@]{1,64}@[^\s@_]{1,253}_)")
+_ITALIC: Final = re.compile(r"(?<![\w.+%&'-])_+(?=[^\s@]{1,64}@[^\s@_]{1,253}_)")
 # The full stop of Japanese and Chinese is a dot of a domain, between two letters.
 _IDEOGRAPHIC_DOT: Final = re.compile("(?<=[a-z0-9])\u3002(?=[a-z0-9])")
 _APOSTROPHE: Final = "['\u2018\u2019\u201b\u02bb\u02bc\u2032\u00b4`]"
@@ -332,7 +332,9 @@ class Spelling(NamedTuple):
         )
 
 
-_NO_DOTS: Final = r"\.?"
+_NO_DOTS: Final = r"\.{0,64}"
+# Marks that an address's key doesn't end with: jane.@people.example.
+_LAST_MARKS: Final = rf"(?:\.|-|{_APOSTROPHE}){{0,64}}"
 _GMAIL_PATTERN: Final = r"g(?:oogle)?mail\.com"
 _TAG: Final = r"(?:\+[^\s@+]{0,64}){0,3}"
 _NO_LOCAL_BEFORE: Final = re.compile(rf"(?<![{_LATIN_LETTERS}0-9])(?<![{_LATIN_LETTERS}0-9][._+%&'\u2019-])\Z")
@@ -348,7 +350,7 @@ def spelled_email(key: str) -> Spelling:
     else:
         local = _APOSTROPHE.join(map(re.escape, local.split("'")))
         domain = rf"(?:{re.escape(domain)}|{re.escape(_readable(domain))})"
-    return Spelling(re.compile(rf'{local}{_TAG}"?@{domain}{end}'), _NO_LOCAL_BEFORE)
+    return Spelling(re.compile(rf'{local}{_LAST_MARKS}{_TAG}"?@{domain}{end}'), _NO_LOCAL_BEFORE)
 
 
 def _readable(domain: str) -> str:
@@ -381,14 +383,22 @@ def _national(phone_key: str) -> str:
 
 # What may be between two digits of one number in a JSON text.
 _LOOSELY: Final = r"""(?:[^0-9"\\]|\\[bfnrt/"]){0,4}"""
-_JSON_CODE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|b)")
+_JSON_CODE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|b|\\)")
 
 
 def plain_json(payload: str) -> str:
     """Return a JSON text as `plain` does, but for the escapes of JSON that are letters."""
     if "\\u" in payload or "\\b" in payload:
-        payload = _JSON_CODE.sub(lambda code: chr(int(code[1] or "0", 16)), payload)
+        payload = _JSON_CODE.sub(_decoded, payload)
+        # Each half of a character beyond U+FFFF has a code.
+        payload = payload.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
     return plain(payload).lower()
+
+
+def _decoded(code: re.Match[str]) -> str:
+    if code[0] == r"\\":
+        return code[0]
+    return chr(int(code[1] or "0", 16))
 
 
 def loosely_spelled_phone(key: str) -> str:
@@ -400,4 +410,4 @@ def loosely_spelled_email(key: str) -> str:
     """Return a pattern that all spellings of an address have in a JSON text in lower case."""
     local, _, domain = key.rpartition("@")
     letters = _NO_DOTS.join(map(re.escape, local)) if domain == "gmail.com" else re.escape(local)
-    return letters.replace("'", _APOSTROPHE) + r'(?:\+|\\?"?@)'
+    return letters.replace("'", _APOSTROPHE) + _LAST_MARKS + r'(?:\+|\\?"?@)'

@@ -134,6 +134,7 @@ def test_every_apostrophe_is_one(apostrophe: str) -> None:
         ("nguy\u1ec5n", "nguy\u1ec5n"),
         ("jane#home", None),
         ("jane!bob", None),
+        ('jane"bob"', None),
         ("jane*\u00e9ve", None),
         ("jan\u0435bob", None),
         ("jane\u4e2d\u6587", None),

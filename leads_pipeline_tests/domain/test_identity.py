@@ -11,8 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from leads_pipeline.domain.contact_keys import keys_in
 from leads_pipeline.domain.identity import (
     THEIRS,
+    Contact,
     LeadKey,
     Person,
     Version,
@@ -323,6 +325,68 @@ def test_the_plain_search_passes_over_nobody(
     if thorough.is_shown_by(read_version(row)):
         assert person.may_be_in(row)
         assert person.is_shown_by(read_version(row))
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(
+                    "jane",
+                    "bob",
+                    "w",
+                    ".",
+                    "+x",
+                    "'",
+                    "-",
+                    "_",
+                    '"',
+                    "\\",
+                    "/",
+                    "\U0001d423\U0001d41a",
+                    "o\u00b4b",
+                    "\n",
+                    " ",
+                ),
+                *(
+                    "07911 123456",
+                    "0",
+                    "+44 (0)",
+                    "20",
+                    "7946",
+                    "0958",
+                    "+33 6 12",
+                    "34 56",
+                    "78",
+                    "\u00a0",
+                    "\b",
+                    "&#64;",
+                ),
+            ]
+        ),
+        min_size=1,
+        max_size=7,
+    ),
+    st.sampled_from(["@people.example", "@gmail.com", "@b\u00fccher.example", ""]),
+    st.booleans(),
+)
+@example(["jane", "."], "@people.example", True)
+@example(["jane", ".", "+x"], "@people.example", True)
+@example(["jane", ".", ".", "bob"], "@gmail.com", True)
+@example(["\U0001d423\U0001d41a\U0001d427\U0001d41e"], "@people.example", True)
+@example(["w", "\\", "bob"], "@people.example", True)
+@example(["w", "\\", "bob"], "@people.example", False)
+@example(["jane", "\b", "bob"], "@people.example", True)
+def test_the_plain_search_sees_every_key_of_a_contact(pieces: list[str], domain: str, is_escaped: bool) -> None:
+    text = "".join(pieces) + domain
+    row = json.dumps({"contact": {"email": text}}, ensure_ascii=is_escaped)
+    keys = keys_in(text)
+
+    for email in keys.emails:
+        assert Person(Contact(emails=frozenset({email}))).may_be_in(row)
+    for phone in keys.phones:
+        assert Person(Contact(phones=frozenset({phone}))).may_be_in(row)
 
 
 HOSTILE = [
