@@ -279,18 +279,6 @@ def name_key(*parts: str) -> str | None:
     return " ".join(sorted({*words_of(text)})) or None
 
 
-def former_address_key(key: str) -> str:
-    """Return an address's key in entries of the list before `Entry.identity` 2: an apostrophe was a quote."""
-    return key.rpartition("'")[2]
-
-
-def former_name_key(text: str) -> str | None:
-    """Return the key that a name had in entries of the list before `Entry.identity` 2."""
-    letters = unicodedata.normalize("NFKD", plain(text).casefold())
-    folded_letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return " ".join(sorted(re.findall(r"[^\W\d_]+", folded_letters))) or None
-
-
 def words_of(text: str) -> list[str]:
     """Return a plain text's words, folded. Addresses and digits are none."""
     text = text.lower()
@@ -311,6 +299,79 @@ def postcode_key(text: str) -> str | None:
     """Return a British postcode in capitals, without spaces and marks. None if it is none."""
     key = re.sub(r"[\W_]", "", plain(text[:CONTACT_MAX])).upper()
     return key if _POSTCODE.fullmatch(key) else None
+
+
+# --- keys of entries of the list before `Entry.identity` 2. They stay as they were. ----------------------------------
+
+_FORMER_BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
+_FORMER_BRITISH: Final = re.compile(r"(?:\+44|0) ?([1-9](?: ?[0-9]){9})")
+_FORMER_RUN: Final = re.compile(r"\d{10,15}")
+_SEVEN_DIGITS: Final = re.compile(r"(?:\d\D*){7}")
+
+
+@lru_cache(maxsize=4_096)
+def former_keys(text: str) -> Keys:
+    """Return the keys that the addresses and numbers in a contact field had."""
+    text = _former_plain(text[:CONTACT_MAX])
+    return Keys(frozenset(_former_emails(text)), frozenset(filter(_was_number, _former_phones(text))))
+
+
+def former_name_key(text: str) -> str | None:
+    """Return the key that a name had."""
+    letters = unicodedata.normalize("NFKD", plain(text).casefold())
+    folded_letters = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return " ".join(sorted(re.findall(r"[^\W\d_]+", folded_letters))) or None
+
+
+def _former_plain(text: str) -> str:
+    # An invisible character may stand between a letter and its accent.
+    letters = unicodedata.normalize("NFKC", text)
+    seen = (letter for letter in letters if letter.isspace() or unicodedata.category(letter) not in ("Cc", "Cf", "Cs"))
+    return unicodedata.normalize("NFKC", "".join(seen))
+
+
+def _former_emails(text: str) -> Iterator[str]:
+    for seen in {text, _former_plain(unquote(html.unescape(text)))}:
+        for word in _FORMER_BESIDE_ADDRESS.split(seen.replace('"@', "@")):
+            local, _, domain = word.rpartition("@")
+            local = _former_plain(local.casefold()).strip(".")
+            local = local.partition("+")[0] or local
+            domain = _former_domain(domain.strip(".-_!*#'"))
+            if domain in _GMAIL:
+                local, domain = local.replace(".", ""), "gmail.com"
+            if local and "." in domain:
+                yield f"{local}@{domain}"
+
+
+def _former_domain(text: str) -> str:
+    with suppress(UnicodeError):
+        return idna.encode(text, uts46=True).decode("ascii").lower()
+    return _former_plain(text.casefold())
+
+
+def _former_phones(text: str) -> list[str]:
+    if british := _FORMER_BRITISH.fullmatch(text):
+        return [f"+44{british[1].replace(' ', '')}"]
+    if not _SEVEN_DIGITS.search(text):
+        return []
+
+    text = " ".join(text.replace("_", " ").split())
+    leniency = phonenumbers.Leniency.POSSIBLE
+    found = [match.number for match in phonenumbers.PhoneNumberMatcher(text, "GB", leniency, max_tries=65_535)]
+    if not any(_was_number(_e164(number)) for number in found):
+        found = []
+        for run in _FORMER_RUN.findall(text):
+            with suppress(phonenumbers.NumberParseException):
+                found.append(phonenumbers.parse(run, "GB"))
+    return list(map(_e164, found))
+
+
+def _e164(number: phonenumbers.PhoneNumber) -> str:
+    return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
+
+
+def _was_number(key: str) -> bool:
+    return 10 <= len(key) <= 16 and len(set(key[3:])) > 1
 
 
 # --- spellings: where a text may hold a key ---------------------------------------------------------------------------

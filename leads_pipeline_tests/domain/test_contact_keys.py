@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.contact_keys import former_name_key, keys_in, name_key, plain, postcode_key
+from leads_pipeline.domain.contact_keys import former_keys, former_name_key, keys_in, name_key, plain, postcode_key
 from leads_pipeline_tests.support.spellings import (
     DOMAIN,
     EMAILS,
@@ -113,6 +113,29 @@ def test_a_fragment_of_a_longer_run_is_never_a_key(digits: str, more: str, *, is
 )
 def test_a_field_has_each_number_that_is_in_it(field: str, keys: set[str]) -> None:
     assert keys_in(field).phones == keys
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("tom&jo@family.example", {"jo@family.example"}),
+        ("o\u2019brien@people.example", {"o\u2019brien@people.example"}),
+        ("o'brien@people.example", {"brien@people.example"}),
+        ("gro\u00df@people.example", {"gross@people.example"}),
+        ("jane#home@people.example", {"jane#home@people.example"}),
+        ("J.Doe+homes@GoogleMail.com", {"jdoe@gmail.com"}),
+        ("07700 900123", {"+447700900123"}),
+        ("0800 1111", {"+448001111"}),
+        ("0845 4647", {"+448454647"}),
+        ("0611 222 3333", {"+446112223333"}),
+        ("07700900123-07700900124", {"+447700900123", "+447700900124"}),
+        ("0000000000", set()),
+        ("Jane", set()),
+    ],
+)
+def test_an_entry_from_before_keeps_its_keys(text: str, keys: set[str]) -> None:
+    emails, phones = former_keys(text)
+    assert emails | phones == keys
 
 
 def test_gmail_is_one_mailbox() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from leads_pipeline.domain.contact_keys import former_address_key, former_name_key
+from leads_pipeline.domain.contact_keys import former_keys, former_name_key
 from leads_pipeline.domain.identity import THEIRS, Contact, LeadKey, LeadRow, Owner, names_of, read_contact
 
 # 128 of its 256 bits: no two of what an agency ever sees have the same.
@@ -311,12 +311,16 @@ class Meant:
         )
 
     def _former_contact(self, payload: str) -> Contact:
-        """The same with the keys of addresses and names that entries of identity 1 have."""
+        """The same with the keys that entries of identity 1 have."""
         version = _read_contact(payload)
-        emails, names = map(former_address_key, version.contact.emails), map(former_name_key, version.names)
-        return self._contact(payload)._replace(
+        keys = [former_keys(text) for text in version.contact_texts]
+        emails = {email for of_text in keys for email in of_text.emails}
+        phones = {phone for of_text in keys for phone in of_text.phones}
+        names = filter(None, map(former_name_key, version.names))
+        return Contact(
             emails=frozenset(self._list.hashes("mailbox", emails)),
-            names=frozenset(self._list.hashes("name", filter(None, names))),
+            phones=frozenset(self._list.hashes("phone", phones)),
+            names=frozenset(self._list.hashes("name", names)),
         )
 
 
