@@ -42,9 +42,7 @@ _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ud800-\udfff\ufdfa\ufdfb\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-# The narrow voicing marks of Japanese are letters that NFKC makes combining marks.
-_MARK: Final = r"(?:[^\w\s\x00-\x7f]|[\uff9e\uff9f])"
-_RUN_OF_MARKS: Final = re.compile(f"({_MARK}{{32}}){_MARK}+")
+_RUN_OF_MARKS: Final = re.compile(r"([^\w\s\x00-\x7f]{32})[^\w\s\x00-\x7f]+")
 _FOREIGN_DIGIT: Final = re.compile(r"[^\D0-9]")
 _HTML_ENTITY: Final = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8});?")
 _PERCENT_CODE: Final = re.compile(r"(?:%[0-9a-fA-F]{2}){1,16}")
@@ -64,6 +62,8 @@ def plain(text: str) -> str:
 
     # NFKC makes a space and an accent of it.
     text = text.replace("\u00b4", "'")
+    # The narrow voicing marks of Japanese are letters that NFKC makes combining marks.
+    text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")
     # A run of combining marks takes quadratic time to normalise.
     text = unicodedata.normalize("NFKC", _RUN_OF_MARKS.sub(r"\1", text))
     # In lower case, a capital I with a dot is two characters.
