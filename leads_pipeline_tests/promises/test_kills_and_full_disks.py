@@ -91,9 +91,11 @@ class House:
 
     def rows(self) -> dict[str, list[str]]:
         """Every row of the tables of leads but those of the person who is to be erased."""
+        select = "select columns(lambda name: name <> 'published_in')"  # which a file that is built anew renews
+        others = "not starts_with(lead_id, 'jane')"
         with duckdb.connect(str(self.agency.data / "leads.duckdb"), read_only=True) as db:
             return {
-                table: sorted(map(str, db.execute(f"from {table} where not starts_with(lead_id, 'jane')").fetchall()))
+                table: sorted(map(str, db.execute(f"{select} from {table} where {others}").fetchall()))
                 for table in TABLES
             }
 
