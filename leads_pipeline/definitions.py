@@ -9,7 +9,6 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Final
 
 from dagster import (
@@ -23,7 +22,7 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features import FEATURES
+from leads_pipeline.features import brought
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.orchestration.catalog import with_conventions
 from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
@@ -121,14 +120,14 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     raw_leads = [raw_leads_asset(kind, settings, partitions, names) for kind in LEAD_KINDS]
     raw_inventory = raw_inventory_asset(settings, partitions, names)
     publishing = _publishing(settings)
-    of_features = [resolve_name(one.published_asset)(names) for one in FEATURES if one.published_asset]
+    of_features = [of_feature(names) for of_feature in brought("published_asset")]
     published = [warehouse_asset(settings, partitions, publishing, names), *of_features]
     of_jobs = {PULL_JOB: raw_leads, INVENTORY_JOB: [raw_inventory], PUBLISH_JOB: published}
     assets = [asset for selected in of_jobs.values() for asset in selected]
 
     keys = frozenset(key for asset in assets for key in asset.keys)
     asking = Asking(settings, first, names=names, assets=keys)
-    others = [spec for one in FEATURES if one.assets for spec in resolve_name(one.assets)(settings, names)]
+    others = [spec for of_feature in brought("assets") for spec in of_feature(settings, names)]
     return Definitions(
         assets=with_conventions([*assets, *others], settings, names),
         resources={
@@ -159,8 +158,8 @@ def _wired(settings: Settings, names: Names) -> Definitions:
 
 
 def _publishing(settings: Settings) -> Publishing:
-    inputs = [resolve_name(one.inputs) for one in FEATURES if one.inputs]
-    made_tables = [resolve_name(one.made_tables) for one in FEATURES if one.made_tables]
+    inputs = brought("inputs")
+    made_tables = brought("made_tables")
 
     def inputs_of_features() -> str:
         return " ".join(filter(None, (of_feature(settings) for of_feature in inputs)))

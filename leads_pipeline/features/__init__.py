@@ -3,8 +3,10 @@
 To take one out, delete its folder and its line here.
 """
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import Final
+from pkgutil import resolve_name
+from typing import Any, Final
 
 from leads_pipeline.features.feature import Feature
 from leads_pipeline.observe import FINDER_MODULES
@@ -20,3 +22,8 @@ _NAMES: Final = (
 FEATURES: Final[tuple[Feature, ...]] = tuple(import_module(f"{__name__}.{name}").FEATURE for name in _NAMES)
 
 FINDER_MODULES.extend(one.finders for one in FEATURES if one.finders)
+
+
+def brought(field: str) -> list[Callable[..., Any]]:
+    """Load what the features bring in a field of Feature, in their order."""
+    return [resolve_name(place) for one in FEATURES if (place := getattr(one, field))]

@@ -5,10 +5,9 @@ the publication (warehouse/publication.py), when it is made (orchestration/publi
 """
 
 from datetime import datetime
-from pkgutil import resolve_name
 
 from leads_pipeline.domain.window import today
-from leads_pipeline.features import FEATURES
+from leads_pipeline.features import brought
 from leads_pipeline.privacy.publishing import DeleteCache, FollowList, GateForFormer, NoteObjections
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.answers import LoadAnswers
@@ -59,7 +58,7 @@ def steps_of(
         # It reads the leads, and marts show the new values that it finds.
         FindDrift(to_day),
         # Whatever features fill is there for marts.
-        *(resolve_name(one.step)(data, settings, now) for one in FEATURES if one.step),
+        *(of_feature(data, settings, now) for of_feature in brought("step")),
         MakeMarts(zone, to_day),
         # After the swap: they are written from what is published.
         WriteTables(data, settings.tables),
