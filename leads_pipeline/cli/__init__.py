@@ -39,12 +39,15 @@ _CORE = {
 }
 
 
-def commands() -> dict[str, Command]:
-    """Return all commands by their names, those of features among them."""
+def _all_commands() -> dict[str, Command]:
+    """Return them by their names, those of features among them."""
     found = {name: Command(f"{__name__}.{module}:{name}", help_) for name, (module, help_) in _CORE.items()}
     for feature in FEATURES:
         found |= feature.commands
     return dict(sorted(found.items()))
+
+
+_COMMANDS = _all_commands()
 
 
 class Commands(click.Group):
@@ -75,19 +78,19 @@ class Commands(click.Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """Return their names."""
-        return list(commands())
+        return list(_COMMANDS)
 
     def get_command(self, _ctx: click.Context | None, cmd_name: str) -> click.Command | None:
         """Return the command, None if there is none of that name."""
-        if cmd_name not in commands():
+        if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = resolve_name(commands()[cmd_name].place)
+        command: click.Command = resolve_name(_COMMANDS[cmd_name].place)
         return command
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table into the help, without loading a command."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.help) for name, command in commands().items()])
+            formatter.write_dl([(name, command.help) for name, command in _COMMANDS.items()])
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
