@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_in_words, lead_reference
 from leads_pipeline.domain.cutting import without_message
@@ -29,7 +28,7 @@ from leads_pipeline.domain.identity import (
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, table_of
+from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
 from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.suppression import Entry, Meant
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
@@ -252,7 +251,7 @@ def _ids_in(store: Store, key: str) -> list[str]:
     """The ids of a Delta table's file, also of one that no version needs any more."""
     if not key.endswith(".parquet") or "/_delta_log/" in key or (content := store.get(key)) is None:
         return []
-    ids = pq.ParquetFile(pa.BufferReader(content)).read(["lead_id"])["lead_id"]
+    ids = parquet_of(content).read(["lead_id"], use_threads=False)["lead_id"]
     return [str(lead_id) for lead_id in ids.to_pylist()]
 
 
@@ -299,7 +298,7 @@ class _Look:
                 continue
             content = self._data.quarantine.get(file.key) if file.place else None
             try:
-                table = pq.read_table(pa.BufferReader(content or b""), use_threads=False)
+                table = parquet_of(content or b"").read(use_threads=False)
                 ids, payloads = (table[name].to_pylist() for name in ("lead_id", "payload"))
             except (pa.ArrowException, ValueError, OSError, KeyError):
                 self.unread.add(file.key)

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import InventoryItem
 from leads_pipeline.storage.raw import RAW, RawFile, list_folders, set_aside
-from leads_pipeline.storage.rows import hash_of, microseconds, moment_of
+from leads_pipeline.storage.rows import hash_of, microseconds, moment_of, parquet_of
 from leads_pipeline.storage.store import Store
 
 _FOLDER: Final = f"{RAW}/inventory/"
@@ -148,7 +148,7 @@ def _read(content: bytes, file: RawFile) -> list[FoundItem] | None:
     if hash_of(content) != file.hash:
         return None
     try:
-        table = pq.read_table(pa.BufferReader(content), use_threads=False)
+        table = parquet_of(content).read(use_threads=False)
         if "fetched_at" not in table.column_names:  # the first files of this form had none
             moments = pa.array([moment_of(file.look)] * len(table), SCHEMA.field("fetched_at").type)
             table = table.append_column("fetched_at", moments)

@@ -274,10 +274,19 @@ class Opened:
         return list(map(Row, *(table[name].to_pylist() for name in Row._fields)))
 
 
+def parquet_of(content: bytes) -> pq.ParquetFile:
+    """Open a Parquet file that is in memory. Read it with `use_threads=False`.
+
+    If a thread of Arrow's lets go of `content` while Python ends, the process is aborted (apache/arrow#34314). Reading
+    ahead has such threads too.
+    """
+    return pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)  # noqa: TID251 - the one place
+
+
 def open_raw(content: bytes) -> Opened | None:
     """Open a raw file, None if the bytes are no raw file. Raises StorageError if a newer pipeline wrote it."""
     try:
-        file = pq.ParquetFile(pa.BufferReader(content))
+        file = parquet_of(content)
     except pa.ArrowInvalid:
         return None
     facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
