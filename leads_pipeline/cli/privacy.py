@@ -25,7 +25,7 @@ from leads_pipeline.cli.people import (
     show_person,
 )
 from leads_pipeline.domain.contact_keys import is_address, keys_in
-from leads_pipeline.domain.contract import lead_in_words, lead_reference
+from leads_pipeline.domain.contract import lead_reference
 from leads_pipeline.domain.identity import Person, lead_key
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.observe.known import Known
@@ -318,7 +318,7 @@ def _hold(action: Action, what: str, dry_run: bool, **asked: Any) -> None:
         _end(f"{leads} would be {what}.", request.found.unread)
     entry = requests.add(data, request, datetime.now(UTC))
     holds = f"This holds for later leads too, until `leads-pipeline privacy lift {entry.number}`."
-    _hand_out(data, request, entry, f"{leads} {what}.\n{holds}", _lost(request) if action is Action.RESTRICT else [])
+    _hand_out(data, request, entry, f"{leads} {what}.\n{holds}")
 
 
 @privacy.command(short_help="Correct a person's e-mail address or telephone number.")
@@ -344,7 +344,7 @@ def correct(new_email: Sequence[str], new_phone: Sequence[str], dry_run: bool, l
         requests.correction_of(data, request, email, phone)
         _end(f"{leads} would be corrected.", request.found.unread)
     entry = requests.add_correction(data, request, email, phone, datetime.now(UTC))
-    _hand_out(data, request, entry, f"{leads} corrected.", _lost(request))
+    _hand_out(data, request, entry, f"{leads} corrected.")
 
 
 def _prompted(label: str) -> list[str]:
@@ -480,16 +480,12 @@ def _received_on(case: str, received: date | None) -> date:
 
 
 def _carry_out(
-    data: DataFolder,
-    out_of_reach: Mapping[int, list[str]] | None = None,
-    *,
-    of_all: bool = False,
-    done: Mapping[int, str] | None = None,
+    data: DataFolder, *, of_all: bool = False, done: Mapping[int, str] | None = None
 ) -> dict[int, list[str]]:
     """Sweep the folder and publish. Return what is left of each request."""
     try:
         with err.status("Sweeping the data folder and publishing"):
-            return carry_out(data, publish, datetime.now(UTC), out_of_reach or {}, of_all=of_all, done=done)
+            return carry_out(data, publish, datetime.now(UTC), of_all=of_all, done=done)
     except KeyboardInterrupt:
         err.print(
             "Requests on the list may not be carried out yet. The next publication does it, or `leads-pipeline privacy "
@@ -498,13 +494,11 @@ def _carry_out(
         raise
 
 
-def _hand_out(
-    data: DataFolder, request: Request, entry: Entry, done: str, out_of_reach: Sequence[str] = ()
-) -> NoReturn:
+def _hand_out(data: DataFolder, request: Request, entry: Entry, done: str) -> NoReturn:
     """Carry the request out, and print its receipt."""
     if not request.found.theirs:
         done = f"No lead of this person was found. Check the spelling. What was given is on the list.\n{done}"
-    left = _carry_out(data, {entry.number: [*out_of_reach]} if out_of_reach else {}, done={entry.number: done})
+    left = _carry_out(data, done={entry.number: done})
     troubles = [*left.get(0, ()), *left.get(entry.number, ())]
     if 0 in left:
         receipt.write_receipt(data, entry, "The request is on the list, and isn't carried out yet.", is_complete=False)
@@ -513,16 +507,6 @@ def _hand_out(
     out.print(escape(f"\n{text}"), soft_wrap=False)
     out.print(escape(f"This receipt: {path}"))
     _exit(troubles)
-
-
-def _lost(request: Request) -> list[str]:
-    """Say of each lead that stays as it is why: its only copy is neither taken out nor changed."""
-    return [
-        f"{lead_in_words(lead.kind, lead.lead_id)} stays in leads.duckdb as it is: its raw file is lost. Pull its "
-        "day again if the portal still has it, and repeat the request. Otherwise erase the lead."
-        for lead in request.found.theirs
-        if lead.is_lost
-    ]
 
 
 def _end(said: str, troubles: Sequence[str] = ()) -> NoReturn:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from leads_pipeline.privacy.finding import left_in_delta, left_of
+from leads_pipeline.privacy.finding import left_in_delta, left_of, unchanged_by
 from leads_pipeline.privacy.receipt import RECEIPTED, forget_deliveries, write_receipt
 from leads_pipeline.privacy.requests import note_done, open_entries
 from leads_pipeline.storage.data_folder import DataFolder
@@ -21,7 +21,6 @@ def carry_out(
     data: DataFolder,
     publish: Callable[[], str | None],
     now: datetime,
-    out_of_reach: Mapping[int, list[str]],
     *,
     of_all: bool = False,
     done: Mapping[int, str] | None = None,
@@ -31,8 +30,8 @@ def carry_out(
     With `of_all`, look for people whose erasure was done before, too. `done` says for a request, by its number, what
     was done.
 
-    `publish` sweeps and publishes, and returns what went wrong. `out_of_reach` is known to stay. Return what is left of
-    each request, by its number; by 0, why none could be carried out.
+    `publish` sweeps and publishes, and returns what went wrong. Return what is left of each request, by its number; by
+    0, why none could be carried out.
     """
     number = data.gate.number
     trouble = publish()
@@ -44,7 +43,7 @@ def carry_out(
     suppressed = data.gate.entries.read()
     entries = open_entries(suppressed)
     erasures = [entry for entry in (suppressed.active if of_all else entries) if entry.action is Action.ERASE]
-    left = left_of(data, erasures) | dict(out_of_reach)
+    left = left_of(data, erasures) | unchanged_by(data, entries)
     # With a bucket, the Delta tables may be another machine's.
     for table in left_in_delta(data) if data.bucket else ():
         for entry in erasures:

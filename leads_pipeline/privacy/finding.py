@@ -30,7 +30,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
 from leads_pipeline.storage.store import FolderStore, Store
-from leads_pipeline.storage.suppression import Entry, Meant
+from leads_pipeline.storage.suppression import Action, Entry, Meant
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.reading import attached
 from leads_pipeline.warehouse.typed import TABLES
@@ -207,6 +207,35 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
     return {number: sorted(texts | unread) for number, texts in left.items() if texts | unread}
 
 
+def unchanged_by(data: DataFolder, entries: Sequence[Entry]) -> dict[int, list[str]]:
+    """The leads that raw had lost at these requests, and that are neither set aside nor corrected since.
+
+    Return them in words, by the number of the request. Requests without such leads are missing.
+    """
+    lost = {lead for entry in entries for lead in entry.lost}
+    if not lost:
+        return {}
+
+    suppressed = data.gate.entries.read()
+    unchanged: dict[int, list[str]] = {}
+    leads = _Look(data).versions_if(lambda key: suppressed.hashed_lead(*key) in lost)
+    for key, rows in leads.items():
+        for entry in entries:
+            if suppressed.hashed_lead(*key) in entry.lost and not _is_carried_out(entry, rows):
+                unchanged.setdefault(entry.number, []).append(
+                    f"{lead_in_words(*key)} stays in leads.duckdb as it is: its raw file was lost. Pull its day again "
+                    "if the portal still has it, and repeat the request. Otherwise erase the lead."
+                )
+    return unchanged
+
+
+def _is_carried_out(entry: Entry, rows: Sequence[Row]) -> bool:
+    """Whether a lead that raw had lost was landed again, and set aside or corrected by a later request."""
+    if entry.action is Action.RESTRICT:
+        return all(row.place.root == RESTRICTED for row in rows)
+    return any(row.source == CORRECTION for row in rows)
+
+
 def _to_do(path: str) -> str:
     """Return what to do with a file or folder that can't be searched. It may have the only copy of other leads."""
     return "Once `leads-pipeline verify` is green, delete it" if path.startswith("/") else "Delete it"
@@ -275,8 +304,12 @@ class _Look:
 
     def versions(self, leads: Set[LeadKey]) -> dict[LeadKey, list[Row]]:
         """All rows of these leads."""
+        return self.versions_if(lambda key: key in leads) if leads else {}
+
+    def versions_if(self, is_wanted: Callable[[LeadKey], bool]) -> dict[LeadKey, list[Row]]:
+        """All rows of the leads that are wanted."""
         found: dict[LeadKey, list[Row]] = {}
-        for row in self.rows(lambda row: row.key in leads) if leads else ():
+        for row in self.rows(lambda row: is_wanted(row.key)):
             found.setdefault(row.key, []).append(row)
         return found
 

@@ -73,7 +73,7 @@ def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
     night.troubles += [f"{what} couldn't be read or written: {why}" for what, why in swept.failed.items()]
     # Requests of commands that were interrupted, and published since.
     if open_entries(data.gate.entries.read()) and not data.is_behind:
-        carry_out(data, lambda: None, now, {})
+        carry_out(data, lambda: None, now)
 
 
 def _cut(

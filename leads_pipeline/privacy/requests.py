@@ -41,6 +41,9 @@ _ANY_PATCH: Final = '{"contact": {"email": "jane@home.example"}}'
 # Requests that can be ended.
 LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
 
+# Requests that change raw rows. They leave out leads that raw has lost.
+_NEEDS_RAW: Final = frozenset({Action.RESTRICT, Action.CORRECT})
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -71,6 +74,7 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
             "address. Or name their leads: --lead KIND/ID."
         )
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
+    lost = [lead for lead in found.theirs if lead.is_lost] if request.action in _NEEDS_RAW else []
     gone = person.lead_ids - {(lead.kind, lead.lead_id) for lead in found.leads}
     return data.gate.entries.append(
         lambda suppressed, number: Entry(
@@ -88,6 +92,7 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
             leads=_hashed(suppressed, [*_keys(leads), *gone]),
             not_leads=_hashed(suppressed, person.not_leads),
             cleared=_hashed(suppressed, _keys(cleared)),
+            lost=_hashed(suppressed, _keys(lost)),
         )
     )
 

@@ -663,7 +663,7 @@ def test_a_request_that_nobody_finished_is_told_and_is_an_error_once_it_is_due(h
         house.later(days=days)
         levels += [one.level for key, one in found(house).items() if key == "requests-open/1"]
     assert levels == [Level.WARNING, Level.ERROR]
-    assert carry_out(house.data, lambda: None, house.now, {}) == {}
+    assert carry_out(house.data, lambda: None, house.now) == {}
     assert "requests-open/1" not in found(house)
 
 

@@ -46,7 +46,7 @@ def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
     assert night(full).counts == {"requests_not_shown_done": 1}
     full.publish()
     assert left_by_list(full.data) == []
-    carry_out(full.data, lambda: None, full.now, {})
+    carry_out(full.data, lambda: None, full.now)
     for _ in range(2):
         assert night(full).counts == QUIET
 
@@ -55,7 +55,7 @@ def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: Ho
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
     listed(full.data.gate.entries)
     full.publish()
-    carry_out(full.data, lambda: None, full.now, {})
+    carry_out(full.data, lambda: None, full.now)
     assert not night(full).came_back
     subject = next((tmp_path / "backup").rglob("*.parquet"))
     shutil.copy2(subject, full.folder / "raw" / subject.relative_to(tmp_path / "backup"))
@@ -71,7 +71,7 @@ def test_a_folder_of_raw_files_that_was_moved_back_is_noticed(full: House, tmp_p
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
     listed(full.data.gate.entries)
     full.publish()
-    carry_out(full.data, lambda: None, full.now, {})
+    carry_out(full.data, lambda: None, full.now)
     assert not night(full).came_back
 
     moved = next((tmp_path / "backup").rglob("*.parquet")).parents[depth]
@@ -91,7 +91,7 @@ def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(h
     shutil.copytree(tmp_path / "bucket" / "raw", tmp_path / "backup")
     listed(house.data.gate.entries)
     house.publish()
-    carry_out(house.data, lambda: None, house.now, {})
+    carry_out(house.data, lambda: None, house.now)
     assert not night(house).came_back
     shutil.copytree(tmp_path / "backup", tmp_path / "bucket" / "raw", dirs_exist_ok=True)
     house.publish()

@@ -225,8 +225,7 @@ def test_a_lead_is_left_if_its_versions_together_show_the_person(house: House, t
 @pytest.mark.slow
 def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_receipt_says_so(desk: House) -> None:
     """leads.duckdb has the only copy, which `lift` couldn't bring back."""
-    for path in (desk.folder / "raw" / "appraisal_leads").rglob("*.parquet"):
-        path.unlink()
+    without_raw(desk)
 
     told = privacy("restrict", "--email", EMAIL, exit_code=1)
 
@@ -237,6 +236,57 @@ def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_rec
     assert "jane too" in privacy("correct", "--email", EMAIL, "--new-email", "jane@home.example", exit_code=1).stderr
     assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
     assert desk.leads("appraisal")["jane too"]["contact_email"] == EMAIL.upper()
+
+
+def land_again(desk: House) -> None:
+    """The portal still has the lead's day."""
+    desk.land("appraisal", [lead("jane too", email=EMAIL.upper(), **BEFORE)])
+    desk.publish()
+
+
+def without_raw(desk: House) -> None:
+    for path in (desk.folder / "raw" / "appraisal_leads").rglob("*.parquet"):
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [("restrict", "--email", EMAIL), ("correct", "--email", EMAIL, "--new-email", "jane@home.example")],
+    ids=["restrict", "correct"],
+)
+def test_a_request_stays_open_until_a_lead_that_raw_had_lost_is_pulled_and_asked_for_again(
+    desk: House, request_: tuple[str, ...]
+) -> None:
+    without_raw(desk)
+    privacy(*request_, exit_code=1)
+
+    assert "appraisal lead jane too stays" in privacy("apply", exit_code=1).stderr
+    assert "1: " in privacy("log", exit_code=1).stdout
+
+    land_again(desk)
+    privacy(*request_[:1], "--lead", "appraisal/jane too", *request_[3:])
+    assert "not done yet" not in privacy("log").stdout
+
+
+def test_a_restriction_s_lead_that_raw_had_lost_is_set_aside_once_it_is_pulled_again(desk: House) -> None:
+    """The address is on the list."""
+    without_raw(desk)
+    privacy("restrict", "--email", EMAIL, exit_code=1)
+
+    land_again(desk)
+
+    assert "jane too" not in ids(desk)
+    privacy("apply")
+    privacy("log")
+
+
+def test_a_request_ends_when_the_lead_that_raw_had_lost_is_erased(desk: House) -> None:
+    without_raw(desk)
+    privacy("restrict", "--email", EMAIL, exit_code=1)
+
+    privacy("erase", "--lead", "appraisal/jane too", "--yes")
+
+    assert "not done yet" not in privacy("log").stdout
 
 
 @pytest.mark.parametrize("is_done", [False, True])
@@ -492,11 +542,11 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     house.data.share()
     assert find(house.data, Person.of(["mary@people.example"])).unread == []
     house.erase(email="ann@people.example")
-    [[left]] = carry_out(house.data, lambda: None, house.now, {}).values()
+    [[left]] = carry_out(house.data, lambda: None, house.now).values()
     assert left.startswith(f"{house.folder / 'raw'} can't be searched")
     assert "Once `leads-pipeline verify` is green, delete it" in left
     shutil.rmtree(house.folder / "raw")
-    assert carry_out(house.data, lambda: None, house.now, {}) == {}
+    assert carry_out(house.data, lambda: None, house.now) == {}
 
     shutil.copytree(tmp_path / "bucket" / "raw", house.folder / "raw")
     house.bucket = None
@@ -504,7 +554,7 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     house.erase(email="mary@people.example")
 
     assert "@people" not in everything_in(house.folder)
-    assert carry_out(house.data, lambda: None, house.now, {}) == {}
+    assert carry_out(house.data, lambda: None, house.now) == {}
 
 
 def test_an_interrupted_erasure_is_finished_by_the_next_publication(
@@ -1198,7 +1248,7 @@ def test_a_machine_that_delivered_an_erased_lead_says_to_whom_and_forgets_it(
     other.erase(email=EMAIL)
     house.data.share()
     house.publish()
-    carry_out(other.data, lambda: None, other.now, {})
+    carry_out(other.data, lambda: None, other.now)
     house.data.share()
 
     keep_clean(house.data, Settings.from_variables({}), house.now, lambda _: None)

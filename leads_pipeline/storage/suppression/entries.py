@@ -54,8 +54,9 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     """An entry of the list, without personal data in clear: addresses, numbers, names and lead ids are keyed hashes.
 
     It means the leads of its ids, and the leads that are the person's and were created before `until`. `not_leads` are
-    somebody else's, whatever they show. `cleared` are leads of others whose message is emptied. `of` is the number of
-    the entry that it belongs to. With `is_named`, the names were given. `identity` is the edition of the rule and of
+    somebody else's, whatever they show. `cleared` are leads of others whose message is emptied. `lost` are theirs, but
+    raw had lost them, so they could neither be set aside nor corrected. `of` is the number of the entry that it belongs
+    to. With `is_named`, the names were given. `identity` is the edition of the rule and of
     the keys in domain/identity.py.
     """
 
@@ -72,6 +73,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     leads: tuple[str, ...] = ()
     not_leads: tuple[str, ...] = ()
     cleared: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     is_named: bool = False
     identity: int = 1
     # Of identity 1. Somebody else has the number too: a lead with it and without a name isn't the person's.
