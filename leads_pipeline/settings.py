@@ -1,13 +1,14 @@
 """The settings of an installation: a field for each variable, with its help, its default and its section.
 
-From this model are made `.env.example`, docs/reference/settings.md, hints for misspelled names, the list of secrets
-and `leads-pipeline settings`. Doesn't belong here: reading a secret (portal/credentials.py).
+The core's are here, and each feature's in a model of its own. From the models are made `.env.example`,
+docs/reference/settings.md, hints for misspelled names, the list of secrets and `leads-pipeline settings`. Doesn't
+belong here: reading a secret (portal/credentials.py).
 """
 
 import ipaddress
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
@@ -15,14 +16,16 @@ from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeAlias
+from pkgutil import resolve_name
+from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError, model_validator
 
 from leads_pipeline.domain.window import SHORTEST_RETENTION, Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.extensions import SETTINGS_MODELS
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 
@@ -269,7 +272,6 @@ _SECRET = "The client secret by PGP, instead of LEADS_CLIENT_SECRET"  # noqa: S1
 _TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a title
 _PULL = "Pulling and the data folder"
 _INVENTORY = "The inventory API; everything else runs without it"
-_RECEIVE = "Leads that the portal pushes to `leads-pipeline receive`"
 _DELIVERY = "Leads that the pipeline delivers to a system of yours, for example a CRM"
 _ALERTS = "Alerts; `leads-pipeline alert --test` tries them"
 _DAGSTER = "Dagster"
@@ -280,10 +282,24 @@ _POSTGRES = "guides/install-on-a-server.md#dagsters-state-in-postgres"
 _WHY_35_DAYS = " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible."
 
 
+_CONFIG: Final = ConfigDict(frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+
+
+class FeatureSettings(BaseModel):
+    """The settings of a feature: a field for each variable, made by `setting`."""
+
+    model_config = _CONFIG
+
+
+F = TypeVar("F", bound=FeatureSettings)
+
+
 class Settings(BaseModel):
     """The settings of an installation. A service that isn't set is None: the rest still runs."""
 
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
+    model_config = _CONFIG
+
+    _of_features: dict[type[BaseModel], Any] = PrivateAttr(default_factory=dict)
 
     base_url: _Address = setting("LEADS_BASE_URL", _LEADS)
     """Address of the leads service: https://services.zoopla.co.uk for Zoopla's Leads API"""
@@ -375,9 +391,6 @@ class Settings(BaseModel):
     """Also search for the postcodes of listings that applicants asked about in this many days: 0 to 90. Each postcode
     takes at least one request a day, up to 500. One search for a town finds them all"""
 
-    receive_key: Secret | None = setting("LEADS_RECEIVE_KEY", _RECEIVE)
-    """The key that the portal's pushes must carry, with 16 characters or more: `openssl rand -hex 32`"""
-
     delivery_url: Secret | None = setting("LEADS_DELIVERY_URL", _DELIVERY)
     """The address that each new lead, and each new version of one, is posted to. If it is empty, nothing is sent"""
     delivery_secret: Secret | None = setting("LEADS_DELIVERY_SECRET", _DELIVERY)
@@ -424,11 +437,11 @@ class Settings(BaseModel):
     bucket_endpoint: str | None = Field(None, validation_alias="AWS_ENDPOINT_URL")
 
     @classmethod
-    def from_variables(cls, variables: Mapping[str, str]) -> Self:
+    def from_variables(cls, variables: Mapping[str, str]) -> "Settings":
         """Read and check. Raises SettingsError naming each variable at fault, never a secret."""
         given = filled_in(variables)
         values: dict[str, Any] = {name: value.strip() for name, value in given.items()}
-        for name in SECRETS:
+        for name in secrets():
             only_one(given, name, f"{name}_FILE")
             if name in given:
                 values[name] = Secret(name, given[name])
@@ -436,13 +449,25 @@ class Settings(BaseModel):
                 values[name] = Secret(f"{name}_FILE", file=path_of(given[f"{name}_FILE"]))
         only_one(given, "LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE")
         only_one(given, "LEADS_BRANCH_IDS", "LEADS_SCOPES")
-        try:
-            return cls(**{name: values[name] for name in _FIELDS.keys() & values.keys()})
-        except ValidationError as error:
-            # The others are of defaults that need a field that is wrong.
-            wrong = [one for one in error.errors(include_input=False) if one["type"] == "value_error"]
+        read: dict[type[BaseModel], Any] = {}
+        wrong = []
+        for model in _models():
+            try:
+                read[model] = model(**{name: values[name] for name in _fields(model) if name in values})
+            except ValidationError as error:
+                wrong.append(_sentences(error))
         # Outside of the except block, because the other error holds the values.
-        raise SettingsError(" ".join(" ".join([*map(str, one["loc"]), str(one["ctx"]["error"])]) for one in wrong))
+        if wrong:
+            raise SettingsError(" ".join(wrong))
+
+        settings: Settings = read.pop(Settings)
+        settings._of_features = read
+        return settings
+
+    def of(self, model: type[F]) -> F:
+        """Return the settings of a feature."""
+        read: F = self._of_features[model]
+        return read
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -521,13 +546,31 @@ class Settings(BaseModel):
     def whole_paths(self) -> dict[str, str]:
         """Return the variables that name a file or folder, with the absolute path, for every working directory."""
         paths = {"LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR": str(self.data_dir)}
-        for name, attribute in _FIELDS.items():
-            match getattr(self, attribute):
-                case Path() as path:
-                    paths[name] = str(path)
-                case Secret(variable, file=Path() as path):
-                    paths[variable] = str(path)
+        for model in (self, *self._of_features.values()):
+            for name, attribute in _fields(type(model)).items():
+                match getattr(model, attribute):
+                    case Path() as path:
+                        paths[name] = str(path)
+                    case Secret(variable, file=Path() as path):
+                        paths[variable] = str(path)
         return paths
+
+
+def _sentences(error: ValidationError) -> str:
+    """Say of each variable what is wrong with it."""
+    # The others are of defaults that need a field that is wrong.
+    wrong = [one for one in error.errors(include_input=False) if one["type"] == "value_error"]
+    return " ".join(" ".join([*map(str, one["loc"]), str(one["ctx"]["error"])]) for one in wrong)
+
+
+def _fields(model: type[BaseModel]) -> dict[str, str]:
+    """The names of the model's fields, by their variables."""
+    return {str(one.validation_alias): name for name, one in model.model_fields.items()}
+
+
+def _models() -> list[type[BaseModel]]:
+    """The core's settings, then each feature's."""
+    return [Settings, *map(resolve_name, SETTINGS_MODELS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,22 +586,27 @@ class Variable:
     is_secret: bool
 
 
-def _described() -> Iterable[Variable]:
-    for one in Settings.model_fields.values():
-        if isinstance(more := one.json_schema_extra, dict):
-            name, help_ = str(one.validation_alias), " ".join((one.description or "").split())
-            default = "" if one.default_factory or one.default in (None, ()) else str(one.default)
-            is_secret = one.annotation == Secret | None
-            yield Variable(
-                name, str(more["section"]), help_, str(more["link"]), default, str(more["proposal"]), is_secret
-            )
+def described() -> Iterator[Variable]:
+    """All variables in the order of the models, by section: the core's, then each feature's."""
+    for model in _models():
+        for one in model.model_fields.values():
+            if isinstance(more := one.json_schema_extra, dict):
+                name, help_ = str(one.validation_alias), " ".join((one.description or "").split())
+                default = "" if one.default_factory or one.default in (None, ()) else str(one.default)
+                is_secret = one.annotation == Secret | None
+                yield Variable(
+                    name, str(more["section"]), help_, str(more["link"]), default, str(more["proposal"]), is_secret
+                )
 
 
-# All variables in the order of the model, by section.
-DESCRIBED: Final = tuple(_described())
-SECRETS: Final = tuple(one.name for one in DESCRIBED if one.is_secret)
-VARIABLES: Final = frozenset(one.name for one in DESCRIBED) | {f"{name}_FILE" for name in SECRETS}
-_FIELDS: Final = {str(one.validation_alias): name for name, one in Settings.model_fields.items()}
+def secrets() -> list[str]:
+    """The variables that hold a secret. Each may instead be in the file that the variable with _FILE names."""
+    return [one.name for one in described() if one.is_secret]
+
+
+def variables() -> frozenset[str]:
+    """The names of all variables."""
+    return frozenset(one.name for one in described()) | {f"{name}_FILE" for name in secrets()}
 
 
 def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
@@ -574,9 +622,9 @@ def only_one(given: Mapping[str, str], *names: str) -> None:
 
 def unknown(names: Iterable[str]) -> list[str]:
     """Return a hint for each name that looks like one of our variables and is none: it is never read."""
-    hints = []
-    for name in sorted(name for name in names if name.startswith(OURS) and name not in VARIABLES):
-        guess = get_close_matches(name, VARIABLES, 1, cutoff=0.8)
+    hints, known = [], variables()
+    for name in sorted(name for name in names if name.startswith(OURS) and name not in known):
+        guess = get_close_matches(name, known, 1, cutoff=0.8)
         what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
         hints.append(f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}")
     return hints

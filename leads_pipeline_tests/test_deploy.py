@@ -21,7 +21,7 @@ from dagster._core.instance.ref import InstanceRef
 
 from leads_pipeline.cli import main
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.settings import POSTGRES_VARIABLE, SECRETS, VARIABLES, Settings
+from leads_pipeline.settings import POSTGRES_VARIABLE, Settings, secrets, variables
 from leads_pipeline_tests.support.newcomer import ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.serving import QuietHandler, serving
@@ -200,7 +200,7 @@ def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more()
     assert asked["networks"] == [COMPOSE["networks"]["default"]["name"]]
     [(_, added)] = COMPOSE_RUNS["services"].items()
     assert added["environment"].keys() == {POSTGRES_VARIABLE}
-    assert {POSTGRES_VARIABLE, *service["environment"]} < set(asked["env_vars"]) <= VARIABLES
+    assert {POSTGRES_VARIABLE, *service["environment"]} < set(asked["env_vars"]) <= variables()
     assert asked["image"] == service["image"]
     assert added["build"]["args"] == {"LAUNCHER": EXAMPLES["docker"]["run_launcher"]["module"].replace("_", "-")}
     assert "\nARG LAUNCHER=\n" in CONTAINERFILE
@@ -265,9 +265,9 @@ def test_manifests_name_variables_that_there_are_and_secrets_by_reference_alone(
                 else:
                     assert one["valueFrom"].keys() == {"secretKeyRef"}
                     assert one["valueFrom"]["secretKeyRef"]["key"] == one["name"]
-                    assert one["name"] in SECRETS
-    assert plain <= VARIABLES
-    assert plain & set(SECRETS) == set()
+                    assert one["name"] in secrets()
+    assert plain <= variables()
+    assert plain & set(secrets()) == set()
     assert "Secret" not in {thing["kind"] for thing in MANIFESTS}
 
 

@@ -14,8 +14,8 @@ from dotenv import dotenv_values
 from leads_pipeline.cli import main
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.settings import SECRETS, AuthMethod, Secret, Settings, unknown
-from leads_pipeline.settings import VARIABLES as ALL_VARIABLES
+from leads_pipeline.features import brought
+from leads_pipeline.settings import AuthMethod, Secret, Settings, secrets, unknown, variables
 from leads_pipeline_tests.docs import settings_pages
 
 BRANCHES = tuple(map(Scope.parse, ("branch-102", "branch-101")))
@@ -80,9 +80,13 @@ SECRET_FIELDS = {
 IMPLIED = {"base_url": ["audience"], "branch_ids": ["scopes"]}
 
 
-def read(**variables: str) -> dict[str, Any]:
-    settings = Settings.from_variables(variables)
-    return {name: getattr(settings, name) for name in (*Settings.model_fields, "data_dir", "store", "plain_http")}
+def read(**given: str) -> dict[str, Any]:
+    """Each setting of the core and of the features."""
+    settings = Settings.from_variables(given)
+    found = {name: getattr(settings, name) for name in (*Settings.model_fields, "data_dir", "store", "plain_http")}
+    for model in brought("settings"):
+        found |= dict(settings.of(model))
+    return found
 
 
 DEFAULTS = read()
@@ -127,7 +131,7 @@ def test_the_client_secret_has_one_source() -> None:
 def test_every_setting_can_be_set() -> None:
     of_a_store = {"store", "plain_http", "data_dir", "work_dir"}
     assert {setting for _, _, setting, _ in READ} | of_a_store | set(SECRET_FIELDS.values()) == DEFAULTS.keys()
-    assert SECRET_FIELDS.keys() == set(SECRETS)
+    assert SECRET_FIELDS.keys() == set(secrets())
 
 
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
@@ -370,7 +374,7 @@ def test_env_example_and_the_page_of_settings_are_made_from_the_model() -> None:
 
 def test_an_untouched_copy_of_env_example_changes_nothing() -> None:
     copied = {name: value or "" for name, value in dotenv_values(settings_pages.ENV_EXAMPLE).items()}
-    assert copied.keys() == ALL_VARIABLES - {"DAGSTER_HOME", "LEADS_KEEP_PERSONAL_DAYS"}
+    assert copied.keys() == variables() - {"DAGSTER_HOME", "LEADS_KEEP_PERSONAL_DAYS"}
     assert Settings.from_variables(copied) == Settings.from_variables({})
 
 
@@ -396,7 +400,9 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
     (tmp_path / ".env").write_text("LEADS_TIMEZONE=Europe/London\nLEADS_MAX_CONCURRENCY=4\nLEADS_RECEIVE_KEY=hunter2\n")
     given = {"LEADS_MAX_CONCURRENCY": " 6 ", "LEADS_SMTP_URL_FILE": "/run/smtp", "LEADS_CLIENT_SECRET": "hunter2"}
     shown = json.loads(settings_command("--json", **given).stdout)
-    assert shown.keys() == {name for name in ALL_VARIABLES if name.removesuffix("_FILE") not in SECRETS} | set(SECRETS)
+    assert shown.keys() == {name for name in variables() if name.removesuffix("_FILE") not in secrets()} | set(
+        secrets()
+    )
     assert {name: (one["value"], one["from"]) for name, one in shown.items() if one["value"]} == {
         "LEADS_TIMEZONE": ("Europe/London", ".env"),
         "LEADS_MAX_CONCURRENCY": ("6", "environment"),

@@ -20,7 +20,7 @@ from typing import Final
 import click
 
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.settings import DESCRIBED, Variable
+from leads_pipeline.settings import Variable, described
 from leads_pipeline.storage.durable import replace_file
 
 _TEMPLATES: Final = Path(__file__).parents[1] / "deploy"
@@ -74,7 +74,7 @@ def env_file() -> str:
     DAGSTER_HOME is a comment, as an empty value there would win in Dagster. So are values that are only proposed.
     """
     lines = [_ENV_HEAD]
-    for section, variables in groupby(DESCRIBED, lambda one: one.section):
+    for section, variables in groupby(described(), lambda one: one.section):
         lines.append(f"# --- {section} ".ljust(_ENV_WIDTH, "-") + "\n\n")
         for variable in variables:
             lines += _lines_of(variable)

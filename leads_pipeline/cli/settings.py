@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 import click
 
 from leads_pipeline.cli.output import json_option
-from leads_pipeline.settings import DESCRIBED, Settings, filled_in
+from leads_pipeline.settings import Settings, described, filled_in
 
 
 @click.command()
@@ -36,7 +36,7 @@ def settings(from_env_file: Set[str], as_json: bool) -> None:
 def _rows(
     given: Mapping[str, str], from_env_file: Set[str], missing: Sequence[str]
 ) -> Iterator[dict[str, str | bool | None]]:
-    for one in DESCRIBED:
+    for one in described():
         name = f"{one.name}_FILE" if one.is_secret and f"{one.name}_FILE" in given else one.name
         value, origin = one.default or None, "default"
         if name in given:

@@ -3,13 +3,12 @@
 To take one out, delete its folder and its line here.
 """
 
-from collections.abc import Callable
 from importlib import import_module
 from pkgutil import resolve_name
 from typing import Any, Final
 
+from leads_pipeline.extensions import FINDER_MODULES, SETTINGS_MODELS
 from leads_pipeline.features.feature import Feature
-from leads_pipeline.observe import FINDER_MODULES
 
 _NAMES: Final = (
     "backup",
@@ -22,8 +21,9 @@ _NAMES: Final = (
 FEATURES: Final[tuple[Feature, ...]] = tuple(import_module(f"{__name__}.{name}").FEATURE for name in _NAMES)
 
 FINDER_MODULES.extend(one.finders for one in FEATURES if one.finders)
+SETTINGS_MODELS.extend(one.settings for one in FEATURES if one.settings)
 
 
-def brought(field: str) -> list[Callable[..., Any]]:
+def brought(field: str) -> list[Any]:
     """Load what the features bring in a field of Feature, in their order."""
     return [resolve_name(place) for one in FEATURES if (place := getattr(one, field))]

@@ -20,6 +20,7 @@ class Command(NamedTuple):
 class Feature:
     """What a feature brings. It imports the core, and no other feature.
 
+    - `settings`: its variables, a FeatureSettings.
     - `published_asset`: a function of Names. The asset that the job `publish` makes after leads.duckdb.
     - `assets`: a function of Settings and Names. Assets of the catalog that no job makes by itself.
     - `finders`: the module of its finders.
@@ -29,6 +30,7 @@ class Feature:
     """
 
     name: str
+    settings: str = ""
     commands: Mapping[str, Command] = field(default_factory=dict)
     published_asset: str = ""
     assets: str = ""

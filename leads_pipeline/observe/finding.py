@@ -13,7 +13,7 @@ from typing import Final
 
 from leads_pipeline.domain.moments import not_after
 from leads_pipeline.errors import BugError, LeadsPipelineError, QuestionError
-from leads_pipeline.observe import FINDER_MODULES
+from leads_pipeline.extensions import FINDER_MODULES
 from leads_pipeline.observe.known import Known, UnreadableFileError
 from leads_pipeline.settings import THIS_MACHINE, origin
 from leads_pipeline.warehouse.reading import LeadsFile

@@ -67,8 +67,6 @@ _MANY_EMPTIED: Final = 0.05
 # The command carries a request out at once: with millions of leads within an hour.
 _LONGEST_REQUEST: Final = timedelta(days=1)
 
-# The portal tries a push again for 24 hours. Four of them are left to start the receiver.
-_LONGEST_RECEIVER_PAUSE: Final = timedelta(hours=20)
 # A pulled lead is delivered within a minute of its landing.
 _LATE_DELIVERY: Final = timedelta(minutes=15)
 
@@ -258,28 +256,6 @@ def inventory(known: Known) -> Iterator[Finding]:
 
 
 # --- leads on their way -----------------------------------------------------------------------------------------------
-
-
-@finder("receiver")
-def receiver(known: Known) -> Iterator[Finding]:
-    """Nobody takes the leads that the portal pushes.
-
-    Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal gives up a push after 24 hours.
-    Then its lead comes with the nightly pull. Leads of branches that aren't configured come by push alone: they are
-    lost.
-    Do: start `leads-pipeline receive` again, on a server `systemctl restart leads-pipeline-receive`. If the portal
-    pushes nothing any more, remove LEADS_RECEIVE_KEY.
-    Over: when it runs.
-    """
-    seen_at = known.data.state.receiver_seen_at()
-    if known.settings.receive_key and seen_at and has_passed(_LONGEST_RECEIVER_PAUSE, seen_at, known.now):
-        yield Finding(
-            Level.ERROR,
-            "`leads-pipeline receive` has not run for more than 20 hours. The portal gives up a push after 24 hours, "
-            "and its lead comes with the daily pull.",
-            "Start `leads-pipeline receive`.",
-            seen_at,
-        )
 
 
 @finder("delivery")

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from dotenv import dotenv_values
 
-from leads_pipeline.settings import VARIABLES
+from leads_pipeline.settings import variables
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.newcomer import ONLY_IN_A_CHECKOUT, ROOT
 
@@ -190,5 +190,5 @@ def test_a_name_that_no_unit_can_hold_is_refused(tmp_path: Path) -> None:
 def test_the_env_file_of_init_sets_nothing_until_it_is_filled_in(folder: Path) -> None:
     told = dotenv_values(folder / ".env")
 
-    assert told.keys() == VARIABLES - {"DAGSTER_HOME", "LEADS_KEEP_PERSONAL_DAYS"}
+    assert told.keys() == variables() - {"DAGSTER_HOME", "LEADS_KEEP_PERSONAL_DAYS"}
     assert set(told.values()) == {""}

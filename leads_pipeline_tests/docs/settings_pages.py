@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from leads_pipeline.cli.init import env_file
-from leads_pipeline.settings import DESCRIBED, Variable
+from leads_pipeline.settings import Variable, described
 
 ROOT = Path(__file__).parents[2]
 ENV_EXAMPLE = ROOT / ".env.example"
@@ -31,7 +31,7 @@ def pages() -> dict[Path, str]:
 
 def _page() -> str:
     text = PAGE_HEAD
-    for section, variables in groupby(DESCRIBED, lambda one: one.section):
+    for section, variables in groupby(described(), lambda one: one.section):
         rows = "".join(map(_row, variables))
         text += f"\n## {section}\n\n| variable | meaning | default |\n|---|---|---|\n{rows}"
     return text

@@ -21,7 +21,7 @@ from click import Command, Context, Group
 from leads_pipeline.cli import main
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.observe.finding import all_finders
-from leads_pipeline.settings import VARIABLES
+from leads_pipeline.settings import variables
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline_tests.docs import findings_page, pictures, reference_pages
 from leads_pipeline_tests.docs.pages import (
@@ -163,7 +163,7 @@ def test_every_command_and_option_exists() -> None:
 
 def test_every_variable_exists() -> None:
     named = set(re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b", texts()))
-    assert named - VARIABLES == set()
+    assert named - variables() == set()
 
 
 def test_every_table_column_asset_and_finding_exists() -> None:

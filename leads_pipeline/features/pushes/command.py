@@ -11,6 +11,7 @@ from leads_pipeline.cli.output import HOST, Number, address_of, listening
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.pushes.receiver import PATH, Receiver, server
+from leads_pipeline.features.pushes.settings import PushSettings
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.settings import Settings, origin
 
@@ -26,7 +27,8 @@ def receive(host: str, port: int) -> None:
     Pushes carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
     """
     settings = Settings.from_variables(os.environ)
-    if settings.receive_key is None:
+    key = settings.of(PushSettings).receive_key
+    if key is None:
         raise SettingsError(
             "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's pushes carry. Make one "
             "with: openssl rand -hex 32"
@@ -34,7 +36,7 @@ def receive(host: str, port: int) -> None:
     writable(settings)
     data = opened(settings)
     data.want_restored()
-    receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), read_secret(settings.receive_key))
+    receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), read_secret(key))
     if settings.base_url:
         data.state.claim(origin(settings.base_url))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
