@@ -25,14 +25,14 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features import brought
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.orchestration.catalog import with_conventions
-from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
+from leads_pipeline.orchestration.names import INVENTORY_JOB, NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
 from leads_pipeline.orchestration.pulling import LAST_IN_QUEUE, Asking, inventory_schedule
 from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
-from leads_pipeline.orchestration.sensors import alert_sensor, deliver_sensor
+from leads_pipeline.orchestration.sensors import deliver_sensor
 from leads_pipeline.orchestration.warehouse import Publishing, warehouse_asset
 from leads_pipeline.settings import Settings, filled_in
 from leads_pipeline.storage.data_folder import first_day
@@ -126,9 +126,10 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     assets = [asset for selected in of_jobs.values() for asset in selected]
 
     keys = frozenset(key for asset in assets for key in asset.keys)
-    asking = Asking(settings, first, names=names, assets=keys)
+    added = [of_feature(settings, names) for of_feature in brought("definitions")]
+    asking = Asking(settings, first, names=names, assets=keys, needed=_needed(names, added))
     others = [spec for of_feature in brought("assets") for spec in of_feature(settings, names)]
-    return Definitions(
+    core = Definitions(
         assets=with_conventions([*assets, *others], settings, names),
         resources={
             names.name("data"): data,
@@ -149,12 +150,18 @@ def _wired(settings: Settings, names: Names) -> Definitions:
         sensors=[
             asking.sensor(),
             publish_sensor(settings.zone, publishing.inputs, names, is_bucket=settings.store is not None),
-            alert_sensor(settings, names),
             deliver_sensor(settings, names),
         ],
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
         executor=None if names.is_guest else in_process_executor,
     )
+    return Definitions.merge(core, *added)
+
+
+def _needed(names: Names, added: Sequence[Definitions]) -> tuple[str, ...]:
+    """The names of the schedules and sensors without which something would be late: all of the features count."""
+    of_features = [one.name for each in added for one in (*(each.schedules or ()), *(each.sensors or ()))]
+    return (*map(names.name, NEEDED), *of_features)
 
 
 def _publishing(settings: Settings) -> Publishing:

@@ -166,7 +166,7 @@ def _scope_keys(value: str) -> tuple[Scope, ...]:
 
 def _scopes(value: str, how: str, *, is_branches: bool = False) -> tuple[Scope, ...]:
     parsed: dict[Scope, None] = {}
-    for text in _parts(value):
+    for text in list_of(value):
         scope = None
         for written in (text, f"branch-{text}") if is_branches else (text,):
             with suppress(SettingsError):
@@ -218,13 +218,14 @@ def _tables(value: str) -> str:
     return value
 
 
-def _parts(value: str, *, separator: str = ",") -> tuple[str, ...]:
+def list_of(value: str, *, separator: str = ",") -> tuple[str, ...]:
+    """Return the parts of a list, without blanks around them and without empty ones."""
     return tuple(part.strip() for part in value.split(separator) if part.strip())
 
 
 def _owners(value: str) -> tuple[str, ...]:
     """Dagster's form of owners: addresses, and teams with `team:` before their name."""
-    owners = tuple(part if "@" in part else f"team:{part.removeprefix('team:')}" for part in _parts(value))
+    owners = tuple(part if "@" in part else f"team:{part.removeprefix('team:')}" for part in list_of(value))
     for owner in owners:
         if not re.fullmatch(r"[\w.%+-]+@[\w-]+(\.[\w-]+)+|team:[\w-]+", owner, re.ASCII):
             raise ValueError(f"holds {owner!r}. Write teams and e-mail addresses with commas between them: team:data.")
@@ -233,7 +234,7 @@ def _owners(value: str) -> tuple[str, ...]:
 
 def _host_names(value: str) -> tuple[str, ...]:
     """Names as a browser sends them, in lower case and without the dot that may end them."""
-    names = tuple(part.lower().removesuffix(".") for part in _parts(value))
+    names = tuple(part.lower().removesuffix(".") for part in list_of(value))
     for name in names:
         if not re.fullmatch(r"[a-z0-9_]([\w-]*[a-z0-9_])?(\.[a-z0-9_]([\w-]*[a-z0-9_])?)*", name, re.ASCII):
             raise ValueError(
@@ -273,7 +274,6 @@ _TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a
 _PULL = "Pulling and the data folder"
 _INVENTORY = "The inventory API; everything else runs without it"
 _DELIVERY = "Leads that the pipeline delivers to a system of yours, for example a CRM"
-_ALERTS = "Alerts; `leads-pipeline alert --test` tries them"
 _DAGSTER = "Dagster"
 
 _KEY = "guides/get-a-secret.md"
@@ -381,7 +381,7 @@ class Settings(BaseModel):
     """Its client secret"""
     inventory_agency_ref: str | None = setting("INVENTORY_AGENCY_REF", _INVENTORY)
     """The agency reference that came by e-mail"""
-    inventory_addresses: Annotated[tuple[str, ...], PlainValidator(partial(_parts, separator=";"))] = setting(
+    inventory_addresses: Annotated[tuple[str, ...], PlainValidator(partial(list_of, separator=";"))] = setting(
         "INVENTORY_ADDRESSES", _INVENTORY, ()
     )
     """The places to search for, separated by semicolons: York; Leeds LS1"""
@@ -400,22 +400,6 @@ class Settings(BaseModel):
     """The header `Authorization` of each message, if the address wants one: Bearer and a token, for example"""
     delivery_from: Annotated[date | None, PlainValidator(_start_date)] = setting("LEADS_DELIVERY_FROM", _DELIVERY)
     """The first day whose leads are delivered, as 2026-11-19; the day of the first delivery if it is empty"""
-
-    alert_email: Annotated[tuple[str, ...], PlainValidator(_parts)] = setting("LEADS_ALERT_EMAIL", _ALERTS, ())
-    """Who gets e-mails: addresses, comma-separated. They go through the mail server of LEADS_SMTP_URL"""
-    alert_from: str | None = setting("LEADS_ALERT_FROM", _ALERTS)
-    """The sender of the e-mails; if it is empty, the user of LEADS_SMTP_URL if that is an address, else the first
-    recipient"""
-    smtp_url: Secret | None = setting("LEADS_SMTP_URL", _ALERTS)
-    """The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS. In user and password, write %,
-    @ and / as %25, %40 and %2F. `?tls=none` at the end sends unencrypted, to a server of your own network"""
-    alert_slack_webhook: Secret | None = setting("LEADS_ALERT_SLACK_WEBHOOK", _ALERTS)
-    """Address of a Slack webhook. One of Mattermost works too, and one of Discord with /slack at its end"""
-    alert_webhook: Secret | None = setting("LEADS_ALERT_WEBHOOK", _ALERTS)
-    """Address of any other webhook; it gets JSON"""
-    heartbeat_url: Secret | None = setting("LEADS_HEARTBEAT_URL", _ALERTS)
-    """Address of an outside monitor that alerts you when calls stop. It is called every hour, with /fail at the end of
-    its path if windows or the publication are late"""
 
     dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
     """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no

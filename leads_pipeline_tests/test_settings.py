@@ -56,7 +56,6 @@ READ = [
     ("LEADS_CLIENT_SECRET_PGP_FILE", "~/message.asc", "client_secret_pgp_file", Path.home() / "message.asc"),
     ("LEADS_PGP_PRIVATE_KEY_FILE", "key.asc", "pgp_private_key_file", Path.cwd() / "key.asc"),
     ("LEADS_DELIVERY_FROM", "2026-11-19", "delivery_from", date(2026, 11, 19)),
-    ("LEADS_ALERT_EMAIL", "a@leads.example, b@leads.example,", "alert_email", ("a@leads.example", "b@leads.example")),
     ("LEADS_ALERT_FROM", "Leads <leads@agency.example>", "alert_from", "Leads <leads@agency.example>"),
     ("DAGSTER_HOME", "~/dagster", "dagster_home", Path.home() / "dagster"),
     ("AWS_ENDPOINT_URL", "https://objects.example", "bucket_endpoint", "https://objects.example"),
@@ -70,7 +69,6 @@ SECRET_FIELDS = {
     "LEADS_DELIVERY_URL": "delivery_url",
     "LEADS_DELIVERY_SECRET": "delivery_secret",
     "LEADS_DELIVERY_AUTHORIZATION": "delivery_authorization",
-    "LEADS_SMTP_URL": "smtp_url",
     "LEADS_ALERT_SLACK_WEBHOOK": "alert_slack_webhook",
     "LEADS_ALERT_WEBHOOK": "alert_webhook",
     "LEADS_HEARTBEAT_URL": "heartbeat_url",
@@ -128,10 +126,20 @@ def test_the_client_secret_has_one_source() -> None:
         read(LEADS_CLIENT_SECRET="x", LEADS_CLIENT_SECRET_PGP_FILE="message.asc")
 
 
+def test_mail_needs_recipients_and_a_server() -> None:
+    server = {"LEADS_SMTP_URL_FILE": " ~/secret "}
+    found = read(LEADS_ALERT_EMAIL="a@leads.example, b@leads.example,", **server)
+    assert found["alert_email"] == ("a@leads.example", "b@leads.example")
+    assert found["smtp_url"] == Secret("LEADS_SMTP_URL_FILE", file=Path.home() / "secret")
+    for alone in ({"LEADS_ALERT_EMAIL": "a@leads.example"}, server):
+        with pytest.raises(SettingsError, match=r"^LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"):
+            read(**alone)
+
+
 def test_every_setting_can_be_set() -> None:
-    of_a_store = {"store", "plain_http", "data_dir", "work_dir"}
-    assert {setting for _, _, setting, _ in READ} | of_a_store | set(SECRET_FIELDS.values()) == DEFAULTS.keys()
-    assert SECRET_FIELDS.keys() == set(secrets())
+    elsewhere = {"store", "plain_http", "data_dir", "work_dir", "alert_email", "smtp_url"}
+    assert {setting for _, _, setting, _ in READ} | elsewhere | set(SECRET_FIELDS.values()) == DEFAULTS.keys()
+    assert SECRET_FIELDS.keys() == set(secrets()) - {"LEADS_SMTP_URL"}
 
 
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
@@ -355,7 +363,7 @@ def test_an_endpoint_without_https_is_for_this_machine_alone() -> None:
 
 def test_a_process_that_works_elsewhere_gets_whole_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    relative = {"LEADS_PRIVACY_DIR": "list", "LEADS_BRANCHES_FILE": "names.csv", "LEADS_SMTP_URL_FILE": "smtp"}
+    relative = {"LEADS_PRIVACY_DIR": "list", "LEADS_BRANCHES_FILE": "names.csv", "LEADS_RECEIVE_KEY_FILE": "key"}
     found = Settings.from_variables({**relative, "LEADS_TIMEZONE": "UTC"}).whole_paths()
     expected = {"LEADS_DATA_DIR": tmp_path / "data", **{name: tmp_path / value for name, value in relative.items()}}
     assert found == {name: str(path) for name, path in expected.items()}
@@ -398,7 +406,7 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text("LEADS_TIMEZONE=Europe/London\nLEADS_MAX_CONCURRENCY=4\nLEADS_RECEIVE_KEY=hunter2\n")
-    given = {"LEADS_MAX_CONCURRENCY": " 6 ", "LEADS_SMTP_URL_FILE": "/run/smtp", "LEADS_CLIENT_SECRET": "hunter2"}
+    given = {"LEADS_MAX_CONCURRENCY": " 6 ", "LEADS_HEARTBEAT_URL_FILE": "/run/beat", "LEADS_CLIENT_SECRET": "hunter2"}
     shown = json.loads(settings_command("--json", **given).stdout)
     assert shown.keys() == {name for name in variables() if name.removesuffix("_FILE") not in secrets()} | set(
         secrets()
@@ -407,7 +415,7 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
         "LEADS_TIMEZONE": ("Europe/London", ".env"),
         "LEADS_MAX_CONCURRENCY": ("6", "environment"),
         "LEADS_RECEIVE_KEY": ("set", ".env"),
-        "LEADS_SMTP_URL": ("set", "file /run/smtp"),
+        "LEADS_HEARTBEAT_URL": ("set", "file /run/beat"),
         "LEADS_CLIENT_SECRET": ("set", "environment"),
         "LEADS_AUTH_METHOD": ("body", "default"),
         "LEADS_TOKEN_SCOPE": ("api/api_access", "default"),

@@ -19,7 +19,6 @@ from leads_pipeline.features.feature import Command
 # and commands that only look don't wait for Dagster.
 _CORE = {
     "acknowledge": ("health", "Hide a finding about lost leads or new fields."),
-    "alert": ("health", "Send a test message to the alert channels."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
     "coverage": ("windows", "Count windows by state: landed, open, failed or missing."),
     "deliver": ("deliver", "Send new leads to your own system, or show what waits."),

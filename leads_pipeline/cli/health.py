@@ -1,4 +1,4 @@
-"""How the pipeline is doing, and who is told: `status`, `findings`, `acknowledge`, `metrics`, `alert`.
+"""How the pipeline is doing: `status`, `findings`, `acknowledge`, `metrics`.
 
 None of them needs Dagster.
 """
@@ -7,10 +7,9 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
-from functools import partial
+from datetime import datetime
 from threading import Event
 
 import click
@@ -19,10 +18,6 @@ from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import known
 from leads_pipeline.cli.output import HOST, Number, address_of, json_option, listening, show_indented
-from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.alerts import Told
-from leads_pipeline.observe.channels import SET_UP, Heartbeat, attempt, channels_of
-from leads_pipeline.observe.digest import Digest
 from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.findings import acknowledge as take_note
@@ -113,39 +108,6 @@ def metrics(port: int | None, host: str) -> None:
     start_http_server(port, host, registry(lambda: Figures.of(known())))
     click.echo(f"Metrics are at http://{address_of(host, port)}/metrics (ctrl-C stops it).")
     Event().wait()
-
-
-@click.command()
-@click.option("--test", "is_test", is_flag=True, required=True, help="Send a message on each channel that is set up.")
-def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is no other
-    """Send a message on each channel that is set up, and call the heartbeat, to see whether they work.
-
-    Exit code 1 if one doesn't work, 2 if none is set up.
-    """
-    settings = Settings.from_variables(os.environ)
-    data = DataFolder.of(settings)
-    data.want_format()
-    now = datetime.now(UTC)
-    sends: dict[str, Callable[[], str | None]] = {
-        channel.name: partial(channel.send, Digest(now)) for channel in channels_of(settings)
-    }
-    if heartbeat := Heartbeat.of(settings):
-        sends[heartbeat.name] = partial(heartbeat.beat, is_well=True)
-    if not sends:
-        raise SettingsError(f"No alert channel is set up. {SET_UP}")
-    troubles = {}
-    for name, send in sends.items():
-        _, trouble = attempt(name, send)
-        troubles[name] = trouble
-        word = click.style("failed", fg="red") if trouble else click.style("sent  ", fg="green")
-        click.echo(f"{word} {name}" + (f": {trouble}" if trouble else ""))
-    state = data.state.path
-    if state.exists():  # a test makes no data folder
-        told = Told.read(state)
-        for name, trouble in troubles.items():
-            told.note_attempt(name, trouble, now)
-        told.write(state)
-    sys.exit(1 if any(troubles.values()) else 0)
 
 
 def _show(found: Sequence[Finding]) -> None:

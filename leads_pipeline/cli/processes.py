@@ -28,7 +28,6 @@ from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.observe.channels import channels_of
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
@@ -78,7 +77,6 @@ def run_together(
     """
     listening(host, port).close()  # before anything is started
     writable(settings)
-    channels_of(settings)  # the code location would only end
     data, home = opened(settings), dagster_home(settings)
     data.want_restored()
     # Dagster gives an .env in its working directory precedence over the environment, even its empty lines. So it works

@@ -11,6 +11,7 @@ from leads_pipeline.extensions import FINDER_MODULES, SETTINGS_MODELS
 from leads_pipeline.features.feature import Feature
 
 _NAMES: Final = (
+    "alerts",
     "backup",
     "export",
     "own_tables",

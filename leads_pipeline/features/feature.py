@@ -21,6 +21,7 @@ class Feature:
     """What a feature brings. It imports the core, and no other feature.
 
     - `settings`: its variables, a FeatureSettings.
+    - `definitions`: a function of Settings and Names. Its Definitions, merged with the core's.
     - `published_asset`: a function of Names. The asset that the job `publish` makes after leads.duckdb.
     - `assets`: a function of Settings and Names. Assets of the catalog that no job makes by itself.
     - `finders`: the module of its finders.
@@ -32,6 +33,7 @@ class Feature:
     name: str
     settings: str = ""
     commands: Mapping[str, Command] = field(default_factory=dict)
+    definitions: str = ""
     published_asset: str = ""
     assets: str = ""
     finders: str = ""

@@ -1,1 +1,1 @@
-"""Findings, figures, alerts, and the questions of `doctor` and `verify`."""
+"""Findings, figures, and the questions of `doctor` and `verify`."""

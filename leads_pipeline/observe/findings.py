@@ -19,8 +19,6 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import BugError, CredentialsError, SettingsError
 from leads_pipeline.observe import window_findings
-from leads_pipeline.observe.alerts import Told
-from leads_pipeline.observe.channels import SET_UP, channels_of
 from leads_pipeline.observe.finding import (
     LEADS_DUCKDB,
     Finding,
@@ -538,45 +536,12 @@ def backup(known: Known) -> Iterator[Finding]:
         )
 
 
-@finder("alert-channels")
-def alert_channels(known: Known) -> Iterator[Finding]:
-    """Nobody is told of problems, or a channel doesn't work.
-
-    Meaning: without a channel, only people who look see problems. Without a heartbeat, nobody notices that this machine
-    is off. A channel that doesn't work is told on the others.
-    Do: set `LEADS_ALERT_EMAIL` and `LEADS_SMTP_URL`, or a webhook, and `LEADS_HEARTBEAT_URL`. Then run
-    `leads-pipeline alert --test`.
-    Over: when both are set, and a message or a test has got through.
-    """
-    for variable, failure in Told.read(known.data.state.path).failures.items():
-        yield Finding(
-            Level.ERROR,
-            f"Messages don't get through on {variable}. {failure.message}",
-            "Run `leads-pipeline alert --test` to try it again.",
-            since=failure.since,
-            key=variable,
-            may_pass=True,
-        )
-    if not channels_of(known.settings):
-        yield Finding(
-            never_set_up(known),
-            "No alert channel is set up, so nobody is told of problems.",
-            f"{SET_UP} Then run `leads-pipeline alert --test`.",
-        )
-    elif not known.settings.heartbeat_url:
-        yield Finding(
-            Level.HINT,
-            "LEADS_HEARTBEAT_URL isn't set. Alerts stop when this machine stops, and nobody notices.",
-            "Set LEADS_HEARTBEAT_URL to the address of an outside monitor.",
-        )
-
-
 @finder("service")
 def service(known: Known) -> Iterator[Finding]:
     """The service gives no sign of life, or a schedule or sensor is off.
 
-    Meaning: the service doesn't run, its daemon hangs, or the sensor `alert` is off: then nobody is alerted. Or the
-    schedule or sensor that the message names is off, and does nothing.
+    Meaning: the service doesn't run, its daemon hangs, or the sensor `retry_failed_partitions` is off: then nothing is
+    pulled again. Or the schedule or sensor that the message names is off, and does nothing.
     Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the
     schedule or sensor on in the Dagster UI, under Automation.
     Over: within five minutes. A service that is stopped by ctrl-C, SIGTERM or `systemctl stop` is no finding.
@@ -586,7 +551,7 @@ def service(known: Known) -> Iterator[Finding]:
         start = "Start it: `leads-pipeline serve`, or `systemctl restart leads-pipeline`"
         if known.data.state.key_prefix:
             start = "Start the daemon of your Dagster"
-        sensor = name_in_dagster(known.data.state, "alert")
+        sensor = name_in_dagster(known.data.state, "retry_failed_partitions")
         yield Finding(
             Level.ERROR,
             f"The service gave no sign of life since {moment(seen_at)}. Nothing is pulled or published.",

@@ -17,10 +17,10 @@ PULL_JOB: Final = "pull_leads"
 INVENTORY_JOB: Final = "pull_inventory"
 PUBLISH_JOB: Final = "publish"
 
-# The schedules and sensors without which leads would be late. `pull_hourly` isn't one of them.
+# The core's schedules and sensors without which leads would be late. `pull_hourly` isn't one of them.
 NEEDED: Final = (
     *("pull_daily", "pull_inventory_daily"),
-    *("retry_failed_partitions", "publish_changes", "alert", "deliver"),
+    *("retry_failed_partitions", "publish_changes", "deliver"),
 )
 
 # `serve` and `dev` set this variable for their processes. A company that loads the same code location doesn't have it,

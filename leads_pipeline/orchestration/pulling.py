@@ -6,7 +6,7 @@ pull (raw_leads.py).
 
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -169,6 +169,15 @@ def note_home(instance: DagsterInstance, state: State, names: Names) -> None:
         state.note_dagster_home(home, "/".join(names.prefix))
 
 
+def note_service(instance: DagsterInstance, needed: Iterable[str], state: State, now: datetime, names: Names) -> None:
+    """Note that the daemon works, and which of the schedules and sensors that the pipeline needs are off.
+
+    `status` reads it in the data folder and needs no Dagster. Raises StorageError.
+    """
+    is_running = {one.instigator_name: one.is_running for one in instance.all_instigator_state()}
+    state.note_service(now, sorted(name for name in needed if not is_running.get(name, names.is_served)))
+
+
 def started_at(state: Path, now: datetime) -> datetime:
     """Return when the service was last started. Long ago if nobody knows, or if the clock ran ahead then."""
     moment, _ = _started(state)
@@ -222,7 +231,8 @@ def is_under_way(instance: DagsterInstance, job: str, names: Names = PLAIN) -> b
 class Asking:
     """Asks for windows of these settings, from `first_day` on, by schedules and a sensor.
 
-    `assets` are the keys of all assets of the installation.
+    `assets` are the keys of all assets of the installation, `needed` the names of the schedules and sensors without
+    which something would be late.
     """
 
     settings: Settings
@@ -230,6 +240,7 @@ class Asking:
     clock: Callable[[], datetime] = utc_now
     names: Names = PLAIN
     assets: frozenset[AssetKey] = frozenset()
+    needed: tuple[str, ...] = ()
 
     def schedules(self) -> list[ScheduleDefinition]:
         """Return `pull_daily` and `pull_hourly`."""
@@ -283,6 +294,7 @@ class Asking:
             if daemon := daemon_id(context.instance):
                 note_start(data.state.path, daemon, self.clock())
             note_home(context.instance, data.state, self.names)
+            note_service(context.instance, self.needed, data.state, self.clock(), self.names)
             return self._ask(context.instance, data, "retry")
 
         return retry_failed_partitions

@@ -418,6 +418,7 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
     monkeypatch.setenv("LEADS_ALERT_EMAIL", "ops@agency.example")
     refused = run("serve", "--port", free_port())
     assert (refused.exit_code, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together" in refused.output) == (2, True)
+    monkeypatch.delenv("LEADS_ALERT_EMAIL")
     monkeypatch.delenv("LEADS_BASE_URL")
     refused = run("serve", "--port", free_port())
     assert (refused.exit_code, "Settings are missing: LEADS_BASE_URL" in refused.output) == (2, True)

@@ -73,6 +73,7 @@ _FOLDERS: Final[Places] = {
     "domain": (1, 6),
     "errors": (1, 7),
     "words": (0, 7),
+    "extensions": (0, 6),
     "simulator": (2, 7),
 }
 

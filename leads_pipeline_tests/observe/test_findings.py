@@ -17,7 +17,7 @@ import pytest
 
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.errors import QuestionError, StorageError
-from leads_pipeline.observe.alerts import Told
+from leads_pipeline.features.alerts.alerts import Told
 from leads_pipeline.observe.finding import Finder
 from leads_pipeline.observe.findings import Finding, Level, acknowledge, find, look
 from leads_pipeline.observe.known import Known
@@ -553,7 +553,7 @@ def test_in_somebodys_dagster_findings_name_its_jobs_and_sensors_and_no_command_
     assert f"{pull} to ask now." in served["windows-failing"].what_to_do
     assert "job `a_b_publish`" in silent["leads-duckdb"].what_to_do
     assert "Start the daemon of your Dagster." in silent["service"].what_to_do
-    assert "`a_b_alert`" in silent["service"].what_to_do
+    assert "`a_b_retry_failed_partitions`" in silent["service"].what_to_do
     told = [*unserved.values(), *served.values(), *silent.values()]
     assert not [one.key for one in told if "leads-pipeline backfill" in one.what_to_do]
     assert not [one.key for one in told if "leads-pipeline serve" in one.what_to_do]

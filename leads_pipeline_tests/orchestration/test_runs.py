@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus
+from dagster import AssetKey, DagsterInstance, DagsterRun, DagsterRunStatus, SensorDefinition
 
 from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.contract import APPRAISAL
@@ -244,3 +244,18 @@ def test_blanks_around_an_address_of_postgres_are_no_part_of_it() -> None:
     postgres = pytest.importorskip("leads_pipeline.orchestration.event_log_postgres")
     with pytest.raises(StorageError, match=r"Postgres at 127\.0\.0\.1, database x can't be reached"):
         postgres.PostgresStorage.from_config_value(None, {"postgres_url": " postgresql://u:p@127.0.0.1:9/x "})
+
+
+def test_a_sensor_that_somebody_stopped_is_noted_for_the_findings(here: Installation) -> None:
+    sensors = {one.name: one for one in here.definitions.sensors or () if isinstance(one, SensorDefinition)}
+    with here.daemon() as daemon:
+        location = daemon.workspace.create_request_context().get_code_location("leads_pipeline")
+        [repository] = location.get_repositories().values()
+        for sensor in repository.get_sensors():
+            here.instance.stop_sensor(sensor.get_remote_origin_id(), sensor.selector_id, sensor)
+
+    here.tick(sensors["retry_failed_partitions"])
+
+    noted = here.data.state.service()
+    assert noted is not None
+    assert {"retry_failed_partitions", "publish_changes", "alert", "deliver"} <= {*noted[1]}

@@ -157,7 +157,7 @@ BEFORE_SETTING = '    heartbeat_url: Secret | None = setting("LEADS_HEARTBEAT_UR
 
 
 def test_a_setting_is_one_field(change: Change, run: Run) -> None:
-    change("settings.py", SETTING, BEFORE_SETTING)
+    change("features/alerts/settings.py", SETTING, BEFORE_SETTING)
     printed = run('command("settings")', LEADS_ALERT_PAGER="http://127.0.0.1/t0ken", LEADS_ALERT_PAGE="1")
     assert "LEADS_ALERT_PAGER: set  (environment)" in printed
     assert "Address of your pager" in printed
@@ -189,8 +189,8 @@ print(command("findings"))
 command("doctor")
 from datetime import datetime, UTC
 from leads_pipeline.cli.health import known
-from leads_pipeline.observe.alerts import Alerts
-from leads_pipeline.observe.channels import channels_of
+from leads_pipeline.features.alerts.alerts import Alerts
+from leads_pipeline.features.alerts.channels import channels_of
 from leads_pipeline.observe.findings import look
 print(Alerts(house.data.state.path, channels_of(known().settings), None).tell(*look(known()), datetime.now(UTC)))
 from leads_pipeline_tests.docs.findings_page import page
@@ -219,9 +219,9 @@ def test_an_alert_channel_is_one_class_and_its_setting(change: Change, run: Run)
 
 
 '''
-    change("settings.py", SETTING, BEFORE_SETTING)
-    change("observe/channels.py", channel, "CHANNELS: Final")
-    change("observe/channels.py", "Pager, ", "Webhook, SlackWebhook, Email)")
+    change("features/alerts/settings.py", SETTING, BEFORE_SETTING)
+    change("features/alerts/channels.py", channel, "CHANNELS: Final")
+    change("features/alerts/channels.py", "Pager, ", "Webhook, SlackWebhook, Email)")
     with web_sink() as sink:
         program = 'house.land("applicant", [{"id": "a"}])\ncommand("findings")\ncommand("alert", "--test")'
         printed = run(program, LEADS_ALERT_PAGER=f"{sink.url}/hook")

@@ -19,12 +19,13 @@ from typing import Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, unquote, urlunsplit
 
 from leads_pipeline.errors import LeadsPipelineError, SettingsError, UnreachableError
-from leads_pipeline.observe.digest import Digest
+from leads_pipeline.features.alerts.digest import Digest
+from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import answer_to, checked_address, tls_context
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off
-from leads_pipeline.settings import Secret, Settings, is_loopback
+from leads_pipeline.settings import Secret, is_loopback
 
 # Dagster ends a tick of a sensor after a minute.
 TIMEOUT_SECONDS: Final = 10.0
@@ -39,12 +40,12 @@ class _Address:
 
     name: ClassVar[str]
 
-    def __init__(self, url: Secret, settings: Settings) -> None:
+    def __init__(self, url: Secret, settings: AlertSettings) -> None:
         self._url = url
         self._settings = settings
 
     @classmethod
-    def of(cls, settings: Settings) -> Self | None:
+    def of(cls, settings: AlertSettings) -> Self | None:
         """Return what the settings set up, None if they don't."""
         url = getattr(settings, cls.name.removeprefix("LEADS_").lower())
         return cls(url, settings) if url else None
@@ -151,10 +152,8 @@ class Email(Channel):
 CHANNELS: Final[Sequence[type[Channel]]] = (Webhook, SlackWebhook, Email)
 
 
-def channels_of(settings: Settings) -> list[Channel]:
-    """Return the channels that are set up. Raises SettingsError if only a part of the mail settings is there."""
-    if bool(settings.alert_email) != bool(settings.smtp_url):
-        raise SettingsError("LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together. Set both, or none.")
+def channels_of(settings: AlertSettings) -> list[Channel]:
+    """Return the channels that are set up."""
     return [channel for channel in (one.of(settings) for one in CHANNELS) if channel]
 
 

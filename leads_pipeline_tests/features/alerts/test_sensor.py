@@ -9,7 +9,7 @@ import pytest
 from dagster import DefaultSensorStatus, SensorDefinition
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.orchestration.sensors import alert_sensor
+from leads_pipeline.features.alerts.sensor import alert_sensor
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -59,7 +59,6 @@ def test_refused_windows_are_one_message_and_one_more_when_they_are_landed(here:
     assert message.startswith("[leads_pipeline] New problem: ")
     assert "refuse" in message
     assert beat == "/beat/fail"
-    assert here.data.state.service() is not None
     assert tick(HOUR / 2) == []
     pull(here)
     [message] = tick()
@@ -74,15 +73,3 @@ def test_the_sensor_is_on_without_a_channel_too(here: Installation) -> None:
     assert isinstance(sensor, SensorDefinition)
     assert sensor.default_status is DefaultSensorStatus.RUNNING
     assert "Sent on: none" in str(here.tick(sensor).skip_message)
-
-
-def test_a_sensor_that_somebody_stopped_is_noted_for_the_findings(here: Installation) -> None:
-    with here.daemon() as daemon:
-        location = daemon.workspace.create_request_context().get_code_location("leads_pipeline")
-        [repository] = location.get_repositories().values()
-        for sensor in repository.get_sensors():
-            here.instance.stop_sensor(sensor.get_remote_origin_id(), sensor.selector_id, sensor)
-    here.tick(alert_sensor(here.settings))
-    noted = here.data.state.service()
-    assert noted is not None
-    assert {"retry_failed_partitions", "publish_changes"} <= {*noted[1]}

@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from leads_pipeline.domain.moments import has_passed, not_after
 from leads_pipeline.errors import StorageError
-from leads_pipeline.observe.channels import Channel, Heartbeat, attempt
-from leads_pipeline.observe.digest import Digest
+from leads_pipeline.features.alerts.channels import Channel, Heartbeat, attempt
+from leads_pipeline.features.alerts.digest import Digest
 from leads_pipeline.observe.finding import Finding, Level
 from leads_pipeline.storage.durable import replace_file
 

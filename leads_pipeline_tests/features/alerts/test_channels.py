@@ -16,9 +16,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
-from leads_pipeline.observe.alerts import Told
-from leads_pipeline.observe.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
-from leads_pipeline.observe.digest import Digest
+from leads_pipeline.features.alerts.alerts import Told
+from leads_pipeline.features.alerts.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
+from leads_pipeline.features.alerts.digest import Digest
+from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.settings import Secret, Settings
 from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink
@@ -27,7 +28,7 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FULL = Finding(
     Level.ERROR, "The disk gets full.", "Make <room> & soon. £", NOON, "leads-pipeline explain disk", key="disk"
 )
-NO_SETTINGS = Settings.from_variables({})
+NO_SETTINGS = AlertSettings()
 DIGEST = Digest(NOON, [FULL], [replace(FULL, key="backup", message="No backup.")])
 TOKEN = "T0KEN"
 
@@ -159,7 +160,8 @@ OPS, IT = "ops@agency.example", "it@agency.example"
 
 def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
     """Send the message. Give whether it was sent, and what is told."""
-    settings = Settings.from_variables({"LEADS_ALERT_EMAIL": f"{OPS},{IT}", "LEADS_ALERT_FROM": sender or ""})
+    given = {"LEADS_ALERT_EMAIL": f"{OPS},{IT}", "LEADS_ALERT_FROM": sender or "", "LEADS_SMTP_URL": address}
+    settings = Settings.from_variables(given).of(AlertSettings)
     channel = Email(Secret("A_SECRET", address), settings)
     is_sent, trouble = attempt(channel.name, lambda: channel.send(DIGEST))
     assert "p%40ss" not in str(trouble)

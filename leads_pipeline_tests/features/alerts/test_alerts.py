@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leads_pipeline.errors import UnreachableError
-from leads_pipeline.observe import channels
-from leads_pipeline.observe.alerts import Alerts, Memory, Told
-from leads_pipeline.observe.channels import Heartbeat
-from leads_pipeline.observe.digest import Digest
+from leads_pipeline.features.alerts import channels
+from leads_pipeline.features.alerts.alerts import Alerts, Memory, Told
+from leads_pipeline.features.alerts.channels import Heartbeat
+from leads_pipeline.features.alerts.digest import Digest
 from leads_pipeline.observe.findings import Finding, Level
 
 MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)

@@ -1,0 +1,56 @@
+"""The sensor `alert`. It sends inside its tick, and asks for no run.
+
+Belongs here: when somebody is told. Doesn't: what is told to whom (alerts.py).
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from dagster import Definitions, SensorDefinition, SensorEvaluationContext, SkipReason, sensor
+
+from leads_pipeline.features.alerts.alerts import Alerts
+from leads_pipeline.features.alerts.channels import Heartbeat, channels_of
+from leads_pipeline.features.alerts.settings import AlertSettings
+from leads_pipeline.observe.findings import look
+from leads_pipeline.observe.known import Known
+from leads_pipeline.orchestration.names import PLAIN, Names
+from leads_pipeline.orchestration.pulling import utc_now
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
+
+ALERT_INTERVAL_SECONDS: Final = 300
+
+
+def definitions(settings: Settings, names: Names) -> Definitions:
+    """What alerts add to Dagster."""
+    return Definitions(sensors=[alert_sensor(settings, names)])
+
+
+def alert_sensor(
+    settings: Settings, names: Names = PLAIN, *, clock: Callable[[], datetime] = utc_now
+) -> SensorDefinition:
+    """Return the sensor."""
+    channels = settings.of(AlertSettings)
+    alerts = Alerts(DataFolder.of(settings).state.path, channels_of(channels), Heartbeat.of(channels))
+
+    @sensor(
+        name=names.name("alert"),
+        required_resource_keys={names.name("data")},
+        minimum_interval_seconds=ALERT_INTERVAL_SECONDS,
+        default_status=names.sensor_status,
+        description="Tells people of new problems, once a day of open ones, and once that a problem is over. "
+        "Calls the heartbeat each hour.",
+    )
+    def alert(context: SensorEvaluationContext) -> SkipReason:
+        data: DataFolder = names.resource(context.resources, "data")
+        now = clock()
+        findings, failed = look(Known(settings, data, now))
+        results = alerts.tell(findings, failed, now)
+        for name in [name for name, is_sent in results.items() if not is_sent]:
+            context.log.warning("%s: the message wasn't sent. `leads-pipeline findings` says why.", name)
+        return SkipReason(
+            f"Found {len(findings)}. Sent on: {', '.join(n for n, ok in results.items() if ok) or 'none'}."
+        )
+
+    return alert
