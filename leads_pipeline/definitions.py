@@ -32,7 +32,6 @@ from leads_pipeline.orchestration.pulling import LAST_IN_QUEUE, Asking, inventor
 from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
-from leads_pipeline.orchestration.sensors import deliver_sensor
 from leads_pipeline.orchestration.warehouse import Publishing, warehouse_asset
 from leads_pipeline.settings import Settings, filled_in
 from leads_pipeline.storage.data_folder import first_day
@@ -127,7 +126,7 @@ def _wired(settings: Settings, names: Names) -> Definitions:
 
     keys = frozenset(key for asset in assets for key in asset.keys)
     added = [of_feature(settings, names) for of_feature in brought("definitions")]
-    asking = Asking(settings, first, names=names, assets=keys, needed=_needed(names, added))
+    asking = Asking(settings, first, names=names, assets=keys, needed=_needed(settings, names))
     others = [spec for of_feature in brought("assets") for spec in of_feature(settings, names)]
     core = Definitions(
         assets=with_conventions([*assets, *others], settings, names),
@@ -150,7 +149,6 @@ def _wired(settings: Settings, names: Names) -> Definitions:
         sensors=[
             asking.sensor(),
             publish_sensor(settings.zone, publishing.inputs, names, is_bucket=settings.store is not None),
-            deliver_sensor(settings, names),
         ],
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
         executor=None if names.is_guest else in_process_executor,
@@ -158,10 +156,11 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     return Definitions.merge(core, *added)
 
 
-def _needed(names: Names, added: Sequence[Definitions]) -> tuple[str, ...]:
-    """The names of the schedules and sensors without which something would be late: all of the features count."""
-    of_features = [one.name for each in added for one in (*(each.schedules or ()), *(each.sensors or ()))]
-    return (*map(names.name, NEEDED), *of_features)
+def _needed(settings: Settings, names: Names) -> tuple[str, ...]:
+    """The names of the schedules and sensors without which something would be late."""
+    of_inventory = [] if settings.no_inventory else ["pull_inventory_daily"]
+    of_features = [name for of_feature in brought("needed") for name in of_feature(settings)]
+    return tuple(map(names.name, [*NEEDED, *of_inventory, *of_features]))
 
 
 def _publishing(settings: Settings) -> Publishing:

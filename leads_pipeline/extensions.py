@@ -1,12 +1,19 @@
 """What features add to the core: lists that the core reads, and that `features/__init__.py` fills.
 
-Each entry is a name, loaded when somebody needs it: `--help` doesn't wait for pydantic.
+Each entry is a name, as `module:object` or of a module, that is loaded when somebody needs it: `--help` doesn't wait
+for pydantic. `feature.py` says what each is.
 """
 
-from typing import Final
+from pkgutil import resolve_name
+from typing import Any, Final
 
-# The modules of finders.
 FINDER_MODULES: Final = ["leads_pipeline.observe.findings"]
-
-# The settings of features, each a FeatureSettings as `module:class`, in the order in which documents show them.
 SETTINGS_MODELS: Final[list[str]] = []
+FIGURES: Final[list[str]] = []
+HOLDERS: Final[list[str]] = []
+DEMOS: Final[list[str]] = []
+
+
+def loaded(names: list[str]) -> list[Any]:
+    """Load what these names stand for, in their order."""
+    return [resolve_name(name) for name in names]

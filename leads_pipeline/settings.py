@@ -16,7 +16,6 @@ from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -25,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, 
 
 from leads_pipeline.domain.window import SHORTEST_RETENTION, Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.extensions import SETTINGS_MODELS
+from leads_pipeline.extensions import SETTINGS_MODELS, loaded
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 
@@ -192,7 +191,8 @@ def _zone(value: str) -> ZoneInfo:
     raise ValueError(f"is {value!r}, no time zone's name. Write one like Europe/London.")
 
 
-def _start_date(value: str) -> date:
+def day_of(value: str) -> date:
+    """Return the day that a variable names. An earlier one than any lead's is a slip."""
     if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.ASCII):
         with suppress(ValueError):
             if (day := date.fromisoformat(value)) >= EARLIEST_START_DATE:
@@ -273,7 +273,6 @@ _SECRET = "The client secret by PGP, instead of LEADS_CLIENT_SECRET"  # noqa: S1
 _TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a title
 _PULL = "Pulling and the data folder"
 _INVENTORY = "The inventory API; everything else runs without it"
-_DELIVERY = "Leads that the pipeline delivers to a system of yours, for example a CRM"
 _DAGSTER = "Dagster"
 
 _KEY = "guides/get-a-secret.md"
@@ -343,7 +342,7 @@ class Settings(BaseModel):
     branches_file: _Path = setting("LEADS_BRANCHES_FILE", _PULL, link="guides/add-your-own-data.md#names-of-branches")
     """A CSV with the columns id and name, and any others, such as region. It names your branches in tables, report and
     messages, and is read at each publication"""
-    start_date: Annotated[date | None, PlainValidator(_start_date)] = setting("LEADS_START_DATE", _PULL)
+    start_date: Annotated[date | None, PlainValidator(day_of)] = setting("LEADS_START_DATE", _PULL)
     """First day to pull, as 2026-11-19; 29 days before the first start if it is empty"""
     max_concurrency: Annotated[int, _whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
     """Requests at once, from 1 to 256"""
@@ -390,16 +389,6 @@ class Settings(BaseModel):
     )
     """Also search for the postcodes of listings that applicants asked about in this many days: 0 to 90. Each postcode
     takes at least one request a day, up to 500. One search for a town finds them all"""
-
-    delivery_url: Secret | None = setting("LEADS_DELIVERY_URL", _DELIVERY)
-    """The address that each new lead, and each new version of one, is posted to. If it is empty, nothing is sent"""
-    delivery_secret: Secret | None = setting("LEADS_DELIVERY_SECRET", _DELIVERY)
-    """The secret that signs each message, by the Standard Webhooks specification: `echo "whsec_$(openssl rand -base64
-    32)"`"""
-    delivery_authorization: Secret | None = setting("LEADS_DELIVERY_AUTHORIZATION", _DELIVERY)
-    """The header `Authorization` of each message, if the address wants one: Bearer and a token, for example"""
-    delivery_from: Annotated[date | None, PlainValidator(_start_date)] = setting("LEADS_DELIVERY_FROM", _DELIVERY)
-    """The first day whose leads are delivered, as 2026-11-19; the day of the first delivery if it is empty"""
 
     dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
     """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
@@ -554,7 +543,7 @@ def _fields(model: type[BaseModel]) -> dict[str, str]:
 
 def _models() -> list[type[BaseModel]]:
     """The core's settings, then each feature's."""
-    return [Settings, *map(resolve_name, SETTINGS_MODELS)]
+    return [Settings, *loaded(SETTINGS_MODELS)]
 
 
 @dataclass(frozen=True, slots=True)

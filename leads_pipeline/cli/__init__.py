@@ -21,7 +21,6 @@ _CORE = {
     "acknowledge": ("health", "Hide a finding about lost leads or new fields."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
     "coverage": ("windows", "Count windows by state: landed, open, failed or missing."),
-    "deliver": ("deliver", "Send new leads to your own system, or show what waits."),
     "demo": ("demo", "Run the main job on the simulated portal."),
     "dev": ("serving", "Start the Dagster UI and its daemon, to try things out."),
     "doctor": ("doctor", "Check settings, secret, token, services and data folder."),

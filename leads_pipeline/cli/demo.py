@@ -18,6 +18,7 @@ from rich.syntax import Syntax
 from leads_pipeline.cli.output import out, table
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import Window, days
+from leads_pipeline.extensions import DEMOS, loaded
 
 if TYPE_CHECKING:
     from leads_pipeline.cli.session import Session
@@ -30,7 +31,6 @@ DEMO_BRANCHES = 3
 def demo() -> None:
     """Run the main job on the simulated portal: the last 7 days of 3 branches, up to a first query."""
     from leads_pipeline.cli.session import Session  # loads Dagster
-    from leads_pipeline.delivery.sending import Endpoint, deliver
 
     with simulator(), Session.opened(timedelta(days=DEMO_DAYS)) as session:
         first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
@@ -42,10 +42,8 @@ def demo() -> None:
             "A window is one kind of lead, one day and one branch.\n"
         )
         is_done = session.bring(dict.fromkeys(LEAD_KINDS, windows), inventory=True)
-        settings = session.settings.model_copy(update={"delivery_from": first})
-        if endpoint := Endpoint.of(settings):
-            sent = deliver(settings, session.data, endpoint)
-            click.echo(f"Delivered {sent.delivered} leads to a simulated CRM.")
+        for of_feature in loaded(DEMOS):
+            click.echo(of_feature(session.settings, session.data, first))
         _show_demo(session)
     sys.exit(0 if is_done else 1)
 

@@ -18,7 +18,7 @@ from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import known
 from leads_pipeline.cli.output import HOST, Number, address_of, json_option, listening, show_indented
-from leads_pipeline.observe.figures import Figures, registry
+from leads_pipeline.observe.figures import CountedByState, Figures, registry
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.findings import acknowledge as take_note
 from leads_pipeline.settings import Settings
@@ -38,22 +38,20 @@ def status(as_json: bool) -> None:
     """
     figures = Figures.of(facts := known())
     if as_json:
-        told = asdict(figures) | {"is_well": figures.is_well}
-        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+        click.echo(json.dumps(figures.as_json(), indent=2, default=datetime.isoformat))
     else:
         leads = ", ".join(f"{count:,} {kind}" for kind, count in (figures.leads or {}).items())
         windows = ", ".join(f"{count} {state}" for state, count in figures.windows.items() if count)
         windows = windows.replace(WindowState.OPEN, "open (today)")
         sizes = ", ".join(f"{name} {decimal(size)}" for name, size in figures.size_bytes.items())
         seen = figures.service_seen_at
-        deliveries = ", ".join(f"{count} {state}" for state, count in figures.deliveries.items() if count)
         lines = {
             "leads": leads or ("none published" if figures.leads == {} else "unknown: leads.duckdb can't be read"),
             "windows": f"{windows}, since {facts.windows[0].day}" if windows else "none",
             "last landing": _ago(figures.last_landing_at, figures.at),
             "last publication": _ago(figures.last_publication_at, figures.at),
             "last backup": _ago(figures.last_backup_at, figures.at),
-            "deliveries": f"{deliveries}, last {_ago(figures.last_delivery_at, figures.at)}" if deliveries else "none",
+            **{one.name: _counted(one, figures.at) for one in figures.of_features},
             "service": f"seen {_ago(seen, figures.at)}" if seen else "not running: nothing is pulled by itself",
             "sizes": sizes,
             "free disk": decimal(figures.free_bytes),
@@ -126,6 +124,12 @@ def _show(found: Sequence[Finding]) -> None:
     is_well = not (levels[Level.ERROR] or levels[Level.WARNING])
     well = click.style("No errors or warnings.", fg="green") if is_well else ""
     click.echo(f"{well} {counts}{'.' if counts else ''}".strip())
+
+
+def _counted(one: CountedByState, now: datetime) -> str:
+    """How many are in each state, and when the last one was done."""
+    counts = ", ".join(f"{count} {state}" for state, count in one.by_state.items() if count)
+    return f"{counts}, last {_ago(one.last_at, now)}" if counts else "none"
 
 
 def _ago(at: datetime | None, now: datetime) -> str:

@@ -4,15 +4,15 @@ To take one out, delete its folder and its line here.
 """
 
 from importlib import import_module
-from pkgutil import resolve_name
 from typing import Any, Final
 
-from leads_pipeline.extensions import FINDER_MODULES, SETTINGS_MODELS
+from leads_pipeline import extensions
 from leads_pipeline.features.feature import Feature
 
 _NAMES: Final = (
     "alerts",
     "backup",
+    "delivery",
     "export",
     "own_tables",
     "pushes",
@@ -21,10 +21,19 @@ _NAMES: Final = (
 
 FEATURES: Final[tuple[Feature, ...]] = tuple(import_module(f"{__name__}.{name}").FEATURE for name in _NAMES)
 
-FINDER_MODULES.extend(one.finders for one in FEATURES if one.finders)
-SETTINGS_MODELS.extend(one.settings for one in FEATURES if one.settings)
+
+def _named(field: str) -> list[str]:
+    """What the features bring in a field of Feature, in their order."""
+    return [name for one in FEATURES if (name := getattr(one, field))]
+
+
+extensions.FINDER_MODULES.extend(_named("finders"))
+extensions.SETTINGS_MODELS.extend(_named("settings"))
+extensions.FIGURES.extend(_named("figures"))
+extensions.HOLDERS.extend(_named("holds_people"))
+extensions.DEMOS.extend(_named("demo"))
 
 
 def brought(field: str) -> list[Any]:
     """Load what the features bring in a field of Feature, in their order."""
-    return [resolve_name(place) for one in FEATURES if (place := getattr(one, field))]
+    return extensions.loaded(_named(field))

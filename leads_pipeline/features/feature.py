@@ -22,11 +22,15 @@ class Feature:
 
     - `settings`: its variables, a FeatureSettings.
     - `definitions`: a function of Settings and Names. Its Definitions, merged with the core's.
+    - `needed`: a function of Settings. The names of its schedules and sensors without which something would be late.
     - `published_asset`: a function of Names. The asset that the job `publish` makes after leads.duckdb.
     - `assets`: a function of Settings and Names. Assets of the catalog that no job makes by itself.
     - `finders`: the module of its finders.
     - `step`: a function of DataFolder, PublicationSettings and the moment. A step before the marts.
     - `inputs`: a function of Settings. A text that changes with what it publishes, besides what lands.
+    - `figures`: a function of DataFolder. CountedByState, for `status` and `metrics`.
+    - `holds_people`: a function of DataFolder. HoldsPeople, which erasures and access requests ask.
+    - `demo`: a function of Settings, DataFolder and the first day. It shows itself in `demo`, and returns a sentence.
     - `made_tables`: a function of a Reader. The names of tables that the last publication made.
     """
 
@@ -34,9 +38,13 @@ class Feature:
     settings: str = ""
     commands: Mapping[str, Command] = field(default_factory=dict)
     definitions: str = ""
+    needed: str = ""
     published_asset: str = ""
     assets: str = ""
     finders: str = ""
     step: str = ""
     inputs: str = ""
     made_tables: str = ""
+    figures: str = ""
+    holds_people: str = ""
+    demo: str = ""

@@ -6,18 +6,18 @@ Belongs here: which figures there are, and their form for Prometheus. Doesn't: p
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from leads_pipeline.delivery.ledger import looked_at
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.extensions import FIGURES, loaded
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.storage.windows import WindowState
@@ -26,28 +26,41 @@ from leads_pipeline.warehouse.reading import LeadsFile
 
 
 @dataclass(frozen=True, slots=True)
+class CountedByState:
+    """The figures of a feature: how many things are in each state, and when the last one was done.
+
+    `by_state` is empty if there never was any. Names and words are those of `status --json` and of the metrics.
+    """
+
+    name: str
+    what: str
+    by_state: Mapping[str, int]
+    last_name: str
+    last_what: str
+    last_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """The figures of a moment, in UTC. A moment is None if the thing never happened, or isn't there any more.
 
     `leads` counts those in leads.duckdb by kind. It is empty if nothing was published, None if the file can't be read.
     `windows` counts those that the portal still has, by state.
-    `deliveries` counts versions of leads by state, and is empty if nothing was ever delivered.
     `next_deletion_at` is when the portal begins to delete the first window that has not landed.
     """
 
     at: datetime
     leads: Mapping[str, int] | None
     windows: Mapping[str, int]
-    deliveries: Mapping[str, int]
     last_landing_at: datetime | None
     last_publication_at: datetime | None
     last_backup_at: datetime | None
-    last_delivery_at: datetime | None
     service_seen_at: datetime | None
     next_deletion_at: datetime | None
     size_bytes: Mapping[str, int]
     free_bytes: int
     findings: tuple[Finding, ...]
+    of_features: tuple[CountedByState, ...]
 
     @classmethod
     def of(cls, known: Known) -> Self:
@@ -60,18 +73,13 @@ class Figures:
             if row.state in (WindowState.FAILED, WindowState.MISSING)
         ]
         folder = known.data.folder
-        with looked_at(folder) as ledger:
-            deliveries = ledger.counts() if ledger else {}
-            last_delivery_at = ledger.last_delivered() if ledger else None
         return cls(
             at=known.now,
             leads=_leads(known),
             windows={state.value: states[state] for state in WindowState},
-            deliveries={state.value: count for state, count in deliveries.items()},
             last_landing_at=max(looks, default=None),
             last_publication_at=known.publications.published_at if (folder / WAREHOUSE_FILE).exists() else None,
             last_backup_at=known.data.state.last_backup(),
-            last_delivery_at=last_delivery_at,
             service_seen_at=known.service[0] if known.service else None,
             next_deletion_at=min(deletions, default=None),
             size_bytes={
@@ -81,7 +89,15 @@ class Figures:
             },
             free_bytes=known.free_bytes,
             findings=tuple(find(known)),
+            of_features=tuple(of_feature(known.data) for of_feature in loaded(FIGURES)),
         )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of them by name, as `status --json` prints them."""
+        told = asdict(self) | {"is_well": self.is_well}
+        for one in told.pop("of_features"):
+            told |= {one["name"]: one["by_state"], f"{one['last_name']}_at": one["last_at"]}
+        return told
 
     @property
     def is_well(self) -> bool:
@@ -113,7 +129,6 @@ _MOMENTS: Final = {
     "last_landing": "an answer of the portal was last landed",
     "last_publication": "leads.duckdb was last brought up to date",
     "last_backup": "the last backup was made",
-    "last_delivery": "a lead was last delivered",
     "service_seen": "the service last gave a sign of life",
     "next_deletion": "the portal begins to delete the first window that has not landed",
 }
@@ -143,14 +158,18 @@ class _Gauges(Collector):
         levels = Counter(finding.level for finding in figures.findings)
         yield _gauge("findings", "open findings by level", {level.value: levels[level] for level in Level}, "level")
         yield _gauge("windows", "windows by state, of those that the portal still has", figures.windows, "state")
-        yield _gauge("deliveries", "versions of leads, by state of delivery", figures.deliveries, "state")
+        for one in figures.of_features:
+            yield _gauge(one.name, one.what, one.by_state, "state")
+            yield _moment(one.last_name, one.last_what, one.last_at)
         yield _gauge("leads", "leads in leads.duckdb", figures.leads or {}, "kind")
         for name, what in _MOMENTS.items():
-            moment: datetime | None = getattr(figures, f"{name}_at")
-            value = {"": moment.timestamp()} if moment else {}
-            yield _gauge(f"{name}_timestamp_seconds", f"Unix time when {what}", value)
+            yield _moment(name, what, getattr(figures, f"{name}_at"))
         yield _gauge("size_bytes", "size of a file or a folder", figures.size_bytes, "what")
         yield _gauge("free_bytes", "free on the disk of the data folder", {"": figures.free_bytes})
+
+
+def _moment(name: str, what: str, at: datetime | None) -> Metric:
+    return _gauge(f"{name}_timestamp_seconds", f"Unix time when {what}", {"": at.timestamp()} if at else {})
 
 
 def _gauge(name: str, what: str, values: Mapping[str, float], label: str = "") -> Metric:

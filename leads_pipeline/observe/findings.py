@@ -8,16 +8,13 @@ acts. Things that were never set up are a hint with the simulator, and a warning
 """
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
-from leads_pipeline.delivery.due import is_neglected
-from leads_pipeline.delivery.ledger import VersionState, looked_at
-from leads_pipeline.delivery.sending import Endpoint
 from leads_pipeline.domain.answer import is_of_paging
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.moments import has_passed
-from leads_pipeline.errors import BugError, CredentialsError, SettingsError
+from leads_pipeline.errors import BugError, SettingsError
 from leads_pipeline.observe import window_findings
 from leads_pipeline.observe.finding import (
     LEADS_DUCKDB,
@@ -64,9 +61,6 @@ _MANY_EMPTIED: Final = 0.05
 
 # The command carries a request out at once: with millions of leads within an hour.
 _LONGEST_REQUEST: Final = timedelta(days=1)
-
-# A pulled lead is delivered within a minute of its landing.
-_LATE_DELIVERY: Final = timedelta(minutes=15)
 
 _WARNING_BYTES: Final = 1_000_000_000
 _ERROR_BYTES: Final = 100_000_000
@@ -254,81 +248,6 @@ def inventory(known: Known) -> Iterator[Finding]:
 
 
 # --- leads on their way -----------------------------------------------------------------------------------------------
-
-
-@finder("delivery")
-def delivery(known: Known) -> Iterator[Finding]:
-    """Leads don't reach your own system.
-
-    Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the service was not started since
-    the setting, the sensor `deliver` is off, or a `leads-pipeline deliver` hangs. Every lead is sent again for three
-    days. Then it is given up: no longer sent, until it changes. A lead whose raw file is damaged is given up until the
-    file is back. `held` counts leads whose contact the portal emptied: your own system would lose it, so this version
-    is not delivered. No lead is lost: all are in `leads.duckdb`.
-    Do: correct the endpoint, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status` lists
-    the leads and says why. `leads-pipeline deliver retry` sends those that were given up or are held. After 410,
-    nothing is sent until you run it.
-    Over: when no lead waits for more than 15 minutes, and none is given up or held.
-    """
-    try:
-        if Endpoint.of(known.settings) is None:
-            return
-    except (SettingsError, CredentialsError) as error:
-        yield Finding(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
-        return
-    with looked_at(known.data.folder) as ledger:
-        if ledger is None:  # `deliver` never ran
-            landed_at = known.data.state.landed_at()
-            if landed_at and has_passed(_LATE_DELIVERY, landed_at, known.now):
-                yield _nobody_looks(known)
-            return
-        counts, oldest = ledger.counts(), ledger.oldest_waiting()
-        trouble, gone = ledger.fact("trouble"), ledger.fact("gone")
-        neglected = is_neglected(known.data, ledger, known.now, _LATE_DELIVERY)
-    if gone or (oldest and has_passed(_LATE_DELIVERY, oldest, known.now)):
-        why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
-        yield Finding(
-            Level.ERROR,
-            f"{_versions(counts[VersionState.WAITING])} wait to be delivered. {why.replace('..', '.')}",
-            "Run `leads-pipeline deliver retry` once the endpoint is there again."
-            if gone
-            else "Correct the endpoint. `leads-pipeline deliver --now` shows what it answers.",
-            datetime.fromisoformat(gone) if gone else oldest,
-            may_pass=not gone,
-        )
-    elif neglected:
-        yield _nobody_looks(known)
-    if dead := counts[VersionState.DEAD]:
-        yield Finding(
-            Level.ERROR,
-            f"{_versions(dead)} did not reach your own system. No more attempts are made.",
-            "`leads-pipeline deliver status` says why. Then run `leads-pipeline deliver retry`.",
-            key="given-up",
-        )
-    if held := counts[VersionState.HELD]:
-        yield Finding(
-            Level.WARNING,
-            f"{_versions(held)} lack a contact that an earlier version has, and are not delivered.",
-            "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers them.",
-            key="held",
-        )
-
-
-def _nobody_looks(known: Known) -> Finding:
-    lock = known.data.state.path / "locks" / "delivery.lock"
-    sensor = name_in_dagster(known.data.state, "deliver")
-    return Finding(
-        Level.ERROR,
-        "Nobody looks for new leads to deliver.",
-        f"See that the service runs, and that the sensor `{sensor}` is on. If a `deliver` hangs, end it: "
-        f"`fuser {lock}` names its process.",
-        known.data.state.landed_at(),
-        may_pass=True,
-    )
-
-
-def _versions(count: int) -> str:
-    return f"{counted(count, 'version')} of leads"
 
 
 # --- settings and privacy ---------------------------------------------------------------------------------------------
@@ -558,16 +477,10 @@ def service(known: Known) -> Iterator[Finding]:
             f"{start}. If it runs, switch the sensor `{sensor}` on in the Dagster UI.",
             seen_at,
         )
-    idle = []  # they would have nothing to do
-    if known.settings.no_inventory:
-        idle.append("pull_inventory_daily")
-    if known.settings.delivery_url is None:
-        idle.append("deliver")
     for name in stopped:
-        if not name.endswith(tuple(idle)):
-            yield Finding(
-                Level.ERROR,
-                f"{name} is off in the Dagster UI, and the pipeline needs it.",
-                f"Switch {name} on in the Dagster UI, under Automation.",
-                key=name,
-            )
+        yield Finding(
+            Level.ERROR,
+            f"{name} is off in the Dagster UI, and the pipeline needs it.",
+            f"Switch {name} on in the Dagster UI, under Automation.",
+            key=name,
+        )

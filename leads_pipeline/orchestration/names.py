@@ -18,10 +18,7 @@ INVENTORY_JOB: Final = "pull_inventory"
 PUBLISH_JOB: Final = "publish"
 
 # The core's schedules and sensors without which leads would be late. `pull_hourly` isn't one of them.
-NEEDED: Final = (
-    *("pull_daily", "pull_inventory_daily"),
-    *("retry_failed_partitions", "publish_changes", "deliver"),
-)
+NEEDED: Final = ("pull_daily", "retry_failed_partitions", "publish_changes")
 
 # `serve` and `dev` set this variable for their processes. A company that loads the same code location doesn't have it,
 # so nothing pulls there before somebody starts it.

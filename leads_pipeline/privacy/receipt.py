@@ -3,18 +3,17 @@
 Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (cli/privacy.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline.delivery.ledger import looked_at, opened
-from leads_pipeline.domain.identity import LeadKey
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.privacy.requests import NOUNS, due_on
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
+from leads_pipeline.storage.people import IsMeant, holders
 from leads_pipeline.storage.suppression import Action, Entry
 
 # The list's folder in a backup.
@@ -49,9 +48,6 @@ _OTHER_MACHINES: Final = (
     "Other machines on the same bucket: their files and Delta tables follow with their next publication. Their exports "
     "don't. The log of their runs of `publish` says to whom they delivered leads of the person."
 )
-
-# How long a receipt waits for a delivery that is under way.
-_PATIENCE_SECONDS: Final = 10
 
 # Requests with a receipt.
 RECEIPTED: Final = frozenset(_OUT_OF_REACH)
@@ -93,32 +89,19 @@ def write_receipt(
     return text, path
 
 
-def recipients(data: DataFolder, is_meant: Callable[[LeadKey], bool]) -> dict[str, list[str]]:
-    """Return to which hosts leads were delivered, and on which days, as ISO dates."""
-    days: dict[str, set[str]] = {}
-    with looked_at(data.folder) as ledger:
-        for lead in filter(is_meant, ledger.leads() if ledger else ()):
-            for host, at in ledger.sent(*lead) if ledger else ():
-                days.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
-    return {host: sorted(of_host) for host, of_host in sorted(days.items())}
+def recipients(data: DataFolder, is_meant: IsMeant) -> dict[str, list[str]]:
+    """Return to which hosts leads were sent, and on which days, as ISO dates. Raises StorageError."""
+    days: dict[str, list[str]] = {}
+    for holder in holders(data):
+        for host, of_host in holder.recipients(is_meant).items():
+            days[host] = sorted({*days.get(host, []), *of_host})
+    return days
 
 
 def forget_deliveries(data: DataFolder, erasures: Sequence[Entry]) -> list[str]:
-    """Forget the deliveries of erased leads. Return what couldn't be forgotten."""
+    """Forget where erased leads were sent. Return what couldn't be forgotten."""
     is_meant = _of_entries(data, erasures)
-    try:
-        with looked_at(data.folder) as ledger:
-            leads = [lead for lead in ledger.leads() if is_meant(lead)] if ledger else []
-        if not leads:
-            return []
-        with data.state.lock("delivery", timeout_seconds=_PATIENCE_SECONDS), opened(data.folder) as mine:
-            for lead in leads:
-                mine.forget(*lead)
-    except StorageError as error:
-        return [
-            "The ledger of deliveries: it still has the ids of their leads. `privacy apply` forgets them. " + str(error)
-        ]
-    return []
+    return [trouble for holder in holders(data) for trouble in holder.forget(is_meant)]
 
 
 def forgotten_deliveries(data: DataFolder) -> list[str]:
@@ -148,7 +131,7 @@ def _delivered(data: DataFolder, entries: Sequence[Entry]) -> list[str]:
     ]
 
 
-def _of_entries(data: DataFolder, entries: Sequence[Entry]) -> Callable[[LeadKey], bool]:
+def _of_entries(data: DataFolder, entries: Sequence[Entry]) -> IsMeant:
     """Whether an entry knows a lead by its id."""
     suppressed = data.gate.entries.read()
     known = {lead for entry in entries for lead in entry.leads}

@@ -287,11 +287,11 @@ class State:
 
     def remember_start_date(self, default: date) -> date:
         """Return the first day to pull: `default` at the first call ever, afterwards the remembered one."""
-        return self._day("start_date", self._remember("start_date", default.isoformat()))
+        return self.remember_day("start_date", default)
 
-    def remember_delivery_from(self, default: date) -> date:
-        """Return the first day whose leads are delivered: `default` at the first call ever, then the remembered one."""
-        return self._day("delivery_from", self._remember("delivery_from", default.isoformat()))
+    def remember_day(self, name: str, default: date) -> date:
+        """Return the day of that name: `default` at the first call ever, afterwards the remembered one."""
+        return self._day(name, self._remember(name, default.isoformat()))
 
     def _day(self, name: str, remembered: str) -> date:
         try:

@@ -57,7 +57,7 @@ def is_alive(process: int) -> bool:
 
 # `serve`, by a clock that is set back by an hour once there is a file of that name.
 SET_BACK = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from dotenv import load_dotenv
 from leads_pipeline.cli.processes import run_together

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -19,9 +19,11 @@ from dagster import AssetKey, ScheduleDefinition, SensorDefinition
 
 from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
+from leads_pipeline.extensions import FIGURES, loaded
 from leads_pipeline.observe.figures import Figures, registry
 from leads_pipeline.observe.finding import Finding, Level
 from leads_pipeline.simulator.__main__ import main as simulate
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline_tests.docs.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
 from leads_pipeline_tests.support.house import House
@@ -184,13 +186,17 @@ def _metrics() -> str:
     moment = datetime(2026, 11, 19, tzinfo=UTC)
     finding = Finding(Level.HINT, "", "", key="disk")
     one = {"": 1}
-    figures = Figures(moment, one, one, one, moment, moment, moment, moment, moment, moment, one, 1, (finding,))
+    with tempfile.TemporaryDirectory() as folder:
+        data = DataFolder.at(Path(folder))
+        of_features = tuple(replace(of_feature(data), by_state=one, last_at=moment) for of_feature in loaded(FIGURES))
+    figures = Figures(moment, one, one, moment, moment, moment, moment, moment, one, 1, (finding,), of_features)
+    keys = figures.as_json()
     rows = []
     for metric in registry(lambda: figures).collect():
         labels = sorted({label for sample in metric.samples for label in sample.labels})
         key = metric.name.removeprefix("leads_pipeline_").replace("_timestamp_seconds", "_at")
-        key = key if hasattr(figures, key) else f"is_{key}"
-        getattr(figures, key)  # so that no key is named that isn't there
+        key = key if key in keys else f"is_{key}"
+        assert key in keys
         rows.append((f"`{metric.name}`", ", ".join(f"`{label}`" for label in labels), f"`{key}`", metric.documentation))
     return (
         "# Metrics\n\n`leads-pipeline metrics --port 9464` serves these gauges at `/metrics`. Without a port it prints "

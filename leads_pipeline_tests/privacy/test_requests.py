@@ -19,10 +19,10 @@ from click.testing import Result
 
 from leads_pipeline.cli.people import lines_of
 from leads_pipeline.cli.windows import MAX_COVERAGE_DAYS
-from leads_pipeline.delivery.ledger import looked_at
-from leads_pipeline.delivery.sending import Endpoint, deliver
 from leads_pipeline.domain.identity import Person
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.delivery.ledger import looked_at
+from leads_pipeline.features.delivery.sending import Endpoint, deliver
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.carrying_out import carry_out

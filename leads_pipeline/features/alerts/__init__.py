@@ -11,5 +11,6 @@ FEATURE: Final = Feature(
         "alert": Command("leads_pipeline.features.alerts.command:alert", "Send a test message to the alert channels.")
     },
     definitions="leads_pipeline.features.alerts.sensor:definitions",
+    needed="leads_pipeline.features.alerts.sensor:needed",
     finders="leads_pipeline.features.alerts.findings",
 )

@@ -27,6 +27,12 @@ def definitions(settings: Settings, names: Names) -> Definitions:
     return Definitions(sensors=[alert_sensor(settings, names)])
 
 
+def needed(settings: Settings) -> list[str]:
+    """Without a channel and a heartbeat the sensor tells nobody."""
+    alerts = settings.of(AlertSettings)
+    return ["alert"] if channels_of(alerts) or Heartbeat.of(alerts) else []
+
+
 def alert_sensor(
     settings: Settings, names: Names = PLAIN, *, clock: Callable[[], datetime] = utc_now
 ) -> SensorDefinition:

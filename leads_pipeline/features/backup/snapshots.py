@@ -44,12 +44,12 @@ _LEFT_OUT: Final = {
     *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".env", "README.md", "lost+found", DEMO, RESTORING),
 }
 _STATE_LEFT_OUT: Final = tuple(
-    f".state/{name}"
-    for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "dagster_home", "deliveries.sqlite-journal")
+    f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "dagster_home")
 )
 
-# Deliveries go on while a backup is made, so SQLite copies their ledger. Its journal belongs to a moment.
-_LEDGER: Final = ".state/deliveries.sqlite"
+# Work goes on while a backup is made, so SQLite copies its databases. A journal belongs to a moment.
+_DATABASE: Final = ".sqlite"
+_JOURNAL: Final = ".sqlite-journal"
 
 # It tells whose backup it is. Each data folder has one.
 _KEY: Final = ".state/person_key"
@@ -162,7 +162,7 @@ def own_keys(folder: Path) -> Iterator[str]:
         paths = sorted(path for path in folder.iterdir() if path.name not in _LEFT_OUT)
     for path in paths:
         keys = FolderStore(folder).list(f"{path.name}/") if path.is_dir() else [path.name]
-        yield from (key for key in keys if not key.startswith(_STATE_LEFT_OUT))
+        yield from (key for key in keys if not (key.startswith(_STATE_LEFT_OUT) or key.endswith(_JOURNAL)))
 
 
 def hash_in(key: str) -> str:
@@ -324,7 +324,7 @@ class _Draft:
             content = self._data.store.get(key)
             return None if content is None else io.BytesIO(content)
         path = self._data.folder / key
-        if key == _LEDGER:
+        if key.endswith(_DATABASE):
             with (
                 suppress(sqlite3.DatabaseError),  # a damaged one is copied as it is
                 closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)) as ledger,

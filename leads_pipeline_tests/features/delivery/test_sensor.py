@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.orchestration.sensors import deliver_sensor
+from leads_pipeline.features.delivery.sensor import deliver_sensor
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.installation import Installation, installation
 

@@ -19,11 +19,12 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.delivery.due import note_due, read_each, version_of
-from leads_pipeline.delivery.ledger import Ledger, Version, opened
-from leads_pipeline.delivery.message import body_of, headers_of, signer
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.delivery.due import note_due, read_each, version_of
+from leads_pipeline.features.delivery.ledger import Ledger, Version, opened
+from leads_pipeline.features.delivery.message import body_of, headers_of, signer
+from leads_pipeline.features.delivery.settings import DeliverySettings
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import checked_address, checked_header, make_async_client, tls_context
 from leads_pipeline.portal.http_library import httpx
@@ -69,14 +70,15 @@ class Endpoint:
     @classmethod
     def of(cls, settings: Settings) -> "Endpoint | None":
         """Return the endpoint of the settings, None if delivery is off. Raises SettingsError and CredentialsError."""
-        url, secret = settings.delivery_url, settings.delivery_secret
+        given = settings.of(DeliverySettings)
+        url, secret = given.delivery_url, given.delivery_secret
         if bool(url) != bool(secret):
             raise SettingsError("LEADS_DELIVERY_URL and LEADS_DELIVERY_SECRET go together. Set both, or none.")
         if url is None or secret is None:
             return None
         address = read_secret(url).strip()
         parts = checked_address("LEADS_DELIVERY_URL", address)
-        header, key = settings.delivery_authorization, read_secret(secret)
+        header, key = given.delivery_authorization, read_secret(secret)
         signer(key)
         authorization = checked_header("LEADS_DELIVERY_AUTHORIZATION", read_secret(header)) if header else None
         return cls(address, key, authorization, parts.hostname or "")
@@ -112,6 +114,7 @@ def deliver(
     endpoint: Endpoint,
     *,
     is_all: bool = False,
+    first_day: date | None = None,
     seconds: float = float("inf"),
     patience_seconds: float = 60.0,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -120,7 +123,8 @@ def deliver(
 ) -> Sent:
     """Send what is due, for at most that many seconds.
 
-    With `is_all`, it sends what waits for a later attempt too, each version once.
+    With `is_all`, it sends what waits for a later attempt too, each version once. Without a `first_day`, leads count
+    from that of the settings on, or from the day of the first delivery.
 
     Raises StorageError, also if another process delivers for longer than `patience_seconds`. The error of a window that
     can't be read is raised after what is due in the others was sent.
@@ -133,8 +137,8 @@ def deliver(
         sent, sender = Sent(), _Sender(data, endpoint, settings.zone, clock, transport, timeout_seconds)
         _note_address(ledger, endpoint)
         _note_day(ledger, clock())
-        # Without the setting, leads are delivered from the day of the first delivery on.
-        first = settings.delivery_from or data.state.remember_delivery_from(today(settings.zone, clock()))
+        first = first_day or settings.of(DeliverySettings).delivery_from
+        first = first or data.state.remember_day("delivery_from", today(settings.zone, clock()))
         sender.error = note_due(data, ledger, first, clock(), begun + seconds / 2)
         if is_all:
             ledger.set_fact("pause_until", None)

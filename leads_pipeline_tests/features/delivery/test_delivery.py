@@ -14,10 +14,10 @@ from unittest.mock import patch
 
 import pytest
 
-from leads_pipeline.delivery.ledger import LEDGER, VersionState, looked_at, opened
-from leads_pipeline.delivery.message import signer
-from leads_pipeline.delivery.sending import Endpoint, Sent, deliver
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, looked_at, opened
+from leads_pipeline.features.delivery.message import signer
+from leads_pipeline.features.delivery.sending import Endpoint, Sent, deliver
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.store import FolderStore

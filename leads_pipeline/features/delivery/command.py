@@ -8,11 +8,11 @@ import click
 
 from leads_pipeline.cli.installation import existing
 from leads_pipeline.cli.output import LISTED, day, json_option
-from leads_pipeline.delivery.ledger import Ledger, VersionState, looked_at, opened
-from leads_pipeline.delivery.sending import Endpoint
-from leads_pipeline.delivery.sending import deliver as deliver_due
 from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.delivery.ledger import Ledger, VersionState, looked_at, opened
+from leads_pipeline.features.delivery.sending import Endpoint
+from leads_pipeline.features.delivery.sending import deliver as deliver_due
 from leads_pipeline.words import counted, moment
 
 

@@ -9,7 +9,7 @@ from leads_pipeline.observe.findings import find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.delivery.test_delivery import Agency, answering, lead
+from leads_pipeline_tests.features.delivery.test_delivery import Agency, answering, lead
 
 
 @pytest.fixture

@@ -1,19 +1,15 @@
-"""The sensor that sends leads to the agency's own system.
+"""The sensor `deliver`. It sends inside its tick, and asks for no run.
 
-Belongs here: when it sends. Doesn't: what is delivered (delivery/).
+Belongs here: when leads are sent. Doesn't: which are due (due.py), how they are sent (sending.py).
 """
 
 from typing import Final
 
-from dagster import (
-    SensorDefinition,
-    SensorEvaluationContext,
-    SkipReason,
-    sensor,
-)
+from dagster import Definitions, SensorDefinition, SensorEvaluationContext, SkipReason, sensor
 
-from leads_pipeline.delivery.sending import Endpoint, deliver
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.features.delivery.sending import Endpoint, deliver
+from leads_pipeline.features.delivery.settings import DeliverySettings
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
@@ -25,13 +21,24 @@ _IDLE_SECONDS: Final = 3600
 _PASS_SECONDS: Final = 30.0
 
 
+def definitions(settings: Settings, names: Names) -> Definitions:
+    """What delivery adds to Dagster."""
+    return Definitions(sensors=[deliver_sensor(settings, names)])
+
+
+def needed(settings: Settings) -> list[str]:
+    """Without an address the sensor has nothing to do."""
+    return ["deliver"] if settings.of(DeliverySettings).delivery_url else []
+
+
 def deliver_sensor(settings: Settings, names: Names = PLAIN) -> SensorDefinition:
-    """Return `deliver`. It sends inside its tick, and asks for no run."""
+    """Return the sensor."""
+    is_wanted = bool(needed(settings))
 
     @sensor(
         name=names.name("deliver"),
         required_resource_keys={names.name("data")},
-        minimum_interval_seconds=DELIVERY_INTERVAL_SECONDS if settings.delivery_url else _IDLE_SECONDS,
+        minimum_interval_seconds=DELIVERY_INTERVAL_SECONDS if is_wanted else _IDLE_SECONDS,
         default_status=names.sensor_status,
         description="Posts each new lead, and each new version of one, to LEADS_DELIVERY_URL.",
     )

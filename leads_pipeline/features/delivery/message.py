@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 from standardwebhooks import Webhook
 
-from leads_pipeline.delivery.ledger import Version
 from leads_pipeline.domain.contract import ChildTable, LeadKind
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.delivery.ledger import Version
 from leads_pipeline.storage.rows import LandedVersion, moment_of
 from leads_pipeline.warehouse.reader import EXTRA, PROBLEMS
 

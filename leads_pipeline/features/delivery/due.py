@@ -11,9 +11,9 @@ from datetime import date, datetime, timedelta
 from itertools import count, groupby
 from typing import Any, Final
 
-from leads_pipeline.delivery.ledger import Ledger, Version, VersionState
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.delivery.ledger import Ledger, Version, VersionState
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import LandedVersion
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads, current_leads, typed_leads

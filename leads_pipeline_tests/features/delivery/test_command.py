@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from leads_pipeline_tests.delivery.test_delivery import lead
+from leads_pipeline_tests.features.delivery.test_delivery import lead
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, House

@@ -1,0 +1,16 @@
+"""Delivery in `demo`: to the simulator, which stands in for a CRM."""
+
+from datetime import date
+
+from leads_pipeline.features.delivery.sending import Endpoint, deliver
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.data_folder import DataFolder
+
+
+def demo(settings: Settings, data: DataFolder, first_day: date) -> str:
+    """Deliver all leads. Return what was done."""
+    endpoint = Endpoint.of(settings)
+    if endpoint is None:
+        return "LEADS_DELIVERY_URL is not set, so no lead was delivered."
+    sent = deliver(settings, data, endpoint, first_day=first_day)
+    return f"Delivered {sent.delivered} leads to a simulated CRM."

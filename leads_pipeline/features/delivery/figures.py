@@ -1,0 +1,20 @@
+"""The figures of delivery."""
+
+from leads_pipeline.features.delivery.ledger import looked_at
+from leads_pipeline.observe.figures import CountedByState
+from leads_pipeline.storage.data_folder import DataFolder
+
+
+def figures(data: DataFolder) -> CountedByState:
+    """Count the versions of leads, and say when one was last delivered. Raises StorageError."""
+    with looked_at(data.folder) as ledger:
+        counts = ledger.counts() if ledger else {}
+        last_at = ledger.last_delivered() if ledger else None
+    return CountedByState(
+        name="deliveries",
+        what="versions of leads, by state of delivery",
+        by_state={state.value: count for state, count in counts.items()},
+        last_name="last_delivery",
+        last_what="a lead was last delivered",
+        last_at=last_at,
+    )

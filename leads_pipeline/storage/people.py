@@ -1,0 +1,29 @@
+"""Where people are besides raw windows and tables.
+
+A feature that keeps leads, or who got them, somewhere else says here what of a person it has. Erasures and access
+requests ask all of them.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from leads_pipeline.extensions import HOLDERS, loaded
+from leads_pipeline.storage.data_folder import DataFolder
+
+# Whether a lead, by its kind and id, is the person's.
+IsMeant = Callable[[tuple[str, str]], bool]
+
+
+class HoldsPeople(Protocol):
+    """What holds people."""
+
+    def recipients(self, is_meant: IsMeant) -> dict[str, list[str]]:
+        """Return to which hosts such leads were sent, and on which days, as ISO dates. Raises StorageError."""
+
+    def forget(self, is_meant: IsMeant) -> list[str]:
+        """Forget such leads. Return what couldn't be forgotten, in sentences that say what to do."""
+
+
+def holders(data: DataFolder) -> list[HoldsPeople]:
+    """Return everything that holds people."""
+    return [of_feature(data) for of_feature in loaded(HOLDERS)]
