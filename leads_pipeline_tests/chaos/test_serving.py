@@ -82,7 +82,8 @@ def serving(me: Newcomer, *command: str) -> Iterator[tuple["subprocess.Popen[byt
             stderr=file,
         )
     try:
-        wait_for(lambda: f"Dagster UI: http://127.0.0.1:{port}/assets" in log.read_text())
+        wait_for(lambda: process.poll() is not None or f"Dagster UI: http://127.0.0.1:{port}/assets" in log.read_text())
+        assert process.poll() is None, log.read_text()
         wait_for(lambda: any((me.folder / "data" / "raw").glob("*/*/*/*.parquet")))
         yield process, log
     finally:
