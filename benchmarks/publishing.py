@@ -25,6 +25,7 @@ from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window, day_interval
 from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.storage.data_folder import DataFolder
@@ -48,8 +49,12 @@ TABLES = os.environ.get("BENCH_TABLES", "parquet")
 IS_STORE = os.environ.get("BENCH_STORE") == "1"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FIRST = date(2026, 11, 1)
+INSTALLATION = Settings.from_variables({"LEADS_TABLES": TABLES})
 WANTED = PublicationSettings(
-    [Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)], FIRST - timedelta(days=370), ZONE, tables=TABLES
+    [Scope.parse(f"branch-{101 + n}") for n in range(BRANCHES)],
+    FIRST - timedelta(days=370),
+    ZONE,
+    installation=INSTALLATION,
 )
 
 

@@ -11,6 +11,8 @@ FINDER_MODULES: Final = ["leads_pipeline.observe.findings"]
 SETTINGS_MODELS: Final[list[str]] = []
 FIGURES: Final[list[str]] = []
 HOLDERS: Final[list[str]] = []
+QUESTIONS: Final[list[str]] = []
+VERIFIERS: Final[list[str]] = []
 DEMOS: Final[list[str]] = []
 
 

@@ -212,12 +212,6 @@ def _data_address(value: str) -> str:
     return value.rstrip("/")
 
 
-def _tables(value: str) -> str:
-    if value not in ("parquet", "delta", "none"):
-        raise ValueError(f"is {value!r}. Write parquet, delta or none. leads.duckdb is always made.")
-    return value
-
-
 def list_of(value: str, *, separator: str = ",") -> tuple[str, ...]:
     """Return the parts of a list, without blanks around them and without empty ones."""
     return tuple(part.strip() for part in value.split(separator) if part.strip())
@@ -362,11 +356,6 @@ class Settings(BaseModel):
         proposal="365",
     )
     """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
-    tables: Annotated[str, PlainValidator(_tables)] = setting(
-        "LEADS_TABLES", _PULL, "parquet", link="guides/read-parquet-and-delta.md"
-    )
-    """What each publication writes to `tables` in the data folder: `parquet` writes the tables of leads as Parquet
-    files. `delta` writes Delta tables, and needs the extra `delta`. `none` writes nothing"""
     marts_dir: _Path = setting("LEADS_MARTS_DIR", _PULL, link="guides/add-your-own-data.md#marts-and-files-of-your-own")
     """A folder with marts and files of your own. Each `.sql`, `.csv` and `.parquet` file in it becomes a table of
     `leads.duckdb`"""

@@ -13,6 +13,7 @@ import click
 from leads_pipeline.cli.installation import known
 from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.extensions import QUESTIONS, loaded
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_inventory, ask_leads, ask_pool, ask_settings
 from leads_pipeline.observe.verification import verify as read_all
@@ -63,6 +64,8 @@ def _answers() -> Iterator[Seen]:
     facts = Known(settings, data, datetime.now(UTC))
     yield from ask_leads(facts, leads.secret, leads.tokens)
     yield ask_inventory(settings, inventory.tokens)
+    for of_feature in loaded(QUESTIONS):
+        yield from of_feature(facts)
     yield from ask_pool(facts, PORTAL_POOL, lambda: _limit_of(settings, PORTAL_POOL))
     yield from ask_folder(facts)
 

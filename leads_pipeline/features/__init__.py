@@ -14,6 +14,7 @@ _NAMES: Final = (
     "backup",
     "delivery",
     "export",
+    "lake",
     "own_tables",
     "pushes",
     "report",
@@ -31,6 +32,8 @@ extensions.FINDER_MODULES.extend(_named("finders"))
 extensions.SETTINGS_MODELS.extend(_named("settings"))
 extensions.FIGURES.extend(_named("figures"))
 extensions.HOLDERS.extend(_named("holds_people"))
+extensions.QUESTIONS.extend(_named("questions"))
+extensions.VERIFIERS.extend(_named("verifier"))
 extensions.DEMOS.extend(_named("demo"))
 
 

@@ -19,7 +19,6 @@ from leads_pipeline.warehouse.marts import MakeMarts
 from leads_pipeline.warehouse.publication import PublicationSettings, publish
 from leads_pipeline.warehouse.raw_windows import RawWindows
 from leads_pipeline.warehouse.step import Publication, Step
-from leads_pipeline.warehouse.typed import WriteTables
 from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
 
@@ -51,7 +50,7 @@ def steps_of(
         # What marts read besides leads.
         NoteWindowStates(data.store, windows, grid, now, is_first_of_day=is_first_of_day),
         LoadInventory(data.inventory),
-        LoadAnswers([settings.marts_dir, data.folder], zone),
+        LoadAnswers([settings.installation.marts_dir, data.folder], zone),
         NoteObjections(data),
         # It reads the states of windows.
         MakeBranches(settings.branches),
@@ -60,8 +59,7 @@ def steps_of(
         # Whatever features fill is there for marts.
         *(of_feature(data, settings, now) for of_feature in brought("step")),
         MakeMarts(zone, to_day),
-        # After the swap: they are written from what is published.
-        WriteTables(data, settings.tables),
+        # After the swap, and after what features make then from what is published.
         DeleteCache(data),
         # Before anything is read, it takes out of raw whom the list keeps out. And the folder follows the list once
         # nothing that is made holds anybody who had to go.

@@ -26,7 +26,6 @@ from leads_pipeline.storage.data_folder import DataFolder, check_portal
 from leads_pipeline.storage.durable import check_writable
 from leads_pipeline.storage.proof import prove, prove_folder
 from leads_pipeline.storage.store import Store
-from leads_pipeline.warehouse.typed import want_deltalake
 from leads_pipeline.words import counted, some
 
 # A person waits for the answer.
@@ -87,8 +86,6 @@ def ask_settings(settings: Settings, env_file: Path) -> Iterator[Seen]:
 
 def _settings(settings: Settings) -> str:
     settings.want_portal()
-    if settings.tables == "delta":
-        want_deltalake()
     return f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in {settings.zone.key}."
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.extensions import VERIFIERS, loaded
 from leads_pipeline.observe.finding import LEADS_DUCKDB, all_finders, find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light, Seen, seen
@@ -23,8 +24,6 @@ from leads_pipeline.storage.starting import how_to_publish
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.reading import attached, is_readable
-from leads_pipeline.warehouse.tables import lead_tables
-from leads_pipeline.warehouse.typed import TABLES, count_rows
 from leads_pipeline.warehouse.versions import Versions, number_of
 from leads_pipeline.words import counted
 
@@ -102,8 +101,8 @@ def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> 
                 for lead_id in of_window
             }
             yield _count(db, data, kind, ids)
-        if (data.folder / TABLES).is_symlink():
-            yield _typed(db, data.folder / TABLES, number_of(version), publish)
+        for of_feature in loaded(VERIFIERS):
+            yield from of_feature(data, db, number_of(version))
 
 
 def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw: set[str]) -> Seen:
@@ -125,22 +124,9 @@ def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw:
     only = len(published - raw)
     lost = f" {only} of them have no raw file any more." if only else ""
     well = f"{len(rows)}, each once, in leads.duckdb and in the marts.{lost}"
-    return _seen(f"{kind.name} leads", troubles, well)
+    return summed_up(f"{kind.name} leads", troubles, well)
 
 
-def _typed(db: duckdb.DuckDBPyConnection, folder: Path, number: int, publish: str) -> Seen:
-    if number_of(folder.resolve()) != number:
-        return Seen("typed tables", Light.YELLOW, f"They are older than leads.duckdb. {publish}")
-    wrong = []
-    for table in lead_tables():
-        [(rows,)] = db.execute(f"select count(*) from {quoted(table.name)}").fetchall()
-        if (found := count_rows(folder / table.name)) != rows:
-            has = "can't be read" if found is None else f"has {found} rows, and leads.duckdb has {rows}"
-            wrong.append(f"{TABLES}/{table.name} {has}.")
-    if wrong:
-        wrong.append(f"Run `rm {folder}`, then publish: they are written anew. {publish}")
-    return _seen("typed tables", wrong, "Each has the rows of leads.duckdb.")
-
-
-def _seen(check: str, troubles: list[str], well: str) -> Seen:
+def summed_up(check: str, troubles: list[str], well: str) -> Seen:
+    """Return a red line with all troubles, or a green one."""
     return Seen(check, Light.RED, " ".join(troubles)) if troubles else Seen(check, Light.GREEN, well)

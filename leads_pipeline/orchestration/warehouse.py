@@ -38,7 +38,6 @@ from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reading import LeadsFile, Reader
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline.warehouse.tables import lead_tables
-from leads_pipeline.warehouse.typed import TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +103,7 @@ def _publish(
         first_day=partitions.first_day,
         zone=settings.zone,
         branches=known_branches(settings.branches_file, LeadsFile(data)),
-        tables=settings.tables,
-        marts_dir=settings.marts_dir,
+        installation=settings,
     )
     # A look from after this moment would count as one of the future.
     publication = publishing.bring_up_to_date(data, of_publication, datetime.now(UTC))
@@ -144,12 +142,10 @@ def _record(
 
 
 def _tell_of_problems(publication: Publication) -> None:
-    """Raise Failure if the tables beside leads.duckdb aren't written."""
-    if trouble := publication.problems.get(TABLES):
-        raise Failure(
-            f"leads.duckdb is published, and the tables in data/tables are as before. {trouble}",
-            allow_retries=False,
-        )
+    """Raise Failure if something that is made from leads.duckdb isn't made."""
+    if publication.as_before:
+        told = " ".join(f"{what} are as before. {why}" for what, why in publication.as_before.items())
+        raise Failure(f"leads.duckdb is published, and {told}", allow_retries=False)
 
 
 def known_branches(path: Path | None, file: LeadsFile) -> Branches:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from leads_pipeline.privacy.finding import left_in_delta, left_of, unchanged_by
+from leads_pipeline.privacy.finding import left_of, unchanged_by
 from leads_pipeline.privacy.receipt import RECEIPTED, forget_deliveries, write_receipt
 from leads_pipeline.privacy.requests import note_done, open_entries
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.people import holders
 from leads_pipeline.storage.suppression import Action, Entry
 
 _DONE_LATER: Final = "The command was interrupted. A later run has finished the request."
@@ -44,13 +45,11 @@ def carry_out(
     entries = open_entries(suppressed)
     erasures = [entry for entry in (suppressed.active if of_all else entries) if entry.action is Action.ERASE]
     left = left_of(data, erasures) | unchanged_by(data, entries)
-    # With a bucket, the Delta tables may be another machine's.
-    for table in left_in_delta(data) if data.bucket else ():
+    for text in [
+        text for holder in holders(data) for text in holder.left(lambda lead: suppressed.erased.is_known(*lead))
+    ]:
         for entry in erasures:
-            left.setdefault(entry.number, []).append(
-                f"{table} in the bucket holds an erased person. Run `leads-pipeline privacy apply` on the machine that "
-                "has LEADS_TABLES=delta."
-            )
+            left.setdefault(entry.number, []).append(text)
     for entry in entries:
         _finish(data, entry, (done or {}).get(entry.number, _DONE_LATER), now, is_complete=entry.number not in left)
     return left

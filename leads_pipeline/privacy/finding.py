@@ -33,7 +33,6 @@ from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.suppression import Action, Entry, Meant
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.reading import attached
-from leads_pipeline.warehouse.typed import TABLES
 from leads_pipeline.warehouse.versions import Versions
 
 # The places of a lead's exact texts, by window.
@@ -256,32 +255,6 @@ def learn_lost(data: DataFolder) -> None:
 
 def _lead_rows(key: LeadKey, rows: Sequence[Row]) -> list[LeadRow]:
     return [LeadRow(*key, row.place.day, row.payload) for row in rows]
-
-
-def left_in_delta(data: DataFolder) -> list[str]:
-    """The Delta tables in the bucket that hold a lead of somebody who is erased, or that can't be read.
-
-    They may be another machine's.
-    """
-    erased, left = data.gate.entries.read().erased, []
-    for kind in LEAD_KINDS:
-        for table in kind.tables:
-            try:
-                ids = {lead_id for key in data.store.list(f"{TABLES}/{table}/") for lead_id in _ids_in(data.store, key)}
-            except (pa.ArrowException, KeyError):
-                left.append(f"{TABLES}/{table}")
-                continue
-            if any(erased.is_known(kind.name, lead_id) for lead_id in ids):
-                left.append(f"{TABLES}/{table}")
-    return left
-
-
-def _ids_in(store: Store, key: str) -> list[str]:
-    """The ids of a Delta table's file, also of one that no version needs any more."""
-    if not key.endswith(".parquet") or "/_delta_log/" in key or (content := store.get(key)) is None:
-        return []
-    ids = parquet_of(content).read(["lead_id"], use_threads=False)["lead_id"]
-    return [str(lead_id) for lead_id in ids.to_pylist()]
 
 
 class _Look:

@@ -5,7 +5,6 @@ requests ask all of them.
 """
 
 from collections.abc import Callable
-from typing import Protocol
 
 from leads_pipeline.extensions import HOLDERS, loaded
 from leads_pipeline.storage.data_folder import DataFolder
@@ -14,14 +13,20 @@ from leads_pipeline.storage.data_folder import DataFolder
 IsMeant = Callable[[tuple[str, str]], bool]
 
 
-class HoldsPeople(Protocol):
-    """What holds people."""
+class HoldsPeople:
+    """What holds people. A feature overrides the methods that it needs."""
 
-    def recipients(self, is_meant: IsMeant) -> dict[str, list[str]]:
+    def recipients(self, is_meant: IsMeant) -> dict[str, list[str]]:  # noqa: ARG002 - as any
         """Return to which hosts such leads were sent, and on which days, as ISO dates. Raises StorageError."""
+        return {}
 
-    def forget(self, is_meant: IsMeant) -> list[str]:
+    def forget(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
         """Forget such leads. Return what couldn't be forgotten, in sentences that say what to do."""
+        return []
+
+    def left(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
+        """Return what still has such leads after a publication, in sentences that say what to do."""
+        return []
 
 
 def holders(data: DataFolder) -> list[HoldsPeople]:

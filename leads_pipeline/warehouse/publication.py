@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import Scope
 from leads_pipeline.errors import BugError, LeadsPipelineError, StorageError
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.warehouse.current_leads import WindowKey
@@ -33,14 +34,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PublicationSettings:
-    """The settings of a publication. `tables` is parquet, delta or none, `marts_dir` is LEADS_MARTS_DIR."""
+    """The settings of a publication. `installation` has all others, for steps of features."""
 
     scopes: Sequence[Scope]
     first_day: date
     zone: ZoneInfo
     branches: Branches = field(default_factory=Branches)
-    tables: str = "parquet"
-    marts_dir: Path | None = None
+    installation: Settings = field(default_factory=lambda: Settings.from_variables({}))
 
 
 class Windows(Protocol):
@@ -84,6 +84,8 @@ def publish(
                 step.after(publication)
             except LeadsPipelineError as error:
                 publication.problems[step.name] = str(error)
+                if step.makes:
+                    publication.as_before[step.makes] = str(error)
     return publication
 
 

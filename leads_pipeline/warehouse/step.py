@@ -69,13 +69,14 @@ class Publication:
     """The result of publishing. `way` is `update`, `new file` or `unchanged`.
 
     `windows` and `leads` count those that were written. `problems` say what a step couldn't do once the file was
-    published, by the step's name.
+    published, by the step's name. `as_before` says why what a step makes is as before, by what that is.
     """
 
     way: str = "unchanged"
     windows: int = 0
     leads: int = 0
     problems: dict[str, str] = field(default_factory=dict)
+    as_before: dict[str, str] = field(default_factory=dict)
 
 
 class Step:
@@ -88,6 +89,8 @@ class Step:
 
     # The key of `problems`.
     name = ""
+    # What `after` makes, in words: the key of `as_before`.
+    makes = ""
 
     def before(self) -> None:
         """Do what has to be done before anything is looked at."""

@@ -24,6 +24,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.features.lake.step import WriteTables
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.settings import Secret
 from leads_pipeline.simulator.app import Config
@@ -32,7 +33,6 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore, open_store
 from leads_pipeline.warehouse.step import Publication
-from leads_pipeline.warehouse.typed import WriteTables
 from leads_pipeline_tests.docs.pages import DOCS, GUIDES, PAGES, README, ROOT, blocks
 from leads_pipeline_tests.docs.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.docs.shell import BIN, bare, run

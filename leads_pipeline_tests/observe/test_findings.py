@@ -559,10 +559,10 @@ def test_in_somebodys_dagster_findings_name_its_jobs_and_sensors_and_no_command_
     assert not [one.key for one in told if "leads-pipeline serve" in one.what_to_do]
 
 
-def test_a_sensor_that_is_off_is_an_error_unless_it_would_have_nothing_to_do(house: House) -> None:
+def test_a_sensor_that_is_needed_and_off_is_an_error(house: House) -> None:
     land_all(house)
-    house.data.state.note_service(house.now, ["agency_deliver", "publish_changes", "pull_inventory_daily"])
-    assert {key for key in found(house) if key.startswith("service")} == {"service/publish_changes"}
+    house.data.state.note_service(house.now, ["agency_publish_changes"])
+    assert {key for key in found(house) if key.startswith("service")} == {"service/agency_publish_changes"}
 
 
 def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: House) -> None:

@@ -149,8 +149,8 @@ def test_delta_tables_without_their_package_are_told_with_how_to_install_it(
     """Leads are published all the same."""
     monkeypatch.setitem(sys.modules, "deltalake", None)  # as if it weren't there
     seen = found(variables, LEADS_TABLES="delta")
-    assert seen.lights["settings"] == "red"
-    assert "uv pip install -c requirements.lock -e '.[delta]'" in seen.messages["settings"]
+    assert seen.lights["Delta tables"] == "red"
+    assert "uv pip install -c requirements.lock -e '.[delta]'" in seen.messages["Delta tables"]
     house.tables_as = "delta"
     house.land("applicant", [{"id": "a"}])
     with pytest.raises(AssertionError):  # the house takes no trouble

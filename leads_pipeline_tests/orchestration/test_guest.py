@@ -138,7 +138,7 @@ def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself(
     repository = defs().get_repository_def()
     running = {one.name for one in repository.sensor_defs if one.default_status is DefaultSensorStatus.RUNNING}
     running |= {one.name for one in repository.schedule_defs if one.default_status is DefaultScheduleStatus.RUNNING}
-    assert running == ({*NEEDED, "alert"} if is_served else set())
+    assert running == ({*NEEDED, "pull_inventory_daily", "alert", "deliver"} if is_served else set())
 
 
 @pytest.mark.parametrize("prefix", ["an agency", "agency/branch", "ä", ""])

@@ -31,6 +31,7 @@ from leads_pipeline.features.report.page import write_report
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, find
 from leads_pipeline.privacy.retain import cut_days, due_before
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
@@ -130,13 +131,13 @@ class House:
         self.folder.mkdir(parents=True, exist_ok=True)
         names = self.folder.parent / "branches.csv"
         names.write_text(self.names, encoding="utf-8")
+        variables = {"LEADS_TABLES": self.tables_as, "LEADS_MARTS_DIR": str(self.marts or "")}
         wanted = PublicationSettings(
             [*map(Scope.parse, self.scopes)],
             self.first_day,
             self.zone,
             read_branches(names if self.names else None),
-            self.tables_as,
-            self.marts,
+            Settings.from_variables(variables),
         )
         assert bring_up_to_date(self.data, wanted, self.now).problems == {}
 

@@ -14,6 +14,7 @@ from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.publication import PublicationSettings
@@ -54,7 +55,8 @@ def publish(
     tables: str = "parquet",
 ) -> Publication:
     """Publish as the asset does it."""
-    wanted = PublicationSettings([*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), tables)
+    installation = Settings.from_variables({"LEADS_TABLES": tables})
+    wanted = PublicationSettings([*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), installation)
     publication = bring_up_to_date(data, wanted, now)
     assert publication.problems == {}
     return publication

@@ -6,14 +6,14 @@ from typing import Final
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.ledger import looked_at, opened
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.people import IsMeant
+from leads_pipeline.storage.people import HoldsPeople, IsMeant
 
 # How long an erasure waits for a delivery that is under way.
 _PATIENCE_SECONDS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveredLeads:
+class DeliveredLeads(HoldsPeople):
     """The leads of which the ledger knows the ids (see HoldsPeople)."""
 
     data: DataFolder

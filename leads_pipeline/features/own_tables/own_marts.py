@@ -217,7 +217,7 @@ class MakeOwnTables(Step):
 
 def step_of(data: DataFolder, settings: PublicationSettings, now: datetime) -> MakeOwnTables:
     """Return the step of a publication at that moment."""
-    return MakeOwnTables(data.folder, settings.marts_dir, today(settings.zone, now))
+    return MakeOwnTables(data.folder, settings.installation.marts_dir, today(settings.zone, now))
 
 
 def _keep_tables(draft: Draft, own: OwnFiles) -> None:

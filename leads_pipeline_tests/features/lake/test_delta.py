@@ -12,13 +12,13 @@ import pytest
 pytest.importorskip("deltalake")
 from deltalake import DeltaTable
 
+from leads_pipeline.features.lake import delta
+from leads_pipeline.features.lake.delta import write_delta
+from leads_pipeline.features.lake.parquet_tables import delete_tables, write_tables
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.warehouse import delta
-from leads_pipeline.warehouse.delta import write_delta
 from leads_pipeline.warehouse.tables import lead_tables
-from leads_pipeline.warehouse.typed import delete_tables, write_tables
+from leads_pipeline_tests.features.lake.test_parquet_tables import LEADS
 from leads_pipeline_tests.warehouse.test_publish import SECRET, Folder, Other, folder
-from leads_pipeline_tests.warehouse.test_typed import LEADS
 
 __all__ = ["folder"]
 

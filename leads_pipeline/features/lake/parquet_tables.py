@@ -1,6 +1,6 @@
 """Typed Parquet for analysts: the tables of leads in data/tables, written from the published leads.duckdb.
 
-Belongs here: one tree of files for each publication. Doesn't: the rows (flatten.py), Delta tables (delta.py).
+Belongs here: one tree of files for each publication. Doesn't: the rows (warehouse/flatten.py), Delta tables (delta.py).
 
 `data/tables` is a link to a tree that belongs to one version of leads.duckdb. So readers never meet two publications,
 and a tree stays as long as its version: after an erasure no older one is left.
@@ -20,13 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.errors import SettingsError, how_to_install
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import copy_file, replace_file, storing, sync
-from leads_pipeline.storage.store import FolderStore, Store
+from leads_pipeline.storage.durable import copy_file, storing, sync
+from leads_pipeline.storage.store import Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.reading import attached
-from leads_pipeline.warehouse.step import Publication, Step
 from leads_pipeline.warehouse.tables import Table, is_of, lead_tables
 from leads_pipeline.warehouse.versions import number_of
 
@@ -45,49 +42,6 @@ _LEADS_AT_ONCE: Final = 50_000
 _AS_TEXT: Final = ("uuid", "json")
 
 _LEADS_OF: Final = {table: kind.table for kind in LEAD_KINDS for table in kind.tables}
-
-
-class WriteTables(Step):
-    """Makes data/tables as LEADS_TABLES says, once leads.duckdb is published. Other files there are deleted.
-
-    A publication that is killed before it is made up for by the next one.
-    """
-
-    name = TABLES
-
-    def __init__(self, data: DataFolder, tables: str) -> None:
-        self._data = data
-        self._tables = tables
-
-    def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
-        """Write what leads.duckdb has and the tables lack."""
-        if self._tables == "delta":
-            self._write_delta()
-            return
-        self._delete_delta()
-        if self._tables == "parquet":
-            write_tables(self._data.folder)
-        else:
-            remove_tables(self._data.folder)
-
-    def _write_delta(self) -> None:
-        want_deltalake()
-        # Only Delta tables need this extra package.
-        from leads_pipeline.warehouse.delta import write_delta
-
-        store = self._data.bucket or FolderStore(self._data.folder)
-        write_delta(self._data.folder, store)
-        if self._data.bucket is not None:
-            note = f"The tables are in {store.address}/{TABLES}/.\n"
-            replace_file(self._data.folder / TABLES / "README.md", note.encode())
-
-    def _delete_delta(self) -> None:
-        """Delete Delta tables of before. Nobody would bring them up to date."""
-        folder = self._data.folder / TABLES
-        if folder.is_dir() and not folder.is_symlink():
-            delete_tables(self._data.bucket or FolderStore(self._data.folder))
-            with storing(folder):
-                shutil.rmtree(folder)
 
 
 def write_tables(folder: Path) -> int | None:
@@ -155,19 +109,6 @@ def delete_tables(store: Store, prefix: str = f"{TABLES}/") -> None:
     keys = store.list(prefix)
     store.delete([key for key in keys if "/_delta_log/" in key])
     store.delete([key for key in keys if "/_delta_log/" not in key])
-
-
-def want_deltalake() -> str:
-    """Say which deltalake is there. Raises SettingsError if there is none, or if it can't be imported."""
-    try:
-        import deltalake
-
-        return f"They are written by deltalake {deltalake.__version__}."
-    except Exception as error:  # noqa: BLE001 - whatever a broken installation raises
-        raise SettingsError(
-            f"LEADS_TABLES is delta, and the package deltalake can't be used ({type(error).__name__}). "
-            f"{how_to_install('delta')} Or unset LEADS_TABLES, and the next publication removes the Delta tables."
-        ) from None
 
 
 def _replace_link(path: Path, tree: Path) -> None:

@@ -1,6 +1,6 @@
 """Delta tables for analysts: the tables of leads in data/tables or in a bucket, from the published leads.duckdb.
 
-Belongs here: which days are written, and which old files go. Doesn't: the rows (typed.py).
+Belongs here: which days are written, and which old files go. Doesn't: the rows (parquet_tables.py).
 
 Each commit names the version of leads.duckdb that it was written for. If that version is still there, nobody was erased
 since, and the days that were touched since are written. Otherwise the table's folder is written anew. If each day was
@@ -21,11 +21,11 @@ from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProp
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.lake.parquet_tables import TABLES, delete_tables, remove_tables, rows_of
 from leads_pipeline.storage.store import Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 from leads_pipeline.warehouse.reading import attached
 from leads_pipeline.warehouse.tables import Table, lead_tables
-from leads_pipeline.warehouse.typed import TABLES, delete_tables, remove_tables, rows_of
 from leads_pipeline.warehouse.versions import number_of
 
 # No least and greatest value of a column, a name say, in the log: it outlives the rows.

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow.dataset as ds
 import pytest
 
-from leads_pipeline.warehouse.typed import remove_tables, write_tables
+from leads_pipeline.features.lake.parquet_tables import remove_tables, write_tables
 from leads_pipeline.warehouse.versions import number_of
 from leads_pipeline_tests.warehouse.test_publish import SECRET, Folder, Row, folder
 

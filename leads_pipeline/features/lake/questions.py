@@ -1,0 +1,44 @@
+"""What `doctor` and `verify` ask of the tables beside leads.duckdb."""
+
+# ruff: noqa: S608 - only our own names are in the statements
+
+from collections.abc import Iterator
+
+import duckdb
+
+from leads_pipeline.features.lake.parquet_tables import TABLES, count_rows
+from leads_pipeline.features.lake.settings import LakeSettings
+from leads_pipeline.features.lake.step import want_deltalake
+from leads_pipeline.observe.known import Known
+from leads_pipeline.observe.questions import Light, Seen, ask
+from leads_pipeline.observe.verification import summed_up
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.starting import how_to_publish
+from leads_pipeline.warehouse.duck import quoted
+from leads_pipeline.warehouse.tables import lead_tables
+from leads_pipeline.warehouse.versions import number_of
+
+
+def questions(known: Known) -> Iterator[Seen]:
+    """Ask whether Delta tables can be written, if they are wanted."""
+    if known.settings.of(LakeSettings).tables == "delta":
+        yield ask("Delta tables", want_deltalake)
+
+
+def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, number: int) -> Iterator[Seen]:
+    """Read each value of the Parquet files, and compare their rows with leads.duckdb, which is open as `db`."""
+    folder, publish = data.folder / TABLES, f"{how_to_publish(data.state)}."
+    if not folder.is_symlink():
+        return
+    if number_of(folder.resolve()) != number:
+        yield Seen("typed tables", Light.YELLOW, f"They are older than leads.duckdb. {publish}")
+        return
+    wrong = []
+    for table in lead_tables():
+        [(rows,)] = db.execute(f"select count(*) from {quoted(table.name)}").fetchall()
+        if (found := count_rows(folder / table.name)) != rows:
+            has = "can't be read" if found is None else f"has {found} rows, and leads.duckdb has {rows}"
+            wrong.append(f"{TABLES}/{table.name} {has}.")
+    if wrong:
+        wrong.append(f"Run `rm {folder}`, then publish: they are written anew. {publish}")
+    yield summed_up("typed tables", wrong, "Each has the rows of leads.duckdb.")
