@@ -288,13 +288,14 @@ class Asking:
         )
         def retry_failed_partitions(context: SensorEvaluationContext) -> RunRequest | SkipReason:
             data: DataFolder = self.names.resource(context.resources, "data")
+            # First of all: whatever fails below, the daemon works.
+            note_service(context.instance, self.needed, data.state, self.clock(), self.names)
             end_dead_runs(context.instance, data, self.clock(), is_own=self._is_own)
             # After correcting a setting, a person starts the service anew. The age of this process says nothing about
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
                 note_start(data.state.path, daemon, self.clock())
             note_home(context.instance, data.state, self.names)
-            note_service(context.instance, self.needed, data.state, self.clock(), self.names)
             return self._ask(context.instance, data, "retry")
 
         return retry_failed_partitions

@@ -6,7 +6,7 @@ Belongs here: these rules, and what each channel was told so far. Doesn't: findi
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -94,6 +94,51 @@ class Told(BaseModel):
             self.failures[channel] = Failure(since=before.since if before else now, message=trouble)
 
 
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """The findings that are open at a moment, without hints.
+
+    `kept` are keys that may be open or not, because their finders failed. `waiting` are keys of findings that may pass
+    by themselves, and aren't told yet.
+    """
+
+    findings: Sequence[Finding]
+    kept: Collection[str]
+    waiting: Collection[str]
+
+    @classmethod
+    def of(cls, findings: Sequence[Finding], failed: Collection[str], told: Told, now: datetime) -> Self:
+        """Note in `told` what is found for the first time, and sort out what is told now."""
+        found = {one.key: one for one in findings if one.level is not Level.HINT}
+        kept = {key for key in told.keys() - found.keys() if key.partition("/")[0] in failed}
+        told.noticed = {key: not_after(told.noticed.get(key, now), now) for key in found.keys() | kept}
+
+        open_ = []
+        waiting = set()
+        for one in found.values():
+            noticed_at = told.noticed[one.key]
+            open_.append(replace(one, since=min(one.since or noticed_at, now)))
+            if one.may_pass and not has_passed(PATIENCE, noticed_at, now):
+                waiting.add(one.key)
+        return cls(open_, kept, waiting)
+
+    def shown_on(self, channel: str, memory: Memory) -> list[Finding]:
+        """Return what counts for a channel. It isn't told that it doesn't work itself."""
+        return [
+            one
+            for one in self.findings
+            if (one.key in memory.open or one.key not in self.waiting) and one.key != f"alert-channels/{channel}"
+        ]
+
+    @property
+    def is_late(self) -> bool:
+        """Whether leads are late, and that didn't pass by itself."""
+        return any(
+            one.level is Level.ERROR and one.key.startswith(_LATE) and one.key not in self.waiting
+            for one in self.findings
+        )
+
+
 class Alerts:
     """Tells the channels, and remembers it in the `.state` folder.
 
@@ -112,36 +157,38 @@ class Alerts:
         `failed` names the finders that couldn't look. Their earlier findings stay as they were.
         """
         told = self._unsaved or Told.read(self._state)
-        found = {one.key: one for one in findings if one.level is not Level.HINT}
-        kept = {key for key in told.keys() - found.keys() if key.partition("/")[0] in failed}
-        told.noticed = {key: not_after(told.noticed.get(key, now), now) for key in found.keys() | kept}
-        open_ = [replace(one, since=min(one.since or told.noticed[one.key], now)) for one in found.values()]
-        waiting = {one.key for one in open_ if one.may_pass and not has_passed(PATIENCE, told.noticed[one.key], now)}
+        is_open = _Open.of(findings, failed, told, now)
         told.forget_other_channels({one.name for one in (*self._channels, self._heartbeat) if one})
+
         results = dict[str, bool]()
         for channel in self._channels:
             memory = told.channels.setdefault(channel.name, Memory())
-            counts = [one for one in open_ if one.key in memory.open or one.key not in waiting]
-            shown = [one for one in counts if one.key != f"alert-channels/{channel.name}"]
-            if digest := due(memory, shown, kept, now):
-                # A message may arrive although its answer is lost, or this process is killed. So its end is told too.
-                news = {one.key: one for one in digest.new}
-                memory.open, memory.unsure = memory.open | news, memory.unsure | news.keys()
-                self._save(told)
-                is_sent, trouble = attempt(channel.name, partial(channel.send, digest))
-                told.note_attempt(channel.name, trouble, now)
-                if is_sent:
-                    still_kept = {key: one for key, one in memory.open.items() if key in kept}
-                    memory.open = still_kept | {one.key: one for one in shown}
-                    memory.unsure, memory.told_at = memory.unsure & kept, now
-                results[channel.name] = is_sent
-                self._save(told)
+            shown = is_open.shown_on(channel.name, memory)
+            if digest := due(memory, shown, is_open.kept, now):
+                results[channel.name] = self._send(channel, digest, told, is_open.kept)
+
         if self._heartbeat and (told.beat_at is None or has_passed(BEAT_EVERY, told.beat_at, now)):
-            late = [one for one in open_ if one.level is Level.ERROR and one.key.startswith(_LATE)]
-            is_well = all(one.key in waiting for one in late)
-            results[self._heartbeat.name] = self._beat(self._heartbeat, told, now, is_well=is_well)
+            results[self._heartbeat.name] = self._beat(self._heartbeat, told, now, is_well=not is_open.is_late)
         self._save(told)
         return results
+
+    def _send(self, channel: Channel, digest: Digest, told: Told, kept: Collection[str]) -> bool:
+        memory = told.channels[channel.name]
+        # A message may arrive although its answer is lost, or this process is killed. So its end is told too.
+        for one in digest.new:
+            memory.open[one.key] = one
+            memory.unsure.add(one.key)
+        self._save(told)
+
+        is_sent, trouble = attempt(channel.name, partial(channel.send, digest))
+        told.note_attempt(channel.name, trouble, digest.at)
+        if is_sent:
+            still_kept = {key: one for key, one in memory.open.items() if key in kept}
+            memory.open = still_kept | {one.key: one for one in (*digest.new, *digest.still_open)}
+            memory.unsure.intersection_update(kept)
+            memory.told_at = digest.at
+        self._save(told)
+        return is_sent
 
     def _beat(self, heartbeat: Heartbeat, told: Told, now: datetime, *, is_well: bool) -> bool:
         is_called, trouble = attempt(heartbeat.name, lambda: heartbeat.beat(is_well=is_well))
@@ -161,7 +208,7 @@ class Alerts:
 def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: datetime) -> Digest | None:
     """Return what a channel is to be told now, None if nothing is due.
 
-    `shown` are the open findings that count. `kept` are keys that may be open or not, because their finders failed.
+    `shown` are the open findings that count. `kept` are keys that may be open or not (see _Open).
     """
     new = [one for one in shown if _is_news(one, memory)]
     keys = {one.key for one in shown} | {*kept}
