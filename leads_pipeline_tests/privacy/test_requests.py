@@ -21,7 +21,7 @@ from leads_pipeline.cli.people import lines_of
 from leads_pipeline.cli.windows import MAX_COVERAGE_DAYS
 from leads_pipeline.domain.identity import Person
 from leads_pipeline.errors import StorageError
-from leads_pipeline.features.delivery.ledger import looked_at
+from leads_pipeline.features.delivery.ledger import reading_ledger
 from leads_pipeline.features.delivery.sending import Endpoint, deliver
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.privacy import requests
@@ -1145,7 +1145,7 @@ def deliver_all(desk: House, status: int = 200) -> None:
 
 
 def assert_ledger_forgot_jane(desk: House) -> None:
-    with looked_at(desk.folder) as ledger:
+    with reading_ledger(desk.folder) as ledger:
         assert ledger
         assert (ledger.sent("applicant", "jane"), len(ledger.sent("applicant", "mary"))) == ([], 1)
 
@@ -1173,7 +1173,7 @@ def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forge
 def test_the_ledger_forgets_an_erased_lead_that_was_never_delivered(desk: House) -> None:
     deliver_all(desk, status=400)
     privacy("erase", "--yes", "--email", EMAIL)
-    with looked_at(desk.folder) as ledger:
+    with reading_ledger(desk.folder) as ledger:
         assert ledger
         assert ("applicant", "jane") not in ledger.leads()
 

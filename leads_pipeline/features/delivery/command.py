@@ -10,7 +10,7 @@ from leads_pipeline.cli.installation import existing
 from leads_pipeline.cli.output import LISTED, day, json_option
 from leads_pipeline.domain.contract import lead_in_words
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.delivery.ledger import Ledger, VersionState, looked_at, opened
+from leads_pipeline.features.delivery.ledger import Ledger, VersionState, reading_ledger, writing_ledger
 from leads_pipeline.features.delivery.sending import Endpoint
 from leads_pipeline.features.delivery.sending import deliver as deliver_due
 from leads_pipeline.words import counted, moment
@@ -47,7 +47,7 @@ def deliver(context: click.Context, is_all: bool) -> None:
 def status(as_json: bool) -> None:
     """Show how many leads were delivered, which ones wait, and why."""
     _, data = existing()
-    with looked_at(data.folder) as ledger:
+    with reading_ledger(data.folder) as ledger:
         if as_json:
             counts = ledger.counts() if ledger else {}
             last = ledger.last_delivered() if ledger else None
@@ -70,7 +70,7 @@ def retry() -> None:
     Each is tried for three more days.
     """
     _, data = existing()
-    with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
+    with data.state.lock("delivery", timeout_seconds=60), writing_ledger(data.folder) as ledger:
         _show_waiting(ledger.retry(datetime.now(UTC).timestamp()))
 
 
@@ -83,7 +83,7 @@ def replay(first: date, last: date) -> None:
     Each goes in its newest version, with the same webhook-id as before.
     """
     _, data = existing()
-    with data.state.lock("delivery", timeout_seconds=60), opened(data.folder) as ledger:
+    with data.state.lock("delivery", timeout_seconds=60), writing_ledger(data.folder) as ledger:
         _show_waiting(ledger.replay(first, last, datetime.now(UTC).timestamp()))
 
 

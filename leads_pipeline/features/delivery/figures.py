@@ -1,13 +1,13 @@
 """The figures of delivery."""
 
-from leads_pipeline.features.delivery.ledger import looked_at
+from leads_pipeline.features.delivery.ledger import reading_ledger
 from leads_pipeline.observe.figures import CountedByState
 from leads_pipeline.storage.data_folder import DataFolder
 
 
 def figures(data: DataFolder) -> CountedByState:
     """Count the versions of leads, and say when one was last delivered. Raises StorageError."""
-    with looked_at(data.folder) as ledger:
+    with reading_ledger(data.folder) as ledger:
         counts = ledger.counts() if ledger else {}
         last_at = ledger.last_delivered() if ledger else None
     return CountedByState(

@@ -7,7 +7,7 @@ from typing import Final
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import CredentialsError, SettingsError
 from leads_pipeline.features.delivery.due import is_neglected
-from leads_pipeline.features.delivery.ledger import VersionState, looked_at
+from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
 from leads_pipeline.features.delivery.sending import Endpoint
 from leads_pipeline.observe.finding import Finding, Level, finder
 from leads_pipeline.observe.known import Known
@@ -38,7 +38,7 @@ def delivery(known: Known) -> Iterator[Finding]:
     except (SettingsError, CredentialsError) as error:
         yield Finding(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
         return
-    with looked_at(known.data.folder) as ledger:
+    with reading_ledger(known.data.folder) as ledger:
         if ledger is None:  # `deliver` never ran
             landed_at = known.data.state.landed_at()
             if landed_at and has_passed(_LATE_DELIVERY, landed_at, known.now):

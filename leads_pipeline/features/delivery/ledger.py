@@ -266,7 +266,7 @@ class Ledger:
 
 
 @contextmanager
-def opened(folder: Path) -> Iterator[Ledger]:
+def writing_ledger(folder: Path) -> Iterator[Ledger]:
     """Open the ledger of a data folder; it is made if there is none. The block's end commits.
 
     Raises StorageError. A damaged ledger is moved to `quarantine/`: the next one finds the due versions again.
@@ -297,7 +297,7 @@ def opened(folder: Path) -> Iterator[Ledger]:
 
 
 @contextmanager
-def looked_at(folder: Path) -> Iterator[Ledger | None]:
+def reading_ledger(folder: Path) -> Iterator[Ledger | None]:
     """Open the ledger to look at it alone. None if nothing was ever delivered. Raises StorageError.
 
     It is opened for writing, because only a writer can replay the journal of a killed one.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.features.delivery.ledger import looked_at, opened
+from leads_pipeline.features.delivery.ledger import reading_ledger, writing_ledger
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.people import HoldsPeople, IsMeant
 
@@ -21,7 +21,7 @@ class DeliveredLeads(HoldsPeople):
     def recipients(self, is_meant: IsMeant) -> dict[str, list[str]]:
         """Return to which hosts they were delivered, and on which days, as ISO dates. Raises StorageError."""
         days: dict[str, set[str]] = {}
-        with looked_at(self.data.folder) as ledger:
+        with reading_ledger(self.data.folder) as ledger:
             for lead in filter(is_meant, ledger.leads() if ledger else ()):
                 for host, at in ledger.sent(*lead) if ledger else ():
                     days.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
@@ -30,12 +30,15 @@ class DeliveredLeads(HoldsPeople):
     def forget(self, is_meant: IsMeant) -> list[str]:
         """Forget them. Return what couldn't be forgotten."""
         try:
-            with looked_at(self.data.folder) as ledger:
+            with reading_ledger(self.data.folder) as ledger:
                 leads = [lead for lead in ledger.leads() if is_meant(lead)] if ledger else []
             if not leads:
                 return []
 
-            with self.data.state.lock("delivery", timeout_seconds=_PATIENCE_SECONDS), opened(self.data.folder) as mine:
+            with (
+                self.data.state.lock("delivery", timeout_seconds=_PATIENCE_SECONDS),
+                writing_ledger(self.data.folder) as mine,
+            ):
                 for lead in leads:
                     mine.forget(*lead)
         except StorageError as error:

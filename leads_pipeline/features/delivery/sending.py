@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.delivery.due import note_due, read_each, version_of
-from leads_pipeline.features.delivery.ledger import Ledger, Version, opened
+from leads_pipeline.features.delivery.ledger import Ledger, Version, writing_ledger
 from leads_pipeline.features.delivery.message import body_of, headers_of, signer
 from leads_pipeline.features.delivery.settings import DeliverySettings
 from leads_pipeline.portal.credentials import read_secret
@@ -132,7 +132,7 @@ def deliver(
     begun = time.monotonic()
     with (
         data.state.lock("delivery", timeout_seconds=patience_seconds),
-        opened(data.folder) as ledger,
+        writing_ledger(data.folder) as ledger,
     ):
         sent, sender = Sent(), _Sender(data, endpoint, settings.zone, clock, transport, timeout_seconds)
         _note_address(ledger, endpoint)

@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, looked_at, opened
+from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, reading_ledger, writing_ledger
 from leads_pipeline.features.delivery.message import signer
 from leads_pipeline.features.delivery.sending import Endpoint, Sent, deliver
 from leads_pipeline.portal.http_library import httpx
@@ -53,7 +53,7 @@ class Agency:
         return deliver(settings, self.house.data, endpoint, **options)
 
     def counts(self) -> dict[VersionState, int]:
-        with looked_at(self.house.folder) as ledger:
+        with reading_ledger(self.house.folder) as ledger:
             assert ledger
             return {state: count for state, count in ledger.counts().items() if count}
 
@@ -200,7 +200,7 @@ def test_410_stops_the_endpoint_until_a_person_says_so(agency: Agency) -> None:
     agency.crm.answer = answering(200)
     agency.house.later(days=1)
     assert (agency.deliver().delivered, agency.deliver(is_all=True).delivered) == (0, 0)
-    with opened(agency.house.folder) as ledger:
+    with writing_ledger(agency.house.folder) as ledger:
         ledger.retry(agency.house.now.timestamp())
     assert agency.deliver().delivered == 2
 
@@ -214,7 +214,7 @@ def test_after_three_days_a_lead_is_a_dead_letter_that_can_be_retried(agency: Ag
     assert agency.counts() == {VersionState.DEAD: 1}
     agency.crm.answer = answering(200)
     assert agency.deliver(is_all=True).left == 1
-    with opened(agency.house.folder) as ledger:
+    with writing_ledger(agency.house.folder) as ledger:
         assert ledger.retry(agency.house.now.timestamp()) == 1
     assert agency.deliver().delivered == 1
 
@@ -362,7 +362,7 @@ def test_a_replay_sends_the_newest_versions_again_with_the_same_ids(agency: Agen
     for text in ("A", "B"):
         agency.house.land("applicant", [lead(1, text)])
     agency.deliver()
-    with opened(agency.house.folder) as ledger:
+    with writing_ledger(agency.house.folder) as ledger:
         assert ledger.replay(DAY, DAY, agency.house.now.timestamp()) == 1
     agency.deliver()
     ids = [id_ for id_, _, _ in agency.crm.attempts]
@@ -374,7 +374,7 @@ def test_a_replay_sends_the_newest_delivered_version_of_a_lead_that_is_held(agen
     agency.deliver()
     agency.house.land("applicant", [lead(1, email="")])
     agency.deliver()
-    with opened(agency.house.folder) as ledger:
+    with writing_ledger(agency.house.folder) as ledger:
         assert ledger.replay(DAY, DAY, agency.house.now.timestamp()) == 1
     agency.deliver()
     assert (len(agency.crm.attempts), len(agency.crm.applied)) == (2, 1)
@@ -385,7 +385,7 @@ def test_a_lead_that_an_answer_lacked_by_mistake_is_replayed(agency: Agency) -> 
     for leads in ([lead(1)], [], [lead(1)]):
         agency.house.land("applicant", leads)
         agency.deliver()
-    with opened(agency.house.folder) as ledger:
+    with writing_ledger(agency.house.folder) as ledger:
         ledger.replay(DAY, DAY, agency.house.now.timestamp())
     agency.deliver()
     assert (len(agency.crm.attempts), len(agency.crm.applied)) == (2, 1)
@@ -395,7 +395,7 @@ def test_a_held_version_that_an_answer_lacked_by_mistake_is_sent_when_a_person_s
     for leads in ([lead(1)], [lead(1, email="")], [], [lead(1, email="")]):
         agency.house.land("applicant", leads)
         agency.deliver()
-    with opened(agency.house.folder) as ledger:
+    with writing_ledger(agency.house.folder) as ledger:
         assert ledger.retry(agency.house.now.timestamp()) == 1
     agency.deliver()
     assert agency.counts() == {VersionState.DELIVERED: 2}
@@ -513,7 +513,7 @@ def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_
                 assert crm.poll() is None
             headers = {"webhook-id": "msg_1"}
             assert httpx.post(address, content=b"{}", headers=headers, timeout=PATIENCE_SECONDS).status_code == 401
-            with opened(agency.house.folder) as ledger:
+            with writing_ledger(agency.house.folder) as ledger:
                 ledger.replay(DAY, DAY, 0)
             assert agency.send().delivered == 2
         finally:
@@ -567,7 +567,7 @@ def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again
     for _ in range(2):
         assert agency.deliver(is_all=True).left == 1
         assert agency.counts() == {VersionState.DEAD: 1}
-        with opened(agency.house.folder) as ledger:
+        with writing_ledger(agency.house.folder) as ledger:
             ledger.retry(agency.house.now.timestamp())
     if comes == "put back":
         file.write_bytes(whole)
@@ -685,7 +685,7 @@ def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agenc
         agency.house.land("applicant", [lead(number)], day=DAY + timedelta(days=number))
     for passes in range(1, 4):
         assert agency.deliver(seconds=0).left == passes
-        with looked_at(agency.house.folder) as ledger:
+        with reading_ledger(agency.house.folder) as ledger:
             assert ledger
             assert {lead_id for _, lead_id in ledger.leads()} == {f"lead-{2 - one}" for one in range(passes)}
     agency.deliver()
@@ -699,7 +699,7 @@ def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: A
     agency.deliver()
     agency.house.erase(email="j1@example.org")
     agency.deliver(is_all=True)
-    with opened(agency.house.folder) as ledger:
+    with writing_ledger(agency.house.folder) as ledger:
         assert [day for _, day, _ in ledger.windows()] == [NEXT_DAY + timedelta(days=1)]
 
 
