@@ -501,7 +501,7 @@ def test_an_authorization_is_sent(agency: Agency) -> None:
 def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_path: Path) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}/"
-    script = Path(__file__).parents[2] / "examples" / "crm_receiver.py"
+    script = Path(__file__).parents[3] / "examples" / "crm_receiver.py"
     environment = os.environ | {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port)}
     agency.variables["LEADS_DELIVERY_URL"] = address
     agency.house.land("applicant", [lead(1), lead(2)])
@@ -537,7 +537,7 @@ def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(
     port = free_port()
     agency.variables["LEADS_DELIVERY_URL"] = f"http://127.0.0.1:{port}/"
     agency.house.land("applicant", [lead(1)])
-    script = Path(__file__).parents[2] / "examples" / "crm_forwarder.py"
+    script = Path(__file__).parents[3] / "examples" / "crm_forwarder.py"
     with serving(Api) as api:
         environment = os.environ | {
             "LEADS_DELIVERY_SECRET": SECRET,
