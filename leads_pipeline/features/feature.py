@@ -27,6 +27,8 @@ class Feature:
     - `assets`: a function of Settings and Names. Assets of the catalog that no job makes by itself.
     - `finders`: the module of its finders.
     - `step`: a function of DataFolder, PublicationSettings and the moment. A step before the marts.
+    - `derives`: patterns of the personal files below the data folder that it makes from the leads. Without the feature
+      they are deleted.
     - `inputs`: a function of Settings. A text that changes with what it publishes, besides what lands.
     - `figures`: a function of DataFolder. CountedByState, for `status` and `metrics`.
     - `holds_people`: a function of DataFolder. HoldsPeople, which erasures and access requests ask.
@@ -45,6 +47,7 @@ class Feature:
     assets: str = ""
     finders: str = ""
     step: str = ""
+    derives: tuple[str, ...] = ()
     inputs: str = ""
     made_tables: str = ""
     figures: str = ""

@@ -7,8 +7,8 @@ the publication (warehouse/publication.py), when it is made (orchestration/publi
 from datetime import datetime
 
 from leads_pipeline.domain.window import today
-from leads_pipeline.features import brought
-from leads_pipeline.privacy.publishing import DeleteCache, FollowList, GateForFormer, NoteObjections
+from leads_pipeline.features import FEATURES, brought
+from leads_pipeline.privacy.publishing import DeleteCache, DeleteUnclaimed, FollowList, GateForFormer, NoteObjections
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
@@ -61,6 +61,7 @@ def steps_of(
         MakeMarts(zone, to_day),
         # After the swap, and after what features make then from what is published.
         DeleteCache(data),
+        DeleteUnclaimed(data, {pattern for feature in FEATURES for pattern in feature.derives}),
         # Before anything is read, it takes out of raw whom the list keeps out. And the folder follows the list once
         # nothing that is made holds anybody who had to go.
         FollowList(data),

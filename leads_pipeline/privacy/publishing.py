@@ -7,6 +7,7 @@ files (sweeping.py), whom an entry means (storage/suppression/).
 # ruff: noqa: S608 - only the contract's own names are in the statements
 
 import shutil
+from collections.abc import Set
 from typing import Final
 
 import duckdb
@@ -85,6 +86,32 @@ class DeleteCache(Step):
             with storing(cache):
                 if cache.exists():
                     shutil.rmtree(cache)
+
+
+class DeleteUnclaimed(Step):
+    """Deletes what a feature made from the leads that isn't there any more. No erasure would reach it.
+
+    `claimed` are the patterns of what features make, below the data folder.
+    """
+
+    name = "unclaimed"
+
+    def __init__(self, data: DataFolder, claimed: Set[str]) -> None:
+        self._data = data
+        self._claimed = claimed
+
+    def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
+        """Delete it, and remember what is made now."""
+        made = self._data.state.derived()
+        for pattern in made - self._claimed:
+            for path in self._data.folder.glob(pattern):
+                with storing(path):
+                    if path.is_dir() and not path.is_symlink():
+                        shutil.rmtree(path)
+                    else:
+                        path.unlink()
+        if made != self._claimed:
+            self._data.state.note_derived(self._claimed)
 
 
 class GateForFormer:

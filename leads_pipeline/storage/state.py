@@ -150,6 +150,14 @@ class State:
         """Return the folders of this machine's exports."""
         return (self._read("exports") or "").splitlines()
 
+    def note_derived(self, patterns: Iterable[str]) -> None:
+        """Remember which personal files features make from the leads, as patterns below the data folder."""
+        self._write("derived", "\n".join(sorted(patterns)))
+
+    def derived(self) -> frozenset[str]:
+        """Return the remembered patterns."""
+        return frozenset((self._read("derived") or "").splitlines())
+
     def note_service(self, seen_at: datetime, stopped: Sequence[str]) -> None:
         """Remember that Dagster's daemon works, and which schedules and sensors are switched off."""
         self._write("service", "\n".join([seen_at.astimezone(UTC).isoformat(), *stopped]))

@@ -14,18 +14,23 @@ from leads_pipeline.features import FEATURES
 PACKAGE = Path(__file__).parents[2] / "leads_pipeline"
 
 
-def without(names: list[str], folder: Path) -> Path:
-    """Copy the code without these features. Return the folder that Python finds it in."""
-    package = folder / "leads_pipeline"
-    shutil.copytree(PACKAGE, package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    listed = package / "features" / "__init__.py"
+def copied(folder: Path) -> Path:
+    """Copy the code. Return the folder that Python finds it in."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PACKAGE, folder / "leads_pipeline", symlinks=True, ignore=ignored)
+    return folder
+
+
+def take_out(code: Path, names: list[str]) -> None:
+    """Delete these features: a folder and a line each."""
+    features = code / "leads_pipeline" / "features"
+    listed = features / "__init__.py"
     text = listed.read_text()
     for name in names:
-        shutil.rmtree(package / "features" / name)
+        shutil.rmtree(features / name)
         assert f'    "{name}",\n' in text
         text = text.replace(f'    "{name}",\n', "")
     listed.write_text(text)
-    return folder
 
 
 def leads_pipeline(code: Path, *arguments: str) -> str:
@@ -47,7 +52,8 @@ def leads_pipeline(code: Path, *arguments: str) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [*([one.name] for one in FEATURES), [one.name for one in FEATURES]], ids="+".join)
 def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_path: Path) -> None:
-    code = without(names, tmp_path)
+    code = copied(tmp_path)
+    take_out(code, names)
 
     leads_pipeline(code, "demo")
 
@@ -57,3 +63,16 @@ def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_pa
     said = leads_pipeline(code, "--help")
     commands = {name for one in FEATURES if one.name in names for name in one.commands}
     assert not commands & {line.split()[0] for line in said.splitlines() if line.startswith("  ")}
+
+
+@pytest.mark.slow
+def test_what_a_feature_made_of_people_goes_with_it(tmp_path: Path) -> None:
+    code = copied(tmp_path)
+    leads_pipeline(code, "demo")
+    assert list((code / "data" / "tables").glob("*/*/*.parquet"))
+
+    take_out(code, ["lake"])
+    leads_pipeline(code, "demo")
+
+    assert not (code / "data" / "tables").is_symlink()
+    assert list((code / "data" / ".versions").glob("tables-*")) == []

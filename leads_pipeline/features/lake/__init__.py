@@ -14,6 +14,7 @@ from leads_pipeline.features.feature import Feature
 FEATURE: Final = Feature(
     name="lake",
     settings="leads_pipeline.features.lake.settings:LakeSettings",
+    derives=("tables", ".versions/tables-*"),
     step="leads_pipeline.features.lake.step:step_of",
     questions="leads_pipeline.features.lake.questions:questions",
     verifier="leads_pipeline.features.lake.questions:verify",
