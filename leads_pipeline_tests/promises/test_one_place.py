@@ -191,8 +191,10 @@ from datetime import datetime, UTC
 from leads_pipeline.cli.health import known
 from leads_pipeline.features.alerts.alerts import Alerts
 from leads_pipeline.features.alerts.channels import channels_of
+from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.observe.findings import look
-print(Alerts(house.data.state.path, channels_of(known().settings), None).tell(*look(known()), datetime.now(UTC)))
+channels = channels_of(known().settings.of(AlertSettings))
+print(Alerts(house.data.state.path, channels, None).tell(*look(known()), datetime.now(UTC)))
 from leads_pipeline_tests.docs.findings_page import page
 print(page())
 """,
