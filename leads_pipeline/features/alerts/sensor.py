@@ -51,6 +51,8 @@ def alert_sensor(
     def alert(context: SensorEvaluationContext) -> SkipReason:
         data: DataFolder = names.resource(context.resources, "data")
         now = clock()
+        # Else a machine that was off would be told of once it is on again, if this sensor ticks first.
+        data.state.note_alive(now)
         findings, failed = look(Known(settings, data, now))
         results = alerts.tell(findings, failed, now)
         for name in [name for name, is_sent in results.items() if not is_sent]:

@@ -73,3 +73,16 @@ def test_the_sensor_is_on_without_a_channel_too(here: Installation) -> None:
     assert isinstance(sensor, SensorDefinition)
     assert sensor.default_status is DefaultSensorStatus.RUNNING
     assert "Sent on: none" in str(here.tick(sensor).skip_message)
+
+
+def test_a_machine_that_is_on_again_is_not_told_of(here: Installation, web: WebSink) -> None:
+    """This sensor may tick before the one that notes what is switched off."""
+    here.data.state.note_service(here.now - timedelta(days=1), ["publish_changes"])
+
+    here.tick(alert_sensor(here.settings))
+
+    noted = here.data.state.service()
+    assert noted is not None
+    assert noted[0] >= here.now
+    assert noted[1] == ["publish_changes"]
+    assert not [body for _, _, body in web.requests if b"no sign of life" in body]
