@@ -25,7 +25,7 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features import brought
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.orchestration.catalog import with_conventions
-from leads_pipeline.orchestration.names import INVENTORY_JOB, NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
+from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
 from leads_pipeline.orchestration.pulling import LAST_IN_QUEUE, Asking, inventory_schedule
@@ -126,7 +126,7 @@ def _wired(settings: Settings, names: Names) -> Definitions:
 
     keys = frozenset(key for asset in assets for key in asset.keys)
     added = [of_feature(settings, names) for of_feature in brought("definitions")]
-    asking = Asking(settings, first, names=names, assets=keys, needed=_needed(settings, names))
+    asking = Asking(settings, first, names=names, assets=keys)
     others = [spec for of_feature in brought("assets") for spec in of_feature(settings, names)]
     core = Definitions(
         assets=with_conventions([*assets, *others], settings, names),
@@ -154,13 +154,6 @@ def _wired(settings: Settings, names: Names) -> Definitions:
         executor=None if names.is_guest else in_process_executor,
     )
     return Definitions.merge(core, *added)
-
-
-def _needed(settings: Settings, names: Names) -> tuple[str, ...]:
-    """The names of the schedules and sensors without which something would be late."""
-    of_inventory = [] if settings.no_inventory else ["pull_inventory_daily"]
-    of_features = [name for of_feature in brought("needed") for name in of_feature(settings)]
-    return tuple(map(names.name, [*NEEDED, *of_inventory, *of_features]))
 
 
 def _publishing(settings: Settings) -> Publishing:

@@ -13,6 +13,7 @@ FIGURES: Final[list[str]] = []
 HOLDERS: Final[list[str]] = []
 QUESTIONS: Final[list[str]] = []
 VERIFIERS: Final[list[str]] = []
+NEEDED_BY_FEATURES: Final[list[str]] = []
 DEMOS: Final[list[str]] = []
 
 

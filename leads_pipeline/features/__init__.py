@@ -34,6 +34,7 @@ extensions.FIGURES.extend(_named("figures"))
 extensions.HOLDERS.extend(_named("holds_people"))
 extensions.QUESTIONS.extend(_named("questions"))
 extensions.VERIFIERS.extend(_named("verifier"))
+extensions.NEEDED_BY_FEATURES.extend(_named("needed"))
 extensions.DEMOS.extend(_named("demo"))
 
 

@@ -459,8 +459,8 @@ def backup(known: Known) -> Iterator[Finding]:
 def service(known: Known) -> Iterator[Finding]:
     """The service gives no sign of life, or a schedule or sensor is off.
 
-    Meaning: the service doesn't run, its daemon hangs, or the sensor `retry_failed_partitions` is off: then nothing is
-    pulled again. Or the schedule or sensor that the message names is off, and does nothing.
+    Meaning: the service doesn't run, its daemon hangs, or the sensors `retry_failed_partitions` and `alert` are off:
+    then nothing is pulled again. Or the schedule or sensor that the message names is off, and does nothing.
     Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the
     schedule or sensor on in the Dagster UI, under Automation.
     Over: within five minutes. A service that is stopped by ctrl-C, SIGTERM or `systemctl stop` is no finding.

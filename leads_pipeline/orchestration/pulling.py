@@ -6,7 +6,7 @@ pull (raw_leads.py).
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -34,9 +34,10 @@ from dagster import (
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.due import due
 from leads_pipeline.domain.window import Window, today
+from leads_pipeline.extensions import NEEDED_BY_FEATURES, loaded
 from leads_pipeline.orchestration.checks import raw_check_specs
 from leads_pipeline.orchestration.dagster_compat import daemon_id
-from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, Names
+from leads_pipeline.orchestration.names import INVENTORY_JOB, NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, Names
 from leads_pipeline.settings import NO_PORTAL, Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
@@ -169,13 +170,26 @@ def note_home(instance: DagsterInstance, state: State, names: Names) -> None:
         state.note_dagster_home(home, "/".join(names.prefix))
 
 
-def note_service(instance: DagsterInstance, needed: Iterable[str], state: State, now: datetime, names: Names) -> None:
+def note_service(instance: DagsterInstance, settings: Settings, state: State, now: datetime, names: Names) -> None:
     """Note that the daemon works, and which of the schedules and sensors that the pipeline needs are off.
 
-    `status` reads it in the data folder and needs no Dagster. Raises StorageError.
+    More than one sensor does it, so that each is noted if it is off. `status` reads it in the data folder and needs no
+    Dagster. Raises StorageError.
     """
     is_running = {one.instigator_name: one.is_running for one in instance.all_instigator_state()}
-    state.note_service(now, sorted(name for name in needed if not is_running.get(name, names.is_served)))
+    state.note_service(
+        now, sorted(name for name in _needed(settings, names) if not is_running.get(name, names.is_served))
+    )
+
+
+def _needed(settings: Settings, names: Names) -> list[str]:
+    """The names of the schedules and sensors without which something would be late."""
+    needed = [*NEEDED]
+    if not settings.no_inventory:
+        needed.append("pull_inventory_daily")
+    for of_feature in loaded(NEEDED_BY_FEATURES):
+        needed += of_feature(settings)
+    return [names.name(name) for name in needed]
 
 
 def started_at(state: Path, now: datetime) -> datetime:
@@ -231,8 +245,7 @@ def is_under_way(instance: DagsterInstance, job: str, names: Names = PLAIN) -> b
 class Asking:
     """Asks for windows of these settings, from `first_day` on, by schedules and a sensor.
 
-    `assets` are the keys of all assets of the installation, `needed` the names of the schedules and sensors without
-    which something would be late.
+    `assets` are the keys of all assets of the installation.
     """
 
     settings: Settings
@@ -240,7 +253,6 @@ class Asking:
     clock: Callable[[], datetime] = utc_now
     names: Names = PLAIN
     assets: frozenset[AssetKey] = frozenset()
-    needed: tuple[str, ...] = ()
 
     def schedules(self) -> list[ScheduleDefinition]:
         """Return `pull_daily` and `pull_hourly`."""
@@ -289,7 +301,7 @@ class Asking:
         def retry_failed_partitions(context: SensorEvaluationContext) -> RunRequest | SkipReason:
             data: DataFolder = self.names.resource(context.resources, "data")
             # First of all: whatever fails below, the daemon works.
-            note_service(context.instance, self.needed, data.state, self.clock(), self.names)
+            note_service(context.instance, self.settings, data.state, self.clock(), self.names)
             end_dead_runs(context.instance, data, self.clock(), is_own=self._is_own)
             # After correcting a setting, a person starts the service anew. The age of this process says nothing about
             # that: a daemon that loads the code itself replaces it every minute.

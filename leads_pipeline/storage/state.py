@@ -162,11 +162,6 @@ class State:
         """Remember that Dagster's daemon works, and which schedules and sensors are switched off."""
         self._write("service", "\n".join([seen_at.astimezone(UTC).isoformat(), *stopped]))
 
-    def note_alive(self, seen_at: datetime) -> None:
-        """Remember that Dagster's daemon works. What is switched off stays as it was noted."""
-        _, stopped = self.service() or (seen_at, [])
-        self.note_service(seen_at, stopped)
-
     def service(self) -> tuple[datetime, list[str]] | None:
         """Return both. None if no service ever ran here, or if the last one was ended on purpose."""
         with suppress(ValueError):

@@ -15,7 +15,7 @@ from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.observe.findings import look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.orchestration.names import PLAIN, Names
-from leads_pipeline.orchestration.pulling import utc_now
+from leads_pipeline.orchestration.pulling import note_service, utc_now
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 
@@ -52,11 +52,12 @@ def alert_sensor(
         data: DataFolder = names.resource(context.resources, "data")
         now = clock()
         # Else a machine that was off would be told of once it is on again, if this sensor ticks first.
-        data.state.note_alive(now)
+        note_service(context.instance, settings, data.state, now, names)
         findings, failed = look(Known(settings, data, now))
         results = alerts.tell(findings, failed, now)
-        for name in [name for name, is_sent in results.items() if not is_sent]:
-            context.log.warning("%s: the message wasn't sent. `leads-pipeline findings` says why.", name)
+        for name, is_sent in results.items():
+            if not is_sent:
+                context.log.warning("%s: the message wasn't sent. `leads-pipeline findings` says why.", name)
         return SkipReason(
             f"Found {len(findings)}. Sent on: {', '.join(n for n, ok in results.items() if ok) or 'none'}."
         )

@@ -76,13 +76,26 @@ def test_the_sensor_is_on_without_a_channel_too(here: Installation) -> None:
 
 
 def test_a_machine_that_is_on_again_is_not_told_of(here: Installation, web: WebSink) -> None:
-    """This sensor may tick before the one that notes what is switched off."""
-    here.data.state.note_service(here.now - timedelta(days=1), ["publish_changes"])
+    """This sensor may tick before the core's one that notes the service."""
+    here.data.state.note_service(here.now - timedelta(days=1), [])
 
     here.tick(alert_sensor(here.settings))
 
     noted = here.data.state.service()
     assert noted is not None
     assert noted[0] >= here.now
-    assert noted[1] == ["publish_changes"]
     assert not [body for _, _, body in web.requests if b"no sign of life" in body]
+
+
+def test_a_stopped_sensor_that_notes_the_service_is_noted_by_this_one(here: Installation) -> None:
+    with here.daemon() as daemon:
+        location = daemon.workspace.create_request_context().get_code_location("leads_pipeline")
+        [repository] = location.get_repositories().values()
+        retry = repository.get_sensor("retry_failed_partitions")
+        here.instance.stop_sensor(retry.get_remote_origin_id(), retry.selector_id, retry)
+
+    here.tick(alert_sensor(here.settings))
+
+    noted = here.data.state.service()
+    assert noted is not None
+    assert noted[1] == ["retry_failed_partitions"]
