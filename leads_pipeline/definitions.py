@@ -29,7 +29,7 @@ from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
 from leads_pipeline.orchestration.pulling import LAST_IN_QUEUE, Asking, inventory_schedule
-from leads_pipeline.orchestration.raw_inventory import raw_inventory_asset
+from leads_pipeline.features.inventory.raw_inventory import raw_inventory_asset
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
 from leads_pipeline.orchestration.warehouse import Publishing, warehouse_asset

@@ -13,7 +13,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
-from leads_pipeline.warehouse.inventory import LoadInventory
+from leads_pipeline.features.inventory.table import LoadInventory
 from leads_pipeline.warehouse.load_leads import LoadLeads
 from leads_pipeline.warehouse.marts import MakeMarts
 from leads_pipeline.warehouse.publication import PublicationSettings, publish

@@ -4,7 +4,7 @@ Belongs here: everything that speaks HTTP with the portal. Doesn't: what an answ
 (storage/), which windows are asked for (orchestration/).
 """
 
-from leads_pipeline.portal.inventory import InventoryClient
+from leads_pipeline.features.inventory.client import InventoryClient
 from leads_pipeline.portal.leads import LeadsClient
 from leads_pipeline.portal.pace import RetryPolicy
 from leads_pipeline.portal.requests import Timing

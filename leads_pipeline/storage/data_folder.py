@@ -16,7 +16,7 @@ from leads_pipeline.settings import Settings, origin
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.durable import make_folder, storing
 from leads_pipeline.storage.format import IN_BUCKET, IN_FOLDER, check_format, note_format
-from leads_pipeline.storage.inventory import Inventory
+from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.quarantine import Quarantine
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED

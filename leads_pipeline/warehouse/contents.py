@@ -2,7 +2,7 @@
 
 from leads_pipeline.warehouse.branch_names import BRANCHES
 from leads_pipeline.warehouse.drift import DRIFT
-from leads_pipeline.warehouse.inventory import INVENTORY
+from leads_pipeline.features.inventory.table import INVENTORY
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline.warehouse.tables import Table, lead_tables
 

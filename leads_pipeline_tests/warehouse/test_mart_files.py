@@ -16,7 +16,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
-from leads_pipeline.warehouse.inventory import LoadInventory
+from leads_pipeline.features.inventory.table import LoadInventory
 from leads_pipeline.warehouse.marts import MakeMarts, Mart, marts
 from leads_pipeline.warehouse.raw_windows import RawWindows
 from leads_pipeline.warehouse.step import Changes, Draft, Step

@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import INVENTORY_FIELDS, LeadKind
-from leads_pipeline.storage.inventory import Inventory, Search
+from leads_pipeline.features.inventory.searches import Inventory, Search
 from leads_pipeline.warehouse.duck import Column
 from leads_pipeline.warehouse.flatten import lead_columns
 from leads_pipeline.warehouse.reader import read_leads
