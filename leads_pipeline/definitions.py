@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from dagster import (
-    AssetSelection,
+    AssetsDefinition,
     BetaWarning,
     Definitions,
-    define_asset_job,
     definitions,
     in_process_executor,
 )
@@ -25,13 +24,13 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features import brought
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.orchestration.catalog import with_conventions
-from leads_pipeline.orchestration.names import INVENTORY_JOB, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
+from leads_pipeline.orchestration.jobs import asset_job
+from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
-from leads_pipeline.orchestration.pulling import LAST_IN_QUEUE, Asking, inventory_schedule
-from leads_pipeline.features.inventory.raw_inventory import raw_inventory_asset
+from leads_pipeline.orchestration.pulling import Asking
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
-from leads_pipeline.orchestration.resources import DataFolderResource, InventoryService, LeadsService
+from leads_pipeline.orchestration.resources import DataFolderResource, LeadsService
 from leads_pipeline.orchestration.warehouse import Publishing, warehouse_asset
 from leads_pipeline.settings import Settings, filled_in
 from leads_pipeline.storage.data_folder import first_day
@@ -40,16 +39,8 @@ from leads_pipeline.warehouse.reading import Reader
 
 logger = logging.getLogger(__name__)
 
-_JOBS: Final = {
-    PULL_JOB: "Pull both kinds of leads: days x scopes.",
-    INVENTORY_JOB: "Pull today's inventory.",
-    PUBLISH_JOB: "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself.",
-}
-
-# Windows that are due are asked for again (domain/due.py). Dagster would retry refused ones for ever.
-_TAGS: Final = {"dagster/max_retries": "0"}
-# A person's backfill has many runs. What schedules and sensors ask for brings a higher priority.
-_TAGS_OF: Final = {PULL_JOB: _TAGS | LAST_IN_QUEUE, INVENTORY_JOB: _TAGS | LAST_IN_QUEUE, PUBLISH_JOB: _TAGS}
+_PULL: Final = "Pull both kinds of leads: days x scopes."
+_PUBLISH: Final = "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself."
 
 
 def build_definitions(variables: Mapping[str, str], *, key_prefix: str | Sequence[str] | None = None) -> Definitions:
@@ -117,15 +108,14 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     data = DataFolderResource.of(settings, None if settings.start_date else first)
 
     raw_leads = [raw_leads_asset(kind, settings, partitions, names) for kind in LEAD_KINDS]
-    raw_inventory = raw_inventory_asset(settings, partitions, names)
     publishing = _publishing(settings)
     of_features = [of_feature(names) for of_feature in brought("published_asset")]
     published = [warehouse_asset(settings, partitions, publishing, names), *of_features]
-    of_jobs = {PULL_JOB: raw_leads, INVENTORY_JOB: [raw_inventory], PUBLISH_JOB: published}
-    assets = [asset for selected in of_jobs.values() for asset in selected]
+    assets = [*raw_leads, *published]
 
-    keys = frozenset(key for asset in assets for key in asset.keys)
-    added = [of_feature(settings, names) for of_feature in brought("definitions")]
+    added: list[Definitions] = [of_feature(settings, names) for of_feature in brought("definitions")]
+    added_assets = [asset for one in added for asset in one.assets or () if isinstance(asset, AssetsDefinition)]
+    keys = frozenset(key for asset in (*assets, *added_assets) for key in asset.keys)
     asking = Asking(settings, first, names=names, assets=keys)
     others = [spec for of_feature in brought("assets") for spec in of_feature(settings, names)]
     core = Definitions(
@@ -133,19 +123,12 @@ def _wired(settings: Settings, names: Names) -> Definitions:
         resources={
             names.name("data"): data,
             names.name("leads"): LeadsService.of(settings, data),
-            names.name("inventory"): InventoryService.of(settings, data),
         },
         jobs=[
-            define_asset_job(
-                names.name(job),
-                # By keys: a group of the same name may hold assets of somebody else.
-                AssetSelection.assets(*selected),
-                description=_JOBS[job],
-                tags={**_TAGS_OF[job], **names.run_tags},
-            )
-            for job, selected in of_jobs.items()
+            asset_job(PULL_JOB, raw_leads, names, _PULL, is_last_in_queue=True),
+            asset_job(PUBLISH_JOB, published, names, _PUBLISH, is_last_in_queue=False),
         ],
-        schedules=[*asking.schedules(), inventory_schedule(settings, names)],
+        schedules=asking.schedules(),
         sensors=[
             asking.sensor(),
             publish_sensor(settings.zone, publishing.inputs, names, is_bucket=settings.store is not None),

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -238,7 +237,9 @@ def _host_names(value: str) -> tuple[str, ...]:
     return names
 
 
-def _whole_number(least: int, most: int, why: str = "") -> PlainValidator:
+def whole_number(least: int, most: int, why: str = "") -> PlainValidator:
+    """Return what reads a whole number from `least` to `most`. `why` is for those who wrote another one."""
+
     def check(value: str) -> int:
         if not (value.isascii() and value.isdigit() and len(value) < 5 and least <= int(value) <= most):
             raise ValueError(f"is {value!r}. Write a whole number from {least} to {most}.{why}")
@@ -247,8 +248,8 @@ def _whole_number(least: int, most: int, why: str = "") -> PlainValidator:
     return PlainValidator(check)
 
 
-_Address: TypeAlias = Annotated[str | None, PlainValidator(_address)]
-_ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
+Address: TypeAlias = Annotated[str | None, PlainValidator(_address)]
+ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
 _Path: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
 
 
@@ -266,7 +267,6 @@ _LEADS = "The leads service"
 _SECRET = "The client secret by PGP, instead of LEADS_CLIENT_SECRET"  # noqa: S105 - a title
 _TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a title
 _PULL = "Pulling and the data folder"
-_INVENTORY = "The inventory API; everything else runs without it"
 _DAGSTER = "Dagster"
 
 _KEY = "guides/get-a-secret.md"
@@ -294,12 +294,12 @@ class Settings(BaseModel):
 
     _of_features: dict[type[BaseModel], Any] = PrivateAttr(default_factory=dict)
 
-    base_url: _Address = setting("LEADS_BASE_URL", _LEADS)
+    base_url: Address = setting("LEADS_BASE_URL", _LEADS)
     """Address of the leads service: https://services.zoopla.co.uk for Zoopla's Leads API"""
-    auth_url: _Address = setting("LEADS_AUTH_URL", _LEADS)
+    auth_url: Address = setting("LEADS_AUTH_URL", _LEADS)
     """Address of the leads service's token server: https://services-auth.services.zoopla.co.uk for Zoopla's.
     `/oauth2/token` is appended"""
-    client_id: _ClientId = setting("LEADS_CLIENT_ID", _LEADS)
+    client_id: ClientId = setting("LEADS_CLIENT_ID", _LEADS)
     """The client id that the portal issued"""
     client_secret: Secret | None = setting("LEADS_CLIENT_SECRET", _LEADS)
     """The client secret that the portal issued"""
@@ -338,7 +338,7 @@ class Settings(BaseModel):
     messages, and is read at each publication"""
     start_date: Annotated[date | None, PlainValidator(day_of)] = setting("LEADS_START_DATE", _PULL)
     """First day to pull, as 2026-11-19; 29 days before the first start if it is empty"""
-    max_concurrency: Annotated[int, _whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
+    max_concurrency: Annotated[int, whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
     """Requests at once, from 1 to 256"""
     data_address: Annotated[str, PlainValidator(_data_address)] = setting("LEADS_DATA_DIR", _PULL, "data", link=_BUCKET)
     """The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a
@@ -349,7 +349,7 @@ class Settings(BaseModel):
     privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list")
     """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
     Set it to a folder that isn't restored together with the data, as a restored backup would bring an old list back"""
-    keep_personal_days: Annotated[int | None, _whole_number(SHORTEST_RETENTION.days, 3650, _WHY_35_DAYS)] = setting(
+    keep_personal_days: Annotated[int | None, whole_number(SHORTEST_RETENTION.days, 3650, _WHY_35_DAYS)] = setting(
         "LEADS_KEEP_PERSONAL_DAYS",
         _PULL,
         link="guides/answer-a-person.md#keep-a-retention-of-your-own",
@@ -359,25 +359,6 @@ class Settings(BaseModel):
     marts_dir: _Path = setting("LEADS_MARTS_DIR", _PULL, link="guides/add-your-own-data.md#marts-and-files-of-your-own")
     """A folder with marts and files of your own. Each `.sql`, `.csv` and `.parquet` file in it becomes a table of
     `leads.duckdb`"""
-
-    inventory_base_url: _Address = setting("INVENTORY_BASE_URL", _INVENTORY)
-    """Address of the inventory API: https://api.alto.zoopla.co.uk for Alto's, https://api.alto.zoopladev.co.uk for
-    its sandbox. `/token` is appended for its tokens"""
-    inventory_client_id: _ClientId = setting("INVENTORY_CLIENT_ID", _INVENTORY)
-    """The client id of the integration that you made in the developer portal"""
-    inventory_client_secret: Secret | None = setting("INVENTORY_CLIENT_SECRET", _INVENTORY)
-    """Its client secret"""
-    inventory_agency_ref: str | None = setting("INVENTORY_AGENCY_REF", _INVENTORY)
-    """The agency reference that came by e-mail"""
-    inventory_addresses: Annotated[tuple[str, ...], PlainValidator(partial(list_of, separator=";"))] = setting(
-        "INVENTORY_ADDRESSES", _INVENTORY, ()
-    )
-    """The places to search for, separated by semicolons: York; Leeds LS1"""
-    inventory_from_leads_days: Annotated[int, _whole_number(0, 90)] = setting(
-        "INVENTORY_FROM_LEADS_DAYS", _INVENTORY, 0
-    )
-    """Also search for the postcodes of listings that applicants asked about in this many days: 0 to 90. Each postcode
-    takes at least one request a day, up to 500. One search for a town finds them all"""
 
     dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
     """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
@@ -495,15 +476,6 @@ class Settings(BaseModel):
     def plain_http(self) -> bool:
         """Whether the bucket's endpoint goes without https, which only one on this machine may."""
         return self.store is not None and (self.bucket_endpoint or "").startswith("http:")
-
-    @property
-    def no_inventory(self) -> str | None:
-        """Why there is no inventory to pull; None if there is one."""
-        if self.inventory_base_url is None:
-            return "INVENTORY_BASE_URL is not set: there is no inventory to pull."
-        if not self.inventory_addresses and not self.inventory_from_leads_days:
-            return "Neither INVENTORY_ADDRESSES nor INVENTORY_FROM_LEADS_DAYS says what to search for."
-        return None
 
     def whole_paths(self) -> dict[str, str]:
         """Return the variables that name a file or folder, with the absolute path, for every working directory."""

@@ -11,6 +11,7 @@ import click
 
 from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
 from leads_pipeline.cli.output import day
+from leads_pipeline.cli.pulled_today import pulled_today
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days
 from leads_pipeline.errors import QuestionError, SettingsError
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from leads_pipeline.cli.session import Session
 
 # A backfill can pull this too.
-INVENTORY = "inventory"
+_PULLED_TODAY = {one.name: one for one in pulled_today()}
+_AND_TODAY = "".join(f", and the {name} if today is among the days" for name in _PULLED_TODAY)
 
 
 def last_days(text: str) -> timedelta:
@@ -39,8 +41,8 @@ def last_days(text: str) -> timedelta:
     "--kind",
     "kind_names",
     multiple=True,
-    type=click.Choice([*(kind.name for kind in LEAD_KINDS), INVENTORY]),
-    help="Only this kind; repeat for more. Default: all, and the inventory if today is among the days.",
+    type=click.Choice([*(kind.name for kind in LEAD_KINDS), *_PULLED_TODAY]),
+    help=f"Only this kind; repeat for more. Default: all{_AND_TODAY}.",
 )
 @move_demo_option
 def backfill(
@@ -65,20 +67,25 @@ def backfill(
     settings = Settings.from_variables(os.environ)
     if kinds:
         settings.want_portal()
-    if INVENTORY in kind_names and settings.no_inventory:
-        raise SettingsError(settings.no_inventory)
+    named = [_PULLED_TODAY[name] for name in kind_names if name in _PULLED_TODAY]
+    for one in named:
+        if reason := one.reason_against(settings):
+            raise SettingsError(reason)
     scopes = _scopes(settings, scope_keys)
     offer_to_move_demo(settings, is_wanted=move_demo)
     with Session.opened(FIRST_DAYS) as session:
         click.echo(f"Dagster home: {settings.dagster_folder}", err=True)
         first, last = _chosen(session, first, last, recent)
-        if INVENTORY in kind_names and last < session.today:
-            raise click.UsageError(
-                f"--kind {INVENTORY}: the API knows the present only. Let --to be today, {session.today}."
-            )
+        for one in named:
+            if last < session.today:
+                raise click.UsageError(
+                    f"--kind {one.name}: the API knows the present only. Let --to be today, {session.today}."
+                )
         windows = [Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes]
-        is_today = not kind_names and last == session.today and not settings.no_inventory
-        is_done = session.bring(dict.fromkeys(kinds, windows), inventory=is_today or INVENTORY in kind_names)
+        besides = named
+        if not kind_names and last == session.today:
+            besides = [one for one in pulled_today() if one.reason_against(settings) is None]
+        is_done = session.bring(dict.fromkeys(kinds, windows), besides)
     sys.exit(0 if is_done else 1)
 
 

@@ -16,6 +16,7 @@ from dotenv import load_dotenv
 from rich.syntax import Syntax
 
 from leads_pipeline.cli.output import out, table
+from leads_pipeline.cli.pulled_today import pulled_today
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import Window, days
 from leads_pipeline.extensions import DEMOS, loaded
@@ -41,7 +42,7 @@ def demo() -> None:
             f"{last}) of {len(scopes)} branches.\n"
             "A window is one kind of lead, one day and one branch.\n"
         )
-        is_done = session.bring(dict.fromkeys(LEAD_KINDS, windows), inventory=True)
+        is_done = session.bring(dict.fromkeys(LEAD_KINDS, windows), pulled_today())
         for of_feature in loaded(DEMOS):
             click.echo(of_feature(session.settings, session.data, first))
         _show_demo(session)

@@ -15,7 +15,7 @@ from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import QUESTIONS, loaded
 from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_inventory, ask_leads, ask_pool, ask_settings
+from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_leads, ask_pool, ask_settings
 from leads_pipeline.observe.verification import verify as read_all
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
@@ -50,7 +50,7 @@ def verify(as_json: bool) -> None:
 def _answers() -> Iterator[Seen]:
     # Loaded here, as verify needs no Dagster.
     from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
-    from leads_pipeline.orchestration.resources import InventoryService, LeadsService
+    from leads_pipeline.orchestration.resources import LeadsService
 
     try:
         settings = Settings.from_variables(os.environ)
@@ -60,10 +60,9 @@ def _answers() -> Iterator[Seen]:
         yield Seen(_SETTINGS, Light.RED, f"{error} Nothing else was checked.")
         return
     yield from ask_settings(settings, Path.cwd() / ".env")
-    leads, inventory = LeadsService.of(settings, data), InventoryService.of(settings, data)
+    leads = LeadsService.of(settings, data)
     facts = Known(settings, data, datetime.now(UTC))
     yield from ask_leads(facts, leads.secret, leads.tokens)
-    yield ask_inventory(settings, inventory.tokens)
     for of_feature in loaded(QUESTIONS):
         yield from of_feature(facts)
     yield from ask_pool(facts, PORTAL_POOL, lambda: _limit_of(settings, PORTAL_POOL))

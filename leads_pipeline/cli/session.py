@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 
 from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import err
+from leads_pipeline.cli.pulled_today import PulledToday
 from leads_pipeline.cli.windows import show_windows
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LeadKind
@@ -27,7 +28,7 @@ from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.window_findings import pull_command, what_comes_next
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB
+from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, filled_in
 from leads_pipeline.storage.data_folder import DataFolder, first_day
@@ -70,15 +71,16 @@ class Session:
             _look_at_home(settings, data, home)
             yield cls(settings, data, build_definitions(environment), instance, first_day(settings), day)
 
-    def bring(self, windows: Mapping[LeadKind, Sequence[Window]], *, inventory: bool) -> bool:
-        """Pull those windows, and today's inventory if it is wanted, then publish. Return whether all went well.
+    def bring(self, windows: Mapping[LeadKind, Sequence[Window]], besides: Sequence[PulledToday]) -> bool:
+        """Pull those windows, and what is wanted besides, then publish. Return whether all went well.
 
         Prints what landed and was published, then what failed, by cause.
         """
         keys = _keys(windows)
         if keys and self.data.state.is_pulling():
             click.echo("Another pull is under way, perhaps of the service. This one starts when it ends.", err=True)
-        before, report, no_inventory = self._leads(), PullReport(), None
+        before, report = self._leads(), PullReport()
+        failed_besides: dict[str, str] = {}
         with Progress(
             "[bold]{task.description}", BarColumn(), MofNCompleteColumn(), "windows", TimeElapsedColumn(), console=err
         ) as bar:
@@ -91,15 +93,17 @@ class Session:
 
             if keys:
                 report = self._pull(windows, advance)
-            if inventory:
-                bar.update(task, description="Pulling the inventory")
+            for one in besides:
+                bar.update(task, description=f"Pulling the {one.name}")
                 tags = {"dagster/partition": self.today.isoformat()}
-                no_inventory = run_job(self.definitions, self.instance, INVENTORY_JOB, tags=tags)
+                trouble = run_job(self.definitions, self.instance, one.job, tags=tags)
+                if trouble:
+                    failed_besides[one.name] = trouble
             bar.update(task, description="Publishing leads.duckdb")
             not_published = self.publish()
         counts = sorted(report.landed.items())
         landed = [f"{counted(count, 'window')} of {kind.replace('_', ' ')}" for kind, count in counts]
-        landed += ["the inventory"] if inventory and not no_inventory else []
+        landed += [f"the {one.name}" for one in besides if one.name not in failed_besides]
         click.echo(f"Pulled: {', '.join(landed) or 'nothing'}.")
         if not_published is None:
             count = self._leads()
@@ -107,7 +111,7 @@ class Session:
             click.echo(f"Published: {LeadsFile(self.data).path}. It holds {counted(count, 'lead')}{new}.")
         if report.failed:
             self._show_failed(report.failed)
-        troubles = [trouble for trouble in (report.error, no_inventory, not_published) if trouble]
+        troubles = [*filter(None, (report.error, *failed_besides.values(), not_published))]
         for trouble in troubles:
             click.echo(f"{click.style('failed:', fg='red', bold=True)} {trouble}", err=True)
         return report.succeeded and not troubles

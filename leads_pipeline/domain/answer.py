@@ -17,8 +17,6 @@ import msgspec
 
 from leads_pipeline.domain.contract import (
     LEAD_KINDS,
-    InventoryItem,
-    InventoryPage,
     LeadKind,
     ReceivedLead,
 )
@@ -64,26 +62,11 @@ def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
     the body without quoting it.
     """
     elements, members = cut_list(kind.list_key, body)
-    beside = {name: _parsed(value) for name, value in members if name is not None}
+    beside = {name: parsed(value) for name, value in members if name is not None}
     return CutAnswer(
-        leads=tuple(ReceivedLead(*_receive(element)) for element in elements),
+        leads=tuple(ReceivedLead(*received(element)) for element in elements),
         unknown_members=frozenset(_typed_members(beside, depth=_DEPTH)),
     )
-
-
-def read_inventory_page(body: bytes) -> InventoryPage:
-    """Cut a 200 body of the inventory search into its items, and find the cursor of the next page.
-
-    A missing, null or empty `meta.nextToken` means the last page. Raises InvalidAnswerError like read_leads, and for
-    a cursor of any other shape: to stop there would lose the pages behind it.
-    """
-    elements, members = cut_list("items", body)
-    meta = _parsed(dict(members).get("meta", b"null"))
-    token = meta.get("nextToken") if isinstance(meta, dict) else None
-    is_text = isinstance(token, str) and not re.search("[\ud800-\udfff]", token)
-    if not isinstance(meta, dict | None) or not (token is None or is_text):
-        raise InvalidAnswerError("'meta.nextToken' is no text.", reason="bad cursor")
-    return InventoryPage(tuple(InventoryItem(*_receive(element)) for element in elements), token or None)
 
 
 def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
@@ -103,7 +86,7 @@ def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
             continue
         has_leads = True
         spans = list_parts(kind.list_key, body, (start, end)) if name == kind.list_key else [(start, end)]
-        leads += [(kind, ReceivedLead(*_receive(body[slice(*span)]))) for span in spans]
+        leads += [(kind, ReceivedLead(*received(body[slice(*span)]))) for span in spans]
     if not has_leads:
         names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
         raise InvalidAnswerError(
@@ -150,7 +133,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z]", "", name.lower())
 
 
-def _parsed(value: bytes) -> object:
+def parsed(value: bytes) -> object:
+    """Return what a piece of JSON means. What can't be read stays as it is."""
     try:
         return json.loads(value, parse_int=float)  # an integer of 5,000 digits is a float, and no error
     except (ValueError, RecursionError):
@@ -173,7 +157,7 @@ _IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
 _STRING: Final = msgspec.json.Decoder(str)
 
 
-def _receive(element: bytes) -> tuple[str, str]:
+def received(element: bytes) -> tuple[str, str]:
     """Return the element's id, or the hash of its bytes if it has none, and its exact text."""
     try:
         payload = element.decode()

@@ -15,8 +15,6 @@ from leads_pipeline.domain.window import ScopeKind, Window
 from leads_pipeline.errors import LeadsPipelineError
 
 LEADS_TOKEN_PATH: Final = "/oauth2/token"  # noqa: S105 - a path, not a secret
-INVENTORY_TOKEN_PATH: Final = "/token"  # noqa: S105 - a path, not a secret
-INVENTORY_PATH: Final = "/inventory"
 
 # The year-1 moment that the portal sends for "unknown" (openapi.yaml, Timestamp), without its seconds and zone.
 UNKNOWN_MOMENT: Final = "0001-01-01T00:00"
@@ -81,11 +79,6 @@ class LeadKind:
         """Return the kind's own table, then its child tables."""
         return (self.table, *(child.name for child in self.children))
 
-    @property
-    def postcode(self) -> str | None:
-        """Column of the postcode of the property that a lead is about, which the inventory is searched by."""
-        return next((field.column for field in self.fields if field.path.endswith(".address.postcode")), None)
-
 
 def declared_members(fields: Iterable[Field], children: Iterable[ChildTable]) -> dict[str, Any]:
     """Return the declarations by the names of their members, with a dict for each object between."""
@@ -123,21 +116,6 @@ def lead_reference(kind: str, lead_id: str) -> str:
 
 def _printable(lead_id: str) -> str:
     return lead_id if lead_id.isprintable() else repr(lead_id)[1:-1]
-
-
-class InventoryItem(NamedTuple):
-    """One element of an inventory page, as received: its id as with ReceivedLead, and the exact text."""
-
-    item_id: str
-    payload: str
-
-
-@dataclass(frozen=True, slots=True)
-class InventoryPage:
-    """One page of an inventory search. `next_token` is None on the last one."""
-
-    items: tuple[InventoryItem, ...]
-    next_token: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,18 +320,6 @@ def lead_kind(name: str) -> LeadKind:
     """Return the kind of that name."""
     return next(kind for kind in LEAD_KINDS if kind.name == name)
 
-
-# openapi.yaml, InventoryPage. An item's own id is its item_id.
-INVENTORY_FIELDS: Final = (
-    Field("address.subDwelling", _T, "Flat or unit within the building"),
-    Field("address.nameNo", _T, "House number or name"),
-    Field("address.street", _T, "Street"),
-    Field("address.locality", _T, "Locality"),
-    Field("address.town", _T, "Town"),
-    Field("address.county", _T, "County"),
-    Field("address.postcode", _T, "Postcode"),
-    Field("address.countryCode", _T, "Country code"),
-)
 
 # --- enumerated fields (openapi.yaml's examples, and published members; new ones can appear at any time) -----------
 

@@ -4,6 +4,7 @@ To take one out, delete its folder and its line here.
 """
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from leads_pipeline import extensions
@@ -14,6 +15,7 @@ _NAMES: Final = (
     "backup",
     "delivery",
     "export",
+    "inventory",
     "lake",
     "own_tables",
     "pushes",
@@ -36,6 +38,9 @@ extensions.QUESTIONS.extend(_named("questions"))
 extensions.VERIFIERS.extend(_named("verifier"))
 extensions.NEEDED_BY_FEATURES.extend(_named("needed"))
 extensions.DEMOS.extend(_named("demo"))
+extensions.PULLED_TODAY.extend(_named("pulled_today"))
+extensions.TABLES.extend(_named("table"))
+extensions.MART_FOLDERS.extend(Path(__file__).parent / one.name / "sql" for one in FEATURES if one.has_marts)
 
 
 def brought(field: str) -> list[Any]:

@@ -13,7 +13,6 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
-from leads_pipeline.features.inventory.table import LoadInventory
 from leads_pipeline.warehouse.load_leads import LoadLeads
 from leads_pipeline.warehouse.marts import MakeMarts
 from leads_pipeline.warehouse.publication import PublicationSettings, publish
@@ -49,7 +48,6 @@ def steps_of(
         LoadLeads(windows, GateForFormer(data), zone, data.state.person_key()),
         # What marts read besides leads.
         NoteWindowStates(data.store, windows, grid, now, is_first_of_day=is_first_of_day),
-        LoadInventory(data.inventory),
         LoadAnswers([settings.installation.marts_dir, data.folder], zone),
         NoteObjections(data),
         # It reads the states of windows.

@@ -30,7 +30,7 @@ from leads_pipeline.observe.known import SILENCE, Known
 from leads_pipeline.privacy.requests import due_on, in_words, open_entries
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.publications import NOTING
-from leads_pipeline.storage.starting import how_to_publish, how_to_start, name_in_dagster
+from leads_pipeline.storage.starting import how_to_publish, name_in_dagster
 from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.checks import checks, problems
 from leads_pipeline.warehouse.drift import NEW_MEMBER
@@ -52,7 +52,6 @@ CHECKS: Final = "checks"
 _UNPUBLISHED: Final = timedelta(hours=1)
 _TWO_NIGHTS: Final = timedelta(days=2)
 # One is due each night. Once a year, a night comes 25 hours after the one before.
-_OLDEST_INVENTORY: Final = timedelta(hours=27)
 
 # A nightly one may fail once.
 _OLDEST_BACKUP: Final = timedelta(days=2)
@@ -222,29 +221,6 @@ def contacts_emptied(known: Known) -> Iterator[Finding]:
                 "versions. Then hide it: `leads-pipeline acknowledge contacts-emptied`.",
                 key=f"{kind.name}/{day}/{level}",  # a mistake of the portal isn't hidden by a person's own wish
             )
-
-
-@finder("inventory")
-def inventory(known: Known) -> Iterator[Finding]:
-    """Today's inventory was not pulled.
-
-    Meaning: a day's inventory can be pulled on that day alone. Without a pull, listings of this day stay unknown.
-    Do: see what the last run of `pull_inventory` says in the Dagster UI. `leads-pipeline backfill --last 1d --kind
-    inventory` pulls it now.
-    Over: when a search succeeds.
-    """
-    searched_at = known.data.inventory.searched_at()
-    since = searched_at or known.data.state.opened_at()
-    if since and not known.settings.no_inventory and has_passed(_OLDEST_INVENTORY, since, known.now):
-        last = f"The last inventory is from {moment(searched_at)}." if searched_at else "No inventory was ever pulled."
-        command = "leads-pipeline backfill --last 1d --kind inventory"
-        pull = how_to_start(known.data.state, "pull_inventory", command, str(known.today))
-        yield Finding(
-            Level.WARNING,
-            f"{last} The portal has today's until midnight only.",
-            f"{pull}: it pulls the inventory, or says why it can't.",
-            since,
-        )
 
 
 # --- leads on their way -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
 from leads_pipeline.observe.findings import Finding, Level, find
 from leads_pipeline.observe.known import Known
-from leads_pipeline.portal import InventoryClient, LeadsClient, RetryPolicy, Tokens
+from leads_pipeline.portal import LeadsClient, RetryPolicy, Tokens
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.settings import THIS_MACHINE, Secret, Settings, pasted_with
@@ -112,7 +112,7 @@ def ask_leads(
         secret = token = ask("secret", lambda: _secret(settings, secret_of()))
         yield secret
         if secret.light is not Light.RED:
-            token = ask("token", lambda: _token(tokens()))
+            token = ask("token", lambda: about_token(tokens()))
             yield token
         reason = f"there is no {token.check}" if token.light is Light.RED else reason
     for kind in LEAD_KINDS:
@@ -121,25 +121,6 @@ def ask_leads(
             yield Seen(name, Light.YELLOW, f"Not tried, as {reason}.")
         else:
             yield ask(name, partial(_small_requests, base_url, tokens, kind, settings))
-
-
-def ask_inventory(settings: Settings, tokens: Callable[[], Tokens]) -> Seen:
-    """Ask the inventory API for the first page of the first place."""
-    if settings.inventory_base_url is None:
-        return Seen("inventory", Light.GREEN, "Not set up. Everything else works without it.")
-    return ask("inventory", partial(_first_page, settings.inventory_base_url, settings, tokens))
-
-
-def _first_page(base_url: str, settings: Settings, tokens: Callable[[], Tokens]) -> str:
-    if settings.no_inventory:
-        raise Doubt(settings.no_inventory)
-    if not settings.inventory_agency_ref:
-        raise SettingsError("INVENTORY_AGENCY_REF is not set. It came by e-mail from the developer portal.")
-    if not settings.inventory_addresses:
-        return f"{_token(tokens())} Places come from leads, so there is no place to try."
-    client = InventoryClient(base_url, tokens(), settings.inventory_agency_ref, policy=_ONE_ATTEMPT)
-    page = client.first_page(settings.inventory_addresses[0])
-    return f"The first of {len(settings.inventory_addresses)} places has {len(page.items)} items on its first page."
 
 
 def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
@@ -167,7 +148,8 @@ def _clock(theirs: datetime | None, ours: datetime) -> str:
     raise Doubt(what)
 
 
-def _token(tokens: Tokens) -> str:
+def about_token(tokens: Tokens) -> str:
+    """Get a token, and say how long it lasts."""
     minutes = tokens.get().lifetime_seconds / 60
     return f"It is valid. Tokens last {minutes:.0f} min."
 

@@ -29,7 +29,7 @@ from leads_pipeline.orchestration.checks import FRESH_HOUR
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.contents import other_tables
-from leads_pipeline.warehouse.duck import SQL_FOLDER, tables_read
+from leads_pipeline.warehouse.duck import tables_read
 from leads_pipeline.warehouse.marts import EVERY_LEAD, Mart, marts
 from leads_pipeline.warehouse.tables import Table, lead_tables
 
@@ -45,25 +45,26 @@ _IS_CHECKOUT = Path(leads_pipeline.__file__).parents[1].joinpath("pyproject.toml
 _RAW_LEADS = [f"raw_{kind.table}" for kind in LEAD_KINDS]
 
 
-def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings, names: Names) -> Sequence[Any]:
-    """Add owners, tags, freshness and links to code to each asset."""
+def with_conventions(
+    assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings, names: Names, *, are_expected: bool = True
+) -> Sequence[Any]:
+    """Add owners, tags, freshness and links to code to each asset. Those that nobody expects are never late."""
     # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh. Of raw
     # leads a check says it, because a policy counts any old window.
     fresh = (
         FreshnessPolicy.cron(f"0 {FRESH_HOUR} * * *", timedelta(hours=6), settings.zone.key)
-        if settings.base_url
+        if settings.base_url and are_expected
         else None
     )
 
     def add(spec: AssetSpec) -> AssetSpec:
         columns = {column.name for column in getattr(spec.metadata.get("dagster/column_schema"), "columns", ())}
         layer = (spec.group_name or "").removeprefix(names.name(""))
-        is_searched = spec.key != names.key("raw_inventory") or not settings.no_inventory
         is_personal = layer == OWN or not columns.isdisjoint(_PERSONAL)
         return spec.replace_attributes(
             owners=settings.owners,
             tags={"layer": layer, **({"pii": ""} if is_personal else {})},
-            freshness_policy=fresh if is_searched and spec.key.path[-1] not in _RAW_LEADS else None,
+            freshness_policy=fresh if spec.key.path[-1] not in _RAW_LEADS else None,
         )
 
     found = map_asset_specs(add, assets)
@@ -72,19 +73,16 @@ def with_conventions(assets: Iterable[AssetsDefinition | AssetSpec], settings: S
 
 def table_spec(table: Table, names: Names) -> AssetSpec:
     """Describe a table of leads.duckdb that is no mart."""
-    of_leads = [one.name for one in lead_tables()]
-    deps = {"inventory": ["raw_inventory"], "drift": of_leads}.get(table.name)
     own = [f"raw_{kind.table}" for kind in LEAD_KINDS if table.name in kind.tables]
-    deps = deps or own or _RAW_LEADS
+    deps = [*table.reads] or own or _RAW_LEADS
+    has_payloads = bool(own) or any(one.startswith("raw_") for one in table.reads)
     return AssetSpec(
         names.key(table.name),
         deps=[names.key(name) for name in deps],
         description=f"{table.description}. A table of leads.duckdb.",
         group_name=names.name("warehouse"),
         kinds={"duckdb"},
-        metadata=table_metadata(
-            table, dict.fromkeys(deps, ("payload",)) if own or table.name == "inventory" else {}, names
-        ),
+        metadata=table_metadata(table, dict.fromkeys(deps, ("payload",)) if has_payloads else {}, names),
     )
 
 
@@ -106,7 +104,7 @@ def mart_spec(mart: Mart, names: Names) -> AssetSpec:
         kinds={"duckdb", "sql"},
         metadata={
             **table_metadata(mart, {name: known[name] for name in sorted(read)}, names),
-            **code_reference(SQL_FOLDER / f"{mart.name}.sql"),
+            **code_reference(mart.file),
         },
     )
 

@@ -14,7 +14,6 @@ from dagster import AssetKey, DagsterRun, DefaultScheduleStatus, DefaultSensorSt
 from leads_pipeline.errors import SettingsError
 
 PULL_JOB: Final = "pull_leads"
-INVENTORY_JOB: Final = "pull_inventory"
 PUBLISH_JOB: Final = "publish"
 
 # The core's schedules and sensors without which leads would be late. `pull_hourly` isn't one of them.

@@ -37,7 +37,7 @@ from leads_pipeline.domain.window import Window, today
 from leads_pipeline.extensions import NEEDED_BY_FEATURES, loaded
 from leads_pipeline.orchestration.checks import raw_check_specs
 from leads_pipeline.orchestration.dagster_compat import daemon_id
-from leads_pipeline.orchestration.names import INVENTORY_JOB, NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, Names
+from leads_pipeline.orchestration.names import NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, Names
 from leads_pipeline.settings import NO_PORTAL, Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
@@ -59,6 +59,7 @@ MACHINE_TAG: Final = "leads_pipeline/machine"
 _PRIORITY_TAG: Final = "dagster/priority"
 _PRIORITIES: Final = {"daily": "1", "hourly": "1", "retry": "0"}
 # For backfills, in the UI and of the command line.
+DAILY_TAGS: Final = {_PRIORITY_TAG: _PRIORITIES["daily"]}
 LAST_IN_QUEUE: Final = {_PRIORITY_TAG: "-1"}
 
 # A run takes its lock within seconds of its start, and lives on for a while after it has released it.
@@ -151,7 +152,7 @@ def _may_be_dead(record: RunRecord, now: datetime, dead_after: timedelta) -> boo
 def _is_at_work(job: str, data: DataFolder) -> bool:
     """Whether the lock is held that a run of the job works under. A run of single assets may work under either."""
     is_pulling = not job.endswith(PUBLISH_JOB) and data.state.is_pulling()
-    return is_pulling or (not job.endswith((PULL_JOB, INVENTORY_JOB)) and data.state.is_publishing())
+    return is_pulling or (not job.endswith(PULL_JOB) and data.state.is_publishing())
 
 
 # --- when the service was started -------------------------------------------------------------------------------------
@@ -185,8 +186,6 @@ def note_service(instance: DagsterInstance, settings: Settings, state: State, no
 def _needed(settings: Settings, names: Names) -> list[str]:
     """The names of the schedules and sensors without which something would be late."""
     needed = [*NEEDED]
-    if not settings.no_inventory:
-        needed.append("pull_inventory_daily")
     for of_feature in loaded(NEEDED_BY_FEATURES):
         needed += of_feature(settings)
     return [names.name(name) for name in needed]
@@ -336,23 +335,3 @@ class Asking:
             if windows:
                 keys[kind] = [window.partition_key for window in windows]
         return pull_request(keys, why, now, self.names) if keys else SkipReason("No window is due.")
-
-
-def inventory_schedule(settings: Settings, names: Names = PLAIN) -> ScheduleDefinition:
-    """Return `pull_inventory_daily`."""
-
-    @schedule(
-        name=names.name("pull_inventory_daily"),
-        job_name=names.name(INVENTORY_JOB),
-        cron_schedule=DAILY_CRON,
-        execution_timezone=settings.zone.key,
-        default_status=names.schedule_status,
-        description="Pulls today's inventory.",
-    )
-    def pull_inventory_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        if settings.no_inventory:
-            return SkipReason(settings.no_inventory)
-        day = today(settings.zone, context.scheduled_execution_time).isoformat()
-        return RunRequest(run_key=f"inventory-{day}", partition_key=day, tags={_PRIORITY_TAG: _PRIORITIES["daily"]})
-
-    return pull_inventory_daily

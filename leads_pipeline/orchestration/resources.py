@@ -1,6 +1,6 @@
-"""The Dagster resources: the two services' authenticated clients, the data folder, and leads.duckdb.
+"""The Dagster resources: the leads service's authenticated client, the data folder, and leads.duckdb.
 
-Belongs here: clients made of the settings. Fields are what the UI may show, so none holds a secret. Doesn't: which
+Belongs here: a client made of the settings. Fields are what the UI may show, so none holds a secret. Doesn't: which
 windows are pulled (pulling.py), or what a value may be (settings.py).
 """
 
@@ -13,11 +13,11 @@ from typing import Any, Self, TypeVar
 import duckdb
 from dagster import ConfigurableResource, InitResourceContext, ResourceDependency
 
-from leads_pipeline.domain.contract import INVENTORY_TOKEN_PATH, LEADS_TOKEN_PATH
+from leads_pipeline.domain.contract import LEADS_TOKEN_PATH
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.portal import ClientCredentials, InventoryClient, LeadsClient, Tokens
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.portal.credentials import PgpSecret
-from leads_pipeline.settings import AuthMethod, Secret, Settings, origin
+from leads_pipeline.settings import Secret, Settings, origin
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.reading import open_published, table_of
 
@@ -77,7 +77,7 @@ class LeadsService(ConfigurableResource[None]):
 
         Raises SettingsError naming the missing variables, or the folder if it holds another portal's leads.
         """
-        base_url, tokens = _required(self.base_url, "LEADS_BASE_URL"), self.tokens()
+        base_url, tokens = required(self.base_url, "LEADS_BASE_URL"), self.tokens()
         self.data.state.claim(origin(base_url))
         keep = self.data.quarantine.keep_answer
         return LeadsClient(base_url, tokens, max_concurrency=self.max_concurrency, keep_unreadable=keep)
@@ -85,8 +85,8 @@ class LeadsService(ConfigurableResource[None]):
     def tokens(self) -> Tokens:
         """Return the access tokens for the service. Raises SettingsError naming the missing variables."""
         credentials = ClientCredentials(
-            token_url=_required(self.auth_url, "LEADS_AUTH_URL") + LEADS_TOKEN_PATH,
-            client_id=_required(self.client_id, "LEADS_CLIENT_ID"),
+            token_url=required(self.auth_url, "LEADS_AUTH_URL") + LEADS_TOKEN_PATH,
+            client_id=required(self.client_id, "LEADS_CLIENT_ID"),
             secret=self.secret(),
             method=self.settings.auth_method,
             audience=self.settings.audience,
@@ -98,40 +98,9 @@ class LeadsService(ConfigurableResource[None]):
         """Return where the client secret comes from. Raises SettingsError naming the missing variable."""
         settings = self.settings
         if settings.client_secret_pgp_file is None:
-            return _required(settings.client_secret, "LEADS_CLIENT_SECRET")
-        private_key = _required(settings.pgp_private_key_file, "LEADS_PGP_PRIVATE_KEY_FILE")
+            return required(settings.client_secret, "LEADS_CLIENT_SECRET")
+        private_key = required(settings.pgp_private_key_file, "LEADS_PGP_PRIVATE_KEY_FILE")
         return PgpSecret(settings.client_secret_pgp_file, private_key, settings.pgp_passphrase)
-
-
-class InventoryService(ConfigurableResource[None]):
-    """The inventory API and its own token endpoint (specification, endpoints 2 and 5)."""
-
-    settings: ResourceDependency[Settings]
-    data: ResourceDependency[DataFolder]
-    base_url: str | None
-    client_id: str | None
-    agency_ref: str | None
-
-    @classmethod
-    def of(cls, settings: Settings, data: DataFolderResource | DataFolder) -> Self:
-        """Return the service of these settings."""
-        shown = {name: getattr(settings, f"inventory_{name}") for name in ("base_url", "client_id", "agency_ref")}
-        return cls(settings=settings, data=data, **shown)
-
-    def connect(self) -> InventoryClient:
-        """Return a client with its token. Raises SettingsError naming the missing variables."""
-        agency_ref = _required(self.agency_ref, "INVENTORY_AGENCY_REF")
-        return InventoryClient(_required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref)
-
-    def tokens(self) -> Tokens:
-        """Return the access tokens for the API. Raises SettingsError naming the missing variables."""
-        credentials = ClientCredentials(
-            token_url=_required(self.base_url, "INVENTORY_BASE_URL") + INVENTORY_TOKEN_PATH,
-            client_id=_required(self.client_id, "INVENTORY_CLIENT_ID"),
-            secret=_required(self.settings.inventory_client_secret, "INVENTORY_CLIENT_SECRET"),
-            method=AuthMethod.BASIC,
-        )
-        return Tokens(credentials, self.data.state.path / "tokens")
 
 
 class PublishedLeads(ConfigurableResource[None]):
@@ -158,7 +127,8 @@ class PublishedLeads(ConfigurableResource[None]):
             return table_of(db, statement, parameters)
 
 
-def _required(value: T | None, variable: str) -> T:
+def required(value: T | None, variable: str) -> T:
+    """Return the value of a setting. Raises SettingsError if there is none."""
     if not value:
         raise SettingsError(
             f"{variable} is not set. Put it into .env or the environment and start again; `leads-pipeline demo` shows "

@@ -4,10 +4,9 @@ Belongs here: everything that speaks HTTP with the portal. Doesn't: what an answ
 (storage/), which windows are asked for (orchestration/).
 """
 
-from leads_pipeline.features.inventory.client import InventoryClient
 from leads_pipeline.portal.leads import LeadsClient
 from leads_pipeline.portal.pace import RetryPolicy
 from leads_pipeline.portal.requests import Timing
 from leads_pipeline.portal.tokens import ClientCredentials, Tokens
 
-__all__ = ["ClientCredentials", "InventoryClient", "LeadsClient", "RetryPolicy", "Timing", "Tokens"]
+__all__ = ["ClientCredentials", "LeadsClient", "RetryPolicy", "Timing", "Tokens"]

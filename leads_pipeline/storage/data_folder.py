@@ -16,7 +16,6 @@ from leads_pipeline.settings import Settings, origin
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.durable import make_folder, storing
 from leads_pipeline.storage.format import IN_BUCKET, IN_FOLDER, check_format, note_format
-from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.quarantine import Quarantine
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
@@ -46,7 +45,7 @@ FIRST_DAYS: Final = RETENTION - timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """The parts of a data folder. `folder` is this machine's, `store` has raw windows and inventory.
+    """The parts of a data folder. `folder` is this machine's, `store` has what is raw.
 
     `bucket` is the store without its local copy, None if the folder has the data itself.
 
@@ -59,7 +58,6 @@ class DataFolder:
     state: State
     gate: Gate
     raw: Raw
-    inventory: Inventory
     quarantine: Quarantine
 
     @classmethod
@@ -92,7 +90,6 @@ class DataFolder:
             state=state,
             gate=gate,
             raw=gate.raw,
-            inventory=Inventory(store, clock, state.note_landed),
             quarantine=Quarantine(store, folder),
         )
 

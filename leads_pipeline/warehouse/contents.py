@@ -1,15 +1,15 @@
 """All tables and views that the product makes in leads.duckdb."""
 
+from leads_pipeline.extensions import TABLES, loaded
 from leads_pipeline.warehouse.branch_names import BRANCHES
 from leads_pipeline.warehouse.drift import DRIFT
-from leads_pipeline.features.inventory.table import INVENTORY
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline.warehouse.tables import Table, lead_tables
 
 
 def other_tables() -> tuple[Table, ...]:
     """Return the tables that are neither of leads nor marts."""
-    return INVENTORY, BRANCHES, DRIFT
+    return BRANCHES, DRIFT, *loaded(TABLES)
 
 
 def table_names() -> set[str]:

@@ -45,6 +45,7 @@ DRIFT: Final = Table(
         Column("last_seen_day", "date", "Last window day on which it came"),
         Column("leads", "bigint", "Leads, or elements of their declared lists, that have it"),
     ),
+    reads=tuple(table for kind in LEAD_KINDS for table in kind.tables),
 )
 
 

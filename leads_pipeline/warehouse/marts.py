@@ -8,7 +8,7 @@ besides leads (window_states.py, answers.py and others), drift (drift.py).
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from graphlib import TopologicalSorter
@@ -20,6 +20,7 @@ import duckdb
 
 from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS, MEMBER_PATTERN, PREFIX_PATTERN
 from leads_pipeline.errors import BugError, OutOfMemoryError
+from leads_pipeline.extensions import MART_FOLDERS
 from leads_pipeline.warehouse.drift import NEW_VALUE
 from leads_pipeline.warehouse.duck import SQL_FOLDER, Column, literal, macros, quoted, tables_read
 from leads_pipeline.warehouse.step import FORMER, Draft, Step
@@ -51,12 +52,20 @@ class Mart(Table):
 
     statement: str
     is_by_day: bool
+    # Where the file lies changes nothing of what it makes.
+    file: Path = field(repr=False, compare=False)
+
+
+def marts() -> tuple[Mart, ...]:
+    """Return the marts of the core and of the features, each after those that it reads."""
+    return marts_in(SQL_FOLDER, *MART_FOLDERS)
 
 
 @cache
-def marts(folder: Path = SQL_FOLDER) -> tuple[Mart, ...]:
-    """Return the marts in the folder's files, each after those that it reads."""
-    found = {path.stem: read_mart(path) for path in sorted(folder.glob("*.sql"))}
+def marts_in(*folders: Path) -> tuple[Mart, ...]:
+    """Return the marts in the files of these folders, each after those that it reads."""
+    files = sorted(path for folder in folders for path in folder.glob("*.sql"))
+    found = {path.stem: read_mart(path) for path in files}
     reads = {name: tables_read(mart.statement) & found.keys() for name, mart in found.items()}
     # A mart may have the name of a table of pipeline that it reads.
     others = {name: of_mart - {name} for name, of_mart in reads.items()}
@@ -75,7 +84,7 @@ def read_mart(path: Path) -> Mart:
         declared, text = line.split(": ", 1)
         name, _, type_ = declared.partition(" ")
         columns.append(Column(name, type_, text))
-    return Mart(path.stem, description, tuple(columns), statement, is_by_day=_BY_DAY in lines)
+    return Mart(path.stem, description, tuple(columns), statement, is_by_day=_BY_DAY in lines, file=path)
 
 
 # --- the step -------------------------------------------------------------------------------------

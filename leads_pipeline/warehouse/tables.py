@@ -4,7 +4,7 @@ Belongs here: names, types and comments. Doesn't: the rows (flatten.py), marts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Final
 
@@ -16,11 +16,12 @@ from leads_pipeline.warehouse.duck import DUCKDB_TYPES, Column, literal, quoted
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of leads.duckdb."""
+    """A table of leads.duckdb. `reads` are the assets that it is made from; empty for the raw windows."""
 
     name: str
     description: str
     columns: tuple[Column, ...]
+    reads: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def descriptions(self) -> dict[str, str]:

@@ -11,14 +11,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.answer import read_inventory_page, read_leads
+from leads_pipeline.domain.answer import read_leads
 from leads_pipeline.domain.contract import (
     APPLICANT,
     APPRAISAL,
     ENUM_PREFIXES,
     ENUMERATIONS,
-    INVENTORY_PATH,
-    INVENTORY_TOKEN_PATH,
     LEAD_KINDS,
     LEADS_TOKEN_PATH,
     FieldType,
@@ -193,46 +191,6 @@ def test_an_odd_lead_is_kept_as_received_and_costs_no_neighbour(name: str) -> No
     assert odd.lead_id == (lead_id or f"sha256:{hashlib.sha256(element).hexdigest()}")
 
 
-# --- inventory pages ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("meta", "token"),
-    [
-        ('{"nextToken": "abc", "previousToken": null}', "abc"),
-        ('{"nextToken": "a\\u0062c"}', "abc"),
-        ('{"nextToken": null}', None),
-        ('{"nextToken": ""}', None),
-        ('{"previousToken": "abc"}', None),
-        ("{}", None),
-        ("null", None),
-    ],
-)
-def test_the_cursor_of_the_next_page_is_found(meta: str, token: str | None) -> None:
-    odd = '{"nextToken": "not me", "meta": {"nextToken": "nor me"}, "area": NaN}'
-    body = f'{{"items": [{odd}, {{"id": "1"}}], "meta": {meta}}}'
-    page = read_inventory_page(body.encode())
-    assert page.next_token == token
-    assert [*page.items] == [
-        (f"sha256:{hashlib.sha256(odd.encode()).hexdigest()}", odd),
-        ("1", '{"id": "1"}'),
-    ]
-
-
-@pytest.mark.parametrize(
-    "meta", ['{"nextToken": 7}', '{"nextToken": ["a"]}', '{"nextToken": false}', "[]", '"abc"', "7"]
-)
-def test_a_cursor_that_cannot_be_followed_is_no_last_page(meta: str) -> None:
-    with pytest.raises(InvalidAnswerError, match="nextToken"):
-        read_inventory_page(f'{{"meta": {meta}, "items": []}}'.encode())
-
-
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"meta": {}}', b'{"items": null}', b'{"items": {}}'])
-def test_a_page_without_its_list_is_no_answer(body: bytes) -> None:
-    with pytest.raises(InvalidAnswerError):
-        read_inventory_page(body)
-
-
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
@@ -255,8 +213,8 @@ def test_a_window_asks_for_one_day_of_one_scope(scope: str, parameter: dict[str,
 
 
 def test_the_paths_are_those_of_the_contract() -> None:
-    paths = {LEADS_TOKEN_PATH, INVENTORY_TOKEN_PATH, INVENTORY_PATH, *(kind.path for kind in LEAD_KINDS)}
-    assert paths == set(OPENAPI["paths"])
+    paths = {LEADS_TOKEN_PATH, *(kind.path for kind in LEAD_KINDS)}
+    assert paths == set(OPENAPI["paths"]) - {"/token", "/inventory"}  # those of the inventory
 
 
 # --- declared fields ------------------------------------------------------------------------------------------------

@@ -477,20 +477,6 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
     assert key not in found(house)
 
 
-def test_an_inventory_that_was_never_pulled_is_told_after_a_day(house: House) -> None:
-    house.data.state.remember_time_zone("Europe/London")
-    house.now = datetime.now(UTC) + timedelta(hours=26)
-    account = {
-        "INVENTORY_BASE_URL": PORTAL,
-        "INVENTORY_API_KEY": "key",
-        "INVENTORY_API_SECRET": "x",
-        "INVENTORY_ADDRESSES": "SW1",
-    }
-    assert "inventory" not in found(house, **account)
-    house.later(hours=2)
-    assert "No inventory was ever pulled." in found(house, **account)["inventory"].message
-
-
 def test_an_anonymous_day_has_no_emptied_contacts(house: House) -> None:
     house.land("applicant", [{"id": "a", "contact": {"email": "jane@example.com", "phoneNumber": "07700900123"}}])
     house.publish()

@@ -13,9 +13,8 @@ from dagster import AssetKey, DagsterEventType, ExecuteInProcessResult
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.domain.window import Window
-from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB
+from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG
-from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse import reading
@@ -251,60 +250,6 @@ def test_refused_windows_fail_the_check_of_their_kind_until_they_land(here: Inst
     assert told["raw_appraisal_leads"] == "No problems."
     here.simulator.set_faults([])
     assert pulled(1) == well
-
-
-# --- inventory -------------------------------------------------------------------------------------------------------
-
-
-def test_todays_inventory_is_landed(here: Installation) -> None:
-    day = datetime.now(UTC).date()
-    result = here.execute(INVENTORY_JOB, tags={"dagster/partition": str(day)})
-    if datetime.now(UTC).date() != day:
-        pytest.skip("Midnight has passed since the test began, so that its today is over.")
-    assert result.success
-    [said] = materializations(here, "raw_inventory").values()
-    assert said["dagster/partition_row_count"] > 0
-    assert said["addresses"] == 1
-
-
-@pytest.mark.slow
-def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Path) -> None:
-    variables = {"INVENTORY_ADDRESSES": "", "INVENTORY_FROM_LEADS_DAYS": "3"}
-    # Of a few leads a day there may be none at all.
-    with installation(tmp_path, Config(branches=3, leads_per_day=20), variables=variables) as here:
-        today = {"dagster/partition": str(datetime.now(UTC).date())}
-        assert here.execute(INVENTORY_JOB, tags=today).success
-        [said] = materializations(here, "raw_inventory").values()
-        assert "no lead asks about one" in said["not_pulled"]
-
-        here.pull({here.key(2), here.key(5)})
-        here.execute(PUBLISH_JOB, tags={})
-        assert here.execute(INVENTORY_JOB, tags=today).success
-        here.execute(PUBLISH_JOB, tags={})
-
-        store = LeadsFile(here.data)
-        asked = "select distinct listing_details_address_postcode from applicant_leads where lead_day"
-        recent = store.query(f"{asked} > $since", {"since": here.day(3)})[1]
-        older = set(store.query(f"{asked} <= $since", {"since": here.day(3)})[1]) - set(recent)
-        searched = store.query("select distinct searched_address from inventory")[1]
-        assert recent
-        assert older
-        # A postcode whose listing is gone finds nothing.
-        assert set(searched) <= set(recent)
-        [said] = materializations(here, "raw_inventory").values()
-        assert said["addresses"] == said["requests"] == len(recent)
-        found = store.query(
-            "select lead_id from mart_lead_properties where match = 'address' and lead_day > $since",
-            {"since": here.day(3)},
-        )[1]
-        assert found
-
-
-def test_a_day_that_is_over_says_why_its_inventory_is_not_pulled(here: Installation) -> None:
-    assert here.execute(INVENTORY_JOB, tags={"dagster/partition": str(here.day(5))}).success
-    [said] = materializations(here, "raw_inventory").values()
-    assert "The API knows the present only" in said["not_pulled"]
-    assert not (here.data.folder / "raw" / "inventory").exists()
 
 
 # --- the report -----------------------------------------------------------------------------------------------------

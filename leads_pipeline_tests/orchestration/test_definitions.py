@@ -25,7 +25,7 @@ from dagster._serdes import serialize_value
 
 from leads_pipeline.definitions import build_definitions, defs
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.orchestration.names import INVENTORY_JOB
+from leads_pipeline.features.inventory.today import INVENTORY_JOB
 from leads_pipeline.orchestration.resources import DataFolderResource
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import first_day

@@ -9,8 +9,9 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, ReceivedLead
 from leads_pipeline.domain.window import Window
+from leads_pipeline.features.inventory.today import INVENTORY_JOB
 from leads_pipeline.features.pushes.placement import Placement
-from leads_pipeline.orchestration.names import INVENTORY_JOB, PUBLISH_JOB
+from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.storage.raw import place_of
 from leads_pipeline_tests.support.installation import installation
 

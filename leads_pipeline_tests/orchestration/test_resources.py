@@ -12,7 +12,7 @@ from leads_pipeline.errors import (
     LeadsPipelineError,
     SettingsError,
 )
-from leads_pipeline.orchestration.resources import InventoryService, LeadsService
+from leads_pipeline.orchestration.resources import LeadsService
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.server import running
 from leads_pipeline.storage.data_folder import DataFolder
@@ -47,17 +47,6 @@ def test_the_token_request_has_the_scope_that_is_set_or_none(
     assert form.get("scope") == scopes
 
 
-def inventory(folder: Path, **changes: str) -> InventoryService:
-    """The service of these variables."""
-    variables = {
-        "INVENTORY_BASE_URL": "https://inventory.example",
-        "INVENTORY_CLIENT_ID": "client",
-        "INVENTORY_CLIENT_SECRET": SECRET,
-        "INVENTORY_AGENCY_REF": "agency",
-    }
-    return InventoryService.of(Settings.from_variables(variables | changes), DataFolder.at(folder))
-
-
 @pytest.mark.parametrize("variable", ["LEADS_BASE_URL", "LEADS_AUTH_URL", "LEADS_CLIENT_ID", "LEADS_CLIENT_SECRET"])
 def test_what_the_leads_service_misses_is_named(tmp_path: Path, variable: str) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} is not set") as caught:
@@ -65,20 +54,12 @@ def test_what_the_leads_service_misses_is_named(tmp_path: Path, variable: str) -
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "variable", ["INVENTORY_BASE_URL", "INVENTORY_CLIENT_ID", "INVENTORY_CLIENT_SECRET", "INVENTORY_AGENCY_REF"]
-)
-def test_what_the_inventory_misses_is_named(tmp_path: Path, variable: str) -> None:
-    with pytest.raises(SettingsError, match=f"^{variable} is not set"):
-        inventory(tmp_path, **{variable: ""}).connect()
-
-
 def test_a_client_secret_that_cant_be_right_is_sent_nowhere(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text("secr\u00e8t")
     for service in (
         leads(tmp_path, LEADS_CLIENT_SECRET="secr\u00e8t"),
-        inventory(tmp_path, INVENTORY_CLIENT_SECRET_FILE=str(file), INVENTORY_CLIENT_SECRET=""),
+        leads(tmp_path, LEADS_CLIENT_SECRET_FILE=str(file), LEADS_CLIENT_SECRET=""),
     ):
         with pytest.raises(CredentialsError, match="holds a character at position 5 that") as caught:
             service.tokens().get()
@@ -119,11 +100,3 @@ def test_a_secret_in_a_file_opens_the_service(tmp_path: Path) -> None:
         [(window, outcome)] = list(client.fetch_windows(APPLICANT, [recent], lambda answer: answer))
     assert not isinstance(outcome, LeadsPipelineError)
     assert window == recent
-
-
-def test_the_inventory_is_searched_with_its_own_token(tmp_path: Path) -> None:
-    with running() as simulator:
-        environment = simulator.environment()
-        client = inventory(tmp_path, **environment).connect()
-        assert client.search(environment["INVENTORY_ADDRESSES"])
-        assert simulator.counters().token_requests == 1

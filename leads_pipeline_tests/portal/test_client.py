@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import count, cycle
 from pathlib import Path
@@ -35,15 +35,7 @@ from leads_pipeline.errors import (
     TooLargeError,
     UnreachableError,
 )
-from leads_pipeline.portal import (
-    ClientCredentials,
-    InventoryClient,
-    LeadsClient,
-    RetryPolicy,
-    Timing,
-    Tokens,
-    inventory,
-)
+from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
 from leads_pipeline.portal.http import answer_to, server_time
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.requests import MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW, Requests
@@ -949,89 +941,3 @@ def test_headers_that_come_byte_by_byte_hold_neither_an_alert_nor_the_night(raw_
     with pytest.raises(httpx.ReadTimeout):
         answer_to("GET", raw_server.url, 0.3)
     assert time.monotonic() - began < 10
-
-
-# --- inventory ------------------------------------------------------------------------------------------------------
-
-
-def inventory_client(handler: Handler, *, policy: RetryPolicy = ONCE) -> InventoryClient:
-    return InventoryClient(
-        BASE_URL,
-        GoodTokens(),
-        "agency-7",
-        policy=policy,
-        transport=httpx.MockTransport(handler),
-        timing=FakeTiming().as_timing(),
-    )
-
-
-def page(items: Sequence[str], token: str | None) -> httpx.Response:
-    return httpx.Response(200, text=f'{{"meta": {{"nextToken": {json.dumps(token)}}}, "items": [{", ".join(items)}]}}')
-
-
-def test_an_inventory_search_reads_every_page_exactly() -> None:
-    asked: list[dict[str, str]] = []
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        assert request.url.path == "/inventory"
-        assert request.headers["AgencyRef"] == "agency-7"
-        assert request.headers["Authorization"] == f"Bearer {TOKEN}"
-        asked.append(dict(request.url.params))
-        pages = {
-            None: page(['{"id": "1", "price": 1.10}', '{"id": null}'], "a b+c/="),
-            "a b+c/=": page([], "next"),
-            "next": page(["17"], None),
-        }
-        return pages[request.url.params.get("nextToken")]
-
-    items = inventory_client(handler).search("High Street & Co")
-    assert [item.payload for item in items] == ['{"id": "1", "price": 1.10}', '{"id": null}', "17"]
-    first = {"address": "High Street & Co", "maxResults": "250"}
-    assert asked == [first, {**first, "nextToken": "a b+c/="}, {**first, "nextToken": "next"}]
-
-
-@pytest.mark.parametrize("cursors", ["abcdefgh", "aaaaaaaa"])
-def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch, cursors: str) -> None:
-    monkeypatch.setattr(inventory, "MAX_INVENTORY_PAGES", 5)
-    left = iter(cursors)
-    with pytest.raises(InvalidAnswerError, match="more than 5 pages"):
-        inventory_client(lambda _: page([], next(left))).search("Leeds")
-    assert "".join(left) == cursors[5:]
-
-
-def test_a_failing_page_fails_the_search() -> None:
-    answers = iter([page(["1"], "next"), httpx.Response(404, json={"title": "Not Found", "detail": "Leeds"})])
-    with pytest.raises(RefusedError, match=r"GET /inventory for page 2 was answered 404 Not Found\. "):
-        inventory_client(lambda _: next(answers)).search("Leeds")
-
-
-def test_a_page_is_retried() -> None:
-    answers = iter([httpx.Response(500), httpx.Response(429), page(["1"], None)])
-    assert len(inventory_client(lambda _: next(answers), policy=RetryPolicy()).search("Leeds")) == 1
-
-
-def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
-    with pytest.raises(RefusedError, match="INVENTORY_AGENCY_REF") as agency:
-        inventory_client(lambda _: httpx.Response(403)).search("Leeds")
-    with pytest.raises(TokenRefusedError, match="INVENTORY_CLIENT_ID") as token:
-        inventory_client(lambda _: httpx.Response(401)).search("Leeds")
-    assert (agency.value.reason, token.value.reason) == ("refused (403)", "token refused (401)")
-    assert "INVENTORY_AGENCY_REF" not in str(token.value)
-    assert "agency-7" not in str(agency.value)
-
-
-@pytest.mark.parametrize("reference", ["", " a", "a\r\nX: y", "a\n", "ä", "a\0b"])
-def test_an_agency_ref_that_is_no_header_is_refused_unsent(reference: str) -> None:
-    with pytest.raises(SettingsError, match="INVENTORY_AGENCY_REF"):
-        InventoryClient(BASE_URL, GoodTokens(), reference)
-
-
-def test_the_address_stays_out_of_logs_and_messages(raw_server: RawServer, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    raw_server.script = respond(b'{"items": []}')
-    InventoryClient(raw_server.url, GoodTokens(), "agency-7").search("Zanzibar Villas")
-    raw_server.script = respond(b'{"items": "Zanzibar"}', status=500)
-    with pytest.raises(ServerError) as caught:
-        InventoryClient(raw_server.url, GoodTokens(), "agency-7", policy=ONCE).search("Zanzibar Villas")
-    assert b"Zanzibar" in raw_server.requests[0]
-    assert "Zanzibar" not in caplog.text + str(caught.value)

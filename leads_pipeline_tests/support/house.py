@@ -19,12 +19,14 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.domain.answer import read_inventory_page, read_leads, read_push
+from leads_pipeline.domain.answer import read_leads, read_push
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.identity import Person, lead_key
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.backup.restoring import end_restore, restore
 from leads_pipeline.features.backup.snapshots import back_up
+from leads_pipeline.features.inventory.contract import read_inventory_page
+from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.report.page import write_report
@@ -101,7 +103,7 @@ class House:
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
         """Pull today's inventory. The portal finds these items for each place."""
         found = {place: read_inventory_page(_body("items", items)).items for place, items in places.items()}
-        self.data.inventory.land(self.today, found, self._tick())
+        Inventory.of(self.data).land(self.today, found, self._tick())
 
     def answers(self, rows: Iterable[Sequence[str]], header: Sequence[str] = ("lead_id", "answered_at")) -> None:
         """Write the user's own list of when leads were answered."""

@@ -10,14 +10,15 @@ import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import ENUM_PREFIXES, member_in_words
+from leads_pipeline.features.inventory.searches import Inventory
+from leads_pipeline.features.inventory.table import LoadInventory
 from leads_pipeline.privacy.publishing import NoteObjections
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
-from leads_pipeline.features.inventory.table import LoadInventory
-from leads_pipeline.warehouse.marts import MakeMarts, Mart, marts
+from leads_pipeline.warehouse.marts import MakeMarts, Mart, marts, marts_in
 from leads_pipeline.warehouse.raw_windows import RawWindows
 from leads_pipeline.warehouse.step import Changes, Draft, Step
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
@@ -67,7 +68,7 @@ class AllMarts(Step):
         grid, now = Grid([], NEXT_DAY, LONDON), datetime(2026, 11, 20, 12, tzinfo=UTC)
         steps = [
             NoteWindowStates(self.data.store, windows, grid, now, is_first_of_day=True),
-            LoadInventory(self.data.inventory),
+            LoadInventory(Inventory.of(self.data)),
             LoadAnswers([self.data.folder], LONDON),
             NoteObjections(self.data),
             MakeBranches(Branches()),
@@ -104,7 +105,7 @@ def own(folder: Path, **files: str) -> tuple[Mart, ...]:
     folder.mkdir()
     for name, text in files.items():
         (folder / f"{name}.sql").write_text(text, encoding="utf-8")
-    return marts(folder)
+    return marts_in(folder)
 
 
 # --- how marts are made -----------------------------------------------------------------------------------------------

@@ -4,9 +4,13 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leads_pipeline.domain.answer import read_inventory_page
-from leads_pipeline.domain.contract import INVENTORY_PATH, InventoryItem, InventoryPage
 from leads_pipeline.errors import InvalidAnswerError
+from leads_pipeline.features.inventory.contract import (
+    INVENTORY_PATH,
+    InventoryItem,
+    InventoryPage,
+    read_inventory_page,
+)
 from leads_pipeline.portal.http import checked_header
 from leads_pipeline.portal.requests import Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens

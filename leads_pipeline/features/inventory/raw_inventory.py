@@ -1,10 +1,11 @@
-"""The raw inventory: what the searches of a day found.
+"""The raw inventory in Dagster: what the searches of a day found, its job and its schedule.
 
-Belongs here: what is searched for, and what the UI says of it. Doesn't: HTTP (portal/), files (storage/inventory.py).
+Belongs here: what is searched for and when, and what the UI says of it. Doesn't: HTTP (client.py), files (searches.py).
 """
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from dagster import (
@@ -12,20 +13,34 @@ from dagster import (
     AssetMaterialization,
     AssetsDefinition,
     BackfillPolicy,
+    Definitions,
+    RunRequest,
+    ScheduleDefinition,
+    ScheduleEvaluationContext,
+    SkipReason,
     TableColumn,
     TableSchema,
     asset,
+    schedule,
 )
 
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.features.inventory.searches import Inventory
+from leads_pipeline.features.inventory.service import InventoryService
+from leads_pipeline.features.inventory.settings import InventorySettings
+from leads_pipeline.features.inventory.table import RAW_INVENTORY
+from leads_pipeline.features.inventory.today import INVENTORY_JOB
+from leads_pipeline.orchestration.catalog import with_conventions
 from leads_pipeline.orchestration.checks import failure
+from leads_pipeline.orchestration.jobs import asset_job
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
+from leads_pipeline.orchestration.pulling import DAILY_CRON, DAILY_TAGS
 from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
-from leads_pipeline.orchestration.resources import InventoryService
+from leads_pipeline.orchestration.resources import DataFolderResource
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.warehouse.duck import statement
 from leads_pipeline.warehouse.reading import LeadsFile
 
@@ -45,11 +60,54 @@ _SCHEMA: Final = TableSchema(
 )
 
 
+_SQL: Final = Path(__file__).parent / "sql"
+
+
+def definitions(settings: Settings, names: Names) -> Definitions:
+    """What the inventory adds to Dagster."""
+    partitions = Partitions.of(settings, first_day(settings))
+    raw_inventory = raw_inventory_asset(settings, partitions, names)
+    is_set_up = settings.of(InventorySettings).reason_against is None
+    return Definitions(
+        assets=with_conventions([raw_inventory], settings, names, are_expected=is_set_up),
+        resources={names.name("inventory"): InventoryService.of(settings, DataFolderResource.of(settings))},
+        jobs=[asset_job(INVENTORY_JOB, [raw_inventory], names, "Pull today's inventory.", is_last_in_queue=True)],
+        schedules=[inventory_schedule(settings, names)],
+    )
+
+
+def needed(settings: Settings) -> list[str]:
+    """Without an inventory the schedule has nothing to do."""
+    is_set_up = settings.of(InventorySettings).reason_against is None
+    return ["pull_inventory_daily"] if is_set_up else []
+
+
+def inventory_schedule(settings: Settings, names: Names = PLAIN) -> ScheduleDefinition:
+    """Return `pull_inventory_daily`."""
+
+    @schedule(
+        name=names.name("pull_inventory_daily"),
+        job_name=names.name(INVENTORY_JOB),
+        cron_schedule=DAILY_CRON,
+        execution_timezone=settings.zone.key,
+        default_status=names.schedule_status,
+        description="Pulls today's inventory.",
+    )
+    def pull_inventory_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        reason = settings.of(InventorySettings).reason_against
+        if reason:
+            return SkipReason(reason)
+        day = today(settings.zone, context.scheduled_execution_time).isoformat()
+        return RunRequest(run_key=f"inventory-{day}", partition_key=day, tags=DAILY_TAGS)
+
+    return pull_inventory_daily
+
+
 def raw_inventory_asset(settings: Settings, partitions: Partitions, names: Names = PLAIN) -> AssetsDefinition:
     """`raw_inventory`, by day."""
 
     @asset(
-        key=names.key("raw_inventory"),
+        key=names.key(RAW_INVENTORY),
         required_resource_keys={names.name("inventory"), names.name("data")},
         description=(
             "The agency's inventory at the addresses of INVENTORY_ADDRESSES, and at the postcodes that leads of the "
@@ -72,7 +130,7 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions, names: Names
         data: DataFolder = names.resource(context.resources, "data")
         for key in requested_keys(context, partitions.days):
             day = date.fromisoformat(key)
-            reason = settings.no_inventory
+            reason = settings.of(InventorySettings).reason_against
             if day != today(settings.zone, datetime.now(UTC)):
                 reason = f"The API knows the present only, and {day} isn't today in {settings.zone.key}."
             # Not a failure: it would hold back all tables below, and no later run could mend it.
@@ -92,7 +150,7 @@ def _pull(inventory: InventoryService, data: DataFolder, settings: Settings, day
         with data.state.pulling():
             began_at = datetime.now(UTC)
             answers = {address: client.search(address) for address in addresses}
-        rows = data.inventory.land(day, answers, began_at)
+        rows = Inventory.of(data).land(day, answers, began_at)
     except LeadsPipelineError as error:
         raise failure(f"No inventory could be pulled for {day}", error, "inventory") from None
     return {"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.requests_made}
@@ -100,11 +158,13 @@ def _pull(inventory: InventoryService, data: DataFolder, settings: Settings, day
 
 def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:
     """The places to search: those of the settings, and if set, the postcodes of listings that leads ask about."""
-    addresses = list(settings.inventory_addresses)
-    if settings.inventory_from_leads_days:
+    own = settings.of(InventorySettings)
+    addresses = list(own.inventory_addresses)
+    if own.inventory_from_leads_days:
         file = LeadsFile(data)
         if file.path.exists():
-            since = day - timedelta(days=settings.inventory_from_leads_days)
-            _, rows = file.query(statement("pull/postcodes_asked_about"), {"since": since, "most": MAX_POSTCODES})
+            since = day - timedelta(days=own.inventory_from_leads_days)
+            query = statement("pull/postcodes_asked_about", _SQL)
+            _, rows = file.query(query, {"since": since, "most": MAX_POSTCODES})
             addresses += [postcode for (postcode,) in rows]
     return list(dict.fromkeys(addresses))

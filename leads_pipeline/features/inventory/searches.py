@@ -2,19 +2,20 @@
 
     raw/inventory/day=2026-11-19/1795000000000000-closed-250-0123456789abcdef.parquet
 
-Belongs here: landing and reading what searches found. Doesn't: the search (portal/), the table (warehouse/).
+Belongs here: landing and reading what searches found. Doesn't: the search (client.py), the table (table.py).
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leads_pipeline.domain.contract import InventoryItem
+from leads_pipeline.features.inventory.contract import InventoryItem
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RAW, RawFile, list_folders, set_aside
 from leads_pipeline.storage.rows import hash_of, microseconds, moment_of, parquet_of
 from leads_pipeline.storage.store import Store
@@ -64,6 +65,11 @@ class Inventory:
         self._store = store
         self._clock = clock
         self._note_landed = note_landed
+
+    @classmethod
+    def of(cls, data: DataFolder) -> Self:
+        """Return the inventory of a data folder."""
+        return cls(data.store, note_landed=data.state.note_landed)
 
     def land(self, day: date, answers: Mapping[str, Sequence[InventoryItem]], searched_at: datetime) -> int:
         """Land a search in which every place answered, and delete older ones. Return how many items it found.

@@ -1,23 +1,30 @@
 """The table of the inventory: each item once, in its newest state.
 
-Belongs here: the table and its rows. Doesn't: the files of searches (storage/inventory.py), typing (reader.py).
+Belongs here: the table and its rows. Doesn't: the files of searches (searches.py), typing (warehouse/reader.py).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
 
-from leads_pipeline.domain.contract import INVENTORY_FIELDS, LeadKind
+from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.features.inventory.contract import INVENTORY_FIELDS
 from leads_pipeline.features.inventory.searches import Inventory, Search
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.duck import Column
 from leads_pipeline.warehouse.flatten import lead_columns
+from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reader import read_leads
 from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline.warehouse.tables import DRIFT_COLUMNS, Table, columns_of, create_table, declared_columns
+
+# The asset of the raw files.
+RAW_INVENTORY: Final = "raw_inventory"
 
 INVENTORY: Final = Table(
     "inventory",
@@ -31,6 +38,7 @@ INVENTORY: Final = Table(
         *declared_columns(INVENTORY_FIELDS),
         *DRIFT_COLUMNS,
     ),
+    reads=(RAW_INVENTORY,),
 )
 
 # The reader takes an item for a lead of this kind.
@@ -44,6 +52,11 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
     "fetched_at": pa.timestamp("us", tz="UTC"),
     "searched_address": pa.string(),
 }
+
+
+def step_of(data: DataFolder, settings: PublicationSettings, now: datetime) -> Step:  # noqa: ARG001 - as any
+    """Return the step of a publication."""
+    return LoadInventory(Inventory.of(data))
 
 
 class LoadInventory(Step):

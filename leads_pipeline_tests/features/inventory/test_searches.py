@@ -8,7 +8,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from leads_pipeline.domain.contract import InventoryItem
+from leads_pipeline.features.inventory.contract import InventoryItem
 from leads_pipeline.features.inventory.searches import FoundItem, Inventory, Search
 from leads_pipeline.storage.rows import hash_of, microseconds
 from leads_pipeline.storage.store import FolderStore

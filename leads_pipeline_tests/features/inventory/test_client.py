@@ -1,0 +1,213 @@
+"""The inventory API: its pages, its client, and what its settings lack."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+
+from leads_pipeline.errors import InvalidAnswerError, RefusedError, ServerError, SettingsError, TokenRefusedError
+from leads_pipeline.features.inventory import client
+from leads_pipeline.features.inventory.client import InventoryClient
+from leads_pipeline.features.inventory.contract import INVENTORY_PATH, INVENTORY_TOKEN_PATH, read_inventory_page
+from leads_pipeline.features.inventory.service import InventoryService
+from leads_pipeline.portal import ClientCredentials, RetryPolicy, Tokens
+from leads_pipeline.portal.http_library import httpx
+from leads_pipeline.portal.tokens import Token
+from leads_pipeline.settings import AuthMethod, Secret, Settings
+from leads_pipeline.simulator.server import running
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline_tests.support.fake_timing import FakeTiming
+from leads_pipeline_tests.support.raw_server import RawServer, respond
+
+OPENAPI = Path(__file__).parents[2] / "support" / "openapi.yaml"
+BASE_URL = "http://portal.example"
+TOKEN = "t0ken-t0ken"
+SECRET = "s3cr3t-s3cr3t"
+ONCE = RetryPolicy(max_attempts=1)
+Handler = Callable[[httpx.Request], httpx.Response]
+CREDENTIALS = ClientCredentials(
+    token_url=f"{BASE_URL}/token", client_id="me", secret=Secret("A_SECRET", SECRET), method=AuthMethod.BASIC
+)
+
+
+class OneToken(Tokens):
+    """Always the same token, too young to be replaced."""
+
+    def __init__(self) -> None:
+        super().__init__(CREDENTIALS, Path("/nowhere"))
+
+    def get(self, refused: Token | None = None) -> Token:  # noqa: ARG002 - see the class
+        return Token(TOKEN, 0.0, 3600.0)
+
+
+def test_the_paths_are_those_of_the_contract() -> None:
+    openapi = yaml.safe_load(OPENAPI.read_text())
+
+    assert {INVENTORY_PATH, INVENTORY_TOKEN_PATH} <= set(openapi["paths"])
+
+
+# --- pages ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("meta", "token"),
+    [
+        ('{"nextToken": "abc", "previousToken": null}', "abc"),
+        ('{"nextToken": "a\\u0062c"}', "abc"),
+        ('{"nextToken": null}', None),
+        ('{"nextToken": ""}', None),
+        ('{"previousToken": "abc"}', None),
+        ("{}", None),
+        ("null", None),
+    ],
+)
+def test_the_cursor_of_the_next_page_is_found(meta: str, token: str | None) -> None:
+    odd = '{"nextToken": "not me", "meta": {"nextToken": "nor me"}, "area": NaN}'
+    body = f'{{"items": [{odd}, {{"id": "1"}}], "meta": {meta}}}'
+    page = read_inventory_page(body.encode())
+    assert page.next_token == token
+    assert [*page.items] == [
+        (f"sha256:{hashlib.sha256(odd.encode()).hexdigest()}", odd),
+        ("1", '{"id": "1"}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    "meta", ['{"nextToken": 7}', '{"nextToken": ["a"]}', '{"nextToken": false}', "[]", '"abc"', "7"]
+)
+def test_a_cursor_that_cannot_be_followed_is_no_last_page(meta: str) -> None:
+    with pytest.raises(InvalidAnswerError, match="nextToken"):
+        read_inventory_page(f'{{"meta": {meta}, "items": []}}'.encode())
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"meta": {}}', b'{"items": null}', b'{"items": {}}'])
+def test_a_page_without_its_list_is_no_answer(body: bytes) -> None:
+    with pytest.raises(InvalidAnswerError):
+        read_inventory_page(body)
+
+
+# --- the client -------------------------------------------------------------------------------------------------------
+
+
+def inventory_client(handler: Handler, *, policy: RetryPolicy = ONCE) -> InventoryClient:
+    return InventoryClient(
+        BASE_URL,
+        OneToken(),
+        "agency-7",
+        policy=policy,
+        transport=httpx.MockTransport(handler),
+        timing=FakeTiming().as_timing(),
+    )
+
+
+def page(items: Sequence[str], token: str | None) -> httpx.Response:
+    return httpx.Response(200, text=f'{{"meta": {{"nextToken": {json.dumps(token)}}}, "items": [{", ".join(items)}]}}')
+
+
+def test_an_inventory_search_reads_every_page_exactly() -> None:
+    asked: list[dict[str, str]] = []
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == "/inventory"
+        assert request.headers["AgencyRef"] == "agency-7"
+        assert request.headers["Authorization"] == f"Bearer {TOKEN}"
+        asked.append(dict(request.url.params))
+        pages = {
+            None: page(['{"id": "1", "price": 1.10}', '{"id": null}'], "a b+c/="),
+            "a b+c/=": page([], "next"),
+            "next": page(["17"], None),
+        }
+        return pages[request.url.params.get("nextToken")]
+
+    items = inventory_client(handler).search("High Street & Co")
+    assert [item.payload for item in items] == ['{"id": "1", "price": 1.10}', '{"id": null}', "17"]
+    first = {"address": "High Street & Co", "maxResults": "250"}
+    assert asked == [first, {**first, "nextToken": "a b+c/="}, {**first, "nextToken": "next"}]
+
+
+@pytest.mark.parametrize("cursors", ["abcdefgh", "aaaaaaaa"])
+def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch, cursors: str) -> None:
+    monkeypatch.setattr(client, "MAX_INVENTORY_PAGES", 5)
+    left = iter(cursors)
+    with pytest.raises(InvalidAnswerError, match="more than 5 pages"):
+        inventory_client(lambda _: page([], next(left))).search("Leeds")
+    assert "".join(left) == cursors[5:]
+
+
+def test_a_failing_page_fails_the_search() -> None:
+    answers = iter([page(["1"], "next"), httpx.Response(404, json={"title": "Not Found", "detail": "Leeds"})])
+    with pytest.raises(RefusedError, match=r"GET /inventory for page 2 was answered 404 Not Found\. "):
+        inventory_client(lambda _: next(answers)).search("Leeds")
+
+
+def test_a_page_is_retried() -> None:
+    answers = iter([httpx.Response(500), httpx.Response(429), page(["1"], None)])
+    assert len(inventory_client(lambda _: next(answers), policy=RetryPolicy()).search("Leeds")) == 1
+
+
+def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
+    with pytest.raises(RefusedError, match="INVENTORY_AGENCY_REF") as agency:
+        inventory_client(lambda _: httpx.Response(403)).search("Leeds")
+    with pytest.raises(TokenRefusedError, match="INVENTORY_CLIENT_ID") as token:
+        inventory_client(lambda _: httpx.Response(401)).search("Leeds")
+    assert (agency.value.reason, token.value.reason) == ("refused (403)", "token refused (401)")
+    assert "INVENTORY_AGENCY_REF" not in str(token.value)
+    assert "agency-7" not in str(agency.value)
+
+
+@pytest.mark.parametrize("reference", ["", " a", "a\r\nX: y", "a\n", "ä", "a\0b"])
+def test_an_agency_ref_that_is_no_header_is_refused_unsent(reference: str) -> None:
+    with pytest.raises(SettingsError, match="INVENTORY_AGENCY_REF"):
+        InventoryClient(BASE_URL, OneToken(), reference)
+
+
+@pytest.fixture
+def raw_server() -> Iterator[RawServer]:
+    server = RawServer()
+    yield server
+    server.close()
+
+
+def test_the_address_stays_out_of_logs_and_messages(raw_server: RawServer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    raw_server.script = respond(b'{"items": []}')
+    InventoryClient(raw_server.url, OneToken(), "agency-7").search("Zanzibar Villas")
+    raw_server.script = respond(b'{"items": "Zanzibar"}', status=500)
+    with pytest.raises(ServerError) as caught:
+        InventoryClient(raw_server.url, OneToken(), "agency-7", policy=ONCE).search("Zanzibar Villas")
+    assert b"Zanzibar" in raw_server.requests[0]
+    assert "Zanzibar" not in caplog.text + str(caught.value)
+
+
+# --- the service ------------------------------------------------------------------------------------------------------
+
+
+def inventory(folder: Path, **changes: str) -> InventoryService:
+    """The service of these variables."""
+    variables = {
+        "INVENTORY_BASE_URL": "https://inventory.example",
+        "INVENTORY_CLIENT_ID": "client",
+        "INVENTORY_CLIENT_SECRET": SECRET,
+        "INVENTORY_AGENCY_REF": "agency",
+    }
+    return InventoryService.of(Settings.from_variables(variables | changes), DataFolder.at(folder))
+
+
+@pytest.mark.parametrize(
+    "variable", ["INVENTORY_BASE_URL", "INVENTORY_CLIENT_ID", "INVENTORY_CLIENT_SECRET", "INVENTORY_AGENCY_REF"]
+)
+def test_what_the_inventory_misses_is_named(tmp_path: Path, variable: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} is not set"):
+        inventory(tmp_path, **{variable: ""}).connect()
+
+
+def test_the_inventory_is_searched_with_its_own_token(tmp_path: Path) -> None:
+    with running() as simulator:
+        environment = simulator.environment()
+        client = inventory(tmp_path, **environment).connect()
+        assert client.search(environment["INVENTORY_ADDRESSES"])
+        assert simulator.counters().token_requests == 1

@@ -1,0 +1,102 @@
+"""The raw inventory in Dagster, in real runs against the simulator, and what is told if it is missing."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import AssetKey
+
+from leads_pipeline.features.inventory.today import INVENTORY_JOB
+from leads_pipeline.observe.findings import Finding, find
+from leads_pipeline.observe.known import Known
+from leads_pipeline.orchestration.names import PUBLISH_JOB
+from leads_pipeline.settings import Settings
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.installation import Installation, installation
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Installation]:
+    with installation(tmp_path, first=10) as started:
+        yield started
+
+
+def said_of(here: Installation, asset: str) -> dict[str, Any]:
+    """The newest metadata of an asset."""
+    newest = here.instance.fetch_materializations(AssetKey(asset), 1).records[0].asset_materialization
+    assert newest is not None
+    return {name: value.value for name, value in newest.metadata.items()}
+
+
+def test_todays_inventory_is_landed(here: Installation) -> None:
+    day = datetime.now(UTC).date()
+    result = here.execute(INVENTORY_JOB, tags={"dagster/partition": str(day)})
+    if datetime.now(UTC).date() != day:
+        pytest.skip("Midnight has passed since the test began, so that its today is over.")
+    assert result.success
+    said = said_of(here, "raw_inventory")
+    assert said["dagster/partition_row_count"] > 0
+    assert said["addresses"] == 1
+
+
+@pytest.mark.slow
+def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Path) -> None:
+    variables = {"INVENTORY_ADDRESSES": "", "INVENTORY_FROM_LEADS_DAYS": "3"}
+    # Of a few leads a day there may be none at all.
+    with installation(tmp_path, Config(branches=3, leads_per_day=20), variables=variables) as here:
+        today = {"dagster/partition": str(datetime.now(UTC).date())}
+        assert here.execute(INVENTORY_JOB, tags=today).success
+        said = said_of(here, "raw_inventory")
+        assert "no lead asks about one" in said["not_pulled"]
+
+        here.pull({here.key(2), here.key(5)})
+        here.execute(PUBLISH_JOB, tags={})
+        assert here.execute(INVENTORY_JOB, tags=today).success
+        here.execute(PUBLISH_JOB, tags={})
+
+        store = LeadsFile(here.data)
+        asked = "select distinct listing_details_address_postcode from applicant_leads where lead_day"
+        recent = store.query(f"{asked} > $since", {"since": here.day(3)})[1]
+        older = set(store.query(f"{asked} <= $since", {"since": here.day(3)})[1]) - set(recent)
+        searched = store.query("select distinct searched_address from inventory")[1]
+        assert recent
+        assert older
+        # A postcode whose listing is gone finds nothing.
+        assert set(searched) <= set(recent)
+        said = said_of(here, "raw_inventory")
+        assert said["addresses"] == said["requests"] == len(recent)
+        found = store.query(
+            "select lead_id from mart_lead_properties where match = 'address' and lead_day > $since",
+            {"since": here.day(3)},
+        )[1]
+        assert found
+
+
+def test_a_day_that_is_over_says_why_its_inventory_is_not_pulled(here: Installation) -> None:
+    assert here.execute(INVENTORY_JOB, tags={"dagster/partition": str(here.day(5))}).success
+    said = said_of(here, "raw_inventory")
+    assert "The API knows the present only" in said["not_pulled"]
+    assert not (here.data.folder / "raw" / "inventory").exists()
+
+
+def found(house: House, now: datetime) -> dict[str, Finding]:
+    """The findings at that moment, by key."""
+    account = {
+        "LEADS_DATA_DIR": str(house.folder),
+        "INVENTORY_BASE_URL": "https://inventory.example",
+        "INVENTORY_ADDRESSES": "SW1",
+    }
+    return {one.key: one for one in find(Known(Settings.from_variables(account), house.data, now))}
+
+
+def test_an_inventory_that_was_never_pulled_is_told_after_a_day(tmp_path: Path) -> None:
+    house = House(tmp_path / "data")
+    house.data.state.remember_time_zone("Europe/London")
+    opened_at = datetime.now(UTC)
+
+    assert "inventory" not in found(house, opened_at + timedelta(hours=26))
+    assert "No inventory was ever pulled." in found(house, opened_at + timedelta(hours=28))["inventory"].message
