@@ -28,7 +28,7 @@ from dagster import (
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.orchestration.event_log import SqliteEventLog, is_quick
+from leads_pipeline.features.quick_event_log.sqlite import SqliteEventLog, is_quick
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.newcomer import wait_for
