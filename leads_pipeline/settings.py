@@ -30,9 +30,6 @@ NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 # The names of our variables begin with these.
 OURS: Final = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 
-# Dagster's event log names it as well.
-POSTGRES_VARIABLE: Final = "LEADS_DAGSTER_POSTGRES_URL"
-
 # No lead is older than the portals that send them. An earlier year is a slip such as 0226.
 EARLIEST_START_DATE: Final = date(2000, 1, 1)
 
@@ -267,11 +264,10 @@ _LEADS = "The leads service"
 _SECRET = "The client secret by PGP, instead of LEADS_CLIENT_SECRET"  # noqa: S105 - a title
 _TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a title
 _PULL = "Pulling and the data folder"
-_DAGSTER = "Dagster"
+OF_DAGSTER = "Dagster"
 
 _KEY = "guides/get-a-secret.md"
 _BUCKET = "guides/keep-data-in-a-bucket.md"
-_POSTGRES = "guides/install-on-a-server.md#dagsters-state-in-postgres"
 _WHY_35_DAYS = " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible."
 
 
@@ -360,18 +356,14 @@ class Settings(BaseModel):
     """A folder with marts and files of your own. Each `.sql`, `.csv` and `.parquet` file in it becomes a table of
     `leads.duckdb`"""
 
-    dagster_postgres: Secret | None = setting(POSTGRES_VARIABLE, _DAGSTER, link=_POSTGRES)
-    """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
-    leads, and needs the extra `postgres`. Set it before the first start, which writes it into
-    `dagster.yaml`"""
-    owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", _DAGSTER, ())
+    owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", OF_DAGSTER, ())
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""
     ui_hosts: Annotated[tuple[str, ...], PlainValidator(_host_names)] = setting(
-        "LEADS_UI_HOSTS", _DAGSTER, (), link="reference/dagster-ui.md"
+        "LEADS_UI_HOSTS", OF_DAGSTER, (), link="reference/dagster-ui.md"
     )
     """Names under which people open the UI, comma-separated: that of a proxy, as pipeline.agency.example. It answers
     under no other name, except localhost, this machine's name and any IP address"""
-    dagster_home: _Path = setting("DAGSTER_HOME", _DAGSTER)
+    dagster_home: _Path = setting("DAGSTER_HOME", OF_DAGSTER)
     """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. Delete an empty line of it in
     `.env`: it would hide the environment's value. `dagster dev` and `dg dev` forget all runs at their end without
     it"""

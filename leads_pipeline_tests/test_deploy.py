@@ -20,8 +20,9 @@ from click import Context
 from dagster._core.instance.ref import InstanceRef
 
 from leads_pipeline.cli import main
+from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.settings import POSTGRES_VARIABLE, Settings, secrets, variables
+from leads_pipeline.settings import Settings, secrets, variables
 from leads_pipeline_tests.support.newcomer import ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.serving import QuietHandler, serving

@@ -27,7 +27,7 @@ from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.window_findings import pull_command, what_comes_next
-from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.orchestration.home import dagster_home, keeps_its_own_state
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
 from leads_pipeline.settings import Settings, filled_in
@@ -68,7 +68,7 @@ class Session:
             if settings.start_date is None:
                 data.state.remember_start_date(day - pulled_from)
         with dagster_instance(home) as instance:
-            _look_at_home(settings, data, home)
+            _look_at_home(data, home)
             yield cls(settings, data, build_definitions(environment), instance, first_day(settings), day)
 
     def bring(self, windows: Mapping[LeadKind, Sequence[Window]], besides: Sequence[PulledToday]) -> bool:
@@ -170,7 +170,7 @@ def _keys(windows: Mapping[LeadKind, Sequence[Window]]) -> dict[LeadKind, list[s
     return {kind: [window.partition_key for window in of_kind] for kind, of_kind in windows.items() if of_kind}
 
 
-def _look_at_home(settings: Settings, data: DataFolder, home: Path) -> None:
+def _look_at_home(data: DataFolder, home: Path) -> None:
     """Warn if the service works with another Dagster home. With one database of Postgres, both homes show all runs.
 
     Raises SettingsError if these leads are a guest in this home: a command knows no prefix, so it would record its runs
@@ -187,7 +187,7 @@ def _look_at_home(settings: Settings, data: DataFolder, home: Path) -> None:
             "would record its run under other keys. Start a run there, or unset DAGSTER_HOME for this command. Then it "
             "works with a home of its own. The leads are the same."
         )
-    if is_here or settings.dagster_postgres is not None:
+    if is_here or not keeps_its_own_state(home):
         return
     to_see = "" if key_prefix else f" To see the next run there, set DAGSTER_HOME={of_service}."
     click.echo(

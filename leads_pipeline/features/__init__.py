@@ -19,6 +19,7 @@ _NAMES: Final = (
     "lake",
     "own_tables",
     "pushes",
+    "quick_event_log",
     "report",
 )
 
@@ -38,6 +39,7 @@ extensions.QUESTIONS.extend(_named("questions"))
 extensions.VERIFIERS.extend(_named("verifier"))
 extensions.NEEDED_BY_FEATURES.extend(_named("needed"))
 extensions.DEMOS.extend(_named("demo"))
+extensions.DAGSTER_YAML.extend(_named("dagster_yaml"))
 extensions.PULLED_TODAY.extend(_named("pulled_today"))
 extensions.TABLES.extend(_named("table"))
 extensions.MART_FOLDERS.extend(Path(__file__).parent / one.name / "sql" for one in FEATURES if one.has_marts)

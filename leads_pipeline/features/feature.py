@@ -35,6 +35,7 @@ class Feature:
     - `questions`: a function of Known. Answers for `doctor`, as Seen.
     - `verifier`: a function of DataFolder, the published file as it is open, and its number. Answers for `verify`.
     - `demo`: a function of Settings, DataFolder and the first day. It shows itself in `demo`, and returns a sentence.
+    - `dagster_yaml`: a function of Settings. A section of the dagster.yaml that a new home gets.
     - `pulled_today`: a PulledToday, for `backfill` and `demo`.
     - `table`: a Table that its step fills.
     - `has_marts`: whether its folder `sql` holds marts, as the core's does.
@@ -58,6 +59,7 @@ class Feature:
     questions: str = ""
     verifier: str = ""
     demo: str = ""
+    dagster_yaml: str = ""
     pulled_today: str = ""
     table: str = ""
     has_marts: bool = False

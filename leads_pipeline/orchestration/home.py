@@ -1,38 +1,18 @@
 """Dagster's home: where its own state lies, and the dagster.yaml that a new one begins with.
 
-Belongs here: what is added to the text of dagster.yaml beside this file, and the limit of a pool. Doesn't: the event
+Belongs here: writing the dagster.yaml beside this file with what features add, and what a home says. Doesn't: the event
 log (event_log.py).
 """
 
-from importlib import import_module
-from importlib.util import find_spec
+import re
 from pathlib import Path
 
 from dagster import DagsterInstance
 
-from leads_pipeline.errors import SettingsError, how_to_install
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.extensions import DAGSTER_YAML, loaded
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.durable import replace_file
-
-_IN_SQLITE = """
-# Dagster's own SQLite storage with connections that stay open: a third of the time for each window. Delete this section
-# to go back to Dagster's own class, which reads the same files.
-event_log_storage:
-  module: leads_pipeline.orchestration.event_log
-  class: SqliteEventLog
-  config:
-    dagster_home: {env: DAGSTER_HOME}
-"""
-
-_IN_POSTGRES = """
-# Dagster's own Postgres storage with connections that stay open.
-storage:
-  custom:
-    module: leads_pipeline.orchestration.event_log_postgres
-    class: PostgresStorage
-    config:
-      %s: {env: %s}
-"""
 
 
 def dagster_home(settings: Settings) -> Path:
@@ -40,28 +20,21 @@ def dagster_home(settings: Settings) -> Path:
 
     A dagster.yaml that exists belongs to the user: it is neither read nor changed here.
 
-    Raises SettingsError if Postgres is wanted and the package for it is missing.
+    Raises SettingsError if a package is missing for what the settings want.
     """
-    home, address = settings.dagster_folder, settings.dagster_postgres
-    if address is not None and find_spec("dagster_postgres") is None:
-        raise SettingsError(
-            f"{address.variable} is set, and the package dagster-postgres isn't installed. {how_to_install('postgres')}"
-        )
-    if not (file := home / "dagster.yaml").exists():
-        state = _IN_SQLITE if _has_quick_event_log() else ""
-        if address is not None:
-            state = _IN_POSTGRES % ("postgres_url_file" if address.file else "postgres_url", address.variable)
-        replace_file(file, Path(__file__).with_name("dagster.yaml").read_bytes() + state.encode())
+    sections = [of_feature(settings) for of_feature in loaded(DAGSTER_YAML)]
+    home = settings.dagster_folder
+    file = home / "dagster.yaml"
+    if not file.exists():
+        text = Path(__file__).with_name("dagster.yaml").read_text() + "".join(sections)
+        replace_file(file, text.encode())
     return home
 
 
-def _has_quick_event_log() -> bool:
-    """Whether this Dagster has what our event log is made from. Otherwise its own class does the work."""
-    try:
-        import_module("leads_pipeline.orchestration.event_log")
-    except ImportError:
-        return False
-    return True
+def keeps_its_own_state(home: Path) -> bool:
+    """Whether Dagster's runs and events lie in the home itself, and not in a database that several homes may share."""
+    text = (home / "dagster.yaml").read_text(errors="replace")
+    return re.search(r"^storage:", text, re.MULTILINE) is None
 
 
 def pool_limit(home: Path, pool: str) -> int | None:

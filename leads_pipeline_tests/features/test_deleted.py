@@ -76,3 +76,14 @@ def test_what_a_feature_made_of_people_goes_with_it(tmp_path: Path) -> None:
 
     assert not (code / "data" / "tables").is_symlink()
     assert list((code / "data" / ".versions").glob("tables-*")) == []
+
+
+@pytest.mark.slow
+def test_a_home_whose_dagster_yaml_names_the_quick_event_log_works_without_it(tmp_path: Path) -> None:
+    code = copied(tmp_path)
+    leads_pipeline(code, "demo")
+    assert "leads_pipeline.orchestration.event_log" in (code / "data" / ".dagster" / "dagster.yaml").read_text()
+
+    take_out(code, ["quick_event_log"])
+
+    leads_pipeline(code, "demo")

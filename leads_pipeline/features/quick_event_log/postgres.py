@@ -10,9 +10,10 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
 from leads_pipeline.features.quick_event_log.sqlite import EventLog
 from leads_pipeline.portal.credentials import read_secret
-from leads_pipeline.settings import POSTGRES_VARIABLE, Secret, path_of
+from leads_pipeline.settings import Secret, path_of
 
 if TYPE_CHECKING:
     from dagster._config.config_schema import UserConfigSchema

@@ -270,7 +270,7 @@ def test_a_dagster_that_has_moved_what_a_quick_log_needs_gets_its_own_log() -> N
 def test_a_new_home_has_dagsters_own_log_if_a_release_has_none_to_build_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "leads_pipeline.orchestration.event_log", raising=False)
+    monkeypatch.delitem(sys.modules, "leads_pipeline.features.quick_event_log.sqlite", raising=False)
     monkeypatch.setitem(sys.modules, "dagster._core.storage.event_log", None)
 
     home = dagster_home(Settings.from_variables({"DAGSTER_HOME": str(tmp_path)}))
