@@ -10,7 +10,7 @@ from leads_pipeline.domain.window import today
 from leads_pipeline.features import FEATURES, brought
 from leads_pipeline.privacy.publishing import DeleteCache, DeleteUnclaimed, FollowList, GateForFormer, NoteObjections
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.warehouse.answers import LoadAnswers
+from leads_pipeline.features.own_tables.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.load_leads import LoadLeads

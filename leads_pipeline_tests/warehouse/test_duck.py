@@ -5,7 +5,7 @@ import duckdb
 import pytest
 
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.warehouse.answers import answer_files, read_answers
+from leads_pipeline.features.own_tables.answers import answer_files, read_answers
 from leads_pipeline.warehouse.duck import connection, telling_errors
 from leads_pipeline_tests.support.house import House
 

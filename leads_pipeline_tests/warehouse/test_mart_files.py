@@ -15,7 +15,7 @@ from leads_pipeline.features.inventory.table import LoadInventory
 from leads_pipeline.privacy.publishing import NoteObjections
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.warehouse.answers import LoadAnswers
+from leads_pipeline.features.own_tables.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.marts import MakeMarts, Mart, marts, marts_in

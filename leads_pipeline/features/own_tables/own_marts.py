@@ -27,7 +27,7 @@ from leads_pipeline.features.own_tables.own_table import SECONDS_MAX, STOPPED, T
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
-from leads_pipeline.warehouse.answers import ANSWER_FILES
+from leads_pipeline.features.own_tables.answers import ANSWER_FILES
 from leads_pipeline.warehouse.contents import table_names
 from leads_pipeline.warehouse.duck import connection, literal, quoted, tables_read
 from leads_pipeline.warehouse.marts import Mart, read_mart
