@@ -247,7 +247,7 @@ def whole_number(least: int, most: int, why: str = "") -> PlainValidator:
 
 Address: TypeAlias = Annotated[str | None, PlainValidator(_address)]
 ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
-_Path: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
+AbsolutePath: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
 
 
 def setting(variable: str, section: str, default: Any = None, *, link: str = "", proposal: str = "") -> Any:
@@ -305,9 +305,9 @@ class Settings(BaseModel):
     """The time zone that defines a day: Europe/London for a British agency. If it is empty, a day begins at 00:00 UTC,
     which is 01:00 in a British summer"""
 
-    client_secret_pgp_file: _Path = setting("LEADS_CLIENT_SECRET_PGP_FILE", _SECRET)
+    client_secret_pgp_file: AbsolutePath = setting("LEADS_CLIENT_SECRET_PGP_FILE", _SECRET)
     """The PGP message with the secret, as the portal delivers it"""
-    pgp_private_key_file: _Path = setting("LEADS_PGP_PRIVATE_KEY_FILE", _SECRET, link=_KEY)
+    pgp_private_key_file: AbsolutePath = setting("LEADS_PGP_PRIVATE_KEY_FILE", _SECRET, link=_KEY)
     """The private key that opens it, made with gpg"""
     pgp_passphrase: Secret | None = setting("LEADS_PGP_PASSPHRASE", _SECRET)
     """The passphrase of the private key"""
@@ -329,7 +329,9 @@ class Settings(BaseModel):
     )
     """Instead of LEADS_BRANCH_IDS: branches, companies, brands and groups in any mix, as
     branch-101,company-7,brand-3,group-1; or all, for a set-up with a single branch"""
-    branches_file: _Path = setting("LEADS_BRANCHES_FILE", _PULL, link="guides/add-your-own-data.md#names-of-branches")
+    branches_file: AbsolutePath = setting(
+        "LEADS_BRANCHES_FILE", _PULL, link="guides/add-your-own-data.md#names-of-branches"
+    )
     """A CSV with the columns id and name, and any others, such as region. It names your branches in tables, report and
     messages, and is read at each publication"""
     start_date: Annotated[date | None, PlainValidator(day_of)] = setting("LEADS_START_DATE", _PULL)
@@ -340,9 +342,11 @@ class Settings(BaseModel):
     """The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a
     bucket, and this machine works with a copy. It needs the extra `s3`, and the usual
     AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
-    work_dir: _Path = setting("LEADS_WORK_DIR", _PULL)
+    work_dir: AbsolutePath = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
-    privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list")
+    privacy_dir: AbsolutePath = setting(
+        "LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list"
+    )
     """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
     Set it to a folder that isn't restored together with the data, as a restored backup would bring an old list back"""
     keep_personal_days: Annotated[int | None, whole_number(SHORTEST_RETENTION.days, 3650, _WHY_35_DAYS)] = setting(
@@ -352,9 +356,6 @@ class Settings(BaseModel):
         proposal="365",
     )
     """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
-    marts_dir: _Path = setting("LEADS_MARTS_DIR", _PULL, link="guides/add-your-own-data.md#marts-and-files-of-your-own")
-    """A folder with marts and files of your own. Each `.sql`, `.csv` and `.parquet` file in it becomes a table of
-    `leads.duckdb`"""
 
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", OF_DAGSTER, ())
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""
@@ -363,7 +364,7 @@ class Settings(BaseModel):
     )
     """Names under which people open the UI, comma-separated: that of a proxy, as pipeline.agency.example. It answers
     under no other name, except localhost, this machine's name and any IP address"""
-    dagster_home: _Path = setting("DAGSTER_HOME", OF_DAGSTER)
+    dagster_home: AbsolutePath = setting("DAGSTER_HOME", OF_DAGSTER)
     """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. Delete an empty line of it in
     `.env`: it would hide the environment's value. `dagster dev` and `dg dev` forget all runs at their end without
     it"""

@@ -26,7 +26,7 @@ class Feature:
     - `published_asset`: a function of Names. The asset that the job `publish` makes after leads.duckdb.
     - `assets`: a function of Settings and Names. Assets of the catalog that no job makes by itself.
     - `finders`: the module of its finders.
-    - `step`: a function of DataFolder, PublicationSettings and the moment. A step before the marts.
+    - `steps`: a function of DataFolder, PublicationSettings and the moment. Steps before the marts.
     - `derives`: patterns of the personal files below the data folder that it makes from the leads. Without the feature
       they are deleted.
     - `inputs`: a function of Settings. A text that changes with what it publishes, besides what lands.
@@ -50,7 +50,7 @@ class Feature:
     published_asset: str = ""
     assets: str = ""
     finders: str = ""
-    step: str = ""
+    steps: str = ""
     derives: tuple[str, ...] = ()
     inputs: str = ""
     made_tables: str = ""

@@ -10,7 +10,6 @@ from leads_pipeline.domain.window import today
 from leads_pipeline.features import FEATURES, brought
 from leads_pipeline.privacy.publishing import DeleteCache, DeleteUnclaimed, FollowList, GateForFormer, NoteObjections
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.features.own_tables.answers import LoadAnswers
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.load_leads import LoadLeads
@@ -48,14 +47,13 @@ def steps_of(
         LoadLeads(windows, GateForFormer(data), zone, data.state.person_key()),
         # What marts read besides leads.
         NoteWindowStates(data.store, windows, grid, now, is_first_of_day=is_first_of_day),
-        LoadAnswers([settings.installation.marts_dir, data.folder], zone),
         NoteObjections(data),
         # It reads the states of windows.
         MakeBranches(settings.branches),
         # It reads the leads, and marts show the new values that it finds.
         FindDrift(to_day),
         # Whatever features fill is there for marts.
-        *(of_feature(data, settings, now) for of_feature in brought("step")),
+        *(step for of_feature in brought("steps") for step in of_feature(data, settings, now)),
         MakeMarts(zone, to_day),
         # After the swap, and after what features make then from what is published.
         DeleteCache(data),

@@ -2,7 +2,7 @@
 
 Belongs here: reading a lead's text (reader.py), the tables of leads (tables.py), filling them (flatten.py), publishing
 them as a file (publication.py, versions.py), reading that file (reading.py) and checking it (checks.py), and what
-analysts read besides: marts, drift, their own answers (answers.py).
+analysts read besides: marts, drift.
 Nothing here knows the portal, people's requests or Dagster. features/publication_steps.py says what is published,
 and in which order.
 """

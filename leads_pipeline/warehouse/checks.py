@@ -7,9 +7,11 @@ A check holds no publication back. The statements say from which figure on somet
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.extensions import MART_FOLDERS
 from leads_pipeline.warehouse.duck import SQL_FOLDER, literal, quoted
 from leads_pipeline.warehouse.reading import Reader
 
@@ -31,8 +33,13 @@ class Check:
 
 @cache
 def checks() -> tuple[Check, ...]:
-    """Return the checks of sql/checks/ by name. A file whose table is `{table}` is a check of each kind of lead."""
-    return tuple(check for path in sorted((SQL_FOLDER / "checks").glob("*.sql")) for check in _read(path))
+    """Return the checks of the core and of the features, by name.
+
+    A file whose table is `{table}` is a check of each kind of lead.
+    """
+    folders = [folder / "checks" for folder in (SQL_FOLDER, *MART_FOLDERS)]
+    files = [path for folder in folders for path in folder.glob("*.sql")]
+    return tuple(check for path in sorted(files, key=attrgetter("name")) for check in _read(path))
 
 
 def _read(path: Path) -> Iterator[Check]:

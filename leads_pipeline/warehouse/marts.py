@@ -1,7 +1,7 @@
 """The marts of sql/: read from their files, and made in the order of what they read.
 
 Belongs here: what a file declares, and the step that makes marts. Doesn't: the statements (sql/), what marts read
-besides leads (window_states.py, answers.py and others), drift (drift.py).
+besides leads (window_states.py and others), drift (drift.py).
 """
 
 # ruff: noqa: S608 - only names of our own files and of the contract are in the statements

@@ -24,7 +24,7 @@ FEATURE: Final = Feature(
     finders="leads_pipeline.features.inventory.findings",
     questions="leads_pipeline.features.inventory.questions:questions",
     verifier="leads_pipeline.features.inventory.questions:verify",
-    step="leads_pipeline.features.inventory.table:step_of",
+    steps="leads_pipeline.features.inventory.table:steps",
     table="leads_pipeline.features.inventory.table:INVENTORY",
     has_marts=True,
 )

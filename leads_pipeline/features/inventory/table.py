@@ -54,9 +54,9 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
 }
 
 
-def step_of(data: DataFolder, settings: PublicationSettings, now: datetime) -> Step:  # noqa: ARG001 - as any
-    """Return the step of a publication."""
-    return LoadInventory(Inventory.of(data))
+def steps(data: DataFolder, settings: PublicationSettings, now: datetime) -> list[Step]:  # noqa: ARG001 - as any
+    """Return what the inventory adds to a publication."""
+    return [LoadInventory(Inventory.of(data))]
 
 
 class LoadInventory(Step):

@@ -60,9 +60,9 @@ class WriteTables(Step):
                 shutil.rmtree(folder)
 
 
-def step_of(data: DataFolder, settings: PublicationSettings, _now: datetime) -> WriteTables:
-    """Return the step."""
-    return WriteTables(data, settings.installation.of(LakeSettings).tables)
+def steps(data: DataFolder, settings: PublicationSettings, _now: datetime) -> list[Step]:
+    """Return what the lake adds to a publication."""
+    return [WriteTables(data, settings.installation.of(LakeSettings).tables)]
 
 
 def want_deltalake() -> str:

@@ -1,4 +1,12 @@
-"""Tables of one's own: marts and files in LEADS_MARTS_DIR become tables of leads.duckdb."""
+"""Tables of one's own: marts and files in LEADS_MARTS_DIR become tables of leads.duckdb, and so do answers to leads.
+
+    own_marts.py    which file makes which table
+    own_table.py    one table, made in a process of its own with limits
+    answers.py      answers.csv: when the agency answered which lead
+    sql/            which answers count, and how long leads waited
+
+The other files are what the core asks for.
+"""
 
 from typing import Final
 
@@ -6,9 +14,11 @@ from leads_pipeline.features.feature import Feature
 
 FEATURE: Final = Feature(
     name="own_tables",
+    settings="leads_pipeline.features.own_tables.settings:OwnTablesSettings",
+    has_marts=True,
     assets="leads_pipeline.features.own_tables.assets:own_specs",
     finders="leads_pipeline.features.own_tables.findings",
     inputs="leads_pipeline.features.own_tables.own_marts:look_of",
-    step="leads_pipeline.features.own_tables.own_marts:step_of",
+    steps="leads_pipeline.features.own_tables.own_marts:steps",
     made_tables="leads_pipeline.features.own_tables.own_marts:made_tables",
 )

@@ -3,6 +3,7 @@
 from dagster import AssetSpec
 
 from leads_pipeline.features.own_tables.own_marts import own_files
+from leads_pipeline.features.own_tables.settings import OwnTablesSettings
 from leads_pipeline.orchestration.catalog import OWN, code_reference, table_metadata
 from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import Settings
@@ -15,7 +16,7 @@ def own_specs(settings: Settings, names: Names) -> list[AssetSpec]:
 
     Nobody can run one by itself. So files may come and go while a code location is loaded.
     """
-    files = {one.name: one for one in own_files(settings.marts_dir).files if one.name}
+    files = {one.name: one for one in own_files(settings.of(OwnTablesSettings).marts_dir).files if one.name}
     known = table_names() | files.keys()
     specs = []
     for name, one in files.items():

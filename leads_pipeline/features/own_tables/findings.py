@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from leads_pipeline.features.own_tables.settings import OwnTablesSettings
 from leads_pipeline.observe.finding import Finding, Level, finder
 from leads_pipeline.observe.known import Known
 
@@ -16,6 +17,7 @@ def own_marts(known: Known) -> Iterator[Finding]:
     long or too much memory is tried again when it changes, and once a day.
     Over: when a publication makes the table.
     """
+    folder = known.settings.of(OwnTablesSettings).marts_dir
     rows = (
         "select file, problem, not is_made and name in (select table_name from duckdb_tables()) "
         "from pipeline.own_tables where problem is not null order by file"
@@ -24,6 +26,6 @@ def own_marts(known: Known) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",
-            f"Mend it, or take it out of {known.settings.marts_dir}. The next publication reads it again.",
+            f"Mend it, or take it out of {folder}. The next publication reads it again.",
             key=file,
         )

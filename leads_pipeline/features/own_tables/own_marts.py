@@ -23,11 +23,12 @@ import duckdb
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.own_tables.answers import ANSWER_FILES, LoadAnswers
 from leads_pipeline.features.own_tables.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
+from leads_pipeline.features.own_tables.settings import OwnTablesSettings
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import reading
-from leads_pipeline.features.own_tables.answers import ANSWER_FILES
 from leads_pipeline.warehouse.contents import table_names
 from leads_pipeline.warehouse.duck import connection, literal, quoted, tables_read
 from leads_pipeline.warehouse.marts import Mart, read_mart
@@ -96,10 +97,11 @@ def own_files(folder: Path | None) -> OwnFiles:
 
 def look_of(settings: Settings) -> str:
     """Return a text that changes with the files of LEADS_MARTS_DIR. Empty without such a folder."""
-    if settings.marts_dir is None:
+    folder = settings.of(OwnTablesSettings).marts_dir
+    if folder is None:
         return ""
     try:
-        return repr(_files(settings.marts_dir))
+        return repr(_files(folder))
     except StorageError as error:
         return str(error)
 
@@ -215,9 +217,13 @@ class MakeOwnTables(Step):
             logger.warning("%s: %s", name, problem)
 
 
-def step_of(data: DataFolder, settings: PublicationSettings, now: datetime) -> MakeOwnTables:
-    """Return the step of a publication at that moment."""
-    return MakeOwnTables(data.folder, settings.installation.marts_dir, today(settings.zone, now))
+def steps(data: DataFolder, settings: PublicationSettings, now: datetime) -> list[Step]:
+    """Return what files of one's own add to a publication at that moment."""
+    folder = settings.installation.of(OwnTablesSettings).marts_dir
+    return [
+        LoadAnswers([folder, data.folder], settings.zone),
+        MakeOwnTables(data.folder, folder, today(settings.zone, now)),
+    ]
 
 
 def _keep_tables(draft: Draft, own: OwnFiles) -> None:
