@@ -1,6 +1,6 @@
 """The entries of Dagster's catalog: columns, lineage, owners, tags, freshness, and links to code.
 
-Belongs here: metadata of definitions. Doesn't: what a run records (raw_leads.py, warehouse.py), columns of tables
+Belongs here: metadata of definitions. Doesn't: what a run records (pull.py, warehouse.py), columns of tables
 (warehouse/tables.py, sql/).
 """
 

@@ -1,7 +1,7 @@
 """Asks for windows that are due: the schedules, and the sensor that retries.
 
 Belongs here: which windows a run is for, and when one is asked for. Doesn't: when a window is due (domain/due.py), the
-pull (raw_leads.py).
+pull (pull.py).
 """
 
 import platform
