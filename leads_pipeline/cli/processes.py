@@ -29,9 +29,9 @@ from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
+from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
-from leads_pipeline.orchestration.pulling import end_dead_runs
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.service_lock import alone
 

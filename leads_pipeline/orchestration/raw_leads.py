@@ -24,8 +24,9 @@ from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_ch
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.pull import Plan, Pull, Record
-from leads_pipeline.orchestration.pulling import PullConfig, note_home, raw_key, utc_now
+from leads_pipeline.orchestration.pulling import PullConfig, raw_key, utc_now
 from leads_pipeline.orchestration.resources import LeadsService
+from leads_pipeline.orchestration.service import note_home
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 

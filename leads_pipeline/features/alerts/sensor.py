@@ -15,7 +15,8 @@ from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.observe.findings import look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.orchestration.names import PLAIN, Names
-from leads_pipeline.orchestration.pulling import note_service, utc_now
+from leads_pipeline.orchestration.pulling import utc_now
+from leads_pipeline.orchestration.service import note_service
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 
