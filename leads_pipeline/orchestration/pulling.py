@@ -48,8 +48,8 @@ FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRu
 # Dagster's queue takes the highest integer first. A run without this tag has 0, as most runs of other people.
 _PRIORITY_TAG: Final = "dagster/priority"
 _PRIORITIES: Final = {"daily": "1", "hourly": "1", "retry": "0"}
-# For backfills, in the UI and of the command line.
 DAILY_TAGS: Final = {_PRIORITY_TAG: _PRIORITIES["daily"]}
+# For backfills, in the UI and of the command line.
 LAST_IN_QUEUE: Final = {_PRIORITY_TAG: "-1"}
 
 
