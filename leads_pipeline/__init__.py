@@ -1,1 +1,22 @@
 """Leads of a property portal, pulled day by day and branch by branch into Parquet and DuckDB with Dagster."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from leads_pipeline.component import LeadsPipelineComponent
+
+__all__ = ["LeadsPipelineComponent"]
+
+
+def __getattr__(name: str) -> object:
+    """Load the component when somebody asks for it: the command line doesn't wait for Dagster."""
+    if name == "LeadsPipelineComponent":
+        from leads_pipeline.component import LeadsPipelineComponent
+
+        return LeadsPipelineComponent
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Have `dg` find the component, which looks through the module's names."""
+    return [*globals(), *__all__]

@@ -23,7 +23,6 @@ from dagster import (
     with_source_code_references,
 )
 
-import leads_pipeline
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.checks import FRESH_HOUR
 from leads_pipeline.orchestration.names import Names
@@ -40,7 +39,7 @@ _PERSONAL = frozenset({"lead_id", "person"})
 OWN = "own"
 
 # An installed package has no code to link to.
-_IS_CHECKOUT = Path(leads_pipeline.__file__).parents[1].joinpath("pyproject.toml").exists()
+_IS_CHECKOUT = Path(__file__).parents[2].joinpath("pyproject.toml").exists()
 
 _RAW_LEADS = [f"raw_{kind.table}" for kind in LEAD_KINDS]
 

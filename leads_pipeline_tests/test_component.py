@@ -1,0 +1,162 @@
+"""The component in a project of `dg`: found, scaffolded, checked, twice in one project."""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dagster import AssetKey, AssetSpec, Definitions, ScheduleDefinition, SensorDefinition, load_from_defs_folder
+from dagster.components import ScaffoldRequest
+
+import leads_pipeline
+from leads_pipeline import LeadsPipelineComponent
+from leads_pipeline.component import LeadsPipelineScaffolder
+
+TYPE = "leads_pipeline.LeadsPipelineComponent"
+PYPROJECT = """
+[project]
+name = "my_project"
+
+[tool.dg]
+directory_type = "project"
+
+[tool.dg.project]
+root_module = "my_project"
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty project of `dg`, which can be imported."""
+    module = tmp_path / "src" / "my_project"
+    for folder in (module, module / "defs"):
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    monkeypatch.syspath_prepend(str(tmp_path / "src"))
+    monkeypatch.setenv("LEADS_CLIENT_ID", "me")
+    monkeypatch.setenv("LEADS_CLIENT_SECRET", "s3cret")
+
+    yield tmp_path
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "my_project"]:
+        del sys.modules[name]
+
+
+def scaffold(project: Path, name: str) -> Path:
+    """Make an instance as `dg scaffold defs` does. Return its file."""
+    folder = project / "src" / "my_project" / "defs" / name
+    folder.mkdir()
+    LeadsPipelineScaffolder().scaffold(
+        ScaffoldRequest(type_name=TYPE, target_path=folder, scaffold_format="yaml", project_root=project, params=None)
+    )
+    return folder / "defs.yaml"
+
+
+def change(file: Path, **attributes: Any) -> None:
+    """Change attributes of an instance. Settings are added to those that are there."""
+    content = yaml.safe_load(file.read_text())
+    content["attributes"]["settings"] |= attributes.pop("settings", {})
+    content["attributes"] |= attributes
+    file.write_text(yaml.safe_dump(content))
+
+
+def defs_of(project: Path) -> Definitions:
+    return load_from_defs_folder(path_within_project=project / "src" / "my_project")
+
+
+def specs_of(definitions: Definitions) -> Mapping[AssetKey, AssetSpec]:
+    return {spec.key: spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_dg_finds_the_component_and_the_command_line_does_not_wait_for_it() -> None:
+    [found] = entry_points(group="dagster_dg_cli.registry_modules", name="leads_pipeline")
+    assert "LeadsPipelineComponent" in dir(found.load())
+
+    loaded = "import sys, leads_pipeline.cli; print('dagster' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    assert said.stdout == "False\n"
+
+
+def test_what_is_scaffolded_twice_loads_as_two_installations(project: Path, tmp_path: Path) -> None:
+    for name in ("agency", "sister"):
+        change(scaffold(project, name), settings={"LEADS_DATA_DIR": str(tmp_path / name)})
+
+    definitions = defs_of(project)
+
+    specs = specs_of(definitions)
+    assert AssetKey(["agency", "raw_applicant_leads"]) in specs
+    assert AssetKey(["sister", "raw_applicant_leads"]) in specs
+    # Nothing runs before somebody starts it.
+    automatic = [*(definitions.schedules or ()), *(definitions.sensors or ())]
+    assert automatic
+    for one in automatic:
+        assert isinstance(one, ScheduleDefinition | SensorDefinition)
+        assert one.default_status.value == "STOPPED"
+
+
+def test_owners_and_tags_are_added_to_those_of_each_asset(project: Path, tmp_path: Path) -> None:
+    change(
+        scaffold(project, "agency"),
+        settings={"LEADS_DATA_DIR": str(tmp_path / "data"), "LEADS_OWNERS": "team:data"},
+        owners=["team:web"],
+        tags={"cost": "small"},
+    )
+
+    spec = specs_of(defs_of(project))[AssetKey(["agency", "applicant_leads"])]
+
+    assert list(spec.owners) == ["team:data", "team:web"]
+    assert spec.tags["cost"] == "small"
+    assert "pii" in spec.tags
+
+
+def test_a_subclass_changes_how_assets_are_shown(project: Path, tmp_path: Path) -> None:
+    file = scaffold(project, "agency")
+    change(file, settings={"LEADS_DATA_DIR": str(tmp_path / "data")})
+    module = project / "src" / "my_project" / "shown"
+    module.with_suffix(".py").write_text(
+        "from leads_pipeline import LeadsPipelineComponent\n\n\n"
+        "class Ours(LeadsPipelineComponent):\n"
+        "    def get_asset_spec(self, spec):\n"
+        "        return super().get_asset_spec(spec).replace_attributes(group_name='leads')\n"
+    )
+    file.write_text(file.read_text().replace(TYPE, "my_project.shown.Ours"))
+
+    specs = specs_of(defs_of(project))
+
+    assert {spec.group_name for spec in specs.values()} == {"leads"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"LEADS_TIMEZON": "Europe/London"}, "did you mean LEADS_TIMEZONE"),
+        ({"LEADS_TIMEZONE": "Mars"}, "no time zone's name"),
+        ({"LEADS_DATA_DIR": "data"}, "Set LEADS_DATA_DIR to an absolute path"),
+    ],
+)
+def test_a_wrong_setting_is_told_by_dg_check(project: Path, settings: dict[str, str], message: str) -> None:
+    change(scaffold(project, "agency"), settings=settings)
+
+    with pytest.raises(Exception, match=r"defs\.yaml") as told:
+        defs_of(project)
+
+    assert message in str(told.value.__cause__)
+
+
+def test_several_values_are_a_list() -> None:
+    component = LeadsPipelineComponent(
+        key_prefix="agency",
+        settings={"LEADS_BRANCH_IDS": [101, "102"], "INVENTORY_ADDRESSES": ["York", "Leeds, LS1"]},
+    )
+
+    assert component.variables == {"LEADS_BRANCH_IDS": "101,102", "INVENTORY_ADDRESSES": "York;Leeds, LS1"}
+
+
+def test_no_other_name_is_found_in_the_package() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'anything'"):
+        leads_pipeline.anything  # noqa: B018
