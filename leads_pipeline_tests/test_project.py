@@ -67,12 +67,18 @@ def test_the_drawing_of_the_folders_shows_what_imports_what() -> None:
     package = ROOT / "leads_pipeline"
     imports: dict[str, set[str]] = defaultdict(set)
     for path in package.rglob("*.py"):
+        if path == package / "__init__.py":  # it names the component, which is loaded when it is asked for
+            continue
         folder = path.relative_to(package).parts[0].removesuffix(".py")
         names = [name for node in ast.walk(ast.parse(path.read_bytes())) for name in imported_by(node)]
         of_file = {name.split(".")[1] for name in names if name.startswith("leads_pipeline.")} - {folder}
-        reads_the_features = path in (package / "cli" / "__init__.py", package / "definitions.py")
-        imports[folder] |= of_file - {"features"} if reads_the_features else of_file
-    assert {one for chain in chains for one in chain} == {*imports, "errors"} - {"__init__"}
+        # Two read the list of features, and two are class paths of dagster.yaml.
+        may_name_features = ("cli/__init__.py", "definitions.py")
+        may_name_features += ("orchestration/event_log.py", "orchestration/event_log_postgres.py")
+        if path.relative_to(package).as_posix() in may_name_features:
+            of_file -= {"features"}
+        imports[folder] |= of_file
+    assert {one for chain in chains for one in chain} == {*imports, "errors"}
 
     def below(folder: str) -> set[str]:
         return imports[folder].union(*map(below, imports[folder]))

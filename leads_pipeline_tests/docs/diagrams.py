@@ -62,6 +62,7 @@ _FOLDERS: Final[Places] = {
     "features": (0, 0),
     "cli": (0, 1),
     "definitions": (1, 0),
+    "component": (1, 2),
     "orchestration": (2, 0),
     "observe": (2, 1),
     "privacy": (1, 1),
