@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError, model_validator
 
-from leads_pipeline.domain.window import SHORTEST_RETENTION, Scope, ScopeKind
+from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import SETTINGS_MODELS, loaded
 
@@ -238,7 +238,9 @@ def _host_names(value: str) -> tuple[str, ...]:
     return names
 
 
-def _whole_number(least: int, most: int, why: str = "") -> PlainValidator:
+def whole_number(least: int, most: int, why: str = "") -> PlainValidator:
+    """Return a check of a whole number between these. `why` ends the error's message."""
+
     def check(value: str) -> int:
         if not (value.isascii() and value.isdigit() and len(value) < 5 and least <= int(value) <= most):
             raise ValueError(f"is {value!r}. Write a whole number from {least} to {most}.{why}")
@@ -272,7 +274,6 @@ _DAGSTER = "Dagster"
 _KEY = "guides/get-a-secret.md"
 _BUCKET = "guides/keep-data-in-a-bucket.md"
 _POSTGRES = "guides/install-on-a-server.md#dagsters-state-in-postgres"
-_WHY_35_DAYS = " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible."
 
 
 _CONFIG: Final = ConfigDict(frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
@@ -338,7 +339,7 @@ class Settings(BaseModel):
     messages, and is read at each publication"""
     start_date: Annotated[date | None, PlainValidator(day_of)] = setting("LEADS_START_DATE", _PULL)
     """First day to pull, as 2026-11-19; 29 days before the first start if it is empty"""
-    max_concurrency: Annotated[int, _whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
+    max_concurrency: Annotated[int, whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
     """Requests at once, from 1 to 256"""
     data_address: Annotated[str, PlainValidator(_data_address)] = setting("LEADS_DATA_DIR", _PULL, "data", link=_BUCKET)
     """The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a
@@ -346,16 +347,6 @@ class Settings(BaseModel):
     AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
     work_dir: _Path = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
-    privacy_dir: _Path = setting("LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list")
-    """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
-    Set it to a folder that isn't restored together with the data, as a restored backup would bring an old list back"""
-    keep_personal_days: Annotated[int | None, _whole_number(SHORTEST_RETENTION.days, 3650, _WHY_35_DAYS)] = setting(
-        "LEADS_KEEP_PERSONAL_DAYS",
-        _PULL,
-        link="guides/answer-a-person.md#keep-a-retention-of-your-own",
-        proposal="365",
-    )
-    """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
     marts_dir: _Path = setting("LEADS_MARTS_DIR", _PULL, link="guides/add-your-own-data.md#marts-and-files-of-your-own")
     """A folder with marts and files of your own. Each `.sql`, `.csv` and `.parquet` file in it becomes a table of
     `leads.duckdb`"""
@@ -373,9 +364,7 @@ class Settings(BaseModel):
         "INVENTORY_ADDRESSES", _INVENTORY, ()
     )
     """The places to search for, separated by semicolons: York; Leeds LS1"""
-    inventory_from_leads_days: Annotated[int, _whole_number(0, 90)] = setting(
-        "INVENTORY_FROM_LEADS_DAYS", _INVENTORY, 0
-    )
+    inventory_from_leads_days: Annotated[int, whole_number(0, 90)] = setting("INVENTORY_FROM_LEADS_DAYS", _INVENTORY, 0)
     """Also search for the postcodes of listings that applicants asked about in this many days: 0 to 90. Each postcode
     takes at least one request a day, up to 500. One search for a town finds them all"""
 

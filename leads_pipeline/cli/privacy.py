@@ -34,9 +34,11 @@ from leads_pipeline.privacy import receipt, requests
 from leads_pipeline.privacy.carrying_out import carry_out
 from leads_pipeline.privacy.export import write_export
 from leads_pipeline.privacy.finding import Found, is_mentioned_beside_message, names_of_theirs, not_found
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.privacy.nightly import check_clock
 from leads_pipeline.privacy.requests import NOUNS, Request
 from leads_pipeline.privacy.retain import cut_days, due_before
+from leads_pipeline.privacy.settings import PrivacySettings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline.words import counted
@@ -90,7 +92,7 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     found = search(data, person, is_shared=shared)
     if unknown := person.lead_ids - found.keys:
         err.print(escape(not_found(unknown)))
-    held = requests.in_force(data.gate.entries.read(), person, found)
+    held = requests.in_force(list_of(data).read(), person, found)
     if as_json:
         click.echo(json.dumps(found_as_json(person, found, held, show=show), indent=2))
     else:
@@ -180,7 +182,8 @@ def retain(dry_run: bool) -> None:
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """
     settings, data = filled()
-    keep_days, now = settings.keep_personal_days, datetime.now(UTC)
+    keep_days = settings.of(PrivacySettings).keep_personal_days
+    now = datetime.now(UTC)
     if keep_days is None:
         raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more.")
     check_clock(settings, now, server_time)
@@ -207,7 +210,7 @@ def log(as_json: bool) -> None:
     Exit code 1 if a request isn't carried out or answered yet.
     """
     _, data = filled()
-    suppressed = data.gate.entries.read()
+    suppressed = list_of(data).read()
     still = [*requests.open_entries(suppressed), *requests.open_access(suppressed)]
     rows = requests.log(suppressed)
     if as_json:
@@ -378,7 +381,7 @@ def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool
     Exit code 1 if it couldn't be published, or you answer no.
     """
     received, (_, data) = _received_on(case, received), filled()
-    entries = requests.liftable(data.gate.entries.read(), numbers)
+    entries = requests.liftable(list_of(data).read(), numbers)
     named = "; ".join(
         f"{NOUNS[entry.action]} {entry.number}{f', case {entry.case}' if entry.case else ''}, of {entry.at:%Y-%m-%d}"
         for entry in entries
@@ -394,7 +397,7 @@ def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool
         requests.add_lift(data, entry, case=case, received=received, now=datetime.now(UTC))
     left = _carry_out(data)
     out.print(f"Ended: {named}.")
-    for entry in requests.still_holding(data.gate.entries.read(), entries):
+    for entry in requests.still_holding(list_of(data).read(), entries):
         out.print(f"{NOUNS[entry.action].capitalize()} {entry.number} still holds for one of these leads or more.")
     _exit(left.get(0, []))
 
@@ -418,7 +421,7 @@ def apply(copy: Path | None) -> None:
     if copy is not None:
         out.print(escape(receipt.put_list_back(data, copy, datetime.now(UTC))))
     data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
-    interrupted = [entry.number for entry in requests.open_entries(data.gate.entries.read())]
+    interrupted = [entry.number for entry in requests.open_entries(list_of(data).read())]
     left = _carry_out(data, of_all=True)
     for path in (receipt.receipt_path(data, number) for number in interrupted):
         if path.exists():
@@ -462,7 +465,7 @@ def _want_leads(data: DataFolder, action: Action, person: Person, found: Found) 
     """Raise QuestionError if no lead has a given id. An interrupted erasure may have taken it out."""
     if not (unknown := person.lead_ids - found.keys):
         return
-    erased = data.gate.entries.read().erased
+    erased = list_of(data).read().erased
     if action is Action.ERASE and (not found.leads or all(erased.is_known(*lead) for lead in unknown)):
         err.print(f"[bold red]Warning:[/bold red] {escape(not_found(unknown))}")
         return

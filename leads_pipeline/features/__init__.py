@@ -16,6 +16,7 @@ _NAMES: Final = (
     "export",
     "lake",
     "own_tables",
+    "privacy",
     "pushes",
     "report",
 )
@@ -30,6 +31,7 @@ def _named(field: str) -> list[str]:
 
 extensions.FINDER_MODULES.extend(_named("finders"))
 extensions.SETTINGS_MODELS.extend(_named("settings"))
+extensions.GATEKEEPERS.extend(_named("gatekeeper"))
 extensions.FIGURES.extend(_named("figures"))
 extensions.HOLDERS.extend(_named("holds_people"))
 extensions.QUESTIONS.extend(_named("questions"))

@@ -113,7 +113,7 @@ def raw_leads_asset(
             )
         try:
             with data.state.pulling():
-                data.gate.entries.refresh()  # another machine with the same bucket may have erased somebody
+                data.gate.refresh()  # another machine with the same bucket may have erased somebody
                 pull = _Pull(context, config, data, kind, settings, partitions, clock)
                 yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed

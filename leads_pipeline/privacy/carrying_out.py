@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from leads_pipeline.privacy.finding import left_of, unchanged_by
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.privacy.receipt import RECEIPTED, forget_deliveries, write_receipt
 from leads_pipeline.privacy.requests import note_done, open_entries
 from leads_pipeline.storage.data_folder import DataFolder
@@ -41,7 +42,7 @@ def carry_out(
     if trouble is not None:
         return {0: [trouble]}
 
-    suppressed = data.gate.entries.read()
+    suppressed = list_of(data).read()
     entries = open_entries(suppressed)
     erasures = [entry for entry in (suppressed.active if of_all else entries) if entry.action is Action.ERASE]
     left = left_of(data, erasures) | unchanged_by(data, entries)

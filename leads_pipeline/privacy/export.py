@@ -20,6 +20,7 @@ from leads_pipeline.domain.identity import CONTACT, FIRST_NAME, LAST_NAME, OWN_P
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import FoundLead, Row
 from leads_pipeline.privacy.receipt import recipients
+from leads_pipeline.privacy.settings import PrivacySettings
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import make_folder, replace_file
@@ -128,10 +129,11 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
 
 def retention_of(settings: Settings) -> list[str]:
     """How long the portal and the agency keep the data, by these settings."""
+    keep_days = settings.of(PrivacySettings).keep_personal_days
     kept = (
-        f"After {settings.keep_personal_days} days the agent's copy becomes anonymous: names, addresses, numbers, "
+        f"After {keep_days} days the agent's copy becomes anonymous: names, addresses, numbers, "
         "messages and all other personal details are removed."
-        if settings.keep_personal_days is not None
+        if keep_days is not None
         else "The agent's copy is kept until the agent deletes it or makes it anonymous."
     )
     return ["The portal deletes an enquiry after 30 days.", kept]

@@ -26,6 +26,7 @@ from leads_pipeline.domain.identity import (
     read_version,
 )
 from leads_pipeline.errors import QuestionError
+from leads_pipeline.privacy.gatekeeper import gate_of, list_of
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
@@ -179,7 +180,7 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
     versions of a lead are judged together, as the sweep does. A file that can't be read may hold anybody, so it is left
     of each. Erasures with nothing left are missing.
     """
-    suppressed = data.gate.entries.read()
+    suppressed = list_of(data).read()
     look, any_meant = _Look(data), Meant(suppressed, erasures)
     meant = [(entry, Meant(suppressed, [entry])) for entry in erasures]
     ids = any_meant.known | {lead for entry in erasures for lead in entry.cleared}
@@ -215,7 +216,7 @@ def unchanged_by(data: DataFolder, entries: Sequence[Entry]) -> dict[int, list[s
     if not lost:
         return {}
 
-    suppressed = data.gate.entries.read()
+    suppressed = list_of(data).read()
     unchanged: dict[int, list[str]] = {}
     leads = _Look(data).versions_if(lambda key: suppressed.hashed_lead(*key) in lost)
     for key, rows in leads.items():
@@ -242,7 +243,7 @@ def _to_do(path: str) -> str:
 
 def learn_lost(data: DataFolder) -> None:
     """Have the list know leads of people on it by their ids, if only leads.duckdb has them. A sweep can't meet them."""
-    suppressed = data.gate.entries.read()
+    suppressed = list_of(data).read()
     means = [meant for meant in (suppressed.erased, suppressed.objecting) if meant]
 
     def may_be_meant(row: Row) -> bool:
@@ -250,7 +251,7 @@ def learn_lost(data: DataFolder) -> None:
 
     look = _Look(data)
     for key, rows in look.versions({row.key for row in look.rows(may_be_meant)} if means else set()).items():
-        data.gate.learn(_lead_rows(key, rows))
+        gate_of(data).learn(_lead_rows(key, rows))
 
 
 def _lead_rows(key: LeadKey, rows: Sequence[Row]) -> list[LeadRow]:

@@ -1,20 +1,22 @@
-"""The nightly privacy work: the suppression list, retention, leftovers of killed processes.
+"""The nightly privacy work: the suppression list, then retention.
 
-Belongs here: the steps in their order, and what they did, as counts. Doesn't: each step (sweeping.py, retain.py), when
-it runs (orchestration/publish_sensor.py), publishing what it changed (features/publication_steps.py).
+Belongs here: both in their order, and what they did, as counts. Doesn't: each of them (sweeping.py, retain.py), other
+work of the night (orchestration/night.py), publishing what it changed (features/publication_steps.py).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Final
 
-from leads_pipeline.domain.window import RETENTION
-from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.orchestration.night import Night
+from leads_pipeline.portal.http import server_time
 from leads_pipeline.privacy.carrying_out import carry_out
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.privacy.requests import open_entries
 from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.privacy.sweeping import delete_leftovers, log_forgotten_deliveries, sweep_what_appeared
+from leads_pipeline.privacy.settings import PrivacySettings
+from leads_pipeline.privacy.sweeping import log_forgotten_deliveries, sweep_what_appeared
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 
@@ -22,57 +24,38 @@ MOST_CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 _WEEK: Final = timedelta(days=7)
 
 
-@dataclass(slots=True)
-class Night:
-    """The result of a night, as counts without personal data. `troubles` say what couldn't be done, and why."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    troubles: list[str] = field(default_factory=list)
-
-    @property
-    def came_back(self) -> bool:
-        """Whether the list refuses leads that were there although no request was under way: a restored backup's."""
-        return not self.counts.get("requests_not_shown_done") and bool(self.counts.get("windows_rewritten"))
-
-
-def keep_clean(
+def work_of_night(
     data: DataFolder,
     settings: Settings,
     now: datetime,
-    portal_time: Callable[[str], datetime | None],
-) -> Night:
-    """Do it all. A step that fails stops no other one. The next night repeats it.
+    night: Night,
+    portal_time: Callable[[str], datetime | None] = server_time,
+) -> None:
+    """Apply the list, then make old leads anonymous.
 
     `portal_time` asks the service of that address for its clock.
     """
-    night = Night()
-    steps: dict[str, Callable[[], None]] = {
-        "What killed processes left couldn't be deleted": lambda: delete_leftovers(data),
-        "The suppression list couldn't be applied": lambda: _apply_list(data, now, night),
-        "Personal fields couldn't be cut out": lambda: _cut(data, settings, now, night, portal_time),
-        "Old answers that couldn't be read couldn't be deleted": lambda: data.quarantine.forget_answers(
-            now - RETENTION
-        ),
-    }
-    for trouble, step in steps.items():
-        try:
-            step()
-        except LeadsPipelineError as error:
-            night.troubles.append(f"{trouble}: {error}")
-    return night
+    night.attempt("The suppression list couldn't be applied", lambda: _apply_list(data, now, night))
+    night.attempt("Personal fields couldn't be cut out", lambda: _cut(data, settings, now, night, portal_time))
+    came_back = night.counts.get("windows_rewritten") and not night.counts.get("requests_not_shown_done")
+    if came_back:
+        night.warnings.append(
+            "Leads of people who were erased were in the data folder again, and were taken out. Was a backup restored? "
+            "Then look into quarantine/: the list isn't applied there."
+        )
 
 
 def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
-    night.counts["requests_not_shown_done"] = len(open_entries(data.gate.entries.read()))
+    night.counts["requests_not_shown_done"] = len(open_entries(list_of(data).read()))
     log_forgotten_deliveries(data)
     # A folder that is behind is swept by the publication that follows.
-    if data.is_behind or not data.gate.entries.read():
+    if data.is_behind or not list_of(data).read():
         return
     swept = sweep_what_appeared(data)
     night.counts["windows_rewritten"] = swept.windows
     night.troubles += [f"{what} couldn't be read or written: {why}" for what, why in swept.failed.items()]
     # Requests of commands that were interrupted, and published since.
-    if open_entries(data.gate.entries.read()) and not data.is_behind:
+    if open_entries(list_of(data).read()) and not data.is_behind:
         carry_out(data, lambda: None, now)
 
 
@@ -83,10 +66,12 @@ def _cut(
     night: Night,
     portal_time: Callable[[str], datetime | None],
 ) -> None:
-    if settings.keep_personal_days is None:
+    keep_days = settings.of(PrivacySettings).keep_personal_days
+    if keep_days is None:
         return
     check_clock(settings, now, portal_time)
-    days = list(cut_days(data, _weekly(due_before(now, settings.zone, settings.keep_personal_days), data)))
+    due = due_before(now, settings.zone, keep_days)
+    days = list(cut_days(data, _weekly(due, data)))
     night.counts |= {
         "days_cut": sum(day.error is None for day in days),
         "leads_cut": sum(day.leads for day in days if day.error is None),

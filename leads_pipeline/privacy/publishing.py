@@ -6,26 +6,19 @@ files (sweeping.py), whom an entry means (storage/suppression/).
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
 
-import shutil
-from collections.abc import Set
-from typing import Final
-
 import duckdb
 
-from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.privacy.finding import learn_lost
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.privacy.retain import anonymise_former
 from leads_pipeline.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
-from leads_pipeline.storage.data_folder import CACHE, DataFolder
-from leads_pipeline.storage.durable import storing
-from leads_pipeline.storage.raw import RAW, RESTRICTED
+from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.suppression import Meant
 from leads_pipeline.warehouse.duck import quoted
 from leads_pipeline.warehouse.load_leads import former_of
 from leads_pipeline.warehouse.reading import LeadsFile
-from leads_pipeline.warehouse.step import Draft, Publication, Step
-
-_OBJECTED: Final = "person uuid, kind varchar, lead_id varchar"
+from leads_pipeline.warehouse.step import Publication, Step
 
 
 class FollowList(Step):
@@ -69,51 +62,6 @@ class FollowList(Step):
             self._data.state.note_swept(max(self._swept.number, self._data.state.swept_to()))
 
 
-class DeleteCache(Step):
-    """Deletes what was read from a bucket before the data moved into the folder. No erasure reaches it."""
-
-    name = CACHE
-
-    def __init__(self, data: DataFolder) -> None:
-        self._data = data
-
-    def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
-        """Delete it, unless there is a bucket."""
-        if self._data.bucket is not None:
-            return
-        for root in (RAW, RESTRICTED):
-            cache = self._data.folder / CACHE / root
-            with storing(cache):
-                if cache.exists():
-                    shutil.rmtree(cache)
-
-
-class DeleteUnclaimed(Step):
-    """Deletes what a feature made from the leads that isn't there any more. No erasure would reach it.
-
-    `claimed` are the patterns of what features make, below the data folder.
-    """
-
-    name = "unclaimed"
-
-    def __init__(self, data: DataFolder, claimed: Set[str]) -> None:
-        self._data = data
-        self._claimed = claimed
-
-    def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
-        """Delete it, and remember what is made now."""
-        made = self._data.state.derived()
-        for pattern in made - self._claimed:
-            for path in self._data.folder.glob(pattern):
-                with storing(path):
-                    if path.is_dir() and not path.is_symlink():
-                        shutil.rmtree(path)
-                    else:
-                        path.unlink()
-        if made != self._claimed:
-            self._data.state.note_derived(self._claimed)
-
-
 class GateForFormer:
     """The gate for leads that raw has lost, on their way from the file before into a new one.
 
@@ -125,7 +73,7 @@ class GateForFormer:
 
     def admit_former(self, db: duckdb.DuckDBPyConnection, kind: LeadKind) -> None:
         """As warehouse/load_leads.py asks: erased and restricted leads go, cleared messages, names of old days."""
-        suppressed = self._data.gate.entries.read()
+        suppressed = list_of(self._data).read()
         leads = quoted(former_of(kind.table))
         out = {"ids": _ids_of(db, suppressed.out, kind, leads)}
         for table in kind.tables:
@@ -139,41 +87,6 @@ class GateForFormer:
         before = self._data.state.retained_before()
         if before is not None:
             anonymise_former(db, kind, before)
-
-
-class NoteObjections(Step):
-    """Notes who objects to marketing: the people of the objections, and those whom their leads name now."""
-
-    def __init__(self, data: DataFolder) -> None:
-        self._data = data
-
-    def rebuilds_if(self) -> str:
-        """The columns."""
-        return _OBJECTED
-
-    def fill(self, draft: Draft) -> None:
-        """Note them, of the touched leads or of all. Reading windows may have taught the list more leads."""
-        objecting = self._data.gate.entries.read().objecting
-        with draft.transaction():
-            draft.db.execute(f"create table if not exists pipeline.objected ({_OBJECTED})")
-            is_whole = not draft.db.execute("from pipeline.objected limit 1").fetchall()
-            if is_whole:
-                people = {"people": sorted(objecting.persons)}
-                draft.db.execute("insert into pipeline.objected (person) select unnest($people::uuid[])", people)
-            else:
-                draft.db.execute(
-                    "delete from pipeline.objected where (kind, lead_id) in (select (kind, lead_id) from touched)"
-                )
-            for kind in LEAD_KINDS:
-                leads = quoted(kind.table) if is_whole else f"touched where kind = '{kind.name}'"
-                draft.db.execute(
-                    f"""
-                    insert into pipeline.objected
-                    select person, '{kind.name}', lead_id from {quoted(kind.table)}
-                    where lead_id in (select unnest($ids::varchar[])) and person is not null
-                    """,
-                    {"ids": _ids_of(draft.db, objecting, kind, leads)},
-                )
 
 
 def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, leads: str) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.privacy.requests import NOUNS, due_on
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
@@ -109,7 +110,7 @@ def forgotten_deliveries(data: DataFolder) -> list[str]:
 
     An interrupted command, a restored backup or an erasure on another machine leaves them.
     """
-    suppressed = data.gate.entries.read()
+    suppressed = list_of(data).read()
     # The receipt of one that isn't done yet reads the ledger first.
     done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
     erasures = [entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number in done]
@@ -133,7 +134,7 @@ def _delivered(data: DataFolder, entries: Sequence[Entry]) -> list[str]:
 
 def _of_entries(data: DataFolder, entries: Sequence[Entry]) -> IsMeant:
     """Whether an entry knows a lead by its id."""
-    suppressed = data.gate.entries.read()
+    suppressed = list_of(data).read()
     known = {lead for entry in entries for lead in entry.leads}
     return lambda lead: suppressed.hashed_lead(*lead) in known
 
@@ -145,7 +146,7 @@ def receipt_path(data: DataFolder, number: int) -> Path:
 
 def receipts(data: DataFolder) -> Path:
     """The folder of the receipts."""
-    return data.gate.entries.folder / "receipts"
+    return list_of(data).folder / "receipts"
 
 
 def put_list_back(data: DataFolder, source: Path, now: datetime) -> str:
@@ -160,9 +161,9 @@ def put_list_back(data: DataFolder, source: Path, now: datetime) -> str:
             f"{source} holds no suppression list. Name a file of `list/`, the list's folder, or a backup."
         )
     with suppress(StorageError):
-        if data.gate.entries.read():
+        if list_of(data).read():
             raise QuestionError("The suppression list can be used as it is. Nothing was changed.")
-    if not (lost := data.gate.entries.put_back(copies, now)):
+    if not (lost := list_of(data).put_back(copies, now)):
         return "The suppression list was put back. No entry is missing."
     paths = [path for number in lost if (path := receipts(data) / f"{number}.txt").exists()]
     first_lines = [path.read_text(encoding="utf-8", errors="replace").partition("\n")[0] for path in paths]

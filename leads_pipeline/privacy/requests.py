@@ -19,6 +19,7 @@ from leads_pipeline.domain.contract import ReceivedLead, lead_in_words, lead_kin
 from leads_pipeline.domain.identity import LeadKey, LeadRow, Person
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import CORRECTION, corrected
 from leads_pipeline.storage.suppression import IDENTITY, Action, Entry, Suppressed
@@ -76,7 +77,7 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
     lost = [lead for lead in found.theirs if lead.is_lost] if request.action in _NEEDS_RAW else []
     gone = person.lead_ids - {(lead.kind, lead.lead_id) for lead in found.leads}
-    return data.gate.entries.append(
+    return list_of(data).append(
         lambda suppressed, number: Entry(
             number=number,
             at=now,
@@ -113,8 +114,10 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
     given = {"email": email, "phoneNumber": phone}
     patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
     rows = [row for lead in request.found.in_raw for row in lead.rows]
-    if data.gate.entries.read().erased.leads(
-        LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in rows
+    if (
+        list_of(data)
+        .read()
+        .erased.leads(LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in rows)
     ):
         raise QuestionError(
             "The new address or number is that of a person who was erased, so the corrected lead would be erased too. "
@@ -131,9 +134,9 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     """
     patch = correction_of(data, request, email, phone)
     contact = Person.of([email] if email else [], [phone] if phone else [])
-    for entry in in_force(data.gate.entries.read(), request.person, request.found):
+    for entry in in_force(list_of(data).read(), request.person, request.found):
         if entry.action in LIFTABLE:
-            data.gate.entries.append(partial(_of, entry, Action.LEARNED, now, person=contact))
+            list_of(data).append(partial(_of, entry, Action.LEARNED, now, person=contact))
     data.state.note_rewriting()
     for lead in request.found.in_raw:
         for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
@@ -158,7 +161,7 @@ def _corrected(payload: str, patch: str) -> str:
 
 def add_lift(data: DataFolder, of: Entry, *, case: str, received: date, now: datetime) -> Entry:
     """Have the list say that an entry ended."""
-    return data.gate.entries.append(partial(_of, of, Action.LIFT, now, case=case, received=received))
+    return list_of(data).append(partial(_of, of, Action.LIFT, now, case=case, received=received))
 
 
 def _of(
@@ -171,16 +174,16 @@ def _of(
 
 def note_done(data: DataFolder, entry: Entry, now: datetime) -> None:
     """Have the list say that a request was carried out, or that an access request was answered."""
-    data.gate.entries.append(partial(_of, entry, Action.DONE, now))
+    list_of(data).append(partial(_of, entry, Action.DONE, now))
 
 
 def add_access(data: DataFolder, request: Request, now: datetime) -> Entry:
     """Note an access request. An open one of the same case is the same request. It keeps nobody out."""
     given = request.person.contact
-    for entry in open_access(data.gate.entries.read()):
+    for entry in open_access(list_of(data).read()):
         if entry.case == request.case:
             return entry
-    return data.gate.entries.append(
+    return list_of(data).append(
         lambda suppressed, number: Entry(
             number=number,
             at=now,
@@ -200,7 +203,7 @@ def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | 
     Return the request, and the day that was noted before. Raises QuestionError if there is none, or it was received
     later.
     """
-    suppressed = data.gate.entries.read()
+    suppressed = list_of(data).read()
     entries = [entry for entry in suppressed.entries if entry.action is Action.ACCESS]
     named = [entry for entry in entries if entry.case == case] or [one for one in entries if str(one.number) == case]
     if not named:

@@ -15,9 +15,10 @@ from typing import Final
 
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.privacy.finding import learn_lost
+from leads_pipeline.privacy.gatekeeper import gate_of
 from leads_pipeline.privacy.receipt import forgotten_deliveries
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
+from leads_pipeline.storage.raw import Place, list_places
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 logger = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
     """
     swept = Swept()
     with data.state.lock("sweep", timeout_seconds=_LONGEST_SWEEP_SECONDS):
-        delete_leftovers(data)
+        data.delete_drafts()
         if since is None:
             try:
                 learn_lost(data)
@@ -54,7 +55,7 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
         while True:
             # A lead that is met by its contact has other versions, with other contacts. Then its id is known.
             swept.number = data.gate.number
-            swept.windows += data.gate.sweep_restricted()
+            swept.windows += gate_of(data).sweep_restricted()
             for place in list_places(data.store):
                 if since is not None and not _has_appeared(data, place, since):
                     continue
@@ -81,12 +82,6 @@ def log_forgotten_deliveries(data: DataFolder) -> None:
     """Forget deliveries of erased leads that a restored backup or another machine has left. Log to whom they were."""
     for line in forgotten_deliveries(data):
         logger.warning("%s", line)
-
-
-def delete_leftovers(data: DataFolder) -> None:
-    """Delete what killed writers left. It may hold anybody."""
-    for root in (RAW, RESTRICTED, QUARANTINE):
-        data.store.delete_drafts(f"{root}/")
 
 
 def sweep_what_appeared(data: DataFolder) -> Swept:

@@ -23,6 +23,7 @@ from leads_pipeline.observe.findings import Finding, Level, acknowledge, find, l
 from leads_pipeline.observe.known import Known
 from leads_pipeline.orchestration.publish_sensor import noted_publication
 from leads_pipeline.privacy.carrying_out import carry_out
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place
@@ -647,9 +648,9 @@ def test_a_lead_that_is_erased_has_no_lost_correction(house: House) -> None:
     house.publish()
     house.correct("applicant/theirs", email="right@example.com")
     house.erase(lead="applicant/theirs")
-    entries = house.data.gate.entries.read().entries
+    entries = list_of(house.data).read().entries
     house.land("applicant", theirs)
-    assert house.data.gate.entries.read().entries == entries
+    assert list_of(house.data).read().entries == entries
     assert lost_corrections(house) == []
 
 

@@ -19,6 +19,7 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Seen, ask_folder, ask_leads, ask_pool, ask_settings
 from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.settings import OURS, Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.server import running
@@ -299,8 +300,8 @@ def open_leads(data: DataFolder) -> None:
 
 
 def list_without_its_key(data: DataFolder) -> None:
-    listed(data.gate.entries)
-    (data.gate.entries.folder / "key").unlink()
+    listed(list_of(data))
+    (list_of(data).folder / "key").unlink()
 
 
 def no_database(data: DataFolder) -> None:

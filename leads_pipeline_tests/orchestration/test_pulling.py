@@ -25,6 +25,7 @@ from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
 from leads_pipeline.orchestration.pulling import MACHINE_TAG, end_dead_runs, pull_request
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
@@ -176,7 +177,7 @@ def test_a_pull_lands_nobody_who_was_erased_on_another_machine_with_the_same_buc
     window = here.window(1)
     ids = {*here.simulator.truth("applicant", window.scope.key, window.start, window.end)}
     erased = ids.pop()
-    listed(other.gate.entries, emails=(), leads=[("applicant", erased)])
+    listed(list_of(other), emails=(), leads=[("applicant", erased)])
 
     assert here.run(here.tick("pull_daily")).success
 

@@ -3,12 +3,16 @@
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from leads_pipeline.orchestration.night import Night, work_of_night
 from leads_pipeline.privacy.carrying_out import carry_out
-from leads_pipeline.privacy.nightly import Night, keep_clean
+from leads_pipeline.privacy.gatekeeper import list_of
+from leads_pipeline.privacy.nightly import work_of_night as work_of_privacy
+from leads_pipeline.privacy.settings import PrivacySettings
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore
@@ -36,13 +40,14 @@ def settings_of(house: House, **more: str) -> Settings:
 
 def night(house: House, variables: Mapping[str, str] | None = None, portal_time: datetime | None = None) -> Night:
     settings = settings_of(house, **(variables or {}))
-    house.keep_days = settings.keep_personal_days
-    return keep_clean(house.data, settings, house.now, lambda _: portal_time)
+    house.keep_days = settings.of(PrivacySettings).keep_personal_days
+    of_privacy = partial(work_of_privacy, portal_time=lambda _: portal_time)
+    return work_of_night(house.data, settings, house.now, [of_privacy])
 
 
 def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(full: House) -> None:
     assert night(full).counts == {"requests_not_shown_done": 0}
-    listed(full.data.gate.entries)
+    listed(list_of(full.data))
     assert night(full).counts == {"requests_not_shown_done": 1}
     full.publish()
     assert left_by_list(full.data) == []
@@ -53,33 +58,33 @@ def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
 
 def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: House, tmp_path: Path) -> None:
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
-    listed(full.data.gate.entries)
+    listed(list_of(full.data))
     full.publish()
     carry_out(full.data, lambda: None, full.now)
-    assert not night(full).came_back
+    assert not night(full).warnings
     subject = next((tmp_path / "backup").rglob("*.parquet"))
     shutil.copy2(subject, full.folder / "raw" / subject.relative_to(tmp_path / "backup"))
     again = night(full)
-    assert (again.counts["windows_rewritten"], again.came_back) == (1, True)
+    assert (again.counts["windows_rewritten"], bool(again.warnings)) == (1, True)
     full.publish()
     assert left_by_list(full.data) == []
-    assert not night(full).came_back
+    assert not night(full).warnings
 
 
 @pytest.mark.parametrize("depth", [0, 1], ids=["a window's folder", "a day's folder"])
 def test_a_folder_of_raw_files_that_was_moved_back_is_noticed(full: House, tmp_path: Path, depth: int) -> None:
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
-    listed(full.data.gate.entries)
+    listed(list_of(full.data))
     full.publish()
     carry_out(full.data, lambda: None, full.now)
-    assert not night(full).came_back
+    assert not night(full).warnings
 
     moved = next((tmp_path / "backup").rglob("*.parquet")).parents[depth]
     there = full.folder / "raw" / moved.relative_to(tmp_path / "backup")
     shutil.rmtree(there)
     moved.rename(there)
 
-    assert night(full).came_back
+    assert night(full).warnings
     full.publish()
     assert left_by_list(full.data) == []
 
@@ -89,13 +94,13 @@ def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(h
     house.land("applicant", [JANE, JOHN])
     house.publish()
     shutil.copytree(tmp_path / "bucket" / "raw", tmp_path / "backup")
-    listed(house.data.gate.entries)
+    listed(list_of(house.data))
     house.publish()
     carry_out(house.data, lambda: None, house.now)
-    assert not night(house).came_back
+    assert not night(house).warnings
     shutil.copytree(tmp_path / "backup", tmp_path / "bucket" / "raw", dirs_exist_ok=True)
     house.publish()
-    assert night(house).came_back
+    assert night(house).warnings
     house.publish()
     assert {row.lead_id for place in list_places(house.data.store) for row in house.data.raw.read(place).rows} == {
         "john"
@@ -134,7 +139,7 @@ def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(ho
 
 def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: House, tmp_path: Path) -> None:
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
-    listed(full.data.gate.entries)
+    listed(list_of(full.data))
     full.publish()
     full.data.state.note_looked(datetime.now(UTC) + timedelta(days=365))
     shutil.copytree(tmp_path / "backup", full.folder / "raw", dirs_exist_ok=True)
@@ -142,9 +147,9 @@ def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: House, tmp_
 
 
 def test_a_step_that_cannot_be_done_fails_loudly(full: House) -> None:
-    listed(full.data.gate.entries)
+    listed(list_of(full.data))
 
-    key = full.data.gate.entries.folder / "key"
+    key = list_of(full.data).folder / "key"
     content = key.read_bytes()
     key.unlink()
     [trouble] = night(full).troubles

@@ -23,12 +23,14 @@ from leads_pipeline.domain.identity import Person
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.ledger import reading_ledger
 from leads_pipeline.features.delivery.sending import Endpoint, deliver
+from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.carrying_out import carry_out
 from leads_pipeline.privacy.export import written_by
 from leads_pipeline.privacy.finding import find, left_of
-from leads_pipeline.privacy.nightly import keep_clean
+from leads_pipeline.privacy.gatekeeper import list_of
+from leads_pipeline.privacy.nightly import work_of_night
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
@@ -202,7 +204,7 @@ def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_er
 
     house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
 
-    assert left_of(house.data, requests.open_entries(house.data.gate.entries.read())) == {}
+    assert left_of(house.data, requests.open_entries(list_of(house.data).read())) == {}
     assert house.leads("applicant")["paul"]["contact_phone_number"] == PHONE
 
 
@@ -217,7 +219,7 @@ def test_a_lead_is_left_if_its_versions_together_show_the_person(house: House, t
     put_in_quarantine(house, away.replace(path))
     path.unlink()
 
-    [(of_jane,)] = left_of(house.data, requests.open_entries(house.data.gate.entries.read())).values()
+    [(of_jane,)] = left_of(house.data, requests.open_entries(list_of(house.data).read())).values()
 
     assert of_jane.endswith("holds the applicant lead jane.")
 
@@ -297,9 +299,9 @@ def test_applying_the_list_erases_a_lead_that_raw_has_lost_and_whose_id_nobody_k
     desk.land("applicant", [lead("ann", email="ann@people.example", **BEFORE)], scope="branch-102")
     desk.publish()
     shutil.rmtree(desk.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-102")
-    entry = listed(desk.data.gate.entries, emails=["ann@people.example"])
+    entry = listed(list_of(desk.data), emails=["ann@people.example"])
     if is_done:
-        desk.data.gate.entries.append(
+        list_of(desk.data).append(
             lambda _, number: Entry(number=number, at=desk.now, action=Action.DONE, of=entry.number)
         )
 
@@ -590,7 +592,7 @@ def test_a_request_that_could_not_be_published_is_not_called_done(desk: House) -
 def test_an_answer_is_due_one_month_after_the_request(desk: House) -> None:
     received = ["2026-11-19", "2026-12-31", "2024-01-31", "2025-01-29", "2026-08-31", "2026-02-28"]
     for day in received:
-        listed(desk.data.gate.entries, received=date.fromisoformat(day))
+        listed(list_of(desk.data), received=date.fromisoformat(day))
 
     rows = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
 
@@ -1082,7 +1084,7 @@ def test_whoever_finishes_an_interrupted_request_writes_its_receipt(desk: House,
         case "another request":
             privacy("object", "--email", "mary@people.example")
         case _:
-            keep_clean(desk.data, Settings.from_variables({}), desk.now, lambda _: None)
+            work_of_night(desk.data, Settings.from_variables({}), desk.now, Night())
 
     text = receipt.read_text(encoding="utf-8")
     assert "Nothing that had to be erased is left." in text
@@ -1122,8 +1124,8 @@ def test_a_lost_list_is_put_back_from_a_copy_which_says_what_it_may_lack(desk: H
 def test_a_copy_of_another_list_is_not_put_back(desk: House, tmp_path: Path) -> None:
     other = DataFolder.at(tmp_path / "other")
     for email in (EMAIL, "mary@people.example"):
-        listed(other.gate.entries, emails=[email])
-    listed(desk.data.gate.entries)
+        listed(list_of(other), emails=[email])
+    listed(list_of(desk.data))
     key = desk.folder / "privacy" / "key"
     content = key.read_bytes()
     key.unlink()
@@ -1131,7 +1133,7 @@ def test_a_copy_of_another_list_is_not_put_back(desk: House, tmp_path: Path) -> 
     assert "another list" in privacy("apply", "--list", tmp_path / "other" / "privacy", exit_code=2).stderr
 
     key.write_bytes(content)
-    assert len(desk.data.gate.entries.read().entries) == 1
+    assert len(list_of(desk.data).read().entries) == 1
 
 
 # --- what was delivered -------------------------------------------------------------------------------------------
@@ -1210,7 +1212,7 @@ def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_al
 def test_a_publication_follows_the_list_although_another_program_has_opened_the_file_for_writing(house: House) -> None:
     house.land("applicant", [lead(name, email=f"{name}@people.example", **OWNER) for name in ("ann", "mary")])
     house.publish()
-    listed(house.data.gate.entries, emails=["ann@people.example"])
+    listed(list_of(house.data), emails=["ann@people.example"])
     file = (house.folder / "leads.duckdb").resolve()
     file.chmod(0o600)
     with subprocess.Popen(
@@ -1251,7 +1253,7 @@ def test_a_machine_that_delivered_an_erased_lead_says_to_whom_and_forgets_it(
     carry_out(other.data, lambda: None, other.now)
     house.data.share()
 
-    keep_clean(house.data, Settings.from_variables({}), house.now, lambda _: None)
+    work_of_night(house.data, Settings.from_variables({}), house.now, Night())
 
     assert "crm.example: leads of the person were delivered there on" in caplog.text
     assert_ledger_forgot_jane(house)

@@ -20,6 +20,7 @@ from leads_pipeline.domain.identity import THEIRS, LeadRow, Person, judge, owner
 from leads_pipeline.errors import StorageError
 from leads_pipeline.privacy import requests
 from leads_pipeline.privacy.finding import Found, FoundLead
+from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.privacy.publishing import FollowList
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
@@ -27,6 +28,7 @@ from leads_pipeline.storage.suppression import Action, Suppressed, SuppressionLi
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, entry_of, everything_in, lead, left_by_list, listed
+from leads_pipeline_tests.support.staging import with_list
 
 BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
 JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
@@ -44,7 +46,7 @@ def list_(tmp_path: Path) -> SuppressionList:
 
 @pytest.fixture
 def data(tmp_path: Path) -> DataFolder:
-    return DataFolder.at(tmp_path / "data", tmp_path / "list")
+    return with_list(tmp_path / "data", tmp_path / "list")
 
 
 def newest(list_: SuppressionList) -> Path:
@@ -76,15 +78,15 @@ def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: 
 
 
 def test_only_an_entry_by_which_leads_may_have_to_go_puts_the_folder_behind(data: DataFolder) -> None:
-    listed(data.gate.entries, Action.OBJECT)
+    listed(list_of(data), Action.OBJECT)
     data.state.note_swept(data.gate.number)
-    listed(data.gate.entries, Action.LEARNED, emails=[], of=1, persons=("2261024c-6077-cc46-9b09-7e9d5c9784df",))
-    listed(data.gate.entries, Action.LEARNED, emails=[], of=1, leads=[("applicant", "1")])
-    listed(data.gate.entries, Action.DONE, emails=[], of=1)
+    listed(list_of(data), Action.LEARNED, emails=[], of=1, persons=("2261024c-6077-cc46-9b09-7e9d5c9784df",))
+    listed(list_of(data), Action.LEARNED, emails=[], of=1, leads=[("applicant", "1")])
+    listed(list_of(data), Action.DONE, emails=[], of=1)
     assert not data.is_behind
-    listed(data.gate.entries)
+    listed(list_of(data))
     data.state.note_swept(data.gate.number)
-    listed(data.gate.entries, Action.LEARNED, emails=[], of=5, leads=[("applicant", "1")])
+    listed(list_of(data), Action.LEARNED, emails=[], of=5, leads=[("applicant", "1")])
     assert data.is_behind
 
 
@@ -135,7 +137,7 @@ def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
     house: House, spoil: Callable[[SuppressionList], object]
 ) -> None:
     house.land("applicant", [JOHN])
-    list_, before = house.data.gate.entries, house.raw("applicant")
+    list_, before = list_of(house.data), house.raw("applicant")
     listed(list_)
     listed(list_)
     list_.read()
@@ -153,13 +155,13 @@ def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
 
 
 def test_a_restored_data_folder_does_not_take_the_list_back(data: DataFolder, tmp_path: Path) -> None:
-    listed(data.gate.entries)
+    listed(list_of(data))
     guard = (data.folder / ".state" / "privacy").read_bytes()
-    listed(data.gate.entries, emails=["x@people.example"])
+    listed(list_of(data), emails=["x@people.example"])
     (data.folder / ".state" / "privacy").write_bytes(guard)
-    assert len(data.gate.entries.read().entries) == 2
+    assert len(list_of(data).read().entries) == 2
     (data.folder / ".state" / "privacy").unlink()
-    assert len(DataFolder.at(data.folder, tmp_path / "list").gate.entries.read().entries) == 2
+    assert len(list_of(with_list(data.folder, tmp_path / "list")).read().entries) == 2
 
 
 def former_list(key: bytes) -> list[bytes]:
@@ -356,7 +358,7 @@ def test_the_list_means_what_was_found_as_the_persons(
     data = DataFolder.at(tmp_path_factory.mktemp("data"))
     requests.add(data, requests.Request(Action.ERASE, person, listing, UNTIL.date()), UNTIL)
     rows = [LeadRow(*key, DAY, text) for key, versions in texts.items() for text in versions]
-    assert data.gate.entries.read().erased.leads(rows).keys() == {(one.kind, one.lead_id) for one in theirs}
+    assert list_of(data).read().erased.leads(rows).keys() == {(one.kind, one.lead_id) for one in theirs}
 
 
 # --- who is kept out --------------------------------------------------------------------------------------------------
@@ -367,7 +369,7 @@ def raw_ids(house: House) -> set[str]:
 
 
 def test_nobody_who_is_erased_lands_and_a_new_enquiry_does(house: House) -> None:
-    listed(house.data.gate.entries)
+    listed(list_of(house.data))
     for _ in range(2):
         house.land("applicant", [JANE, JOHN])
     house.push("applicant", JANE | {"id": "pushed"}, lead("mary", email="mary@people.example", createdAt=BEFORE))
@@ -379,7 +381,7 @@ def test_nobody_who_is_erased_lands_and_a_new_enquiry_does(house: House) -> None
 
 
 def test_all_versions_of_a_lead_go_wherever_one_was_met_by_its_contact(house: House) -> None:
-    listed(house.data.gate.entries)
+    listed(list_of(house.data))
     other = JANE | {"contact": JOHN["contact"]}
     house.land("applicant", [other, JOHN])
     house.publish()
@@ -418,7 +420,7 @@ def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_i
     assert EMAIL in everything_in(house.folder)
     untouched = {path: path.stat().st_ino for path in house.folder.glob(f"raw/*/day={NEXT_DAY}/*/*")}
 
-    listed(house.data.gate.entries, leads=[("applicant", "jane")])
+    listed(list_of(house.data), leads=[("applicant", "jane")])
     house.publish()
 
     assert house.leads("applicant").keys() == {"john", "mary"}
@@ -435,11 +437,11 @@ def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_i
 def test_a_publication_that_fails_after_raw_was_gone_through_is_made_up_for_by_the_next(house: House) -> None:
     house.land("applicant", [JANE, JOHN | {"message": "Ask Jane"}])
     house.publish()
-    entry = listed(house.data.gate.entries, Action.RESTRICT, until=None)
+    entry = listed(list_of(house.data), Action.RESTRICT, until=None)
     house.publish()
-    listed(house.data.gate.entries, Action.LIFT, emails=(), of=entry.number)
-    listed(house.data.gate.entries, Action.CLEAR, emails=(), leads=[("applicant", "john")])
-    listed(house.data.gate.entries, emails=["mary@people.example"])
+    listed(list_of(house.data), Action.LIFT, emails=(), of=entry.number)
+    listed(list_of(house.data), Action.CLEAR, emails=(), leads=[("applicant", "john")])
+    listed(list_of(house.data), emails=["mary@people.example"])
     in_the_way = house.folder / ".versions" / "draft-copy.duckdb"
     in_the_way.mkdir()
     with pytest.raises(StorageError):
@@ -453,7 +455,7 @@ def test_a_publication_that_fails_after_raw_was_gone_through_is_made_up_for_by_t
 def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
     house.publish()
-    listed(house.data.gate.entries)
+    listed(list_of(house.data))
     in_the_way = house.folder / ".versions" / "tables-draft"
     in_the_way.write_bytes(b"")
     with pytest.raises(AssertionError):  # the house takes no trouble
@@ -470,8 +472,8 @@ def test_leads_that_raw_has_lost_are_erased_and_cleared_in_the_published_file(ho
     house.land("applicant", [JANE, JOHN, lead("mary", email="m@people.example", message=EMAIL, createdAt=BEFORE)])
     house.publish()
     shutil.rmtree(house.folder / "raw")
-    listed(house.data.gate.entries, leads=[("applicant", "jane")])
-    listed(house.data.gate.entries, Action.CLEAR, emails=(), leads=[("applicant", "mary")])
+    listed(list_of(house.data), leads=[("applicant", "jane")])
+    listed(list_of(house.data), Action.CLEAR, emails=(), leads=[("applicant", "mary")])
     house.publish()
     assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {"john": None, "mary": ""}
     assert EMAIL not in everything_in(house.folder)
@@ -497,14 +499,14 @@ def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(hou
     house.push("applicant", JANE | {"id": "pushed"})
     house.publish()
     before = house.raw("applicant")
-    entry = listed(house.data.gate.entries, Action.RESTRICT, until=None)
+    entry = listed(list_of(house.data), Action.RESTRICT, until=None)
     house.publish()
     assert raw_ids(house) == house.leads("applicant").keys() == {"john"}
     aside = house.folder / "restricted"
     assert {path.stat().st_mode & 0o777 for path in aside.rglob("*")} == {0o700, 0o600}
     house.land("applicant", [JANE | {"id": "new"}], scope="branch-102")
     assert raw_ids(house) == {"john"}
-    listed(house.data.gate.entries, Action.LIFT, emails=(), of=entry.number)
+    listed(list_of(house.data), Action.LIFT, emails=(), of=entry.number)
     house.publish()
     assert house.leads("applicant").keys() == {"jane", "john", "new", "pushed"}
     assert [row for row in house.raw("applicant") if row[0] != "new"] == before
@@ -552,11 +554,11 @@ def test_a_raw_file_that_claims_a_longer_list_is_asked_about_by_the_ids_of_its_l
 ) -> None:
     """It was landed in another data folder, which has a list of its own."""
     house.land("applicant", [JANE | {"message": "Ring me"}, JOHN])
-    listed(house.data.gate.entries, action, until=None, leads=[("applicant", "jane")])
+    listed(list_of(house.data), action, until=None, leads=[("applicant", "jane")])
     house.publish()
     other = House(tmp_path / "other" / "data")
     for number in range(9):
-        listed(other.data.gate.entries, emails=(f"{number}@people.example",))
+        listed(list_of(other.data), emails=(f"{number}@people.example",))
     other.land("applicant", [JANE | {"message": "Ring me", "contact": {"email": "new@people.example"}}], day=NEXT_DAY)
     shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
     house.publish()
@@ -569,7 +571,7 @@ def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list
     house.correct("applicant/jane", email="right@people.example")
     other = House(tmp_path / "other" / "data")
     for number in range(9):
-        listed(other.data.gate.entries, emails=(f"{number}@people.example",))
+        listed(list_of(other.data), emails=(f"{number}@people.example",))
     other.now = house.now
     other.land("applicant", [JANE], day=NEXT_DAY)
     shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
@@ -579,10 +581,10 @@ def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list
 
 def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(house: House) -> None:
     house.land("applicant", [JANE, JOHN])
-    listed(house.data.gate.entries, Action.RESTRICT, until=None)
+    listed(list_of(house.data), Action.RESTRICT, until=None)
     house.publish()
     assert EMAIL in everything_in(house.folder)
-    listed(house.data.gate.entries)
+    listed(list_of(house.data))
     house.publish()
     assert EMAIL not in everything_in(house.folder)
     assert (raw_ids(house), left_by_list(house.data)) == ({"john"}, [])
@@ -595,7 +597,7 @@ def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received
     house.land("applicant", [text('"Ask \\"Jane\\""'), JOHN])
     house.land("applicant", [text("null"), JOHN])
     house.publish()
-    listed(house.data.gate.entries, Action.CLEAR, emails=(), leads=[("applicant", "mary")])
+    listed(list_of(house.data), Action.CLEAR, emails=(), leads=[("applicant", "mary")])
     house.publish()
     for _ in range(2):  # the portal still sends it
         assert {payload for _, payload in house.raw("applicant")} == {text('""'), text("null"), json.dumps(JOHN)}
@@ -608,7 +610,7 @@ def test_a_cleared_lead_that_is_anonymous_stays_as_retention_made_it(house: Hous
     leads = [lead(str(number), email=EMAIL, message="Ask Mary", createdAt=BEFORE) for number in range(2)]
     house.land("applicant", leads)
     house.publish()
-    listed(house.data.gate.entries, Action.CLEAR, emails=(), leads=[("applicant", "0")])
+    listed(list_of(house.data), Action.CLEAR, emails=(), leads=[("applicant", "0")])
     house.later(days=40)
     house.retain(35)
     [(people,)] = house.query("select count(distinct person) from applicant_leads")

@@ -234,10 +234,10 @@ class House:
     @property
     def data(self) -> DataFolder:
         """The data folder, whose clock is the house's."""
-        keeps_personal_days = self.keep_days is not None
-        return DataFolder.at(
-            self.folder, bucket=self.bucket, clock=lambda: self.now, keeps_personal_days=keeps_personal_days
-        )
+        settings = None
+        if self.keep_days is not None:
+            settings = Settings.from_variables({"LEADS_KEEP_PERSONAL_DAYS": str(self.keep_days)})
+        return DataFolder.at(self.folder, self.bucket, lambda: self.now, settings)
 
     def failing_checks(self) -> dict[str, str]:
         """What the checks say of what is published, by table and name of each that fails."""

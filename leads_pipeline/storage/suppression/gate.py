@@ -4,24 +4,27 @@ Belongs here: asking the list, rows that are set aside in `restricted/`, cutting
 Doesn't: the list itself (files.py), landing (storage/landing.py), going through a whole folder (privacy/).
 """
 
+import shutil
 from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.cutting import cut_payload, removed_address, without_message
 from leads_pipeline.domain.identity import LeadKey, LeadRow
+from leads_pipeline.storage.gatekeeper import LIST
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, Row, corrected_texts, merged
-from leads_pipeline.storage.store import Store
+from leads_pipeline.storage.store import FolderStore, Store
 from leads_pipeline.storage.suppression.entries import Action, Entry, Meant, Suppressed
 from leads_pipeline.storage.suppression.files import SuppressionList
 
 
 class Gate:
-    """Decides which leads raw windows may hold. It is the Gatekeeper of storage/landing.py.
+    """Decides which leads raw windows may hold. It is the Gatekeeper of storage/gatekeeper.py.
 
     `entries` is the list itself, `raw` are the windows behind the gate, those in `restricted/` too. `key_of_day` gives
     the key under which the people of an anonymous day become random ids, None for other days. Methods raise
@@ -40,6 +43,11 @@ class Gate:
         self.raw = Raw(store, self, clock, note_landed)
         self._store = store
         self._key_of_day = key_of_day
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the list's files, key and receipts."""
+        return self.entries.folder
 
     @property
     def number(self) -> int:
@@ -77,6 +85,34 @@ class Gate:
                 if row.source != CORRECTION
             ]
         return rows
+
+    def kept_out(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
+        """Return which of these leads were erased or are restricted, by their ids."""
+        return _known_among(lead_ids, kind, self.entries.read().out)
+
+    def objecting(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
+        """Return which of these leads belong to people who object to direct marketing, by their ids."""
+        return _known_among(lead_ids, kind, self.entries.read().objecting)
+
+    def objecting_people(self) -> set[str]:
+        """Return the people whom entries of earlier versions name as the column `person` does."""
+        return self.entries.read().objecting.persons
+
+    def refresh(self) -> None:
+        """Exchange entries with the bucket's list, if there is a bucket."""
+        self.entries.refresh()
+
+    def take_over(self, root: Path) -> None:
+        """Have the list know all entries of the copy in that folder, and keep its receipts.
+
+        Raises StorageError if the two lists contradict.
+        """
+        copy = root / LIST
+        SuppressionList(copy, root / "guard").read()  # makes today's form of an earlier release's list
+        SuppressionList(self.entries.folder, self.entries.guard, FolderStore(root)).refresh()
+        receipts = copy / "receipts"
+        if receipts.is_dir():
+            shutil.copytree(receipts, self.folder / "receipts", dirs_exist_ok=True)
 
     def _judge(self, place: Place, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Return the rows of restricted leads and the others, with the messages that may stay. Erased leads are out."""
@@ -179,6 +215,11 @@ class Gate:
         known = [row for one in opened for row in one.rows]
         if merged([*known, *rows]) != merged(known):
             self.raw.merge(place, rows)
+
+
+def _known_among(lead_ids: Collection[str], kind: LeadKind, meant: Meant) -> set[str]:
+    """The leads among these that the entries know by their ids. A lead that left raw is known by its id."""
+    return {lead_id for lead_id in lead_ids if meant.is_known(kind.name, lead_id)}
 
 
 def _noted(action: Action, of: int, leads: tuple[str, ...], _: Suppressed, number: int) -> Entry:
