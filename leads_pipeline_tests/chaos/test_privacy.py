@@ -2,7 +2,7 @@
 
 Belongs here: faults at each system call of adding a person to the list, going through the folder, publishing and
 deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else so many by the seed); an erasure beside a backfill.
-Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (privacy/test_requests.py).
+Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (features/privacy/test_requests.py).
 """
 
 import json
@@ -20,14 +20,14 @@ from typing import Any
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS
-from leads_pipeline.domain.identity import Person
 from leads_pipeline.domain.window import Window
-from leads_pipeline.privacy.finding import find
-from leads_pipeline.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.finding import find
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.identity import Person
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.storage.raw import RESTRICTED, list_places
-from leads_pipeline.storage.suppression import Action
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, left_by_list, listed

@@ -64,7 +64,6 @@ _FOLDERS: Final[Places] = {
     "definitions": (1, 0),
     "orchestration": (2, 0),
     "observe": (2, 1),
-    "privacy": (1, 1),
     "warehouse": (0, 3),
     "portal": (2, 3),
     "storage": (1, 4),

@@ -18,12 +18,12 @@ import pytest
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.features.alerts.alerts import Told
+from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.observe.finding import Finder
 from leads_pipeline.observe.findings import Finding, Level, acknowledge, find, look
 from leads_pipeline.observe.known import Known
 from leads_pipeline.orchestration.publish_sensor import noted_publication
-from leads_pipeline.privacy.carrying_out import carry_out
-from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.publications import Publications
 from leads_pipeline.storage.raw import Place

@@ -16,10 +16,10 @@ from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Seen, ask_folder, ask_leads, ask_pool, ask_settings
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.settings import OURS, Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.server import running

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
-from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.duck import connection
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.people import listed

@@ -23,9 +23,9 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
 from leads_pipeline.orchestration.pulling import MACHINE_TAG, end_dead_runs, pull_request
-from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place

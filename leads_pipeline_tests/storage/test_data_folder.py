@@ -8,7 +8,7 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder, move_demo
 from leads_pipeline.storage.raw import place_of

@@ -1,6 +1,6 @@
 """A suppression list for tests of raw windows: the leads that it keeps out, in a file that processes share.
 
-Belongs here: the least that landing asks of a list. Doesn't: the real one (suppression/).
+Belongs here: the least that landing asks of a list. Doesn't: the real one (features/privacy/).
 """
 
 from collections.abc import Callable, Collection

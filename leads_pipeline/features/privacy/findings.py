@@ -5,12 +5,12 @@ from datetime import timedelta
 from typing import Final
 
 from leads_pipeline.domain.moments import has_passed
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.requests import due_on, in_words, open_entries
+from leads_pipeline.features.privacy.settings import PrivacySettings
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.observe.finding import Finding, Level, finder, never_set_up
 from leads_pipeline.observe.known import Known
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.requests import due_on, in_words, open_entries
-from leads_pipeline.privacy.settings import PrivacySettings
-from leads_pipeline.storage.suppression import Action
 from leads_pipeline.words import counted
 
 # The command carries a request out at once: with millions of leads within an hour.

@@ -18,11 +18,11 @@ from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, reading_ledger, writing_ledger
 from leads_pipeline.features.delivery.message import signer
 from leads_pipeline.features.delivery.sending import Endpoint, Sent, deliver
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.privacy.gatekeeper import list_of
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.suppression import Action, Entry, SuppressionList
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS

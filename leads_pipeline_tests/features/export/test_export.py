@@ -13,7 +13,7 @@ import pytest
 from click.testing import Result
 
 from leads_pipeline.features.export.files import CELL_UNITS, write_export
-from leads_pipeline.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed

@@ -21,9 +21,9 @@ from typing import Final
 import msgspec
 
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.privacy.suppression.entries import NOBODY, Action, Entry, Suppressed
 from leads_pipeline.storage.durable import locked, reading, replace_file, storing
 from leads_pipeline.storage.store import FolderStore, Store
-from leads_pipeline.storage.suppression.entries import NOBODY, Action, Entry, Suppressed
 
 KEY_FILE: Final = "key"
 VERSIONS: Final = "list/"

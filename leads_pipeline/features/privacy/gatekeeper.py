@@ -1,6 +1,6 @@
 """The gate of a data folder, as the core is given it and as this feature uses it.
 
-Belongs here: putting gate and list together. Doesn't: what they do (storage/suppression/).
+Belongs here: putting gate and list together. Doesn't: what they do (suppression/).
 """
 
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 
 from leads_pipeline.errors import BugError
-from leads_pipeline.privacy.settings import PrivacySettings
+from leads_pipeline.features.privacy.settings import PrivacySettings
+from leads_pipeline.features.privacy.suppression import Gate, SuppressionList
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.gatekeeper import GUARD, LIST
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import Store
-from leads_pipeline.storage.suppression import Gate, SuppressionList
 
 
 def gatekeeper(

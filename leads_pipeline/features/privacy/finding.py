@@ -13,8 +13,10 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_in_words, lead_reference
-from leads_pipeline.domain.cutting import without_message
-from leads_pipeline.domain.identity import (
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.features.privacy.cutting import without_message
+from leads_pipeline.features.privacy.gatekeeper import gate_of, list_of
+from leads_pipeline.features.privacy.identity import (
     THEIRS,
     LeadKey,
     LeadRow,
@@ -25,13 +27,11 @@ from leads_pipeline.domain.identity import (
     owner_of,
     read_version,
 )
-from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.gatekeeper import gate_of, list_of
+from leads_pipeline.features.privacy.suppression import Action, Entry, Meant
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
 from leads_pipeline.storage.store import FolderStore, Store
-from leads_pipeline.storage.suppression import Action, Entry, Meant
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.reading import attached
 from leads_pipeline.warehouse.versions import Versions

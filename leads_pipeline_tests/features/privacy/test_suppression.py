@@ -16,15 +16,15 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.identity import THEIRS, LeadRow, Person, judge, owner_of, read_version
 from leads_pipeline.errors import StorageError
-from leads_pipeline.privacy import requests
-from leads_pipeline.privacy.finding import Found, FoundLead
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.publishing import FollowList
+from leads_pipeline.features.privacy import requests
+from leads_pipeline.features.privacy.finding import Found, FoundLead
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.identity import THEIRS, LeadRow, Person, judge, owner_of, read_version
+from leads_pipeline.features.privacy.publishing import FollowList
+from leads_pipeline.features.privacy.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, entry_of, everything_in, lead, left_by_list, listed

@@ -17,24 +17,24 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from leads_pipeline.cli.people import lines_of
 from leads_pipeline.cli.windows import MAX_COVERAGE_DAYS
-from leads_pipeline.domain.identity import Person
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.ledger import reading_ledger
 from leads_pipeline.features.delivery.sending import Endpoint, deliver
+from leads_pipeline.features.privacy import requests
+from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.export import written_by
+from leads_pipeline.features.privacy.finding import find, left_of
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.identity import Person
+from leads_pipeline.features.privacy.nightly import work_of_night
+from leads_pipeline.features.privacy.people import lines_of
+from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.privacy import requests
-from leads_pipeline.privacy.carrying_out import carry_out
-from leads_pipeline.privacy.export import written_by
-from leads_pipeline.privacy.finding import find, left_of
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.nightly import work_of_night
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.suppression import Action, Entry, SuppressionList
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House

@@ -12,15 +12,15 @@ from itertools import groupby
 from pathlib import Path
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.domain.cutting import cut_payload, removed_address, without_message
-from leads_pipeline.domain.identity import LeadKey, LeadRow
+from leads_pipeline.features.privacy.cutting import cut_payload, removed_address, without_message
+from leads_pipeline.features.privacy.identity import LeadKey, LeadRow
+from leads_pipeline.features.privacy.suppression.entries import Action, Entry, Meant, Suppressed
+from leads_pipeline.features.privacy.suppression.files import SuppressionList
 from leads_pipeline.storage.gatekeeper import LIST
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, Row, corrected_texts, merged
 from leads_pipeline.storage.store import FolderStore, Store
-from leads_pipeline.storage.suppression.entries import Action, Entry, Meant, Suppressed
-from leads_pipeline.storage.suppression.files import SuppressionList
 
 
 class Gate:

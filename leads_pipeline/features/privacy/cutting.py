@@ -11,11 +11,11 @@ from functools import cache
 from typing import Any, Final
 from uuid import UUID
 
-from leads_pipeline.domain.contact_keys import keys_in
 from leads_pipeline.domain.contract import ChildTable, Field, FieldType, LeadKind, declared_members
-from leads_pipeline.domain.identity import texts_of
 from leads_pipeline.domain.slicing import list_parts, members_of, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError
+from leads_pipeline.features.privacy.contact_keys import keys_in
+from leads_pipeline.features.privacy.identity import texts_of
 
 # Values that are no free text: a number, a boolean, a moment, each as JSON or as text in the same form.
 _NO_TEXT: Final = re.compile(rb'null|"?(true|false)"?|"?[-+0-9.:eETtZz]+"?')

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.domain.contact_keys import plain
 from leads_pipeline.domain.contract import LEAD_KINDS, member_in_words
-from leads_pipeline.domain.identity import CONTACT, FIRST_NAME, LAST_NAME, OWN_POSTCODE, texts_of
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.finding import FoundLead, Row
-from leads_pipeline.privacy.receipt import recipients
-from leads_pipeline.privacy.settings import PrivacySettings
+from leads_pipeline.features.privacy.contact_keys import plain
+from leads_pipeline.features.privacy.finding import FoundLead, Row
+from leads_pipeline.features.privacy.identity import CONTACT, FIRST_NAME, LAST_NAME, OWN_POSTCODE, texts_of
+from leads_pipeline.features.privacy.receipt import recipients
+from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import make_folder, replace_file

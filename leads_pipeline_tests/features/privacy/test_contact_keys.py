@@ -8,7 +8,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.contact_keys import former_keys, former_name_key, keys_in, name_key, plain, postcode_key
+from leads_pipeline.features.privacy.contact_keys import (
+    former_keys,
+    former_name_key,
+    keys_in,
+    name_key,
+    plain,
+    postcode_key,
+)
 from leads_pipeline_tests.support.spellings import (
     DOMAIN,
     EMAILS,

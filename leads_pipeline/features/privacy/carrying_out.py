@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from leads_pipeline.privacy.finding import left_of, unchanged_by
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.receipt import RECEIPTED, forget_deliveries, write_receipt
-from leads_pipeline.privacy.requests import note_done, open_entries
+from leads_pipeline.features.privacy.finding import left_of, unchanged_by
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.receipt import RECEIPTED, forget_deliveries, write_receipt
+from leads_pipeline.features.privacy.requests import note_done, open_entries
+from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.people import holders
-from leads_pipeline.storage.suppression import Action, Entry
 
 _DONE_LATER: Final = "The command was interrupted. A later run has finished the request."
 

@@ -1,7 +1,7 @@
 """The entries of the list, and the leads that each means.
 
 Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), who counts as
-the person (domain/identity.py), taking leads out (gate.py).
+the person (identity.py), taking leads out (gate.py).
 """
 
 import hmac
@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from leads_pipeline.domain.contact_keys import former_keys, former_name_key
-from leads_pipeline.domain.identity import THEIRS, Contact, LeadKey, LeadRow, Owner, names_of, read_contact
+from leads_pipeline.features.privacy.contact_keys import former_keys, former_name_key
+from leads_pipeline.features.privacy.identity import THEIRS, Contact, LeadKey, LeadRow, Owner, names_of, read_contact
 
 # 128 of its 256 bits: no two of what an agency ever sees have the same.
 _HASH_BYTES: Final = 16
@@ -57,7 +57,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     somebody else's, whatever they show. `cleared` are leads of others whose message is emptied. `lost` are theirs, but
     raw had lost them, so they could neither be set aside nor corrected. `of` is the number of the entry that it belongs
     to. With `is_named`, the names were given. `identity` is the edition of the rule and of
-    the keys in domain/identity.py.
+    the keys in identity.py.
     """
 
     number: int

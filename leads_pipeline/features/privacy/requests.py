@@ -2,7 +2,7 @@
 
 Belongs here: adding entries, noting that they are done, the log. Doesn't: carrying them out (carrying_out.py), finding
 a person (finding.py), taking leads out (sweeping.py), receipts (receipt.py), whom an entry means
-(storage/suppression/).
+(suppression/).
 """
 
 import json
@@ -16,13 +16,13 @@ from operator import attrgetter
 from typing import Any, Final
 
 from leads_pipeline.domain.contract import ReceivedLead, lead_in_words, lead_kind
-from leads_pipeline.domain.identity import LeadKey, LeadRow, Person
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.privacy.finding import PLACES_OF_RAW, Found, FoundLead
-from leads_pipeline.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.finding import PLACES_OF_RAW, Found, FoundLead
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.identity import LeadKey, LeadRow, Person
+from leads_pipeline.features.privacy.suppression import IDENTITY, Action, Entry, Suppressed
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import CORRECTION, corrected
-from leads_pipeline.storage.suppression import IDENTITY, Action, Entry, Suppressed
 from leads_pipeline.warehouse.reader import read_leads
 
 NOUNS: Final = {

@@ -1,7 +1,7 @@
 """The steps of a publication by which nobody is shown whom the suppression list keeps out.
 
 Belongs here: sweeping before, the gate for leads that raw has lost, and what is noted after. Doesn't: going through raw
-files (sweeping.py), whom an entry means (storage/suppression/).
+files (sweeping.py), whom an entry means (suppression/).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -9,12 +9,12 @@ files (sweeping.py), whom an entry means (storage/suppression/).
 import duckdb
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.privacy.finding import learn_lost
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.retain import anonymise_former
-from leads_pipeline.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
+from leads_pipeline.features.privacy.finding import learn_lost
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.retain import anonymise_former
+from leads_pipeline.features.privacy.suppression import Meant
+from leads_pipeline.features.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.suppression import Meant
 from leads_pipeline.warehouse.duck import quoted
 from leads_pipeline.warehouse.load_leads import former_of
 from leads_pipeline.warehouse.reading import LeadsFile

@@ -9,14 +9,14 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.requests import open_entries
+from leads_pipeline.features.privacy.retain import cut_days, due_before
+from leads_pipeline.features.privacy.settings import PrivacySettings
+from leads_pipeline.features.privacy.sweeping import log_forgotten_deliveries, sweep_what_appeared
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http import server_time
-from leads_pipeline.privacy.carrying_out import carry_out
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.requests import open_entries
-from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.privacy.settings import PrivacySettings
-from leads_pipeline.privacy.sweeping import log_forgotten_deliveries, sweep_what_appeared
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 

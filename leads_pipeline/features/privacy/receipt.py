@@ -1,6 +1,6 @@
 """The receipt of a request, and putting a lost suppression list back.
 
-Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (cli/privacy.py).
+Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (command.py).
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import QuestionError, StorageError
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.requests import NOUNS, due_on
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.requests import NOUNS, due_on
+from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
 from leads_pipeline.storage.people import IsMeant, holders
-from leads_pipeline.storage.suppression import Action, Entry
 
 # The list's folder in a backup.
 PRIVACY: Final = "privacy"

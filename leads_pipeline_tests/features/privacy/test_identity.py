@@ -11,8 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.contact_keys import keys_in
-from leads_pipeline.domain.identity import (
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.features.privacy.contact_keys import keys_in
+from leads_pipeline.features.privacy.identity import (
     THEIRS,
     Contact,
     LeadKey,
@@ -23,7 +24,6 @@ from leads_pipeline.domain.identity import (
     read_contact,
     read_version,
 )
-from leads_pipeline.errors import QuestionError
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead
 from leads_pipeline_tests.support.spellings import FORMS_OF_EMAIL, FORMS_OF_PHONE, FULL_WIDTH
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.nightly import work_of_night as work_of_privacy
+from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.orchestration.night import Night, work_of_night
-from leads_pipeline.privacy.carrying_out import carry_out
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.nightly import work_of_night as work_of_privacy
-from leads_pipeline.privacy.settings import PrivacySettings
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.raw import list_places
 from leads_pipeline.storage.store import FolderStore

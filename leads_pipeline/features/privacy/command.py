@@ -13,7 +13,17 @@ from rich.markup import escape
 
 from leads_pipeline.cli.installation import filled, publish
 from leads_pipeline.cli.output import LISTED, day, err, json_option, out
-from leads_pipeline.cli.people import (
+from leads_pipeline.domain.contract import lead_reference
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.features.privacy import receipt, requests
+from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.contact_keys import is_address, keys_in
+from leads_pipeline.features.privacy.export import write_export
+from leads_pipeline.features.privacy.finding import Found, is_mentioned_beside_message, names_of_theirs, not_found
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.identity import Person, lead_key
+from leads_pipeline.features.privacy.nightly import check_clock
+from leads_pipeline.features.privacy.people import (
     NEW_EMAIL,
     NEW_PHONE,
     Listed,
@@ -24,23 +34,13 @@ from leads_pipeline.cli.people import (
     show_found,
     show_person,
 )
-from leads_pipeline.domain.contact_keys import is_address, keys_in
-from leads_pipeline.domain.contract import lead_reference
-from leads_pipeline.domain.identity import Person, lead_key
-from leads_pipeline.errors import QuestionError
+from leads_pipeline.features.privacy.requests import NOUNS, Request
+from leads_pipeline.features.privacy.retain import cut_days, due_before
+from leads_pipeline.features.privacy.settings import PrivacySettings
+from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal.http import server_time
-from leads_pipeline.privacy import receipt, requests
-from leads_pipeline.privacy.carrying_out import carry_out
-from leads_pipeline.privacy.export import write_export
-from leads_pipeline.privacy.finding import Found, is_mentioned_beside_message, names_of_theirs, not_found
-from leads_pipeline.privacy.gatekeeper import list_of
-from leads_pipeline.privacy.nightly import check_clock
-from leads_pipeline.privacy.requests import NOUNS, Request
-from leads_pipeline.privacy.retain import cut_days, due_before
-from leads_pipeline.privacy.settings import PrivacySettings
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline.words import counted
 
 # A reference of the agency's own, in which no name and no address fits.

@@ -1,7 +1,7 @@
 """Bringing a data folder in line with the suppression list, before anything of it is published.
 
 Belongs here: going through raw windows and rows set aside. Doesn't: the gate that each passes, whom an entry
-means (storage/suppression/), publishing (orchestration/).
+means (suppression/), publishing (orchestration/).
 
 The list comes first: from then on nobody lands what it keeps out. A window is rewritten as a whole or not at all. The
 folder notes how far it follows the list once that is published. So the next publication finishes a killed sweep.
@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from leads_pipeline.errors import LeadsPipelineError, StorageError
-from leads_pipeline.privacy.finding import learn_lost
-from leads_pipeline.privacy.gatekeeper import gate_of
-from leads_pipeline.privacy.receipt import forgotten_deliveries
+from leads_pipeline.features.privacy.finding import learn_lost
+from leads_pipeline.features.privacy.gatekeeper import gate_of
+from leads_pipeline.features.privacy.receipt import forgotten_deliveries
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place, list_places
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE

@@ -15,7 +15,9 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple, Self
 
-from leads_pipeline.domain.contact_keys import (
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.features.privacy.contact_keys import (
     CONTACT_MAX,
     Spelling,
     folded,
@@ -31,8 +33,6 @@ from leads_pipeline.domain.contact_keys import (
     spelled_phone,
     words_of,
 )
-from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.errors import QuestionError
 
 # --- what a version of a lead says ----------------------------------------------------------------------------------
 
