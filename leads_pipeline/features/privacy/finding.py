@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind, lead_in_words, lead_reference
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.features.privacy.cutting import without_message
 from leads_pipeline.features.privacy.gatekeeper import gate_of, list_of
 from leads_pipeline.features.privacy.identity import (
     THEIRS,
@@ -27,6 +26,7 @@ from leads_pipeline.features.privacy.identity import (
     owner_of,
     read_version,
 )
+from leads_pipeline.features.privacy.redact import without_message
 from leads_pipeline.features.privacy.suppression import Action, Entry, Meant
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places

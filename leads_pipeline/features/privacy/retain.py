@@ -1,7 +1,7 @@
 """The agency's own retention: a day becomes anonymous after so many days. Its rows stay and are counted.
 
 Belongs here: which days are due, what is done to each in which order. Doesn't: what stays of a lead's text
-(cutting.py), rewriting a raw window (storage/), when it runs (orchestration/, command.py).
+(redact.py), rewriting a raw window (storage/), when it runs (orchestration/, command.py).
 """
 
 from collections.abc import Iterator, Sequence

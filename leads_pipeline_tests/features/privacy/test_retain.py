@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.domain.contract import LEAD_KINDS, FieldType, LeadKind
-from leads_pipeline.features.privacy.cutting import cut_payload
+from leads_pipeline.features.privacy.redact import cut_payload
 from leads_pipeline.features.privacy.retain import cut_days, due_before
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline_tests.support.command_line import run

@@ -12,8 +12,8 @@ from itertools import groupby
 from pathlib import Path
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.features.privacy.cutting import cut_payload, removed_address, without_message
 from leads_pipeline.features.privacy.identity import LeadKey, LeadRow
+from leads_pipeline.features.privacy.redact import cut_payload, removed_address, without_message
 from leads_pipeline.features.privacy.suppression.entries import Action, Entry, Meant, Suppressed
 from leads_pipeline.features.privacy.suppression.files import SuppressionList
 from leads_pipeline.storage.gatekeeper import LIST
