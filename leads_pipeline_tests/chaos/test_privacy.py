@@ -21,9 +21,9 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS
 from leads_pipeline.domain.window import Window
-from leads_pipeline.features.privacy.finding import find
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person
+from leads_pipeline.features.privacy.search import find
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook

@@ -25,9 +25,9 @@ from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.backup.restoring import end_restore, restore
 from leads_pipeline.features.backup.snapshots import back_up
 from leads_pipeline.features.privacy import requests
-from leads_pipeline.features.privacy.finding import Found, find
 from leads_pipeline.features.privacy.identity import Person, lead_key
 from leads_pipeline.features.privacy.retain import cut_days, due_before
+from leads_pipeline.features.privacy.search import Found, find
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.pushes.placement import Placement

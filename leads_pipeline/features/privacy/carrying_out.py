@@ -1,17 +1,17 @@
 """Carrying out what is on the list: publish without the people, look again, write receipts.
 
 Belongs here: what is left of each request, and who writes its receipt. Doesn't: entries (requests.py), the search
-(finding.py), the words of a receipt (receipt.py), taking leads out (sweeping.py).
+(search.py), the words of a receipt (receipt.py), taking leads out (sweeping.py).
 """
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from leads_pipeline.features.privacy.finding import left_of, unchanged_by
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.receipt import RECEIPTED, forget_deliveries, write_receipt
 from leads_pipeline.features.privacy.requests import note_done, open_entries
+from leads_pipeline.features.privacy.search import left_of, unchanged_by
 from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.people import holders

@@ -19,7 +19,6 @@ from leads_pipeline.features.privacy import receipt, requests
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.contact_keys import is_address, keys_in
 from leads_pipeline.features.privacy.export import write_export
-from leads_pipeline.features.privacy.finding import Found, is_mentioned_beside_message, names_of_theirs, not_found
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person, lead_key
 from leads_pipeline.features.privacy.nightly import check_clock
@@ -36,6 +35,7 @@ from leads_pipeline.features.privacy.people import (
 )
 from leads_pipeline.features.privacy.requests import NOUNS, Request
 from leads_pipeline.features.privacy.retain import cut_days, due_before
+from leads_pipeline.features.privacy.search import Found, is_mentioned_beside_message, names_of_theirs, not_found
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.observe.known import Known

@@ -1,6 +1,6 @@
 """The answer to an access request: `person.html` to be read, `person.json` for a machine.
 
-Belongs here: the content of both files and how a lead is shown, in clear and masked. Doesn't: finding it (finding.py),
+Belongs here: the content of both files and how a lead is shown, in clear and masked. Doesn't: finding it (search.py),
 how the page looks (person.html.jinja, which escapes every text).
 """
 
@@ -17,9 +17,9 @@ from zoneinfo import ZoneInfo
 from leads_pipeline.domain.contract import LEAD_KINDS, member_in_words
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.features.privacy.contact_keys import plain
-from leads_pipeline.features.privacy.finding import FoundLead, Row
 from leads_pipeline.features.privacy.identity import CONTACT, FIRST_NAME, LAST_NAME, OWN_POSTCODE, texts_of
 from leads_pipeline.features.privacy.receipt import recipients
+from leads_pipeline.features.privacy.search import FoundLead, Row
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder

@@ -1,7 +1,7 @@
 """The person who is sought, and how the leads that were found are shown.
 
 Belongs here: options and questions that name a person, leads in words and as JSON, masked unless asked for. Doesn't:
-the search (finding.py), requests (command.py).
+the search (search.py), requests (command.py).
 """
 
 import sys
@@ -15,8 +15,8 @@ from leads_pipeline.cli.output import LISTED, err, out
 from leads_pipeline.domain.contract import lead_reference
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.features.privacy.export import Contact, versions_of, written_by
-from leads_pipeline.features.privacy.finding import Found, FoundLead, find
 from leads_pipeline.features.privacy.identity import Person, lead_key
+from leads_pipeline.features.privacy.search import Found, FoundLead, find
 from leads_pipeline.features.privacy.suppression import Entry
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.words import counted

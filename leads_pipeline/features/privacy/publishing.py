@@ -9,9 +9,9 @@ files (sweeping.py), whom an entry means (suppression/).
 import duckdb
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.features.privacy.finding import learn_lost
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.retain import anonymise_former
+from leads_pipeline.features.privacy.search import learn_lost
 from leads_pipeline.features.privacy.suppression import Meant
 from leads_pipeline.features.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
 from leads_pipeline.storage.data_folder import DataFolder

@@ -1,7 +1,7 @@
 """Requests of people: entries of the suppression list, what holds for whom, and when an answer is due.
 
 Belongs here: adding entries, noting that they are done, the log. Doesn't: carrying them out (carrying_out.py), finding
-a person (finding.py), taking leads out (sweeping.py), receipts (receipt.py), whom an entry means
+a person (search.py), taking leads out (sweeping.py), receipts (receipt.py), whom an entry means
 (suppression/).
 """
 
@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from leads_pipeline.domain.contract import ReceivedLead, lead_in_words, lead_kind
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.features.privacy.finding import PLACES_OF_RAW, Found, FoundLead
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import LeadKey, LeadRow, Person
+from leads_pipeline.features.privacy.search import PLACES_OF_RAW, Found, FoundLead
 from leads_pipeline.features.privacy.suppression import IDENTITY, Action, Entry, Suppressed
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.rows import CORRECTION, corrected

@@ -24,11 +24,11 @@ from leads_pipeline.features.delivery.sending import Endpoint, deliver
 from leads_pipeline.features.privacy import requests
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.export import written_by
-from leads_pipeline.features.privacy.finding import find, left_of
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person
 from leads_pipeline.features.privacy.nightly import work_of_night
 from leads_pipeline.features.privacy.people import lines_of
+from leads_pipeline.features.privacy.search import find, left_of
 from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx

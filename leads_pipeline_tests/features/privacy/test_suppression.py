@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.privacy import requests
-from leads_pipeline.features.privacy.finding import Found, FoundLead
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import THEIRS, LeadRow, Person, judge, owner_of, read_version
 from leads_pipeline.features.privacy.publishing import FollowList
+from leads_pipeline.features.privacy.search import Found, FoundLead
 from leads_pipeline.features.privacy.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.store import FolderStore
