@@ -16,9 +16,9 @@ from leads_pipeline.cli.output import LISTED, day, err, json_option, out
 from leads_pipeline.domain.contract import lead_reference
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.features.privacy import receipt, requests
+from leads_pipeline.features.privacy.access import write_export
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.contact_keys import is_address, keys_in
-from leads_pipeline.features.privacy.export import write_export
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person, lead_key
 from leads_pipeline.features.privacy.nightly import check_clock

@@ -14,7 +14,7 @@ from rich.markup import escape
 from leads_pipeline.cli.output import LISTED, err, out
 from leads_pipeline.domain.contract import lead_reference
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.features.privacy.export import Contact, versions_of, written_by
+from leads_pipeline.features.privacy.access import Contact, versions_of, written_by
 from leads_pipeline.features.privacy.identity import Person, lead_key
 from leads_pipeline.features.privacy.search import Found, FoundLead, find
 from leads_pipeline.features.privacy.suppression import Entry

@@ -22,8 +22,8 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.ledger import reading_ledger
 from leads_pipeline.features.delivery.sending import Endpoint, deliver
 from leads_pipeline.features.privacy import requests
+from leads_pipeline.features.privacy.access import written_by
 from leads_pipeline.features.privacy.carrying_out import carry_out
-from leads_pipeline.features.privacy.export import written_by
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person
 from leads_pipeline.features.privacy.nightly import work_of_night
