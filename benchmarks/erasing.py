@@ -17,9 +17,10 @@ from benchmarks.measuring import resident_bytes
 from benchmarks.publishing import FIRST, FOLDER, MILLIONS, NOW, ZONE, land, publish
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.domain.window import Scope, Window
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
-from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline.warehouse.reading import LeadsFile
 
 
@@ -61,7 +62,7 @@ def erase_one(folder: Path) -> None:
     """Put one published lead on the list."""
     data = DataFolder.at(folder / "data")
     [(lead_id,)] = LeadsFile(data).query("select min(lead_id) from applicant_leads")[1]
-    data.gate.entries.append(
+    list_of(data).append(
         lambda suppressed, number: Entry(
             number=number,
             at=datetime.now(UTC),

@@ -149,4 +149,4 @@ def _publishing(settings: Settings) -> Publishing:
     def tables_of_features(db: Reader) -> list[str]:
         return [name for of_feature in made_tables for name in of_feature(db)]
 
-    return Publishing(bring_up_to_date, inputs_of_features, tables_of_features)
+    return Publishing(bring_up_to_date, inputs_of_features, tables_of_features, brought("night"))

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError, model_validator
 
-from leads_pipeline.domain.window import SHORTEST_RETENTION, Scope, ScopeKind
+from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import SETTINGS_MODELS, loaded
 
@@ -268,7 +268,6 @@ OF_DAGSTER = "Dagster"
 
 _KEY = "guides/get-a-secret.md"
 _BUCKET = "guides/keep-data-in-a-bucket.md"
-_WHY_35_DAYS = " The portal keeps leads for 30 days and checks compare the last 35, so less isn't possible."
 
 
 _CONFIG: Final = ConfigDict(frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
@@ -344,19 +343,6 @@ class Settings(BaseModel):
     AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
     work_dir: AbsolutePath = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
-    privacy_dir: AbsolutePath = setting(
-        "LEADS_PRIVACY_DIR", _PULL, link="guides/answer-a-person.md#the-suppression-list"
-    )
-    """The folder of the list of erased, objecting and restricted people; `privacy` in the data folder if it is empty.
-    Set it to a folder that isn't restored together with the data, as a restored backup would bring an old list back"""
-    keep_personal_days: Annotated[int | None, whole_number(SHORTEST_RETENTION.days, 3650, _WHY_35_DAYS)] = setting(
-        "LEADS_KEEP_PERSONAL_DAYS",
-        _PULL,
-        link="guides/answer-a-person.md#keep-a-retention-of-your-own",
-        proposal="365",
-    )
-    """After how many days leads become anonymous, for good: 35 to 3650. If it is empty, they stay as they are"""
-
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", OF_DAGSTER, ())
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""
     ui_hosts: Annotated[tuple[str, ...], PlainValidator(_host_names)] = setting(

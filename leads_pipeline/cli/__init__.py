@@ -28,7 +28,6 @@ _CORE = {
     "findings": ("health", "List the open findings and what to do about them."),
     "init": ("init", "Write .env, a systemd unit and a compose file into a folder."),
     "metrics": ("health", "Print or serve the figures for Prometheus."),
-    "privacy": ("privacy", "Find, export, erase or restrict a person's data."),
     "serve": ("serving", "Run the UI, the daemon and the code as a service on a server."),
     "settings": ("settings", "Show each setting, its value and where the value comes from."),
     "simulate": ("demo", "Start the simulated portal alone."),

@@ -18,6 +18,7 @@ _NAMES: Final = (
     "inventory",
     "lake",
     "own_tables",
+    "privacy",
     "pushes",
     "quick_event_log",
     "report",
@@ -33,6 +34,7 @@ def _named(field: str) -> list[str]:
 
 extensions.FINDER_MODULES.extend(_named("finders"))
 extensions.SETTINGS_MODELS.extend(_named("settings"))
+extensions.GATEKEEPERS.extend(_named("gatekeeper"))
 extensions.FIGURES.extend(_named("figures"))
 extensions.HOLDERS.extend(_named("holds_people"))
 extensions.QUESTIONS.extend(_named("questions"))

@@ -26,6 +26,10 @@ class Feature:
     - `published_asset`: a function of Names. The asset that the job `publish` makes after leads.duckdb.
     - `assets`: a function of Settings and Names. Assets of the catalog that no job makes by itself.
     - `finders`: the module of its finders.
+    - `gatekeeper`: a function of the parts of a data folder. Its Gatekeeper, which keeps people out.
+    - `former_gate`: a function of DataFolder. A FormerGate, which leads pass that raw has lost.
+    - `follow_list`: a function of DataFolder. The step that has raw files follow the suppression list.
+    - `night`: a function of DataFolder, Settings, the moment and Night. Work of the night, before it is published.
     - `steps`: a function of DataFolder, PublicationSettings and the moment. Steps before the marts.
     - `derives`: patterns of the personal files below the data folder that it makes from the leads. Without the feature
       they are deleted.
@@ -50,6 +54,10 @@ class Feature:
     published_asset: str = ""
     assets: str = ""
     finders: str = ""
+    gatekeeper: str = ""
+    former_gate: str = ""
+    follow_list: str = ""
+    night: str = ""
     steps: str = ""
     derives: tuple[str, ...] = ()
     inputs: str = ""

@@ -8,14 +8,15 @@ from datetime import datetime
 
 from leads_pipeline.domain.window import today
 from leads_pipeline.features import FEATURES, brought
-from leads_pipeline.privacy.publishing import DeleteCache, DeleteUnclaimed, FollowList, GateForFormer, NoteObjections
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
+from leads_pipeline.warehouse.leftovers import DeleteCache, DeleteUnclaimed
 from leads_pipeline.warehouse.load_leads import LoadLeads
 from leads_pipeline.warehouse.marts import MakeMarts
 from leads_pipeline.warehouse.publication import PublicationSettings, publish
 from leads_pipeline.warehouse.raw_windows import RawWindows
+from leads_pipeline.warehouse.shown import NoteObjections, ShowEverybody
 from leads_pipeline.warehouse.step import Publication, Step
 from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
@@ -43,8 +44,10 @@ def steps_of(
     """Return the steps in their order."""
     zone, to_day = settings.zone, today(settings.zone, now)
     grid = Grid(settings.scopes, settings.first_day, zone)
+    gates = [of_feature(data) for of_feature in brought("former_gate")]
+    follow_list = [of_feature(data) for of_feature in brought("follow_list")]
     return [
-        LoadLeads(windows, GateForFormer(data), zone, data.state.person_key()),
+        LoadLeads(windows, gates, zone, data.state.person_key()),
         # What marts read besides leads.
         NoteWindowStates(data.store, windows, grid, now, is_first_of_day=is_first_of_day),
         NoteObjections(data),
@@ -60,5 +63,5 @@ def steps_of(
         DeleteUnclaimed(data, {pattern for feature in FEATURES for pattern in feature.derives}),
         # Before anything is read, it takes out of raw whom the list keeps out. And the folder follows the list once
         # nothing that is made holds anybody who had to go.
-        FollowList(data),
+        *(follow_list or [ShowEverybody(data)]),
     ]

@@ -62,12 +62,14 @@ Look = Callable[[Known], Iterator[Finding]]
 class Finder:
     """A function that looks at the facts. Its docstring is the entry in the runbook.
 
-    `stays`: it happened, and has no end. A person ends it by `leads-pipeline acknowledge KEY`.
+    `stays`: it happened, and has no end. A person ends it by `leads-pipeline acknowledge KEY`. `is_verified`: `verify`
+    asks it.
     """
 
     name: str
     look: Look
     stays: bool
+    is_verified: bool = False
 
 
 _FINDERS: Final[dict[str, Finder]] = {}
@@ -80,11 +82,11 @@ def all_finders() -> dict[str, Finder]:
     return _FINDERS
 
 
-def finder(name: str, *, stays: bool = False) -> Callable[[Look], Look]:
+def finder(name: str, *, stays: bool = False, is_verified: bool = False) -> Callable[[Look], Look]:
     """Make a function a finder of that name."""
 
     def add(look: Look) -> Look:
-        _FINDERS[name] = Finder(name, look, stays)
+        _FINDERS[name] = Finder(name, look, stays, is_verified)
         return look
 
     return add

@@ -52,9 +52,8 @@ def verify(known: Known) -> Iterator[Seen]:
             raw[window] = contents.folder.hash, {row.lead_id for row in contents.rows}
     whole = f"{counted(files, 'file')} of {counted(len(windows), 'window')} are whole."
     yield Seen("raw files", Light.GREEN, whole)
-    yield from map(
-        seen, find(replace(known, is_thorough=True), [all_finders()["files-damaged"], all_finders()["sweep"]])
-    )
+    asked = [one for one in all_finders().values() if one.is_verified]
+    yield from map(seen, find(replace(known, is_thorough=True), asked))
     version, publish = Versions(data.folder).current(), f"{how_to_publish(data.state)}."
     if version is None:
         yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {publish}")
@@ -104,8 +103,8 @@ def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> 
 def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw: set[str]) -> Seen:
     rows = db.execute(f"select lead_id from {quoted(kind.table)}").fetchall()
     published = {lead_id for (lead_id,) in rows}
-    out = data.gate.entries.read().out
-    missing = sum(not out.is_known(kind.name, lead_id) for lead_id in raw - published)
+    unpublished = raw - published
+    missing = len(unpublished - data.gate.kept_out(kind, unpublished))
     troubles = [f"{missing} of {len(raw)} leads in raw files are not in leads.duckdb."] if missing else []
     if len(rows) != len(published):
         troubles.append(f"{len(rows) - len(published)} leads are in leads.duckdb twice.")

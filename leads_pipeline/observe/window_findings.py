@@ -144,7 +144,7 @@ def windows_lost(known: Known) -> Iterator[Finding]:
         )
 
 
-@finder("files-damaged")
+@finder("files-damaged", is_verified=True)
 def files_damaged(known: Known) -> Iterator[Finding]:
     """Raw files are damaged or missing.
 

@@ -86,7 +86,7 @@ def raw_leads_asset(
             )
         try:
             with data.state.pulling():
-                data.gate.entries.refresh()  # another machine with the same bucket may have erased somebody
+                data.gate.refresh()  # another machine with the same bucket may have erased somebody
                 plan = Plan.of(context, config, data, kind, settings, partitions, clock())
                 pull = Pull(
                     context=context, config=config, plan=plan, data=data, kind=kind, settings=settings, clock=clock

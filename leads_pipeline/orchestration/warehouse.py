@@ -5,7 +5,7 @@ Belongs here: what a run publishes, checks and records. Doesn't: the publication
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,10 +24,9 @@ from leads_pipeline.errors import LeadsPipelineError, SettingsError
 from leads_pipeline.orchestration.catalog import mart_spec, table_spec
 from leads_pipeline.orchestration.checks import failure, published_check_specs, published_checks
 from leads_pipeline.orchestration.names import PLAIN, Names
+from leads_pipeline.orchestration.night import Night, NightWork, work_of_night
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG, delete_old_runs, noted_publication
-from leads_pipeline.portal.http import server_time
-from leads_pipeline.privacy.nightly import Night, keep_clean
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches, read_branches
 from leads_pipeline.storage.data_folder import DataFolder
@@ -46,11 +45,13 @@ class Publishing:
 
     `bring_up_to_date` publishes. `inputs` returns a text that changes with what else is published than what lands.
     `made_tables` returns the names of tables that the last publication made, and that aren't assets of this run.
+    `night` is what they do before the publication of a night.
     """
 
     bring_up_to_date: Callable[[DataFolder, PublicationSettings, datetime], Publication]
     inputs: Callable[[], str]
     made_tables: Callable[[Reader], Iterable[str]]
+    night: Sequence[NightWork]
 
 
 def warehouse_asset(
@@ -73,7 +74,7 @@ def warehouse_asset(
         is_nightly = NIGHTLY_TAG in context.run.tags
         now = datetime.now(UTC)
         try:
-            night = keep_clean(data, settings, now, server_time) if is_nightly else Night()
+            night = work_of_night(data, settings, now, publishing.night) if is_nightly else Night()
             with noted_publication(data, settings.zone, publishing.inputs, is_nightly=is_nightly):
                 publication = _publish(context, data, settings, partitions, publishing)
                 yield from _record(LeadsFile(data), publication, publishing, names)
@@ -171,11 +172,8 @@ def _row_counts(db: Reader) -> dict[str, int]:
 def _tell_of_night(night: Night, context: AssetExecutionContext) -> None:
     """Say what the night did. Raises Failure if something is left to do, although leads.duckdb is published."""
     context.log.info("The night's work: %s", ", ".join(f"{name} {count}" for name, count in night.counts.items()))
-    if night.came_back:
-        context.log.warning(
-            "Leads of people who were erased were in the data folder again, and were taken out. Was a backup restored? "
-            "Then look into quarantine/: the list isn't applied there."
-        )
+    for warning in night.warnings:
+        context.log.warning(warning)
     if night.troubles:
         raise Failure(
             f"leads.duckdb is published. Tasks of the night that failed: {len(night.troubles)}. The next night tries "

@@ -1,6 +1,6 @@
 """A data folder as its users need it: everything that lies in it, made from the settings.
 
-Belongs here: putting the parts together. Doesn't: the parts (storage/, storage/suppression/), fetching, publishing.
+Belongs here: putting the parts together. Doesn't: the parts (storage/), fetching, publishing.
 """
 
 from collections.abc import Callable
@@ -12,17 +12,18 @@ from typing import Final, Self
 
 from leads_pipeline.domain.window import RETENTION, today
 from leads_pipeline.errors import QuestionError, SettingsError, StorageError
+from leads_pipeline.extensions import GATEKEEPERS, loaded
 from leads_pipeline.settings import Settings, origin
 from leads_pipeline.storage.cache import CachedStore
 from leads_pipeline.storage.durable import make_folder, storing
 from leads_pipeline.storage.format import IN_BUCKET, IN_FOLDER, check_format, note_format
+from leads_pipeline.storage.gatekeeper import LIST, Gatekeeper, OpenGate
 from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.quarantine import Quarantine
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
 from leads_pipeline.storage.service_lock import is_served
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import FolderStore, Store, open_store
-from leads_pipeline.storage.suppression import Gate, SuppressionList
 
 # The raw files of a bucket that this machine has read. It can be deleted at any time.
 CACHE: Final = ".cache"
@@ -35,7 +36,7 @@ RESTORING: Final = ".restoring"
 
 # What moves there. The folder's origin is in .state, so that comes last: after a kill, the rest can still be moved.
 _OF_DEMO: Final = (
-    *(RAW, RESTRICTED, QUARANTINE, "privacy", "leads.duckdb", "tables", ".versions", "reports", ".dagster"),
+    *(RAW, RESTRICTED, QUARANTINE, LIST, "leads.duckdb", "tables", ".versions", "reports", ".dagster"),
     ".state",
 )
 
@@ -56,7 +57,7 @@ class DataFolder:
     store: Store
     bucket: Store | None
     state: State
-    gate: Gate
+    gate: Gatekeeper
     raw: Raw
     quarantine: Quarantine
 
@@ -64,32 +65,29 @@ class DataFolder:
     def of(cls, settings: Settings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Self:
         """Return the data folder that the settings name. Raises SettingsError if the bucket's package is missing."""
         bucket = open_store(settings.store, plain_http=settings.plain_http) if settings.store else None
-        keeps_personal_days = settings.keep_personal_days is not None
-        return cls.at(settings.data_dir, settings.privacy_dir, bucket, clock, keeps_personal_days=keeps_personal_days)
+        return cls.at(settings.data_dir, bucket, clock, settings)
 
     @classmethod
     def at(
         cls,
         folder: Path,
-        privacy: Path | None = None,
         bucket: Store | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        *,
-        keeps_personal_days: bool = False,
+        settings: Settings | None = None,
     ) -> Self:
-        """Return the data folder of that path. `privacy` is where the suppression list lies, if not in the folder."""
+        """Return the data folder of that path. Without settings, the suppression list is in the folder."""
         state = State(folder, bucket, clock)
         store: Store = CachedStore(bucket, folder / CACHE) if bucket else FolderStore(folder)
-        entries = SuppressionList(privacy or folder / "privacy", folder / ".state" / "privacy", bucket)
-        key_of_day = state.key_of_day if keeps_personal_days else lambda _: None
-        gate = Gate(store, entries, clock, key_of_day, state.note_landed)
+        gate: Gatekeeper = OpenGate(folder, bucket)
+        for gatekeeper in loaded(GATEKEEPERS):
+            gate = gatekeeper(folder, store, bucket, state, clock, settings)
         return cls(
             folder=folder,
             store=store,
             bucket=bucket,
             state=state,
             gate=gate,
-            raw=gate.raw,
+            raw=Raw(store, gate, clock, state.note_landed),
             quarantine=Quarantine(store, folder),
         )
 
@@ -123,6 +121,11 @@ class DataFolder:
         if self.bucket:
             note_format(self.bucket, IN_BUCKET)
 
+    def delete_drafts(self) -> None:
+        """Delete what killed writers left. It may hold anybody."""
+        for root in (RAW, RESTRICTED, QUARANTINE):
+            self.store.delete_drafts(f"{root}/")
+
     def want_outside(self, path: Path) -> None:
         """Raise QuestionError if a file that a person names is in the data folder. No erasure would find it."""
         if path.resolve().is_relative_to(self.folder.resolve()):
@@ -141,7 +144,7 @@ class DataFolder:
     def share(self) -> None:
         """Exchange with the bucket what all machines must agree on. Raises SettingsError if they contradict."""
         self.state.share()
-        self.gate.entries.refresh()
+        self.gate.refresh()
 
 
 def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:

@@ -7,17 +7,18 @@ Belongs here: reading, landing, rewriting, failures, damage. Doesn't: names (raw
 the verbs of a store (store.py), who is on the suppression list.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from leads_pipeline.domain.contract import LeadKind, ReceivedLead
 from leads_pipeline.domain.due import Failure
 from leads_pipeline.domain.window import Window
+from leads_pipeline.storage.gatekeeper import Gatekeeper
 from leads_pipeline.storage.raw import (
     FAILED,
     RESTRICTED,
@@ -50,23 +51,6 @@ from leads_pipeline.storage.store import Store
 
 # More files in a folder are merged by the next landing.
 MOST_FILES: Final = 8
-
-
-class Gatekeeper(Protocol):
-    """Keeps people out of raw windows, by the suppression list."""
-
-    @property
-    def number(self) -> int:
-        """The number of the list's newest entry, read anew each time. It only grows."""
-
-    def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
-        """Whether the list names one of these leads by its id, so that its rows may have to go or to change."""
-
-    def admit(self, place: Place, rows: list[Row]) -> list[Row]:
-        """Return the rows that may lie in the window, in their order, with payloads as they may lie there.
-
-        Rows that are set aside are durable in their other place when this returns.
-        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import LeadKind, lead_kind
-from leads_pipeline.storage.landing import Gatekeeper, Raw
+from leads_pipeline.storage.gatekeeper import Gatekeeper
+from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.rows import LandedVersion, landed_versions, merged
 from leads_pipeline.warehouse.reader import read_leads

@@ -6,7 +6,7 @@ leads (current_leads.py), the statements (flatten.py).
 
 # ruff: noqa: S608 - only our own names are in the statements
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Final, Protocol
 from zoneinfo import ZoneInfo
@@ -63,9 +63,9 @@ class LoadLeads(Step):
     `person_key` is the key of the column `person`.
     """
 
-    def __init__(self, windows: Windows, gate: FormerGate, zone: ZoneInfo, person_key: bytes) -> None:
+    def __init__(self, windows: Windows, gates: Sequence[FormerGate], zone: ZoneInfo, person_key: bytes) -> None:
         self._windows = windows
-        self._gate = gate
+        self._gates = gates
         self._zone = zone
         self._person_key = person_key
 
@@ -89,7 +89,7 @@ class LoadLeads(Step):
             flatten(draft.db, windows, self._zone, publication=draft.changes.number)
             if draft.changes.has_former:
                 for kind in LEAD_KINDS:
-                    _take_over(draft, kind, self._zone, self._gate)
+                    _take_over(draft, kind, self._zone, self._gates)
             for kind in LEAD_KINDS:
                 _check(draft, kind)
             _note_windows(draft, hashes)
@@ -114,10 +114,10 @@ def _noting(windows: Iterable[WindowLeads], hashes: dict[WindowKey, str]) -> Ite
         yield window
 
 
-def _take_over(draft: Draft, kind: LeadKind, zone: ZoneInfo, gate: FormerGate) -> None:
+def _take_over(draft: Draft, kind: LeadKind, zone: ZoneInfo, gates: Sequence[FormerGate]) -> None:
     """Take leads from the file before if raw has no version of them, or only older ones.
 
-    They pass the gate in temporary tables. Whoever is deleted from the draft itself stays in its
+    They pass the gates in temporary tables. Whoever is deleted from the draft itself stays in its
     blocks.
     """
     db = draft.db
@@ -136,7 +136,8 @@ def _take_over(draft: Draft, kind: LeadKind, zone: ZoneInfo, gate: FormerGate) -
     )
     for table in kind.tables:
         _copy_taken(draft, table, zone)
-    gate.admit_former(db, kind)
+    for gate in gates:
+        gate.admit_former(db, kind)
 
     for table in kind.tables:
         name, former = quoted(table), quoted(former_of(table))

@@ -13,7 +13,8 @@ from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import days
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.landing import Gatekeeper, Raw
+from leads_pipeline.storage.gatekeeper import Gatekeeper
+from leads_pipeline.storage.landing import Raw
 from leads_pipeline.storage.raw import Folder, Place
 from leads_pipeline.storage.store import Store
 from leads_pipeline.storage.windows import list_days

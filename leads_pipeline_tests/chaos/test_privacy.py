@@ -2,7 +2,7 @@
 
 Belongs here: faults at each system call of adding a person to the list, going through the folder, publishing and
 deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else so many by the seed); an erasure beside a backfill.
-Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (privacy/test_requests.py).
+Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (features/privacy/test_requests.py).
 """
 
 import json
@@ -20,13 +20,14 @@ from typing import Any
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LEAD_KINDS
-from leads_pipeline.domain.identity import Person
 from leads_pipeline.domain.window import Window
-from leads_pipeline.privacy.finding import find
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.identity import Person
+from leads_pipeline.features.privacy.search import find
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.storage.raw import RESTRICTED, list_places
-from leads_pipeline.storage.suppression import Action
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, left_by_list, listed
@@ -44,7 +45,7 @@ BESIDE = Config(branches=2, leads_per_day=12)
 def erase(folder: Path) -> None:
     """As the command does it, which deletes what quarantine/ shows of her."""
     house = House(folder / "data")
-    listed(house.data.gate.entries)
+    listed(list_of(house.data))
     house.publish()
     for path in find(house.data, Person.of([EMAIL])).quarantined:
         (house.folder / path).unlink()
@@ -53,9 +54,9 @@ def erase(folder: Path) -> None:
 def restrict_and_lift(folder: Path) -> None:
     """Set her leads aside and land them again."""
     house = House(folder / "data")
-    entry = listed(house.data.gate.entries, Action.RESTRICT, until=None)
+    entry = listed(list_of(house.data), Action.RESTRICT, until=None)
     house.publish()
-    listed(house.data.gate.entries, Action.LIFT, emails=(), of=entry.number)
+    listed(list_of(house.data), Action.LIFT, emails=(), of=entry.number)
     house.publish()
 
 
@@ -107,7 +108,7 @@ def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(tmp_path: Path, f
         raw = house.raw("applicant")
         assert johns <= {text for _, text in raw}, where
         if "jane" not in house.leads("applicant").keys() & dict(raw).keys():
-            assert house.data.gate.entries.read().erased, f"the data are ahead of the list: {where}"
+            assert list_of(house.data).read().erased, f"the data are ahead of the list: {where}"
         erase(folder)
         assert {text for _, text in house.raw("applicant")} == johns, where
         assert house.leads("applicant").keys() == {"john"}, where
@@ -125,8 +126,8 @@ def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(tmp_path: Path
         outcome = run(restrict_and_lift, folder, folder=folder, fault=Fault.KILL, at=at)
         where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
         house = House(folder / "data")
-        for entry in house.data.gate.entries.read().active:
-            listed(house.data.gate.entries, Action.LIFT, emails=(), of=entry.number)
+        for entry in list_of(house.data).read().active:
+            listed(list_of(house.data), Action.LIFT, emails=(), of=entry.number)
         house.publish()
         assert sorted({*house.raw("applicant")}) == raw, where
         assert house.leads("applicant").keys() == published, where

@@ -65,7 +65,6 @@ _FOLDERS: Final[Places] = {
     "component": (1, 2),
     "orchestration": (2, 0),
     "observe": (2, 1),
-    "privacy": (1, 1),
     "warehouse": (0, 3),
     "portal": (2, 3),
     "storage": (1, 4),

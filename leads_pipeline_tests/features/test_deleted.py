@@ -13,6 +13,15 @@ from leads_pipeline.features import FEATURES
 
 PACKAGE = Path(__file__).parents[2] / "leads_pipeline"
 
+# Nobody listens there.
+ANY_PORTAL = """
+LEADS_BASE_URL=http://127.0.0.1:9
+LEADS_AUTH_URL=http://127.0.0.1:9
+LEADS_CLIENT_ID=me
+LEADS_CLIENT_SECRET=mine
+LEADS_BRANCH_IDS=101
+"""
+
 
 def copied(folder: Path) -> Path:
     """Copy the code. Return the folder that Python finds it in."""
@@ -35,8 +44,15 @@ def take_out(code: Path, names: list[str]) -> None:
 
 def leads_pipeline(code: Path, *arguments: str) -> str:
     """Run a command of that code in an empty place, and return what it prints."""
+    done = started(code, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def started(code: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of that code in an empty place, to its end."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("LEADS_", "DAGSTER_"))}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", "from leads_pipeline.cli import main; main()", *arguments],
         cwd=code,
         env={**environment, "PYTHONPATH": str(code)},
@@ -45,8 +61,6 @@ def leads_pipeline(code: Path, *arguments: str) -> str:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.slow
@@ -87,3 +101,26 @@ def test_a_home_whose_dagster_yaml_names_the_quick_event_log_works_without_it(tm
     take_out(code, ["quick_event_log"])
 
     leads_pipeline(code, "demo")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variables", ["", "LEADS_PRIVACY_DIR=list\n"], ids=["in the data folder", "elsewhere"])
+def test_privacy_is_no_switch(tmp_path: Path, variables: str) -> None:
+    code = copied(tmp_path)
+    (code / ".env").write_text(f"{ANY_PORTAL}{variables}")
+    leads_pipeline(code, "demo")
+    with duckdb.connect(code / "data" / "leads.duckdb", read_only=True) as db:
+        [(email,)] = db.execute("select min(contact_email) from applicant_leads").fetchall()
+    leads_pipeline(code, "privacy", "erase", "--email", email, "--shared", "--yes")
+    published = (code / "data" / "leads.duckdb").resolve()
+
+    take_out(code, ["privacy"])
+
+    folder = tmp_path / "exported"
+    for command in ("demo", "backfill --last 1d", f"export mart_people --to {folder} --format csv"):
+        done = started(code, *command.split())
+        assert done.returncode != 0
+        assert "There is a suppression list" in done.stderr
+        assert "Nothing is landed or published" in done.stderr
+    assert (code / "data" / "leads.duckdb").resolve() == published
+    assert not folder.exists()

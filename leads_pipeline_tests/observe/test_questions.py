@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Seen, ask_folder, ask_leads, ask_pool, ask_settings
 from leads_pipeline.orchestration.home import dagster_home
@@ -299,8 +300,8 @@ def open_leads(data: DataFolder) -> None:
 
 
 def list_without_its_key(data: DataFolder) -> None:
-    listed(data.gate.entries)
-    (data.gate.entries.folder / "key").unlink()
+    listed(list_of(data))
+    (list_of(data).folder / "key").unlink()
 
 
 def no_database(data: DataFolder) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.observe.known import Known
 from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.duck import connection
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.people import listed
@@ -135,14 +136,14 @@ def test_a_missing_window_is_told_whatever_its_age(data: DataFolder) -> None:
 
 
 def test_leads_that_are_set_aside_are_not_missing(data: DataFolder) -> None:
-    listed(data.gate.entries, Action.RESTRICT, emails=[EMAIL], until=None)
+    listed(list_of(data), Action.RESTRICT, emails=[EMAIL], until=None)
     publish(data)
     assert not_green(data) == {}
 
 
 def test_a_damaged_file_of_leads_that_are_set_aside_is_red(data: DataFolder, caplog: pytest.LogCaptureFixture) -> None:
     """No other file has them, and publications don't read it."""
-    listed(data.gate.entries, Action.RESTRICT, emails=[EMAIL], until=None)
+    listed(list_of(data), Action.RESTRICT, emails=[EMAIL], until=None)
     publish(data)
     flip(next((data.folder / "restricted").rglob("*.parquet")))
     light, message = found(data)["files-damaged/backup"]
@@ -197,6 +198,6 @@ def test_a_typed_table_that_is_damaged_is_red_until_it_is_written_anew(
 
 
 def test_leads_of_erased_people_that_a_backup_brought_back_are_red(data: DataFolder) -> None:
-    listed(data.gate.entries, emails=[EMAIL], leads=[(APPLICANT.name, "midnight")], until=None)
+    listed(list_of(data), emails=[EMAIL], leads=[(APPLICANT.name, "midnight")], until=None)
     light, message = found(data)["sweep"]
     assert (light, "Run `leads-pipeline privacy apply`" in message) == (Light.RED, True)

@@ -23,6 +23,7 @@ from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobO
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.orchestration.dead_runs import MACHINE_TAG, end_dead_runs
 from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
 from leads_pipeline.orchestration.pulling import pull_request
@@ -177,7 +178,7 @@ def test_a_pull_lands_nobody_who_was_erased_on_another_machine_with_the_same_buc
     window = here.window(1)
     ids = {*here.simulator.truth("applicant", window.scope.key, window.start, window.end)}
     erased = ids.pop()
-    listed(other.gate.entries, emails=(), leads=[("applicant", erased)])
+    listed(list_of(other), emails=(), leads=[("applicant", erased)])
 
     assert here.run(here.tick("pull_daily")).success
 

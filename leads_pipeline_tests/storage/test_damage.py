@@ -10,15 +10,16 @@ import pytest
 from dagster import SensorDefinition
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.retain import cut_days
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.observe import known
 from leads_pipeline.observe.questions import Light
 from leads_pipeline.observe.verification import verify
 from leads_pipeline.orchestration.names import PUBLISH_JOB
-from leads_pipeline.privacy.retain import cut_days
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -130,7 +131,7 @@ def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: A
     publish(data)
     assert "theirs" in published_ids(data)
     raw_of(data, "101").unlink()
-    listed(data.gate.entries, action, leads=[(APPLICANT.name, "theirs")])
+    listed(list_of(data), action, leads=[(APPLICANT.name, "theirs")])
     publish(data)
     assert published_ids(data) == ALL
     assert published(data, "applicant_viewing_times") == []

@@ -8,6 +8,7 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder, move_demo
 from leads_pipeline.storage.raw import place_of
@@ -47,7 +48,7 @@ def test_the_settings_name_folder_list_and_retention(tmp_path: Path) -> None:
         "LEADS_KEEP_PERSONAL_DAYS": "35",
     }
     data = DataFolder.of(Settings.from_variables(variables))
-    listed(data.gate.entries)
+    listed(list_of(data))
     land(data, HERS, OTHERS)
     assert ids(data) == {"others"}
     assert (tmp_path / "privacy" / "list").is_dir()
@@ -80,7 +81,7 @@ def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
     land(one, HERS, OTHERS)
     assert ids(two) == {"hers", "others"}
 
-    listed(one.gate.entries)
+    listed(list_of(one))
     one.raw.rewrite(PLACE)
     two.share()
     assert (two.state.start_date(), two.gate.number) == (DAY, one.gate.number)
@@ -96,7 +97,7 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     address = new_bucket(moto, monkeypatch)
     alone = DataFolder.at(tmp_path / "data")
     land(alone, HERS, OTHERS)
-    listed(alone.gate.entries)
+    listed(list_of(alone))
     key, number = alone.state.person_key(), alone.gate.number
     alone.state.remember_start_date(DAY)
 

@@ -21,24 +21,24 @@ import duckdb
 
 from leads_pipeline.domain.answer import read_leads, read_push
 from leads_pipeline.domain.contract import lead_kind
-from leads_pipeline.domain.identity import Person, lead_key
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.backup.restoring import end_restore, restore
 from leads_pipeline.features.backup.snapshots import back_up
 from leads_pipeline.features.inventory.contract import read_inventory_page
 from leads_pipeline.features.inventory.searches import Inventory
+from leads_pipeline.features.privacy import requests
+from leads_pipeline.features.privacy.identity import Person, lead_key
+from leads_pipeline.features.privacy.retain import cut_days, due_before
+from leads_pipeline.features.privacy.search import Found, find
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.report.page import write_report
-from leads_pipeline.privacy import requests
-from leads_pipeline.privacy.finding import Found, find
-from leads_pipeline.privacy.retain import cut_days, due_before
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import read_branches
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import Store
-from leads_pipeline.storage.suppression import Action
 from leads_pipeline.warehouse.checks import checks, problems
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reading import LeadsFile
@@ -236,10 +236,10 @@ class House:
     @property
     def data(self) -> DataFolder:
         """The data folder, whose clock is the house's."""
-        keeps_personal_days = self.keep_days is not None
-        return DataFolder.at(
-            self.folder, bucket=self.bucket, clock=lambda: self.now, keeps_personal_days=keeps_personal_days
-        )
+        settings = None
+        if self.keep_days is not None:
+            settings = Settings.from_variables({"LEADS_KEEP_PERSONAL_DAYS": str(self.keep_days)})
+        return DataFolder.at(self.folder, self.bucket, lambda: self.now, settings)
 
     def failing_checks(self) -> dict[str, str]:
         """What the checks say of what is published, by table and name of each that fails."""

@@ -1,23 +1,25 @@
 """A suppression list for tests of raw windows: the leads that it keeps out, in a file that processes share.
 
-Belongs here: the least that landing asks of a list. Doesn't: the real one (suppression/).
+Belongs here: the least that landing asks of a list. Doesn't: the real one (features/privacy/).
 """
 
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.storage.gatekeeper import OpenGate
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.rows import Row
 
 
-class KeptOut:
+class KeptOut(OpenGate):
     """Each line of the file is the id of a lead that is kept out. The number of lines is the list's number.
 
     `while_admitting` is called each time that rows are asked about, before the answer.
     """
 
     def __init__(self, path: Path, while_admitting: Callable[[], None] = lambda: None) -> None:
+        super().__init__(path.parent)
         self._path = path
         self._while_admitting = while_admitting
 

@@ -12,11 +12,12 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from leads_pipeline.domain.contact_keys import keys_in, name_key
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.features.privacy.contact_keys import keys_in, name_key
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.suppression import IDENTITY, Action, Entry, Suppressed, SuppressionList
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import list_places
-from leads_pipeline.storage.suppression import IDENTITY, Action, Entry, Suppressed, SuppressionList
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -69,7 +70,7 @@ def left_by_list(data: DataFolder) -> list[str]:
         rows = data.raw.read(place).rows
         if data.gate.admit(place, rows) != rows:
             left.append(place.key)
-    out = data.gate.entries.read().out
+    out = list_of(data).read().out
     with duckdb.connect(data.folder / "leads.duckdb", read_only=True) as db:
         for kind in LEAD_KINDS:
             ids = db.execute(f"select lead_id from {kind.table}").fetchall()  # noqa: S608 - our own names

@@ -73,6 +73,11 @@ def published_leads(data: DataFolder, kind: LeadKind) -> dict[str, dict[str, Any
     return {row["lead_id"]: row for row in published(data, kind.table)}
 
 
+def with_list(folder: Path, list_: Path) -> DataFolder:
+    """A data folder whose suppression list is in another folder."""
+    return DataFolder.at(folder, settings=Settings.from_variables({"LEADS_PRIVACY_DIR": str(list_)}))
+
+
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
     """An installation's data folder, with the variables that lead to it."""
     variables = {
@@ -85,4 +90,4 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    return DataFolder.at(tmp_path / "data", tmp_path / "list")
+    return with_list(tmp_path / "data", tmp_path / "list")

@@ -8,8 +8,8 @@ import duckdb
 import pytest
 
 import leads_pipeline
-from leads_pipeline.domain.contact_keys import keys_in
-from leads_pipeline_tests.domain import test_identity
+from leads_pipeline.features.privacy.contact_keys import keys_in
+from leads_pipeline_tests.features.privacy import test_identity
 
 MACROS = Path(leads_pipeline.__file__).parent / "sql" / "macros" / "people.sql"
 

@@ -121,7 +121,7 @@ class Folder:
 
     def publish(self, *, is_first_of_day: bool = False) -> Publication:
         gate = Refuse(self.raw.refused, self.rewriting)
-        steps = [self.first, LoadLeads(self.raw, gate, self.zone, b"key"), self.others, gate]
+        steps = [self.first, LoadLeads(self.raw, [gate], self.zone, b"key"), self.others, gate]
         return publish(self.path, self.raw, steps, self.at, lock=nullcontext(), is_first_of_day=is_first_of_day)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:

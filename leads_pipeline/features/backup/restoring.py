@@ -1,7 +1,7 @@
 """The way back: a snapshot, or any copy of a data folder, is put into an empty data folder.
 
-Belongs here: putting files in place, which of two suppression lists stays. Doesn't: the publication that has to follow,
-which takes out who was erased since (orchestration/).
+Belongs here: putting files in place. Doesn't: which of two suppression lists stays (storage/gatekeeper.py), the
+publication that has to follow, which takes out who was erased since (orchestration/).
 """
 
 import secrets
@@ -21,7 +21,6 @@ from leads_pipeline.storage.durable import copy_once, make_folder, publish_file,
 from leads_pipeline.storage.raw import RAW
 from leads_pipeline.storage.room import is_full
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.suppression import SuppressionList
 
 # Names that a folder may hold and still counts as empty. `privacy` is a suppression list that was put there before.
 _NOTHING: Final = {
@@ -71,7 +70,7 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
             f"The disk of {data.folder} is full: the backup needs about {needed / 1e6:.1f} MB there, and publishing "
             "needs more. Free some space, then run the same command again. Or set LEADS_DATA_DIR to a larger disk."
         ) from error
-    _keep_longer_list(data, under_way)
+    data.gate.take_over(under_way)
     versions = data.folder / ".versions"
     with storing(versions):
         if versions.exists():
@@ -113,15 +112,6 @@ def _want_empty(data: DataFolder) -> None:
             "empty or a new folder, or move this one out of the way. Nothing was changed.",
             reason="not an empty folder",
         )
-
-
-def _keep_longer_list(data: DataFolder, under_way: Path) -> None:
-    """Have the data folder's list know all entries of the restored one. Raises StorageError if they contradict."""
-    SuppressionList(under_way / LIST, under_way / "guard").read()  # makes today's form of an earlier release's list
-    here = data.gate.entries
-    SuppressionList(here.folder, here.guard, FolderStore(under_way)).refresh()
-    if (receipts := under_way / LIST / "receipts").is_dir():
-        shutil.copytree(receipts, here.folder / "receipts", dirs_exist_ok=True)
 
 
 def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str, bool]:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.storage import gatekeeper
 from leads_pipeline.storage.data_folder import DEMO, RESTORING, DataFolder
 from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, copy_once, reading, sync
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
@@ -31,7 +32,7 @@ from leads_pipeline.storage.room import is_full
 from leads_pipeline.storage.store import FolderStore
 
 # The suppression list in a snapshot, and the folders that a bucket holds in place of the data folder.
-LIST: Final = "privacy/"
+LIST: Final = f"{gatekeeper.LIST}/"
 STORED: Final = (f"{RAW}/", f"{RESTRICTED}/", f"{QUARANTINE}/")
 
 # Rows move from raw to restricted and back. A file that moves meanwhile is copied at its old or its new place.
@@ -176,7 +177,7 @@ def _check_place(data: DataFolder, target: Path) -> None:
         raise SettingsError(
             f"{target} is a link to {target.readlink()}, which is not there. Is its disk mounted? Nothing was changed."
         )
-    for folder in (data.folder, data.gate.entries.folder):
+    for folder in (data.folder, data.gate.folder):
         if target.resolve().is_relative_to(folder.resolve()):
             raise SettingsError(
                 f"{target} lies in {folder}, so it would be lost together with it. Name a folder on another disk. "
@@ -260,7 +261,7 @@ class _Draft:
             raise
 
     def _list_keys(self) -> list[str]:
-        keys = FolderStore(self._data.gate.entries.folder).list("")
+        keys = FolderStore(self._data.gate.folder).list("")
         return [f"{LIST}{key}" for key in keys if key != ".lock"]
 
     def _add_all(self, keys: Iterable[str], list_again: Callable[[], Iterable[str]]) -> None:
@@ -333,7 +334,7 @@ class _Draft:
                 ledger.backup(copy)
                 return io.BytesIO(copy.serialize())
         if key.startswith(LIST):
-            path = self._data.gate.entries.folder / key.removeprefix(LIST)
+            path = self._data.gate.folder / key.removeprefix(LIST)
         with reading(path), suppress(FileNotFoundError):
             return path.open("rb")
         return None

@@ -182,7 +182,7 @@ def _send(ledger: Ledger, sender: "_Sender", sent: Sent, until: float, clock: Ca
         ready = [version for version in ledger.ready(clock().timestamp(), _AT_ONCE) if version[:3] not in tried]
         if not ready:
             return
-        sender.data.gate.entries.refresh()  # another machine with the same bucket may have erased somebody
+        sender.data.gate.refresh()  # another machine with the same bucket may have erased somebody
         tried.update(version[:3] for version in ready)
         in_a_row = 0
         for outcomes in sender.send(ledger, ready):

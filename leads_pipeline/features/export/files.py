@@ -1,6 +1,6 @@
 """Tables of leads.duckdb as files for spreadsheets and BI: CSV, Parquet, xlsx.
 
-Belongs here: how each format writes a value. Doesn't: `privacy export`, which answers a person (privacy/export.py).
+Belongs here: how each format writes a value. Doesn't: `privacy export`, which answers a person (features/privacy/).
 
 A spreadsheet takes text that begins with = or + for a formula, and anybody can write a lead's message. So CSV follows
 OWASP's rule against CSV injection, unless it is for programs. In xlsx, text cells are never formulas.

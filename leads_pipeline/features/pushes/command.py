@@ -44,7 +44,7 @@ def receive(host: str, port: int) -> None:
     def each_minute() -> None:
         data.state.note_receiver()
         with suppress(StorageError):  # the bucket is away, and nothing can land
-            data.gate.entries.refresh()
+            data.gate.refresh()
 
     with listening(host, port) as listener:
         address = address_of(host, listener.getsockname()[1])

@@ -1,5 +1,5 @@
 -- Which leads are one person's. They live as long as a connection, as the key does. Simpler than the keys
--- (domain/contact_keys.py), which decide erasures: a tag, an extension, or 0033 for +33 makes another person here.
+-- (features/privacy/contact_keys.py), which decide erasures: a tag, an extension, or 0033 for +33 makes another person here.
 create or replace temp macro email_of(v) as nullif(lower(trim(v)), '');
 
 -- 07700 900123, +44 7700 900123 and 0044 (0)7700 900123 are one number.

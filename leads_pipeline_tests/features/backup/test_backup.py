@@ -18,14 +18,15 @@ from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.backup.restoring import Restored, end_restore, restore
 from leads_pipeline.features.backup.snapshots import BackedUp, back_up, snapshots
-from leads_pipeline.privacy.sweeping import sweep
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.suppression import Action, Entry
+from leads_pipeline.features.privacy.sweeping import sweep
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import RESTRICTED, Place
 from leads_pipeline.storage.store import open_store
-from leads_pipeline.storage.suppression import Action, Entry
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.people import listed
-from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, NEXT_DAY, land, publish, published_leads
+from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, NEXT_DAY, land, publish, published_leads, with_list
 from leads_pipeline_tests.support.system_calls import NEVER, Fault, needs_seccomp, run
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
@@ -165,14 +166,14 @@ def test_only_this_user_can_read_a_backup_and_what_was_restored(data: DataFolder
 
 def restrict(data: DataFolder) -> None:
     """Set a lead aside."""
-    listed(data.gate.entries, Action.RESTRICT, emails=(), leads=[(APPLICANT.name, "pushed-1")], until=None)
+    listed(list_of(data), Action.RESTRICT, emails=(), leads=[(APPLICANT.name, "pushed-1")], until=None)
     sweep(data)
 
 
 def lift(data: DataFolder) -> None:
     """Put it back into raw."""
-    [restriction] = data.gate.entries.read().active
-    data.gate.entries.append(lambda _, number: Entry(number=number, at=NOW, action=Action.LIFT, of=restriction.number))
+    [restriction] = list_of(data).read().active
+    list_of(data).append(lambda _, number: Entry(number=number, at=NOW, action=Action.LIFT, of=restriction.number))
     sweep(data)
 
 
@@ -197,7 +198,7 @@ def test_leads_that_move_while_a_backup_is_made_are_in_it(
     opened = Path.open
 
     def run(at: int, place: Path) -> int:
-        here, count = DataFolder.at(place / "data", place / "list"), 0
+        here, count = with_list(place / "data", place / "list"), 0
         shutil.copytree(pristine, here.folder, symlinks=True)
         before(here)
 
@@ -217,7 +218,7 @@ def test_leads_that_move_while_a_backup_is_made_are_in_it(
     for at in range(1, 1 + run(0, tmp_path / "none")):
         place = tmp_path / f"at-{at}"
         run(at, place)
-        back = DataFolder.at(place / "restored", place / "other list")
+        back = with_list(place / "restored", place / "other list")
         restored(place / "target", back)
         rows = [*back.raw.read(PLACE).rows, *back.raw.read(PLACE._replace(root=RESTRICTED)).rows]
         assert {row.lead_id for row in rows} >= {"2026-11-19-1", "2026-11-19-2", "pushed-1"}, at
@@ -456,7 +457,7 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
 
 @pytest.mark.parametrize("place", ["data", "data/backups", "list/backups"])
 def test_a_target_in_the_data_folder_is_refused(data: DataFolder, tmp_path: Path, place: str) -> None:
-    here = DataFolder.at(data.folder, tmp_path / "list")
+    here = with_list(data.folder, tmp_path / "list")
     with pytest.raises(SettingsError, match="would be lost together with it"):
         backed_up(here, tmp_path / place)
     assert not (tmp_path / place / "backups").exists()
@@ -515,18 +516,18 @@ def test_of_two_suppression_lists_the_longer_one_stays(
     pristine: Path, target: Path, tmp_path: Path, place: str
 ) -> None:
     shutil.copytree(pristine, tmp_path / "data", symlinks=True)
-    here = DataFolder.at(tmp_path / "data", tmp_path / place)
-    listed(here.gate.entries)
+    here = with_list(tmp_path / "data", tmp_path / place)
+    listed(list_of(here))
     backed_up(here, target)
     older = tmp_path / "older list"
     shutil.copytree(tmp_path / place, older)
-    listed(here.gate.entries, emails=["other@people.example"])
+    listed(list_of(here), emails=["other@people.example"])
     backed_up(here, tmp_path / "later target", 1)
 
     for number, (source, list_) in enumerate(
         [(target, tmp_path / place), (tmp_path / "later target", older), (tmp_path / "later target", tmp_path / "none")]
     ):
-        back = DataFolder.at(tmp_path / f"restored-{number}", list_)
+        back = with_list(tmp_path / f"restored-{number}", list_)
         restored(source, back)
         assert back.gate.number == 2
         assert back.is_behind
@@ -535,11 +536,11 @@ def test_of_two_suppression_lists_the_longer_one_stays(
 def test_a_suppression_list_that_is_no_other_version_of_the_backups_is_refused(
     data: DataFolder, target: Path, tmp_path: Path
 ) -> None:
-    listed(data.gate.entries)
+    listed(list_of(data))
     backed_up(data, target)
-    other = DataFolder.at(tmp_path / "restored", tmp_path / "other list")
-    listed(other.gate.entries)
-    other.gate.entries.guard.unlink()
+    other = with_list(tmp_path / "restored", tmp_path / "other list")
+    listed(list_of(other))
+    list_of(other).guard.unlink()
     with pytest.raises(StorageError, match="suppression list"):
         restored(target, other)
 
@@ -557,7 +558,7 @@ def test_leads_in_a_bucket_are_backed_up_and_come_back_to_a_bucket_or_a_folder(
 
     here, again, folder = in_bucket("work"), in_bucket("other work"), DataFolder.at(tmp_path / "folder")
     land(here, APPLICANT, [{"id": "1"}])
-    listed(here.gate.entries)
+    listed(list_of(here))
     backed_up(here, target)
     assert backed_up(here, target, 1).new < 10
     for back in (again, folder):

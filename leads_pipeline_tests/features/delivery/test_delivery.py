@@ -18,10 +18,11 @@ from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, reading_ledger, writing_ledger
 from leads_pipeline.features.delivery.message import signer
 from leads_pipeline.features.delivery.sending import Endpoint, Sent, deliver
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.store import FolderStore
-from leads_pipeline.storage.suppression import Action, Entry, SuppressionList
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
@@ -295,7 +296,7 @@ def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(agency: Agency,
     agency.deliver()
     assert [event[1] for event in agency.crm.events] == ["lead-2"]
 
-    house.data.gate.entries.append(lambda _, number: Entry(number=number, at=house.now, action=Action.LIFT, of=1))
+    list_of(house.data).append(lambda _, number: Entry(number=number, at=house.now, action=Action.LIFT, of=1))
     agency.deliver()
     publish()
     agency.deliver()

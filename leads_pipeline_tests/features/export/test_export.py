@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from leads_pipeline.features.export.files import CELL_UNITS, write_export
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
@@ -226,7 +227,7 @@ def test_wrong_questions_are_answered_with_what_to_do(house: House, office: Hous
 def test_who_is_to_be_erased_is_swept_before_an_export(office: House, folder: Path) -> None:
     office.land("applicant", [lead("jane", email=EMAIL, createdAt="2026-11-19T10:00:00Z")])
     office.publish()
-    listed(office.data.gate.entries, emails=[EMAIL], leads=[("applicant", "jane")])
+    listed(list_of(office.data), emails=[EMAIL], leads=[("applicant", "jane")])
     export("all", folder, "csv", "--raw")
     texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.iterdir()}
     assert [table for table, text in texts.items() if "jane" in text] == []

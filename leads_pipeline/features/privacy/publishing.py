@@ -1,0 +1,95 @@
+"""The steps of a publication by which nobody is shown whom the suppression list keeps out.
+
+Belongs here: sweeping before, the gate for leads that raw has lost, and what is noted after. Doesn't: going through raw
+files (sweeping.py), whom an entry means (suppression/).
+"""
+
+# ruff: noqa: S608 - only the contract's own names are in the statements
+
+import duckdb
+
+from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.retain import anonymise_former
+from leads_pipeline.features.privacy.search import learn_lost
+from leads_pipeline.features.privacy.suppression import Meant
+from leads_pipeline.features.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.warehouse.duck import quoted
+from leads_pipeline.warehouse.load_leads import former_of
+from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.step import Publication, Step
+
+
+class FollowList(Step):
+    """Takes out of raw whom the list keeps out, before anything is read, and notes that in the end.
+
+    It is the last step after the swap: the folder follows the list only if every other step did its work.
+    """
+
+    name = "suppression list"
+
+    def __init__(self, data: DataFolder) -> None:
+        self._data = data
+        self._is_behind = False
+        self._swept = Swept()
+
+    def before(self) -> None:
+        """Sweep, if the list has grown since the last sweep. Other publications may go on meanwhile."""
+        self._is_behind = self._data.is_behind
+        if self._is_behind:
+            self._swept = sweep(self._data)
+
+    def shown_by(self) -> str:
+        """Return the newest entry that raw follows, and the last rewriting of raw files.
+
+        Another process may have swept further while this one waited for its turn.
+        """
+        self._swept.number = max(self._swept.number, self._data.state.swept_to())
+        shown_by = self._data.shown_by(self._swept.number)
+        if not self._is_behind and shown_by != LeadsFile(self._data).shown_by():
+            # Somebody may have put an older file back. Its leads that raw has lost aren't known by their ids.
+            learn_lost(self._data)
+        return shown_by
+
+    def after(self, publication: Publication) -> None:
+        """Forget deliveries of who is erased, and note how far the folder follows the list."""
+        learn_lost_again(self._data, self._swept)
+        publication.problems |= self._swept.failed
+        if self._is_behind:
+            log_forgotten_deliveries(self._data)
+        if not publication.problems:
+            self._data.state.note_swept(max(self._swept.number, self._data.state.swept_to()))
+
+
+class GateForFormer:
+    """The gate for leads that raw has lost, on their way from the file before into a new one.
+
+    What was read from raw has passed the gate already.
+    """
+
+    def __init__(self, data: DataFolder) -> None:
+        self._data = data
+
+    def admit_former(self, db: duckdb.DuckDBPyConnection, kind: LeadKind) -> None:
+        """As warehouse/load_leads.py asks: erased and restricted leads go, cleared messages, names of old days."""
+        suppressed = list_of(self._data).read()
+        leads = quoted(former_of(kind.table))
+        out = {"ids": _ids_of(db, suppressed.out, kind, leads)}
+        for table in kind.tables:
+            of_ids = "where lead_id in (select unnest($ids::varchar[]))"
+            db.execute(f"delete from {quoted(former_of(table))} {of_ids}", out)
+
+        cleared = {"ids": _ids_of(db, suppressed.cleared, kind, leads)}
+        of_ids = "where message <> '' and lead_id in (select unnest($ids::varchar[]))"
+        db.execute(f"update {leads} set message = '' {of_ids}", cleared)
+
+        before = self._data.state.retained_before()
+        if before is not None:
+            anonymise_former(db, kind, before)
+
+
+def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, leads: str) -> list[str]:
+    """The leads among these rows that the list knows by their ids. A lead that left raw is known by its id."""
+    rows = db.execute(f"select distinct lead_id from {leads}").fetchall() if meant else []
+    return [lead_id for (lead_id,) in rows if meant.is_known(kind.name, lead_id)]

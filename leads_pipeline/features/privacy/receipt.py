@@ -1,0 +1,175 @@
+"""The receipt of a request, and putting a lost suppression list back.
+
+Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (command.py).
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.requests import NOUNS, due_on
+from leads_pipeline.features.privacy.suppression import Action, Entry
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.durable import replace_file
+from leads_pipeline.storage.people import IsMeant, holders
+
+# The list's folder in a backup.
+PRIVACY: Final = "privacy"
+
+_PORTAL: Final = "The portal: it has data of its own. Send the person there."
+_COPIES: Final = "The CRM, exports, notebooks, spreadsheets, e-mails and copies that analysts made."
+_OPENED: Final = "Programs that still have the old leads.duckdb open: close them."
+
+_OUT_OF_REACH: Final = {
+    Action.ERASE: (
+        _PORTAL,
+        "The CRM: erase the person there as well.",
+        "Your own files (LEADS_MARTS_DIR, answers.csv): take the person out. leads.duckdb shows what they say.",
+        "Copies of leads.duckdb and exports: delete them, or make them again from the new files.",
+        "Notebooks, spreadsheets and e-mails: ask everybody who may have some to delete the person's rows.",
+        "Backups from before this moment: they hold the person until you delete them. A restored backup is cleaned by "
+        "its first run, except for quarantine/: `leads-pipeline privacy apply` names files there that hold the person.",
+        _OPENED,
+        "The disk: it keeps the bytes of deleted files until it writes over them.",
+    ),
+    Action.OBJECT: (
+        "Marketing lists outside of leads.duckdb, for example in a CRM.",
+        "Copies that analysts made.",
+        "Marketing that reads the tables of leads itself: pipeline.objected names the people to leave out.",
+    ),
+    Action.CORRECT: (_PORTAL, _COPIES),
+    Action.ACCESS: (_PORTAL, _COPIES, "Backups. Files in quarantine/ that couldn't be read."),
+    Action.RESTRICT: (_PORTAL, _COPIES, "Backups.", _OPENED),
+}
+_OTHER_MACHINES: Final = (
+    "Other machines on the same bucket: their files and Delta tables follow with their next publication. Their exports "
+    "don't. The log of their runs of `publish` says to whom they delivered leads of the person."
+)
+
+# Requests with a receipt.
+RECEIPTED: Final = frozenset(_OUT_OF_REACH)
+
+_COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | {
+    Action.ACCESS: "Send the answer. Then note the day: `leads-pipeline privacy export --answered DAY --case CASE`.",
+    Action.ERASE: "All files were searched again. Nothing that had to be erased is left.",
+}
+_NOT_COMPLETE: Final = dict.fromkeys(
+    _OUT_OF_REACH, "NOT complete: something is left. Remove its cause, then run `leads-pipeline privacy apply`."
+) | {Action.ACCESS: "NOT complete: a file couldn't be read. Remove its cause, then export again with the same --case."}
+
+
+def write_receipt(
+    data: DataFolder, entry: Entry, done: str, *, is_complete: bool, troubles: Sequence[str] = ()
+) -> tuple[str, Path]:
+    """Write the receipt beside the list. It names nobody. Return its text and where it is.
+
+    It says when the entry's leads were delivered to whom (UK GDPR, article 19). After an erasure that isn't kept
+    elsewhere.
+    """
+    received = entry.received or entry.at.date()
+    exports = [
+        f"Exports in {folder}: delete them, then run `leads-pipeline export` again." for folder in data.state.exports()
+    ]
+    others = [_OTHER_MACHINES] if data.bucket else []
+    places = (*troubles, *_delivered(data, [entry]), *exports, *_OUT_OF_REACH[entry.action], *others)
+    listed = "".join(f"- {line}\n" for line in places)
+    text = (
+        f"{NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
+        f"Received on {received}. Answer the person by {due_on(received)}.\n"
+        f"In the log since {entry.at:%Y-%m-%d %H:%M} UTC.\n\n"
+        f"{done}\n{(_COMPLETE if is_complete else _NOT_COMPLETE)[entry.action]}\n\n"
+        "The pipeline can't reach these places. Please handle them yourself:\n"
+        f"{listed}"
+    )
+    path = receipt_path(data, entry.number)
+    replace_file(path, text.encode())
+    return text, path
+
+
+def recipients(data: DataFolder, is_meant: IsMeant) -> dict[str, list[str]]:
+    """Return to which hosts leads were sent, and on which days, as ISO dates. Raises StorageError."""
+    days: dict[str, list[str]] = {}
+    for holder in holders(data):
+        for host, of_host in holder.recipients(is_meant).items():
+            days[host] = sorted({*days.get(host, []), *of_host})
+    return days
+
+
+def forget_deliveries(data: DataFolder, erasures: Sequence[Entry]) -> list[str]:
+    """Forget where erased leads were sent. Return what couldn't be forgotten."""
+    is_meant = _of_entries(data, erasures)
+    return [trouble for holder in holders(data) for trouble in holder.forget(is_meant)]
+
+
+def forgotten_deliveries(data: DataFolder) -> list[str]:
+    """Forget deliveries of leads whose erasure is done. Say to whom and when they were.
+
+    An interrupted command, a restored backup or an erasure on another machine leaves them.
+    """
+    suppressed = list_of(data).read()
+    # The receipt of one that isn't done yet reads the ledger first.
+    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
+    erasures = [entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number in done]
+    if not erasures:
+        return []
+    delivered = _delivered(data, erasures)
+    return forget_deliveries(data, erasures) + delivered
+
+
+def _delivered(data: DataFolder, entries: Sequence[Entry]) -> list[str]:
+    """Say to whom and when leads were delivered. A receipt is written even if the ledger can't be read."""
+    try:
+        hosts = recipients(data, _of_entries(data, entries))
+    except StorageError as error:
+        return [f"Your own system, if leads are delivered there. {error}"]
+    return [
+        f"{host}: leads of the person were delivered there on {', '.join(days)}. Tell those who run it."
+        for host, days in hosts.items()
+    ]
+
+
+def _of_entries(data: DataFolder, entries: Sequence[Entry]) -> IsMeant:
+    """Whether an entry knows a lead by its id."""
+    suppressed = list_of(data).read()
+    known = {lead for entry in entries for lead in entry.leads}
+    return lambda lead: suppressed.hashed_lead(*lead) in known
+
+
+def receipt_path(data: DataFolder, number: int) -> Path:
+    """Return where the receipt of an entry is."""
+    return receipts(data) / f"{number}.txt"
+
+
+def receipts(data: DataFolder) -> Path:
+    """The folder of the receipts."""
+    return list_of(data).folder / "receipts"
+
+
+def put_list_back(data: DataFolder, source: Path, now: datetime) -> str:
+    """Put the suppression list back from a copy of its file or folder, or from a backup. Return what it may lack.
+
+    Raises QuestionError if there is no copy, or the list can be used as it is.
+    """
+    patterns = ("list/*", f"{PRIVACY}/list/*", f"*/{PRIVACY}/list/*")
+    found = [path for pattern in patterns for path in source.glob(pattern)] if source.is_dir() else [source]
+    if not (copies := [path for path in found if path.name.isdecimal()]):
+        raise QuestionError(
+            f"{source} holds no suppression list. Name a file of `list/`, the list's folder, or a backup."
+        )
+    with suppress(StorageError):
+        if list_of(data).read():
+            raise QuestionError("The suppression list can be used as it is. Nothing was changed.")
+    if not (lost := list_of(data).put_back(copies, now)):
+        return "The suppression list was put back. No entry is missing."
+    paths = [path for number in lost if (path := receipts(data) / f"{number}.txt").exists()]
+    first_lines = [path.read_text(encoding="utf-8", errors="replace").partition("\n")[0] for path in paths]
+    cases = "".join(f"\n- {line}" for line in first_lines)
+    known = f"These have receipts:{cases}" if cases else "No receipt says which requests they were."
+    return (
+        f"The suppression list was put back. It lacks the entries {lost[0]} to {lost[-1]}. {known}\n"
+        "Look in your own register for requests since then, and repeat each of them."
+    )

@@ -1,0 +1,310 @@
+"""Requests of people: entries of the suppression list, what holds for whom, and when an answer is due.
+
+Belongs here: adding entries, noting that they are done, the log. Doesn't: carrying them out (carrying_out.py), finding
+a person (search.py), taking leads out (sweeping.py), receipts (receipt.py), whom an entry means
+(suppression/).
+"""
+
+import json
+from calendar import monthrange
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from functools import partial
+from operator import attrgetter
+from typing import Any, Final
+
+from leads_pipeline.domain.contract import ReceivedLead, lead_in_words, lead_kind
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.identity import LeadKey, LeadRow, Person
+from leads_pipeline.features.privacy.search import PLACES_OF_RAW, Found, FoundLead
+from leads_pipeline.features.privacy.suppression import IDENTITY, Action, Entry, Suppressed
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.rows import CORRECTION, corrected
+from leads_pipeline.warehouse.reader import read_leads
+
+NOUNS: Final = {
+    Action.ERASE: "erasure",
+    Action.OBJECT: "objection",
+    Action.CORRECT: "correction",
+    Action.RESTRICT: "restriction",
+    Action.LIFT: "end",
+    Action.ACCESS: "access",
+}
+
+NOBODY: Final = Person()
+
+# Laid over a text to see if the text can be read.
+_ANY_PATCH: Final = '{"contact": {"email": "jane@home.example"}}'
+
+# Requests that can be ended.
+LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
+
+# Requests that change raw rows. They leave out leads that raw has lost.
+_NEEDS_RAW: Final = frozenset({Action.RESTRICT, Action.CORRECT})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The request of a person, and the leads that were found.
+
+    `case` is a reference of the agency's own, `received` the day on which the request came.
+    """
+
+    action: Action
+    person: Person
+    found: Found
+    received: date
+    case: str = ""
+
+
+def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[FoundLead] = ()) -> Entry:
+    """Put the person on the list with their leads. From then on nobody lands what the entry keeps out.
+
+    An erasure means leads created before now. `cleared` are leads of others whose messages it empties. A restriction
+    leaves out leads of which leads.duckdb alone has the newest version. A given id counts although no lead has it: an
+    interrupted erasure may have taken it out. Raises QuestionError if nothing names anybody.
+    """
+    person, found, given = request.person, request.found, request.person.contact
+    has_contact = given.emails or (given.phones and found.names)
+    if not (found.theirs or has_contact or person.lead_ids or cleared):
+        raise QuestionError(
+            "Nothing that was given names one person. A number may be anybody's in the house: give the name too, or an "
+            "address. Or name their leads: --lead KIND/ID."
+        )
+    leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
+    lost = [lead for lead in found.theirs if lead.is_lost] if request.action in _NEEDS_RAW else []
+    gone = person.lead_ids - {(lead.kind, lead.lead_id) for lead in found.leads}
+    return list_of(data).append(
+        lambda suppressed, number: Entry(
+            number=number,
+            at=now,
+            action=request.action,
+            case=request.case,
+            received=request.received,
+            until=now if request.action is Action.ERASE else None,
+            identity=IDENTITY,
+            emails=suppressed.hashes("mailbox", given.emails),
+            phones=suppressed.hashes("phone", given.phones),
+            names=suppressed.hashes("name", found.names),
+            is_named=bool(given.names),
+            leads=_hashed(suppressed, [*_keys(leads), *gone]),
+            not_leads=_hashed(suppressed, person.not_leads),
+            cleared=_hashed(suppressed, _keys(cleared)),
+            lost=_hashed(suppressed, _keys(lost)),
+        )
+    )
+
+
+def correction_of(data: DataFolder, request: Request, email: str | None, phone: str | None) -> str:
+    """Return the text that is laid over their leads.
+
+    Raises QuestionError if no lead is theirs, a lead's text can't be read, or an erasure means the corrected lead.
+    """
+    if not request.found.theirs:
+        raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")
+    for lead in request.found.in_raw:
+        if not _is_readable(lead):
+            raise QuestionError(
+                f"{lead_in_words(lead.kind, lead.lead_id)} can't be corrected: its text can't be read. Leave it out, "
+                "or erase it. Nothing was corrected."
+            )
+    given = {"email": email, "phoneNumber": phone}
+    patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
+    rows = [row for lead in request.found.in_raw for row in lead.rows]
+    if (
+        list_of(data)
+        .read()
+        .erased.leads(LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in rows)
+    ):
+        raise QuestionError(
+            "The new address or number is that of a person who was erased, so the corrected lead would be erased too. "
+            "Nothing was corrected."
+        )
+    return patch
+
+
+def add_correction(data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime) -> Entry:
+    """Land the right address or number beside each of their leads, and note it. A publication follows.
+
+    Objections and restrictions hold for the new address and number too. After a kill the correction isn't on the list,
+    and can be repeated. Raises QuestionError as `correction_of` does.
+    """
+    patch = correction_of(data, request, email, phone)
+    contact = Person.of([email] if email else [], [phone] if phone else [])
+    for entry in in_force(list_of(data).read(), request.person, request.found):
+        if entry.action in LIFTABLE:
+            list_of(data).append(partial(_of, entry, Action.LEARNED, now, person=contact))
+    data.state.note_rewriting()
+    for lead in request.found.in_raw:
+        for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
+            data.raw.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
+    data.state.note_rewriting()  # a publication may have read windows before they were corrected
+    return add(data, request, now)
+
+
+def _is_readable(lead: FoundLead) -> bool:
+    """Whether a correction can be laid over the newest version, as tables and deliveries do."""
+    rows = [row for row in lead.rows if row.place.root in PLACES_OF_RAW and row.source != CORRECTION]
+    newest = [(row.lead_id, row.payload, [_ANY_PATCH]) for row in sorted(rows, key=attrgetter("received_at"))[-1:]]
+    leads: list[Any] = read_leads(lead_kind(lead.kind), newest).to_pylist()
+    return all(read["contact"]["email"] for read in leads)
+
+
+def _corrected(payload: str, patch: str) -> str:
+    with suppress(ValueError):
+        return corrected(payload, patch).decode()
+    return patch
+
+
+def add_lift(data: DataFolder, of: Entry, *, case: str, received: date, now: datetime) -> Entry:
+    """Have the list say that an entry ended."""
+    return list_of(data).append(partial(_of, of, Action.LIFT, now, case=case, received=received))
+
+
+def _of(
+    of: Entry, action: Action, now: datetime, suppressed: Suppressed, number: int, person: Person = NOBODY, **more: Any
+) -> Entry:
+    emails = suppressed.hashes("mailbox", person.contact.emails)
+    phones = suppressed.hashes("phone", person.contact.phones)
+    return Entry(number=number, at=now, action=action, of=of.number, emails=emails, phones=phones, **more)
+
+
+def note_done(data: DataFolder, entry: Entry, now: datetime) -> None:
+    """Have the list say that a request was carried out, or that an access request was answered."""
+    list_of(data).append(partial(_of, entry, Action.DONE, now))
+
+
+def add_access(data: DataFolder, request: Request, now: datetime) -> Entry:
+    """Note an access request. An open one of the same case is the same request. It keeps nobody out."""
+    given = request.person.contact
+    for entry in open_access(list_of(data).read()):
+        if entry.case == request.case:
+            return entry
+    return list_of(data).append(
+        lambda suppressed, number: Entry(
+            number=number,
+            at=now,
+            action=Action.ACCESS,
+            case=request.case,
+            received=request.received,
+            emails=suppressed.hashes("mailbox", given.emails),
+            phones=suppressed.hashes("phone", given.phones),
+            leads=_hashed(suppressed, _keys(request.found.theirs)),
+        )
+    )
+
+
+def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | None]:
+    """Note the day on which the newest access request of a case, or of a number, was answered.
+
+    Return the request, and the day that was noted before. Raises QuestionError if there is none, or it was received
+    later.
+    """
+    suppressed = list_of(data).read()
+    entries = [entry for entry in suppressed.entries if entry.action is Action.ACCESS]
+    named = [entry for entry in entries if entry.case == case] or [one for one in entries if str(one.number) == case]
+    if not named:
+        raise QuestionError(f"No access request has the case or the number {case}. See `leads-pipeline privacy log`.")
+    entry = named[-1]
+    if entry.received and day < entry.received:
+        raise QuestionError(f"--answered is before {entry.received}, when the request was received.")
+    before = _ends(suppressed, Action.DONE).get(entry.number)
+    note_done(data, entry, datetime.combine(day, time(12), UTC))
+    return entry, before
+
+
+def open_access(suppressed: Suppressed) -> list[Entry]:
+    """Access requests that weren't answered yet."""
+    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
+    return [entry for entry in suppressed.entries if entry.action is Action.ACCESS and entry.number not in done]
+
+
+def open_entries(suppressed: Suppressed) -> list[Entry]:
+    """Requests that aren't carried out yet. A request that was lifted needn't be."""
+    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
+    lifts = [entry for entry in suppressed.entries if entry.action is Action.LIFT]
+    return [entry for entry in (*suppressed.active, *lifts) if entry.number not in done]
+
+
+def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
+    """The entries of these numbers. Raises QuestionError if one can't be ended."""
+    by_number = {entry.number: entry for entry in suppressed.active}
+    for number in dict.fromkeys(numbers):
+        if number not in by_number:
+            raise QuestionError(
+                f"No objection or restriction in force has the number {number}. See `leads-pipeline privacy log`."
+            )
+        if by_number[number].action not in LIFTABLE:
+            raise QuestionError(f"{number} can't be ended. Only objections and restrictions can.")
+    return [by_number[number] for number in dict.fromkeys(numbers)]
+
+
+def still_holding(suppressed: Suppressed, lifted: Sequence[Entry]) -> list[Entry]:
+    """The objections and restrictions in force of the same kind that hold for a lead of the ended ones."""
+    return [
+        entry
+        for entry in suppressed.active
+        if any(entry.action is one.action and not {*entry.leads}.isdisjoint(one.leads) for one in lifted)
+    ]
+
+
+def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry]:
+    """The erasures, objections and restrictions that hold for this person or for one of the leads that were found."""
+    emails = suppressed.hashes("mailbox", person.contact.emails)
+    phones = suppressed.hashes("phone", person.contact.phones)
+    leads = _hashed(suppressed, _keys(found.theirs))
+    return [
+        entry
+        for entry in suppressed.active
+        if entry.action in {Action.ERASE, *LIFTABLE}
+        and not {*emails, *phones, *leads}.isdisjoint((*entry.emails, *entry.phones, *entry.leads))
+    ]
+
+
+def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
+    """A row for each request: what it was, when it was received, due, done and ended, as ISO dates.
+
+    The end of a request is due on no day: whoever ends it decides when.
+    """
+    done, lifted = _ends(suppressed, Action.DONE), _ends(suppressed, Action.LIFT)
+    return [
+        {
+            "number": entry.number,
+            "action": in_words(entry),
+            "case": entry.case,
+            "received": entry.received.isoformat(),
+            "due": None if entry.action is Action.LIFT else due_on(entry.received).isoformat(),
+            "done": done.get(entry.number),
+            "lifted": lifted.get(entry.number),
+            "leads": len(entry.leads),
+        }
+        for entry in suppressed.entries
+        if entry.received
+    ]
+
+
+def _ends(suppressed: Suppressed, action: Action) -> dict[int, str]:
+    """The newest day of this action, by the number of the request that it is of."""
+    return {entry.of: f"{entry.at:%Y-%m-%d}" for entry in suppressed.entries if entry.action is action}
+
+
+def in_words(entry: Entry) -> str:
+    """Name what was asked for: `erasure`, or `end of 3`."""
+    return f"{NOUNS.get(entry.action, entry.action)}{f' of {entry.of}' if entry.of else ''}"
+
+
+def due_on(received: date) -> date:
+    """The day on which a request has to be answered: one month after it was received (UK GDPR, article 12)."""
+    year, month = (received.year + 1, 1) if received.month == 12 else (received.year, received.month + 1)
+    return date(year, month, min(received.day, monthrange(year, month)[1]))
+
+
+def _keys(leads: Iterable[FoundLead]) -> list[LeadKey]:
+    return [(lead.kind, lead.lead_id) for lead in leads]
+
+
+def _hashed(suppressed: Suppressed, leads: Iterable[LeadKey]) -> tuple[str, ...]:
+    return tuple(sorted({suppressed.hashed_lead(*key) for key in leads}))

@@ -1,0 +1,331 @@
+"""The entries of the list, and the leads that each means.
+
+Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), who counts as
+the person (identity.py), taking leads out (gate.py).
+"""
+
+import hmac
+from collections.abc import Iterable, Mapping, Sequence, Set
+from datetime import date, datetime
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from typing import Final
+
+import msgspec
+
+from leads_pipeline.features.privacy.contact_keys import former_keys, former_name_key
+from leads_pipeline.features.privacy.identity import THEIRS, Contact, LeadKey, LeadRow, Owner, names_of, read_contact
+
+# 128 of its 256 bits: no two of what an agency ever sees have the same.
+_HASH_BYTES: Final = 16
+
+
+class Action(StrEnum):
+    """The effect of an entry.
+
+    ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
+    of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected:
+    their corrections follow them from window to window. LACKING says that raw has lost the corrections of leads. LIFT
+    ends an entry, LEARNED adds ids or contacts to one, DONE says that one was carried out. ACCESS notes a request for a
+    copy of the data, and DONE its answer. LOST stands for an entry that was lost with the list's newest files. REFUSE
+    is of earlier versions, and does nothing any more.
+    """
+
+    ERASE = "erase"
+    OBJECT = "object"
+    RESTRICT = "restrict"
+    CLEAR = "clear"
+    CORRECT = "correct"
+    LACKING = "lacking"
+    LIFT = "lift"
+    ACCESS = "access"
+    LEARNED = "learned"
+    DONE = "done"
+    LOST = "lost"
+    REFUSE = "refuse"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Action | None":
+        """Earlier versions had other words. They replaced a mention by [removed]; now the message is emptied."""
+        return {"more": cls.LEARNED, "redact": cls.CLEAR}.get(str(value))
+
+
+class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
+    """An entry of the list, without personal data in clear: addresses, numbers, names and lead ids are keyed hashes.
+
+    It means the leads of its ids, and the leads that are the person's and were created before `until`. `not_leads` are
+    somebody else's, whatever they show. `cleared` are leads of others whose message is emptied. `lost` are theirs, but
+    raw had lost them, so they could neither be set aside nor corrected. `of` is the number of the entry that it belongs
+    to. With `is_named`, the names were given. `identity` is the edition of the rule and of
+    the keys in identity.py.
+    """
+
+    number: int
+    at: datetime
+    action: Action
+    of: int = 0
+    case: str = ""
+    received: date | None = None
+    until: datetime | None = None
+    emails: tuple[str, ...] = ()
+    phones: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    leads: tuple[str, ...] = ()
+    not_leads: tuple[str, ...] = ()
+    cleared: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    is_named: bool = False
+    identity: int = 1
+    # Of identity 1. Somebody else has the number too: a lead with it and without a name isn't the person's.
+    is_shared: bool = False
+    # Written by earlier versions: values of the column `person`, addresses without tags, and whether the number alone
+    # decided.
+    persons: tuple[str, ...] = ()
+    mailboxes: tuple[str, ...] = ()
+    any_name: bool = False
+
+
+def _with(entry: Entry, learned: Sequence[Entry]) -> Entry:
+    """The entry with the leads and contacts that it has learned."""
+    more = {
+        name: tuple(one for of in (entry, *learned) for one in getattr(of, name))
+        for name in ("emails", "phones", "leads", "persons")
+    }
+    return msgspec.structs.replace(entry, **more) if learned else entry
+
+
+class Suppressed:
+    """The list as it was read.
+
+    `active` are the entries that hold, each with what it has learned since. The others are the leads that entries mean:
+    `erased` are kept out of everything, `restricted` are kept in `restricted/` alone, `out` are both. The messages of
+    `cleared` are emptied, `corrected` have corrections, `objecting` are kept out of direct marketing. `lacking` are
+    hashes of leads whose corrections raw has lost.
+    """
+
+    def __init__(self, key: bytes, entries: Sequence[Entry]) -> None:
+        self._key = key
+        self.entries = tuple(entries)
+        self.active = self._active()
+        self.erased = self._meant(Action.ERASE)
+        self.restricted = self._meant(Action.RESTRICT)
+        self.out = self._meant(Action.ERASE, Action.RESTRICT)
+        self.lacking = self._lacking()
+        self.corrected = self._corrected()
+        self.objecting = self._meant(Action.OBJECT)
+        # Earlier versions wrote an entry of its own.
+        cleared = [(one, one.leads if one.action is Action.CLEAR else one.cleared) for one in self.active]
+        entries = [Entry(number=one.number, at=one.at, action=Action.CLEAR, leads=ids) for one, ids in cleared if ids]
+        self.cleared = Meant(self, entries)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    @cached_property
+    def number(self) -> int:
+        """The number of the newest entry by which leads may have to go, 0 if there is none.
+
+        What an objection has learned takes no lead out, and a lost correction can't be put back.
+        """
+        objections = {entry.number for entry in self.entries if entry.action is Action.OBJECT}
+        return max(
+            (
+                one.number
+                for one in self.entries
+                if one.action not in {Action.DONE, Action.LACKING, Action.ACCESS}
+                and not (one.action is Action.LEARNED and one.of in objections)
+            ),
+            default=0,
+        )
+
+    @cached_property
+    def changed(self) -> Set[str]:
+        """The hashed ids of leads that aren't shown as the portal sent them: kept out, with no message, corrected."""
+        return self.out.known | self.cleared.known | self.corrected.known
+
+    def hashed(self, what: str, text: str) -> str:
+        """The keyed hash of an address, a number, a name or an id."""
+        return hmac.digest(self._key, f"{what}\0{text}".encode(), "sha256")[:_HASH_BYTES].hex()
+
+    def hashes(self, what: str, keys: Iterable[str]) -> tuple[str, ...]:
+        """The same of many, sorted, so that their order tells nothing."""
+        return tuple(sorted(self.hashed(what, key) for key in keys))
+
+    def hashed_lead(self, kind: str, lead_id: str) -> str:
+        """The same of a lead."""
+        return self.hashed("lead", f"{kind}\0{lead_id}")
+
+    def _active(self) -> tuple[Entry, ...]:
+        ended = {entry.of for entry in self.entries if entry.action is Action.LIFT}
+        learned: dict[int, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.action is Action.LEARNED:
+                learned.setdefault(entry.of, []).append(entry)
+        return tuple(
+            _with(entry, learned.get(entry.number, []))
+            for entry in self.entries
+            if entry.action in _HOLDING and entry.number not in ended
+        )
+
+    def _lacking(self) -> frozenset[str]:
+        """The leads of LACKING that weren't corrected again or erased since."""
+        lacking = set[str]()
+        for entry in self.entries:
+            if entry.action is Action.LACKING:
+                lacking.update(entry.leads)
+            elif entry.action is Action.CORRECT:
+                lacking.difference_update(entry.leads)
+        return frozenset(lacking - self.erased.known)
+
+    def _corrected(self) -> "Meant":
+        gone = self.lacking | self.erased.known
+        entries = [one for one in self.active if one.action is Action.CORRECT]
+        return Meant(self, [msgspec.structs.replace(one, leads=tuple({*one.leads} - gone)) for one in entries])
+
+    def _meant(self, *actions: Action) -> "Meant":
+        return Meant(self, [entry for entry in self.active if entry.action in actions])
+
+
+# The edition of the rule, and of keys of names, that new entries have.
+IDENTITY: Final = 2
+
+# A landing asks three kinds of entries about the same leads, and decoding a text is nearly all of the work.
+_read_contact: Final = lru_cache(maxsize=1_024)(read_contact)
+
+
+class _Person:
+    """The person of an entry, by contact."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+        contact = Contact(frozenset(entry.emails), frozenset(entry.phones), frozenset(entry.names))
+        self._owner = Owner(contact, is_named=entry.is_named)
+
+    def has(self, shown: Contact, other_names: frozenset[str]) -> bool:
+        """Whether a version's contact is theirs."""
+        return not THEIRS.isdisjoint(self._owner.reasons(shown, other_names))
+
+    def had(self, shown: Contact, other_names: frozenset[str], other_emails: frozenset[str]) -> bool:
+        """Whether it is theirs by the rule of identity 1, with its keys of names."""
+        entry = self.entry
+        emails, names = shown.emails or other_emails, shown.names or other_names
+        if not emails.isdisjoint(entry.emails):
+            return True
+        if shown.phones.isdisjoint(entry.phones):
+            return False
+        if entry.any_name:
+            return True
+        if names:
+            return names <= {*entry.names}
+        return not entry.is_shared and (not entry.emails or emails <= {*entry.emails})
+
+
+class Meant:
+    """The leads that some of the list's entries mean."""
+
+    def __init__(self, suppressed: Suppressed, entries: Sequence[Entry]) -> None:
+        self._list = suppressed
+        self.entries = tuple(entries)
+        self._by_lead = {lead: entry.number for entry in entries for lead in entry.leads}
+        self._people = [_Person(entry) for entry in entries if entry.emails or entry.phones]
+        self._emails = {email for person in self._people for email in person.entry.emails}
+        self._phones = {phone for person in self._people for phone in person.entry.phones}
+        self._has_former = any(person.entry.identity < IDENTITY for person in self._people)
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def is_known(self, kind: str, lead_id: str) -> bool:
+        """Whether an entry has the lead's id. Then all versions of the lead are meant, whomever they show."""
+        return bool(self._by_lead) and self._list.hashed_lead(kind, lead_id) in self._by_lead
+
+    @property
+    def known(self) -> Set[str]:
+        """The hashed ids that the entries have."""
+        return self._by_lead.keys()
+
+    @property
+    def persons(self) -> set[str]:
+        """The people of the entries, as the column `person` has them."""
+        return {person for entry in self.entries for person in entry.persons}
+
+    def shown_in(self, payload: str) -> bool:
+        """Whether a version shows an address or number of the entries. The lead may still be somebody else's."""
+        contacts = [self._contact(payload)]
+        if self._has_former:
+            contacts.append(self._former_contact(payload))
+        return not all(
+            self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones) for contact in contacts
+        )
+
+    def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
+        """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
+        versions: dict[LeadKey, list[LeadRow]] = {}
+        for row in rows if self.entries else ():
+            versions.setdefault((row.kind, row.lead_id), []).append(row)
+        found = {key: self._entry_of(key, of_lead) for key, of_lead in versions.items()}
+        return {key: number for key, number in found.items() if number}
+
+    def unknown(self, meant: Mapping[LeadKey, int]) -> dict[int, list[str]]:
+        """The hashes of those that no entry knows by their id yet, by the number of the entry that means them."""
+        by_entry: dict[int, list[str]] = {}
+        for key, number in meant.items():
+            if not self.is_known(*key):
+                by_entry.setdefault(number, []).append(self._list.hashed_lead(*key))
+        return by_entry
+
+    def _entry_of(self, key: LeadKey, versions: Sequence[LeadRow]) -> int:
+        """The number of the first entry that means the lead; 0 if there is none."""
+        hashed = self._list.hashed_lead(*key)
+        if number := self._by_lead.get(hashed, 0):
+            return number
+        if not self._people:
+            return 0
+
+        for row in versions:
+            if not self.shown_in(row.payload):
+                continue
+            for person in self._people:
+                # A new enquiry of an erased person lands.
+                is_in_time = person.entry.until is None or row.created_at < person.entry.until
+                is_excepted = hashed in person.entry.not_leads
+                if is_in_time and not is_excepted and self._is_of(person, row, versions):
+                    return person.entry.number
+        return 0
+
+    def _is_of(self, person: _Person, row: LeadRow, versions: Sequence[LeadRow]) -> bool:
+        """Whether a version is of this person. The portal can empty a name: then that of another version counts."""
+        if person.entry.identity == IDENTITY:
+            contacts = [self._contact(version.payload) for version in versions]
+            return person.has(self._contact(row.payload), names_of(contacts))
+
+        former = [self._former_contact(version.payload) for version in versions]
+        emails = frozenset[str]().union(*(contact.emails for contact in former))
+        return person.had(self._former_contact(row.payload), names_of(former), emails)
+
+    def _contact(self, payload: str) -> Contact:
+        """The hashes of the keys in a version's contact."""
+        contact = _read_contact(payload).contact
+        return Contact(
+            emails=frozenset(self._list.hashes("mailbox", contact.emails)),
+            phones=frozenset(self._list.hashes("phone", contact.phones)),
+            names=frozenset(self._list.hashes("name", contact.names)),
+        )
+
+    def _former_contact(self, payload: str) -> Contact:
+        """The same with the keys that entries of identity 1 have."""
+        version = _read_contact(payload)
+        keys = [former_keys(text) for text in version.contact_texts]
+        emails = {email for of_text in keys for email in of_text.emails}
+        phones = {phone for of_text in keys for phone in of_text.phones}
+        names = filter(None, map(former_name_key, version.names))
+        return Contact(
+            emails=frozenset(self._list.hashes("mailbox", emails)),
+            phones=frozenset(self._list.hashes("phone", phones)),
+            names=frozenset(self._list.hashes("name", names)),
+        )
+
+
+_HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.CORRECT})
+
+NOBODY: Final = Suppressed(b"", ())

@@ -1,0 +1,226 @@
+"""The gate: what the suppression list keeps out of raw files, asked wherever rows are merged into one.
+
+Belongs here: asking the list, rows that are set aside in `restricted/`, cutting what lands in an anonymous day.
+Doesn't: the list itself (files.py), landing (storage/landing.py), going through a whole folder (privacy/).
+"""
+
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, date, datetime
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.features.privacy.identity import LeadKey, LeadRow
+from leads_pipeline.features.privacy.redact import cut_payload, removed_address, without_message
+from leads_pipeline.features.privacy.suppression.entries import Action, Entry, Meant, Suppressed
+from leads_pipeline.features.privacy.suppression.files import SuppressionList
+from leads_pipeline.storage.gatekeeper import LIST
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
+from leads_pipeline.storage.rows import CORRECTION, Row, corrected_texts, merged
+from leads_pipeline.storage.store import FolderStore, Store
+
+
+class Gate:
+    """Decides which leads raw windows may hold. It is the Gatekeeper of storage/gatekeeper.py.
+
+    `entries` is the list itself, `raw` are the windows behind the gate, those in `restricted/` too. `key_of_day` gives
+    the key under which the people of an anonymous day become random ids, None for other days. Methods raise
+    StorageError if the list or the store can't be used.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        entries: SuppressionList,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        key_of_day: Callable[[date], bytes | None] = lambda _: None,
+        note_landed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.entries = entries
+        self.raw = Raw(store, self, clock, note_landed)
+        self._store = store
+        self._key_of_day = key_of_day
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the list's files, key and receipts."""
+        return self.entries.folder
+
+    @property
+    def number(self) -> int:
+        """The number of the newest entry by which rows may have to go."""
+        return self.entries.read().number
+
+    def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
+        """Whether the list keeps one of these leads out by its id, empties its message, or says it is corrected."""
+        suppressed = self.entries.read()
+        changed = suppressed.changed
+        return bool(changed) and any(suppressed.hashed_lead(kind.name, lead_id) in changed for lead_id in lead_ids)
+
+    def admit(self, place: Place, rows: list[Row]) -> list[Row]:
+        """Return the rows that may lie in the window, with payloads as they may lie there.
+
+        Nobody is kept out of `restricted/`. The list knows refused leads by their ids from then on. Rows of restricted
+        leads are set aside, durably, when this returns. Corrections of a lead that was corrected in another window are
+        added.
+        """
+        if place.root == RESTRICTED:
+            return rows
+        if self.entries.read():
+            restricted, admitted = self._judge(place, self._with_corrections(place, rows))
+            if restricted:
+                self._set_aside(place._replace(root=RESTRICTED), restricted)
+            rows = admitted
+        if rows and (key := self._key_of_day(place.day)):
+            # The corrected address or number tells who the person is, and is cut out then.
+            kind, texts = place.kind, {row.lead_id: text for row, text in corrected_texts(rows).items()}
+            return [
+                row._replace(
+                    payload=cut_payload(kind, row.payload, removed_address(texts.get(row.lead_id, row.payload), key))
+                )
+                for row in rows
+                if row.source != CORRECTION
+            ]
+        return rows
+
+    def kept_out(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
+        """Return which of these leads were erased or are restricted, by their ids."""
+        return _known_among(lead_ids, kind, self.entries.read().out)
+
+    def objecting(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
+        """Return which of these leads belong to people who object to direct marketing, by their ids."""
+        return _known_among(lead_ids, kind, self.entries.read().objecting)
+
+    def objecting_people(self) -> set[str]:
+        """Return the people whom entries of earlier versions name as the column `person` does."""
+        return self.entries.read().objecting.persons
+
+    def refresh(self) -> None:
+        """Exchange entries with the bucket's list, if there is a bucket."""
+        self.entries.refresh()
+
+    def take_over(self, root: Path) -> None:
+        """Have the list know all entries of the copy in that folder, and keep its receipts.
+
+        Raises StorageError if the two lists contradict.
+        """
+        copy = root / LIST
+        SuppressionList(copy, root / "guard").read()  # makes today's form of an earlier release's list
+        SuppressionList(self.entries.folder, self.entries.guard, FolderStore(root)).refresh()
+        receipts = copy / "receipts"
+        if receipts.is_dir():
+            shutil.copytree(receipts, self.folder / "receipts", dirs_exist_ok=True)
+
+    def _judge(self, place: Place, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+        """Return the rows of restricted leads and the others, with the messages that may stay. Erased leads are out."""
+        texts = corrected_texts(rows)
+        # An answer mostly repeats what its window has.
+        shown = {LeadRow(place.kind.name, row.lead_id, place.day, texts.get(row, row.payload)) for row in rows}
+        while True:
+            suppressed = self.entries.read()
+            erased, restricted = suppressed.erased.leads(shown), suppressed.restricted.leads(shown)
+            has_learned = [
+                self._learn(suppressed.erased, erased),
+                self._learn(suppressed.restricted, restricted),
+                # It lands. Marts leave it out by its id, also when the portal corrects its address.
+                self._learn(suppressed.objecting, suppressed.objecting.leads(shown)),
+            ]
+            if not any(has_learned):
+                break
+        cleared = suppressed.cleared.leads(shown)
+        aside, admitted = list[Row](), list[Row]()
+        for row in rows:
+            key = (place.kind.name, row.lead_id)
+            if key not in erased:
+                kept = row._replace(payload=without_message(row.payload)) if key in cleared else row
+                (aside if key in restricted else admitted).append(kept)
+        return aside, admitted
+
+    def learn(self, rows: Sequence[LeadRow]) -> None:
+        """Have the list know leads of people who were erased or object by their ids. Give all versions of a lead."""
+        suppressed = self.entries.read()
+        for meant in (suppressed.erased, suppressed.objecting):
+            self._learn(meant, meant.leads(rows))
+
+    def _learn(self, meant: Meant, leads: dict[LeadKey, int]) -> bool:
+        """Have the list know the ids of these leads. Return whether any was unknown."""
+        unknown = meant.unknown(leads)
+        for of, hashed in unknown.items():
+            self.entries.append(partial(_noted, Action.LEARNED, of, tuple(sorted(hashed))))
+        return bool(unknown)
+
+    def _with_corrections(self, window: Place, rows: list[Row]) -> list[Row]:
+        """Its correction goes along with a lead that the portal moves to another branch or day.
+
+        Midnight's lead is in two days. The nearest days are searched first. If raw has lost it, the list says so.
+        """
+
+        def distance(place: Place) -> int:
+            return abs(place.day - window.day).days
+
+        suppressed = self.entries.read()
+        lacking = {row.lead_id for row in rows if suppressed.corrected.is_known(window.kind.name, row.lead_id)}
+        lacking -= {row.lead_id for row in rows if row.source == CORRECTION}
+        if not lacking:
+            return rows
+        everywhere = (place for root in (RAW, RESTRICTED) for place in list_places(self._store, root))
+        places = [place for place in everywhere if place.kind == window.kind]
+        corrections = list[Row]()
+        for days_away, near in groupby(sorted(places, key=distance), distance):
+            if days_away > 1 and lacking <= {row.lead_id for row in corrections}:
+                break
+            for place in near:
+                found = (row for row in self.raw.read(place).rows if row.source == CORRECTION)
+                corrections += [row for row in found if row.lead_id in lacking]
+        lost = lacking - {row.lead_id for row in corrections}
+        if lost and not self._key_of_day(window.day):  # an anonymous day has no address to correct
+            hashed = {suppressed.hashed_lead(window.kind.name, lead_id) for lead_id in lost}
+            self.entries.append(partial(_noted, Action.LACKING, 0, tuple(sorted(hashed))))
+        return [*rows, *corrections]
+
+    # --- rows that are set aside --------------------------------------------------------------------------------------
+
+    def sweep_restricted(self) -> int:
+        """Land rows again whose restriction has ended, delete those of erased leads, and empty messages.
+
+        Return how many windows changed.
+        """
+        windows = 0
+        for place in list_places(self._store, RESTRICTED):
+            rows = merged(self.raw.read(place).rows)
+            restricted, lifted = self._judge(place, rows)
+            if restricted == rows:
+                continue
+            if lifted:
+                self.raw.merge(place._replace(root=RAW), lifted)
+            self.raw.rewrite(place, partial(self._without, place, {row.lead_id for row in lifted}))
+            windows += 1
+        return windows
+
+    def _without(self, place: Place, landed: set[str], rows: list[Row]) -> list[Row]:
+        """Return the rows that stay: those that are restricted, again or still, or whose leads haven't landed yet."""
+        restricted, lifted = self._judge(place, rows)
+        return [*restricted, *(row for row in lifted if row.lead_id not in landed)]
+
+    def _set_aside(self, place: Place, rows: Sequence[Row]) -> None:
+        """Add rows to those of the window that are set aside.
+
+        Files of an older list don't count: a sweep that hasn't seen the newest entry may be about to delete them.
+        """
+        number = self.number
+        opened = (one for one in self.raw.read(place).opened.values() if one.footer.list_number >= number)
+        known = [row for one in opened for row in one.rows]
+        if merged([*known, *rows]) != merged(known):
+            self.raw.merge(place, rows)
+
+
+def _known_among(lead_ids: Collection[str], kind: LeadKind, meant: Meant) -> set[str]:
+    """The leads among these that the entries know by their ids. A lead that left raw is known by its id."""
+    return {lead_id for lead_id in lead_ids if meant.is_known(kind.name, lead_id)}
+
+
+def _noted(action: Action, of: int, leads: tuple[str, ...], _: Suppressed, number: int) -> Entry:
+    return Entry(number=number, at=datetime.now(UTC), action=action, of=of, leads=leads)

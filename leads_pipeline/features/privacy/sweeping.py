@@ -1,0 +1,109 @@
+"""Bringing a data folder in line with the suppression list, before anything of it is published.
+
+Belongs here: going through raw windows and rows set aside. Doesn't: the gate that each passes, whom an entry
+means (suppression/), publishing (orchestration/).
+
+The list comes first: from then on nobody lands what it keeps out. A window is rewritten as a whole or not at all. The
+folder notes how far it follows the list once that is published. So the next publication finishes a killed sweep.
+"""
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from leads_pipeline.errors import LeadsPipelineError, StorageError
+from leads_pipeline.features.privacy.gatekeeper import gate_of
+from leads_pipeline.features.privacy.receipt import forgotten_deliveries
+from leads_pipeline.features.privacy.search import learn_lost
+from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.raw import Place, list_places
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
+
+logger = logging.getLogger(__name__)
+
+# A sweep of millions of leads takes half an hour. A process that holds the lock for longer has hung, or is suspended.
+_LONGEST_SWEEP_SECONDS: Final = 3600.0
+
+
+@dataclass(slots=True)
+class Swept:
+    """The result of going through the folder: `windows` that were rewritten. It follows the list up to entry `number`.
+
+    `failed` has the error of each window that failed. People on the list may still be in it.
+    """
+
+    windows: int = 0
+    number: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
+    """Take what the list keeps out from raw windows, and land what was lifted. A publication has to follow.
+
+    With `since`, only windows with files that have appeared since then. Raises StorageError if the list can't be read.
+    """
+    swept = Swept()
+    with data.state.lock("sweep", timeout_seconds=_LONGEST_SWEEP_SECONDS):
+        data.delete_drafts()
+        if since is None:
+            try:
+                learn_lost(data)
+            except LeadsPipelineError as error:  # after the publication it can be read
+                swept.failed[WAREHOUSE_FILE] = str(error)
+        while True:
+            # A lead that is met by its contact has other versions, with other contacts. Then its id is known.
+            swept.number = data.gate.number
+            swept.windows += gate_of(data).sweep_restricted()
+            for place in list_places(data.store):
+                if since is not None and not _has_appeared(data, place, since):
+                    continue
+                try:
+                    swept.windows += data.raw.rewrite(place)
+                except StorageError as error:
+                    _ = data.gate.number  # which raises if the list is at fault
+                    swept.failed[place.key] = str(error)
+            if data.gate.number == swept.number:
+                return swept
+            since = None
+
+
+def learn_lost_again(data: DataFolder, swept: Swept) -> None:
+    """Look once more at leads that raw has lost, if leads.duckdb couldn't be read before it was published."""
+    if WAREHOUSE_FILE not in swept.failed:
+        return
+    learn_lost(data)
+    if data.gate.number == swept.number:
+        del swept.failed[WAREHOUSE_FILE]
+
+
+def log_forgotten_deliveries(data: DataFolder) -> None:
+    """Forget deliveries of erased leads that a restored backup or another machine has left. Log to whom they were."""
+    for line in forgotten_deliveries(data):
+        logger.warning("%s", line)
+
+
+def sweep_what_appeared(data: DataFolder) -> Swept:
+    """Sweep windows with files that appeared since the last call. Somebody may have put them back by hand.
+
+    Those that landing wrote are among them, and have nothing that the list keeps out.
+    """
+    began_at, since = datetime.now(UTC), data.state.looked_at()
+    is_past = since is not None and since <= began_at  # else the clock ran ahead
+    swept = sweep(data, since=since if is_past else None)
+    if not swept.failed:
+        data.state.note_looked(began_at)
+    return swept
+
+
+def _has_appeared(data: DataFolder, place: Place, since: datetime) -> bool:
+    """By the moment that no copying tool can set back. A publication has read what is new in a bucket.
+
+    A folder that was moved here has a new moment, and its files have none.
+    """
+    folder = data.folder_of_raw / place.key
+    with suppress(FileNotFoundError):
+        paths = [folder, folder.parent, *folder.iterdir()]
+        return any(path.stat().st_ctime >= since.timestamp() for path in paths)
+    return False

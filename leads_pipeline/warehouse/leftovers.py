@@ -1,0 +1,57 @@
+"""The steps of a publication that delete what nothing brings up to date any more. No erasure would reach it.
+
+Belongs here: files of before a change of settings or features. Doesn't: what a feature deletes of its own.
+"""
+
+import shutil
+from collections.abc import Set
+
+from leads_pipeline.storage.data_folder import CACHE, DataFolder
+from leads_pipeline.storage.durable import storing
+from leads_pipeline.storage.raw import RAW, RESTRICTED
+from leads_pipeline.warehouse.step import Publication, Step
+
+
+class DeleteCache(Step):
+    """Deletes what was read from a bucket before the data moved into the folder. No erasure reaches it."""
+
+    name = CACHE
+
+    def __init__(self, data: DataFolder) -> None:
+        self._data = data
+
+    def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
+        """Delete it, unless there is a bucket."""
+        if self._data.bucket is not None:
+            return
+        for root in (RAW, RESTRICTED):
+            cache = self._data.folder / CACHE / root
+            with storing(cache):
+                if cache.exists():
+                    shutil.rmtree(cache)
+
+
+class DeleteUnclaimed(Step):
+    """Deletes what a feature made from the leads that isn't there any more. No erasure would reach it.
+
+    `claimed` are the patterns of what features make, below the data folder.
+    """
+
+    name = "unclaimed"
+
+    def __init__(self, data: DataFolder, claimed: Set[str]) -> None:
+        self._data = data
+        self._claimed = claimed
+
+    def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
+        """Delete it, and remember what is made now."""
+        made = self._data.state.derived()
+        for pattern in made - self._claimed:
+            for path in self._data.folder.glob(pattern):
+                with storing(path):
+                    if path.is_dir() and not path.is_symlink():
+                        shutil.rmtree(path)
+                    else:
+                        path.unlink()
+        if made != self._claimed:
+            self._data.state.note_derived(self._claimed)

@@ -1,0 +1,218 @@
+"""The gate of raw windows: who is kept out, set aside, cleared or made anonymous as rows land."""
+
+import json
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
+from leads_pipeline.domain.window import Window
+from leads_pipeline.features.privacy.suppression import Action, Gate, SuppressionList
+from leads_pipeline.storage.landing import Raw
+from leads_pipeline.storage.raw import RESTRICTED, Place, list_places, place_of
+from leads_pipeline.storage.rows import CORRECTION, Row, merged, newest_payloads
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, WINDOW
+
+PLACE = place_of(APPLICANT, WINDOW)
+ASIDE = PLACE._replace(root=RESTRICTED)
+BEFORE = "2026-11-19T10:00:00Z"
+
+
+class Folder:
+    """A data folder with its list, and a clock that the tests set."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = CLOSED_AT + timedelta(days=2)
+        self.store = FolderStore(folder)
+        self.list = SuppressionList(folder / "privacy", folder / ".state" / "privacy")
+        self.anonymous: dict[date, bytes] = {}
+        self.gate = self.new_gate()
+        self.raw = self.gate.raw
+
+    def new_gate(self) -> Gate:
+        return Gate(self.store, self.list, lambda: self.now, lambda day: self.anonymous.get(day))
+
+    def land(self, *leads: dict[str, object], window: Window = WINDOW, at: datetime = CLOSED_AT) -> None:
+        self.raw.land(APPLICANT, window, list(map(received, leads)), at, json.dumps(leads), "run-1")
+
+    def push(self, *leads: dict[str, object], place: Place = PLACE, raw: Raw | None = None) -> None:
+        (raw or self.raw).add(place, list(map(received, leads)), LATER)
+
+    def leads(self, place: Place = PLACE) -> dict[str, dict[str, object]]:
+        """The newest text of each lead that lies in the window."""
+        return {id_: json.loads(text) for id_, text in newest_payloads(merged(self.raw.read(place).rows)).items()}
+
+    def files(self, place: Place) -> list[str]:
+        return self.store.list(place.key)
+
+
+def received(one: dict[str, object]) -> ReceivedLead:
+    return ReceivedLead(str(one["id"]), json.dumps(one))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+HERS = lead("hers", email=EMAIL, name="Jane Roe", createdAt=BEFORE, message="call me")
+OTHERS = lead("others", email="john@people.example", createdAt=BEFORE)
+
+
+def test_with_nobody_on_the_list_rows_land_as_they_are(folder: Folder) -> None:
+    rows = [Row("hers", 1, json.dumps(HERS))]
+    assert folder.gate.admit(PLACE, rows) is rows
+    assert folder.gate.number == 0
+
+
+@pytest.mark.parametrize("source", ["pull", CORRECTION])
+def test_an_objection_knows_the_ids_of_leads_also_of_those_with_a_corrected_contact(
+    folder: Folder, source: str
+) -> None:
+    """They land. Marketing leaves them out by their ids, whatever the portal says of their contact later."""
+    listed(folder.list, Action.OBJECT)
+    folder.land(lead("hers", email=EMAIL if source == "pull" else "", createdAt=BEFORE))
+    patch = ReceivedLead("hers", json.dumps({"contact": {"email": EMAIL}}))
+    if source == CORRECTION:
+        folder.raw.add(PLACE, [patch], LATER, CORRECTION)
+    assert folder.leads().keys() == {"hers"}
+    assert folder.list.read().objecting.is_known("applicant", "hers")
+
+
+# --- rows that are set aside ------------------------------------------------------------------------------------------
+
+
+def noting_creates(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    created: list[str] = []
+    create = folder.store.create
+
+    def creating(key: str, content: bytes) -> None:
+        created.append(key)
+        create(key, content)
+
+    monkeypatch.setattr(folder.store, "create", creating)
+    return created
+
+
+def test_rows_of_a_restricted_lead_are_durable_in_their_other_place_before_they_leave_raw(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.land(HERS, OTHERS)
+    listed(folder.list, Action.RESTRICT)
+    created = noting_creates(folder, monkeypatch)
+    folder.raw.rewrite(PLACE)
+
+    assert (folder.leads(), folder.leads(ASIDE)) == ({"others": OTHERS}, {"hers": HERS})
+    assert [key.partition("/")[0] for key in created] == ["restricted", "raw"]
+    assert list_places(folder.store, RESTRICTED) == [ASIDE]
+
+
+def test_a_pull_of_what_is_set_aside_already_writes_nothing_there(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed(folder.list, Action.RESTRICT)
+    folder.land(HERS, OTHERS)
+    folder.raw.rewrite(PLACE)
+    folder.land(HERS, at=LATER)
+    created = noting_creates(folder, monkeypatch)
+    folder.land(HERS, at=LATER + timedelta(minutes=1))
+    newer = lead("hers", email=EMAIL, createdAt=BEFORE, message="again")
+    assert [key for key in created if key.startswith("restricted/")] == []
+    folder.land(newer, at=LATER + timedelta(hours=1))
+    assert folder.leads(ASIDE) == {"hers": newer}
+    assert len(folder.files(ASIDE)) == 1
+
+
+def test_lifted_rows_land_again_with_their_corrections_and_those_of_erased_leads_go(folder: Folder) -> None:
+    restriction = listed(folder.list, Action.RESTRICT, emails=[EMAIL, "gone@people.example"])
+    folder.land(HERS, OTHERS, lead("gone", email="gone@people.example", createdAt=BEFORE))
+    folder.raw.add(PLACE, [ReceivedLead("hers", '{"contact":{"phoneNumber":"1"}}')], LATER, CORRECTION)
+    assert folder.gate.sweep_restricted() == 0
+    listed(folder.list, Action.LIFT, emails=[], of=restriction.number)
+    listed(folder.list, emails=["gone@people.example"])
+
+    assert folder.gate.sweep_restricted() == 1
+    assert folder.leads() == {"hers": HERS, "others": OTHERS}
+    assert [row.source for row in folder.raw.read(PLACE).rows] == ["pull", CORRECTION, "pull"]
+    assert folder.files(ASIDE) == []
+    assert folder.gate.sweep_restricted() == 0
+
+
+def test_a_message_that_is_emptied_is_so_in_rows_that_are_set_aside_too(folder: Folder) -> None:
+    """Those that are there already, and those that come later."""
+    hers, emptied = ({**HERS, "message": message} for message in ("For John", ""))
+    listed(folder.list, Action.RESTRICT)
+    folder.land(hers, OTHERS)
+    listed(folder.list, emails=["john@people.example"], cleared=(folder.list.read().hashed_lead("applicant", "hers"),))
+
+    assert folder.gate.sweep_restricted() == 1
+    assert folder.leads(ASIDE) == {"hers": emptied}
+    assert folder.gate.sweep_restricted() == 0
+    folder.land({**hers, "message": "For John Roe"}, at=LATER)
+    assert folder.leads(ASIDE) == {"hers": emptied}
+
+
+@pytest.mark.parametrize("when", ["before they land", "after they landed", "as their file is deleted"])
+def test_who_is_restricted_again_while_a_restriction_is_lifted_loses_no_row(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    restriction = listed(folder.list, Action.RESTRICT)
+    folder.land(HERS, OTHERS)
+    listed(folder.list, Action.LIFT, emails=[], of=restriction.number)
+    merge: Callable[[Place, list[Row]], object] = folder.raw.merge
+    delete = folder.store.delete
+    moments = [when]
+
+    def restrict_again(moment: str) -> None:
+        if moment in moments:
+            moments.remove(moment)
+            listed(folder.list, Action.RESTRICT)
+            folder.new_gate().raw.rewrite(PLACE)
+
+    def merging(place: Place, rows: list[Row]) -> None:
+        restrict_again("before they land")
+        merge(place, rows)
+        restrict_again("after they landed")
+
+    def deleting(keys: Sequence[str]) -> None:
+        if any(key.startswith("restricted/") for key in keys):
+            restrict_again("as their file is deleted")
+        delete(keys)
+
+    monkeypatch.setattr(folder.raw, "merge", merging)
+    monkeypatch.setattr(folder.store, "delete", deleting)
+    folder.gate.sweep_restricted()
+
+    assert moments == []
+    assert (folder.leads(), folder.leads(ASIDE)) == ({"others": OTHERS}, {"hers": HERS})
+
+
+# --- anonymous days ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scope", ["branch-101", "branch-102", "push"])
+def test_a_push_into_an_anonymous_day_is_cut_as_it_lands(folder: Folder, scope: str) -> None:
+    folder.anonymous = {DAY: secrets.token_bytes(32)}
+    place = PLACE._replace(scope=scope)
+    folder.push(HERS, lead("hers-too", phone=PHONE, email=EMAIL, createdAt=BEFORE), place=place)
+
+    cut = folder.leads(place)
+    addresses = {str(cut[id_]["contact"]["email"]) for id_ in ("hers", "hers-too")}  # type: ignore[index]
+    assert len(addresses) == 1
+    assert addresses.pop().endswith("@removed.invalid")
+    assert set(cut["hers"]) == {"id", "createdAt", "contact"}
+    assert set(cut["hers"]["contact"]) == {"email"}  # type: ignore[call-overload]
+    folder.anonymous = {DAY: secrets.token_bytes(32)}
+    folder.push(lead("third", email="x@people.example", createdAt=BEFORE), place=place)
+    assert folder.leads(place)["hers"] == cut["hers"]
+
+
+def test_a_push_into_another_day_lands_as_received(folder: Folder) -> None:
+    folder.anonymous = {DAY - timedelta(days=1): b"key"}
+    folder.push(HERS)
+    assert folder.leads() == {"hers": HERS}

@@ -1,0 +1,414 @@
+"""Whose lead it is: theirs, to look at, or neither, with all reasons."""
+
+import json
+import time
+import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from leads_pipeline.errors import QuestionError
+from leads_pipeline.features.privacy.contact_keys import keys_in
+from leads_pipeline.features.privacy.identity import (
+    THEIRS,
+    Contact,
+    LeadKey,
+    Person,
+    Version,
+    judge,
+    lead_key,
+    read_contact,
+    read_version,
+)
+from leads_pipeline_tests.support.people import EMAIL, PHONE, lead
+from leads_pipeline_tests.support.spellings import FORMS_OF_EMAIL, FORMS_OF_PHONE, FULL_WIDTH
+
+# Half of these people were made up by somebody who had never seen the module. `unsure` marks leads of which
+# privacy says nothing.
+PEOPLE = json.loads(Path(__file__).with_name("people.json").read_text(encoding="utf-8"))
+
+
+def groups(person: Person, *leads: Mapping[str, Any] | str, is_shared: bool = False) -> dict[str, str]:
+    """`theirs` or `look` for each lead that is found, by its id, or by its place if it is a text."""
+    versions: dict[LeadKey, list[Version]] = {}
+    for number, one in enumerate(leads):
+        text = one if isinstance(one, str) else json.dumps(one)
+        key = ("applicant", str(number) if isinstance(one, str) else one["id"])
+        versions.setdefault(key, []).append(read_version(text))
+        assert person.may_be_in(text) or not person.is_shown_by(versions[key][-1])
+        assert read_contact(text).contact == versions[key][-1].contact
+    judged = judge(person, versions, is_shared=is_shared)
+    return {key[1]: "theirs" if reasons & THEIRS else "look" for key, reasons in judged.items()}
+
+
+@pytest.mark.parametrize("request_", PEOPLE, ids=[f"{number}: {one['about']}" for number, one in enumerate(PEOPLE)])
+def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> None:
+    asked = request_["ask"]
+    leads = [(one["kind"], json.dumps(one["payload"])) for one in request_["leads"]]
+    keys = [(kind, str(number)) for number, (kind, _) in enumerate(leads)]
+    given_ids = [
+        key
+        for key, one in zip(keys, request_["leads"], strict=True)
+        if one["payload"].get("id") in asked.get("lead", [])
+    ]
+    contacts = (
+        asked.get("email", ()),
+        asked.get("phone", ()),
+        given_ids,
+        asked.get("name", ()),
+        asked.get("postcode", ()),
+    )
+    try:
+        person = Person.of(*contacts)
+    except QuestionError:  # whatever can't be read, finds nobody, and says so
+        assert all(one["expect"] == "no" for one in request_["leads"])
+        return
+
+    judged = judge(
+        person, {key: [read_version(text)] for key, (_, text) in zip(keys, leads, strict=True)}, is_shared=True
+    )
+
+    for key, one in zip(keys, request_["leads"], strict=True):
+        reasons = judged.get(key, frozenset())
+        group = "theirs" if reasons & THEIRS else "look" if reasons else "no"
+        assert one.get("unsure") or group == one["expect"], one
+
+
+def test_an_address_in_any_form_is_theirs() -> None:
+    forms = [form(EMAIL) for form in FORMS_OF_EMAIL]
+    leads = [lead(str(number), email=form, name="Jane Roe") for number, form in enumerate(forms)]
+    assert groups(Person.of([EMAIL]), *leads) == dict.fromkeys(map(str, range(len(forms))), "theirs")
+
+
+def test_a_number_in_any_form_is_theirs_under_their_name() -> None:
+    forms = [form("7700900123") for form in FORMS_OF_PHONE]
+    leads = [lead(str(number), phone=form, name="Jane Roe") for number, form in enumerate(forms)]
+    person = Person.of(phones=[PHONE], names=["Roe, Jane"])
+    assert groups(person, *leads) == dict.fromkeys(map(str, range(len(forms))), "theirs")
+
+
+def test_a_number_takes_no_lead_of_somebody_else() -> None:
+    leads = (
+        lead("hers", phone="+447700900123", name="Jane Roe"),
+        lead("his", phone=PHONE, name="John Roe"),
+        lead("nameless", phone="0044 7700 900123"),
+        lead("his address", phone=PHONE, email="john@people.example"),
+        lead("by address", email=EMAIL, name="Jane Roe"),
+    )
+    to_look_at = {"his": "look", "nameless": "look", "his address": "look"}
+
+    assert groups(Person.of(phones=[PHONE]), *leads) == {**to_look_at, "hers": "look"}
+    assert groups(Person.of([EMAIL], [PHONE]), *leads) == {**to_look_at, "hers": "theirs", "by address": "theirs"}
+    assert groups(Person.of(phones=[PHONE], names=["Jane Roe"]), *leads) == {**to_look_at, "hers": "theirs"}
+
+
+def test_an_address_under_another_name_is_to_look_at_if_the_name_is_given() -> None:
+    """A couple shares an address. His lead stood in her export."""
+    leads = (
+        lead("hers", email=EMAIL, phone=PHONE, name="Jane Roe"),
+        lead("her number", phone=PHONE, name="Jane Roe"),
+        lead("nameless", email=EMAIL),
+        lead("his, with her address", email=EMAIL, name="John Roe"),
+        lead("his", email="john@people.example", phone=PHONE, name="John Roe"),
+    )
+
+    assert groups(Person.of([EMAIL], [PHONE], names=["Jane Roe"]), *leads) == {
+        "hers": "theirs",
+        "her number": "theirs",
+        "nameless": "theirs",
+        "his, with her address": "look",
+        "his": "look",
+    }
+
+
+def test_a_lead_of_somebody_else_is_left_out() -> None:
+    leads = lead("hers", email=EMAIL), lead("his", email=EMAIL)
+    person = Person.of([EMAIL], not_leads=[("applicant", "his"), ("appraisal", "hers")])
+    assert groups(person, *leads) == {"hers": "theirs"}
+
+
+def test_the_name_in_a_lead_of_somebody_else_makes_no_other_lead_theirs() -> None:
+    leads = (
+        lead("hers", email=EMAIL, name="Jane Roe"),
+        lead("his, with her address", email=EMAIL, name="John Roe"),
+        lead("his", email="john@people.example", phone=PHONE, name="John Roe"),
+    )
+
+    person = Person.of([EMAIL], [PHONE], not_leads=[("applicant", "his, with her address")])
+
+    assert groups(person, *leads) == {"hers": "theirs", "his": "look"}
+
+
+@pytest.mark.parametrize("text", ["17", "tenant/17", "applicant/", "applicant:17", ""])
+def test_a_lead_is_named_by_its_kind_and_id(text: str) -> None:
+    assert lead_key("appraisal/a/b") == ("appraisal", "a/b")
+    with pytest.raises(QuestionError, match="applicant/ID"):
+        lead_key(text)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"negotiator": {"email": EMAIL, "phone": PHONE}},
+        {"coApplicant": {"firstName": "Jane", "lastName": "Roe", "email": EMAIL}},
+        {"contact2": {"email": EMAIL}},
+        {"recipientEmail": EMAIL},
+        {EMAIL: 1},
+    ],
+)
+def test_a_contact_in_another_field_than_the_contract_s_is_to_look_at(field: dict[str, Any]) -> None:
+    """The erasure of a negotiator took the leads of customers."""
+    customer = lead("customer", email="john@people.example", name="John Poe", **field)
+    assert groups(Person.of([EMAIL], [PHONE], names=["Jane Roe"]), customer) == {"customer": "look"}
+
+
+@pytest.mark.parametrize(
+    ("given", "shown", "why"),
+    [
+        ({"names": ["Jane Roe"]}, {"email": EMAIL, "name": "Jane Roe"}, ["the given e-mail address", "the given name"]),
+        (
+            {"names": ["Jane Roe"]},
+            {"email": EMAIL, "name": "John Roe"},
+            ["the given e-mail address, under another name"],
+        ),
+        (
+            {"names": ["Jane Roe"]},
+            {"phone": PHONE, "name": "John Roe"},
+            ["the given telephone number, under another name"],
+        ),
+        ({}, {"phone": PHONE, "email": "x@y.example"}, ["the given telephone number, under no name"]),
+        (
+            {"postcodes": ["SW1A 1AA"]},
+            {"email": EMAIL, "consumerPostcode": "sw1a1aa"},
+            ["the given e-mail address", "the given postcode"],
+        ),
+        (
+            {"names": ["Jane Roe"], "postcodes": ["SW1A 1AA"]},
+            {"name": "Jane Roe", "consumerPostcode": "sw1a1aa"},
+            ["the given name and postcode"],
+        ),
+    ],
+)
+def test_a_reason_names_the_one_case_that_holds(given: dict[str, Any], shown: dict[str, Any], why: list[str]) -> None:
+    person = Person.of([EMAIL], [PHONE], **given)
+    [found] = judge(person, {("applicant", "1"): [read_version(json.dumps(lead("1", **shown)))]}).values()
+    assert sorted(found) == why
+
+
+def test_a_lead_has_all_its_reasons() -> None:
+    """Who shares the number may also write about them (a receipt that said otherwise was wrong)."""
+    john = lead("john", phone=PHONE, name="John Roe", message=f"My wife is {EMAIL}")
+    [why] = judge(Person.of([EMAIL], [PHONE]), {("applicant", "john"): [read_version(json.dumps(john))]}).values()
+    assert {reason.name for reason in why} == {"NUMBER_OTHER_NAME", "MENTION"}
+
+
+def test_a_mention_is_to_look_at() -> None:
+    person = Person.of([EMAIL], [PHONE], names=["Jane Roe"])
+    for text in (
+        f"Ask my wife, {EMAIL}!",
+        "call 07700\n900123",
+        "Ask Jane  Roe",
+        "JANE-ROE",
+        "&#106;ane.roe&#64;people.example",
+    ):
+        assert groups(person, lead("1", email="john@people.example", message=text)) == {"1": "look"}, text
+    for text in ("call 07700 90012310", "jane at the office", "jane.roe@elsewhere.example"):
+        assert groups(person, lead("1", email="john@people.example", message=text)) == {}, text
+
+
+@pytest.mark.parametrize("domain", ["ab--cd.example", "b\u00fccher.example", "xn--bcher-kva.example"])
+def test_a_mention_at_any_domain_is_to_look_at(domain: str) -> None:
+    person = Person.of([f"jane@{domain}"])
+    assert groups(person, lead("1", email="john@people.example", message=f"Ask jane@{domain}")) == {"1": "look"}
+
+
+def test_a_name_and_a_postcode_are_to_look_at() -> None:
+    found = groups(
+        Person.of(names=["Zoë Roe"], postcodes=["SW1A 1AA"]),
+        lead("both", name="zoe ROE", consumerPostcode="sw1a1aa"),
+        lead("name", name="Zoë Roe"),
+        lead("listing", name="Zoë Roe", listingDetails={"address": {"postcode": "SW1A 1AA"}}),
+    )
+    assert found == {"both": "look"}
+
+
+def test_all_versions_of_a_lead_decide_together() -> None:
+    former, now = lead("1", email=EMAIL, name="Jane Roe"), lead("1", email="other@people.example", name="Jane Smith")
+    assert groups(Person.of([EMAIL]), former, now) == {"1": "theirs"}
+    assert groups(Person.of(lead_ids=[("applicant", "1")]), now) == {"1": "theirs"}
+
+
+def test_a_shared_identifier_is_refused_unless_it_may_be_shared() -> None:
+    office = [lead(str(number), phone=PHONE, email=EMAIL, name=f"Person {'abcdef'[number]}") for number in range(4)]
+    for person in (Person.of(phones=[PHONE]), Person.of([EMAIL])):
+        with pytest.raises(QuestionError, match="4 names") as told:
+            groups(person, *office)
+        assert EMAIL not in str(told.value)
+        assert len(groups(person, *office[:3])) == 3
+        assert len(groups(person, *office, is_shared=True)) == 4
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"emails": ["n/a"]}, {"phones": ["12 34"]}, {"postcodes": ["here"]}, {"names": ["-"]}, {}]
+)
+def test_an_identifier_that_cannot_be_read_is_refused_without_being_repeated(wrong: dict[str, Any]) -> None:
+    with pytest.raises(QuestionError) as told:
+        Person.of(**wrong)
+    assert not any(text in str(told.value) for texts in wrong.values() for text in texts if text != "-")
+    if wrong:
+        with pytest.raises(QuestionError, match="isn't valid"):
+            Person.of(**{"lead_ids": [("applicant", "1")], **wrong})
+
+
+def test_repeated_keys_odd_types_and_broken_json_hide_nobody() -> None:
+    found = groups(
+        Person.of([EMAIL], [PHONE]),
+        f'{{"id": "0", "contact": {{"email": "{EMAIL}", "email": "other@people.example"}}}}',
+        f'{{"id": "1", "contact": {{"email": ["other@people.example", "{EMAIL}"]}}}}',
+        '{"id": "2", "contact": {"phoneNumber": 447700900123}}',
+        f'{{"id": "3", "contact": "{EMAIL}"}}',
+        '{"id": "4", "contact": {"email": "jane.roe\\u0040people.example\\ud800\\u0000"}}',
+        f'{{"id": "5", "{EMAIL}": 1}}',
+        f'{{"id": "6", "message": "{EMAIL}", "cut',
+        f'{{"id": "7", "n": {"7" * 5_000}, "contact": {{"emailAddress": "{EMAIL}"}}}}',
+        f'{{"id": "8", "nested": {"[" * 100_000}"{EMAIL}"',
+        '{"id": "9", "message": "call 07700 90012310 or 7700900123456"}',
+    )
+    assert found == {**dict.fromkeys("014", "theirs"), **dict.fromkeys("235678", "look")}
+
+
+NAME = "Kim Iñíguez"
+PIECES = [
+    *(form("josé.straße@people.example") for form in FORMS_OF_EMAIL),
+    *(form(EMAIL) for form in FORMS_OF_EMAIL),
+    *(form("7700900123") for form in FORMS_OF_PHONE),
+    *(NAME, NAME.upper(), NAME.translate(FULL_WIDTH), unicodedata.normalize("NFD", NAME), "\u212aim Iniguez"),
+    *("07700\n900123", "07700\t900\r\n123", "👍", "£5", "é", "x", "7"),
+    *(f"07700{' ' * 12}900123", "07700x900123", "\0\x1b\0\0".join(EMAIL), EMAIL.replace("jane", "&#106ane")),
+]
+
+
+class Thorough(Person):
+    """Searches each text."""
+
+    def may_be_in(self, _: str) -> bool:
+        return True
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from([["emails"], ["phones"], ["emails", "phones"], ["phones", "names"], ["emails", "names"]]),
+    st.sampled_from([EMAIL, "josé.straße@people.example"]),
+    st.lists(st.sampled_from(PIECES), min_size=1, max_size=3),
+    st.sampled_from(["", " ", ", ", "👍", "\n"]),
+    st.sampled_from(["contact", "message"]),
+    st.booleans(),
+)
+@example(["phones"], EMAIL, ["07700\n900123"], "", "message", True)
+@example(["phones"], EMAIL, [f"07700{' ' * 12}900123"], "", "contact", True)
+@example(["phones"], EMAIL, ["07700x900123"], "", "contact", True)
+@example(["emails"], EMAIL, ["\0\x1b\0\0".join(EMAIL)], "", "message", True)
+@example(["emails"], EMAIL, [EMAIL.replace("jane", "&#106ane")], "", "contact", True)
+@example(["phones", "names"], EMAIL, [unicodedata.normalize("NFD", NAME)], "", "message", False)
+def test_the_plain_search_passes_over_nobody(
+    given_: list[str], email: str, pieces: list[str], between: str, where: str, is_escaped: bool
+) -> None:
+    given: dict[str, Any] = {what: [{"emails": email, "phones": PHONE, "names": NAME}[what]] for what in given_}
+    person, thorough = Person.of(**given), Thorough.of(**given)
+    value = between.join(pieces)
+    content = {"firstName": value, "email": value, "phoneNumber": value} if where == "contact" else value
+    row = json.dumps({where: content, "x": "5"}, ensure_ascii=is_escaped)
+    if thorough.is_shown_by(read_version(row)):
+        assert person.may_be_in(row)
+        assert person.is_shown_by(read_version(row))
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(
+                    "jane",
+                    "bob",
+                    "w",
+                    ".",
+                    "+x",
+                    "'",
+                    "-",
+                    "_",
+                    '"',
+                    "\\",
+                    "/",
+                    "\U0001d423\U0001d41a",
+                    "o\u00b4b",
+                    "\n",
+                    " ",
+                ),
+                *(
+                    "07911 123456",
+                    "0",
+                    "+44 (0)",
+                    "20",
+                    "7946",
+                    "0958",
+                    "+33 6 12",
+                    "34 56",
+                    "78",
+                    "\u00a0",
+                    "\b",
+                    "&#64;",
+                ),
+            ]
+        ),
+        min_size=1,
+        max_size=7,
+    ),
+    st.sampled_from(["@people.example", "@gmail.com", "@b\u00fccher.example", ""]),
+    st.booleans(),
+)
+@example(["jane", "."], "@people.example", True)
+@example(["jane", ".", "+x"], "@people.example", True)
+@example(["jane", ".", ".", "bob"], "@gmail.com", True)
+@example(["\U0001d423\U0001d41a\U0001d427\U0001d41e"], "@people.example", True)
+@example(["w", "\\", "bob"], "@people.example", True)
+@example(["w", "\\", "bob"], "@people.example", False)
+@example(["jane", "\b", "bob"], "@people.example", True)
+def test_the_plain_search_sees_every_key_of_a_contact(pieces: list[str], domain: str, is_escaped: bool) -> None:
+    text = "".join(pieces) + domain
+    row = json.dumps({"contact": {"email": text}}, ensure_ascii=is_escaped)
+    keys = keys_in(text)
+
+    for email in keys.emails:
+        assert Person(Contact(emails=frozenset({email}))).may_be_in(row)
+    for phone in keys.phones:
+        assert Person(Contact(phones=frozenset({phone}))).may_be_in(row)
+
+
+HOSTILE = [
+    "7",
+    "0770090012 ",
+    "0 7 7 ",
+    "\u0301\u0323",
+    "\uff9e\u0301",
+    "a@",
+    "jane.roe@",
+    "&#0;",
+    "%30",
+    "\ufdfa",
+    "é",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_a_number_and_an_address_behind_a_hostile_megabyte_of_a_message_are_found_in_a_moment(piece: str) -> None:
+    message = piece * (1_000_000 // len(piece))
+    person = Person.of([EMAIL], [PHONE], names=["Jane Roe"])
+    for contact in (EMAIL, PHONE):
+        began_at = time.process_time()
+        assert person.is_mentioned_in([f"{message} — {contact}"])
+        assert time.process_time() - began_at < 0.2

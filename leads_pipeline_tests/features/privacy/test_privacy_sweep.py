@@ -1,0 +1,216 @@
+"""The night's work: files that somebody put back are noticed, and retention runs where it is set."""
+
+import shutil
+from collections.abc import Mapping
+from datetime import UTC, datetime, time, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.nightly import work_of_night as work_of_privacy
+from leads_pipeline.features.privacy.settings import PrivacySettings
+from leads_pipeline.orchestration.night import Night, work_of_night
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.raw import list_places
+from leads_pipeline.storage.store import FolderStore
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, left_by_list, listed
+
+BEFORE = "2026-11-19T10:00:00Z"
+JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
+JOHN = lead("john", email="john@people.example", createdAt=BEFORE)
+QUIET = {"requests_not_shown_done": 0, "windows_rewritten": 0}
+
+
+@pytest.fixture
+def full(house: House) -> House:
+    for day in (DAY, NEXT_DAY):
+        for scope in house.scopes:
+            house.land("applicant", [JANE, JOHN], day, scope)
+    house.publish()
+    return house
+
+
+def settings_of(house: House, **more: str) -> Settings:
+    return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), **more})
+
+
+def night(house: House, variables: Mapping[str, str] | None = None, portal_time: datetime | None = None) -> Night:
+    settings = settings_of(house, **(variables or {}))
+    house.keep_days = settings.of(PrivacySettings).keep_personal_days
+    of_privacy = partial(work_of_privacy, portal_time=lambda _: portal_time)
+    return work_of_night(house.data, settings, house.now, [of_privacy])
+
+
+def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(full: House) -> None:
+    assert night(full).counts == {"requests_not_shown_done": 0}
+    listed(list_of(full.data))
+    assert night(full).counts == {"requests_not_shown_done": 1}
+    full.publish()
+    assert left_by_list(full.data) == []
+    carry_out(full.data, lambda: None, full.now)
+    for _ in range(2):
+        assert night(full).counts == QUIET
+
+
+def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: House, tmp_path: Path) -> None:
+    shutil.copytree(full.folder / "raw", tmp_path / "backup")
+    listed(list_of(full.data))
+    full.publish()
+    carry_out(full.data, lambda: None, full.now)
+    assert not night(full).warnings
+    subject = next((tmp_path / "backup").rglob("*.parquet"))
+    shutil.copy2(subject, full.folder / "raw" / subject.relative_to(tmp_path / "backup"))
+    again = night(full)
+    assert (again.counts["windows_rewritten"], bool(again.warnings)) == (1, True)
+    full.publish()
+    assert left_by_list(full.data) == []
+    assert not night(full).warnings
+
+
+@pytest.mark.parametrize("depth", [0, 1], ids=["a window's folder", "a day's folder"])
+def test_a_folder_of_raw_files_that_was_moved_back_is_noticed(full: House, tmp_path: Path, depth: int) -> None:
+    shutil.copytree(full.folder / "raw", tmp_path / "backup")
+    listed(list_of(full.data))
+    full.publish()
+    carry_out(full.data, lambda: None, full.now)
+    assert not night(full).warnings
+
+    moved = next((tmp_path / "backup").rglob("*.parquet")).parents[depth]
+    there = full.folder / "raw" / moved.relative_to(tmp_path / "backup")
+    shutil.rmtree(there)
+    moved.rename(there)
+
+    assert night(full).warnings
+    full.publish()
+    assert left_by_list(full.data) == []
+
+
+def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(house: House, tmp_path: Path) -> None:
+    house.bucket = FolderStore(tmp_path / "bucket")
+    house.land("applicant", [JANE, JOHN])
+    house.publish()
+    shutil.copytree(tmp_path / "bucket" / "raw", tmp_path / "backup")
+    listed(list_of(house.data))
+    house.publish()
+    carry_out(house.data, lambda: None, house.now)
+    assert not night(house).warnings
+    shutil.copytree(tmp_path / "backup", tmp_path / "bucket" / "raw", dirs_exist_ok=True)
+    house.publish()
+    assert night(house).warnings
+    house.publish()
+    assert {row.lead_id for place in list_places(house.data.store) for row in house.data.raw.read(place).rows} == {
+        "john"
+    }
+
+
+@pytest.mark.parametrize("folder", ["raw/applicant_leads/day=2026-11-19", "restricted", "quarantine/answers"])
+def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(full: House, folder: str) -> None:
+    left = full.folder / folder / ".0123456789abcdef.tmp"
+    for clean in (lambda: night(full), lambda: full.erase(email=EMAIL)):
+        left.parent.mkdir(parents=True, exist_ok=True)
+        left.write_text(EMAIL)
+        clean()
+        assert not left.exists()
+
+
+def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(house: House, tmp_path: Path) -> None:
+    def landed(where: House, lead_id: str, email: str, scope: str = "branch-101") -> None:
+        owner = {"createdAt": BEFORE, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"}
+        where.land("applicant", [lead(lead_id, email=email, phone=PHONE, name="Jane Roe", **owner)], DAY, scope)
+
+    house.bucket = FolderStore(tmp_path / "bucket")
+    landed(house, "jane", EMAIL)
+    other = House(tmp_path / "other")
+    other.bucket, other.now = house.bucket, house.now
+    other.data.share()
+    house.publish()
+    assert house.query("select lead_id from mart_hidden_valuations") == [("jane",)]
+    house.data.share()
+    house.object_(email=EMAIL, phone=PHONE, name="Jane Roe")
+    landed(other, "from work", "jane@work.example", "branch-102")
+    for _ in range(2):
+        house.publish()
+        assert house.query("select lead_id from mart_hidden_valuations") == []
+
+
+def test_a_clock_that_was_ahead_hides_no_file_that_is_put_back(full: House, tmp_path: Path) -> None:
+    shutil.copytree(full.folder / "raw", tmp_path / "backup")
+    listed(list_of(full.data))
+    full.publish()
+    full.data.state.note_looked(datetime.now(UTC) + timedelta(days=365))
+    shutil.copytree(tmp_path / "backup", full.folder / "raw", dirs_exist_ok=True)
+    assert night(full).counts["windows_rewritten"] > 0
+
+
+def test_a_step_that_cannot_be_done_fails_loudly(full: House) -> None:
+    listed(list_of(full.data))
+
+    key = list_of(full.data).folder / "key"
+    content = key.read_bytes()
+    key.unlink()
+    [trouble] = night(full).troubles
+    assert "The suppression list couldn't be applied" in trouble
+    assert "privacy apply --list" in trouble
+    key.write_bytes(content)
+    assert night(full).troubles == []
+
+
+@pytest.mark.slow
+def test_retention_runs_where_it_is_set(full: House) -> None:
+    full.now += timedelta(days=40)
+    keep = {"LEADS_KEEP_PERSONAL_DAYS": "35"}
+    assert "days_cut" not in night(full).counts
+    first = night(full, keep)
+    assert (first.counts["days_cut"], first.counts["leads_cut"], first.troubles) == (2, 2, [])
+    full.retain(35)
+    assert night(full, keep).counts["days_cut"] == 0
+    full.push("applicant", JOHN | {"id": "late"})
+    full.publish()
+    assert night(full, keep).counts["days_cut"] == 1
+
+
+@pytest.mark.slow
+def test_a_day_becomes_anonymous_within_a_week_of_its_date(house: House) -> None:
+    keep, days = {"LEADS_KEEP_PERSONAL_DAYS": "35"}, [DAY + timedelta(days=later) for later in range(10)]
+    for day in days:
+        house.now = datetime.combine(day + timedelta(days=1), time(6), tzinfo=UTC)
+        house.land("applicant", [JOHN | {"id": str(day), "createdAt": f"{day}T10:00:00Z"}], day)
+    house.publish()
+
+    cut_in: list[int] = []
+    for nights in range(16):
+        house.now = datetime.combine(DAY + timedelta(days=36 + nights), time(6), tzinfo=UTC)
+        cut_in += [nights] * night(house, keep).counts["days_cut"]
+        house.publish()
+
+    assert cut_in == [0, *[7] * 7, *[14] * 2]
+    nights_late = [nights - age for age, nights in enumerate(cut_in)]
+    assert (min(nights_late), max(nights_late)) == (0, 6)
+
+
+def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(full: House) -> None:
+    full.now += timedelta(days=366)
+    wanted = {"LEADS_KEEP_PERSONAL_DAYS": "35", "LEADS_BASE_URL": "https://leads.example"}
+    for theirs, said in (
+        (None, "The portal's can't be read: it sends no Date."),
+        (full.now - timedelta(days=366), "The portal's says 2026-11-21 06:04."),
+        (full.now + timedelta(minutes=61), "The portal's says 2027-11-22 07:05."),
+    ):
+        without = night(full, wanted, theirs)
+        assert "days_cut" not in without.counts
+        [trouble] = without.troubles
+        assert said in trouble
+    # Nor are leads made anonymous that raw has lost.
+    shutil.rmtree(full.folder / "raw")
+    full.data.state.note_rewriting()
+    full.publish()
+    assert full.leads("applicant")["jane"]["contact_email"] == EMAIL
+
+    right = night(full, wanted, full.now - timedelta(minutes=59))
+    assert (right.counts["leads_cut"], right.troubles) == (2, [])
+    full.publish()
+    assert full.leads("applicant")["jane"]["contact_email"] != EMAIL
