@@ -53,6 +53,7 @@ from leads_pipeline.storage.landing import Landed
 from leads_pipeline.storage.raw import place_of, state_of
 from leads_pipeline.storage.rows import PULL
 from leads_pipeline.storage.windows import WindowRow, WindowState, known_windows, window_table
+from leads_pipeline.warehouse.loading_ahead import loading_ahead
 from leads_pipeline.words import counted, some
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
@@ -115,7 +116,8 @@ def raw_leads_asset(
             with data.state.pulling():
                 data.gate.entries.refresh()  # another machine with the same bucket may have erased somebody
                 pull = _Pull(context, config, data, kind, settings, partitions, clock)
-                yield from pull.records(leads)
+                with loading_ahead(data, settings, pull.size):
+                    yield from pull.records(leads)
         except LeadsPipelineError as error:  # nothing can be listed
             raise failure(f"No {kind.name} leads could be pulled", error, "windows-failing") from None
         yield from raw_checks(settings, data, key, kind, clock())
@@ -157,6 +159,11 @@ class _Pull:
         self._accepted_scopes: set[Scope] = set()
         self.not_asked = 0
         self.failures: dict[Window, LeadsPipelineError] = {}
+
+    @property
+    def size(self) -> int:
+        """How many windows are asked for."""
+        return len(self._windows)
 
     def _not_shown(self, partitions: Partitions) -> set[Window]:
         """Return the windows that Dagster doesn't show as landed."""
