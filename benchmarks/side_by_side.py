@@ -32,7 +32,7 @@ W2_ROUNDS = int(os.environ.get("BENCH_W2_ROUNDS", "0" if QUICK else "1"))
 LEADS = int(os.environ.get("BENCH_WINDOW_LEADS", "20"))
 W2_LEADS = int(os.environ.get("BENCH_W2_WINDOW_LEADS", "100"))
 CONCURRENCY = os.environ.get("LEADS_MAX_CONCURRENCY", "8")
-LATENCY_MS = float(os.environ.get("BENCH_LATENCY_MS", "0"))
+LATENCY_MS = int(os.environ.get("BENCH_LATENCY_MS", "0"))
 # Contenders whose name holds one of these words; all without it.
 ONLY = os.environ.get("BENCH_ONLY", "").split()
 

@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 from zoneinfo import ZoneInfo
@@ -31,7 +32,8 @@ import duckdb
 from leads_pipeline.errors import BugError, LeadsPipelineError, StorageError
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, copy_file, storing
+from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, copy_file, reading, storing
+from leads_pipeline.storage.room import has_room
 from leads_pipeline.storage.state import State
 from leads_pipeline.storage.store import open_store
 from leads_pipeline.warehouse.current_leads import WindowKey
@@ -51,7 +53,7 @@ WINDOWS_MIN: Final = 300
 # A round has at least so many leads, and no more windows once it has the most. DuckDB writes a group of 122,880 rows
 # anew when it gets more, so small rounds cost. Large ones need memory, and the end of the pull waits for one.
 ROUND_LEADS_MIN: Final = 5_000
-ROUND_LEADS_MAX: Final = 20_000
+ROUND_LEADS_MAX: Final = 10_000
 
 # The published file is copied first. A pull takes longer than that if the file has at most so much for each window.
 COPIED_BYTES_A_WINDOW: Final = 1_000_000
@@ -61,12 +63,13 @@ _PAUSE_SECONDS: Final = 0.5
 _PAUSES_A_LISTING: Final = 10
 
 # A round that takes longer is given up when the pull ends.
-_LAST_ROUND_SECONDS: Final = 10.0
+_LAST_ROUND_SECONDS: Final = 1.0
 
-_NICENESS: Final = 5
+# The pull comes first. Not lower, because others may wait for a lock that the helper holds.
+_NICENESS: Final = 10
 
 # Held by the helper as long as it runs.
-_LOCK: Final = "following"
+LOCK: Final = "following"
 
 _FILE: Final = "leads.duckdb"
 
@@ -115,23 +118,22 @@ class LoadedAhead:
         """
         origin = Origin.of(edition, self.zone, self.state, shown_by)
         # Nobody waits for a helper that still runs.
-        with suppress(StorageError), self.state.lock(_LOCK, timeout_seconds=0):
-            taken = versions.take_ahead()
-            base = _begun_from(origin, versions.folder, taken / _FILE) if taken else None
-            if base:
-                return base
+        with suppress(StorageError), self.state.lock(LOCK, timeout_seconds=0):
+            windows = _windows_from(origin, versions.folder, versions.ahead / _FILE)
+            if windows is not None:
+                return Base(versions.take_ahead() / _FILE, windows)
         versions.remove_ahead()
         return None
 
 
-def _begun_from(origin: Origin, folder: Path, file: Path) -> Base | None:
-    """Return the draft if it was begun from that. None if it wasn't, or can't be read."""
-    if not file.exists():
+def _windows_from(origin: Origin, folder: Path, draft: Path) -> dict[WindowKey, str] | None:
+    """Return the windows in the draft. None if it was begun from something else, or can't be read."""
+    if not draft.exists():
         return None
-    with suppress(StorageError, BugError), connection(folder, file) as db:
+    with suppress(StorageError, BugError), connection(folder, draft) as db:
         [begun_from] = db.execute(f"from {AHEAD}.origin").fetchall()
         if begun_from == origin:
-            return Base(file, _windows_in(db))
+            return _windows_in(db)
     return None
 
 
@@ -203,11 +205,8 @@ def main() -> None:
     bucket = open_store(task.store, plain_http=task.plain_http) if task.store else None
     privacy = Path(task.privacy)
     data = DataFolder.at(Path(task.folder), privacy, bucket, keeps_personal_days=task.keeps_personal_days)
-    if data.state.is_held(_LOCK):  # by the helper of another pull
-        return
     try:
-        with data.state.lock(_LOCK, timeout_seconds=0):
-            follow(data, ZoneInfo(task.zone), task.windows, _has_ended)
+        follow(data, ZoneInfo(task.zone), task.windows, _has_ended)
     except LeadsPipelineError:
         sys.exit(1)
 
@@ -218,13 +217,21 @@ def _has_ended(seconds: float) -> bool:
 
 
 def follow(
-    data: DataFolder, zone: ZoneInfo, windows: int, has_ended: HasEnded, *, leads_min: int = ROUND_LEADS_MIN
+    data: DataFolder,
+    zone: ZoneInfo,
+    windows: int,
+    has_ended: HasEnded,
+    *,
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    leads_min: int = ROUND_LEADS_MIN,
 ) -> None:
-    """Load what lands until a pull of so many windows has ended. The caller holds the lock.
+    """Load what lands until a pull of so many windows has ended. Do nothing if another helper does it.
 
     A draft that a publication has taken is begun anew. Raises StorageError and BugError.
     """
-    _Follower(data, zone, windows, has_ended, leads_min).follow()
+    if not data.state.is_held(LOCK):
+        with data.state.lock(LOCK, timeout_seconds=0):
+            _Follower(data, zone, windows, has_ended, clock, leads_min).follow()
 
 
 @dataclass(slots=True)
@@ -235,6 +242,7 @@ class _Follower:
     zone: ZoneInfo
     windows: int
     has_ended: HasEnded
+    clock: Callable[[], datetime]
     leads_min: int
     pause_seconds: float = _PAUSE_SECONDS
 
@@ -248,10 +256,9 @@ class _Follower:
 
     def follow(self) -> None:
         while not self.has_ended(self.pause_seconds):
-            if not self._is_worth_a_draft():
-                continue
             try:
-                self._load_rounds(self._begin())
+                if self._is_worth_a_draft():
+                    self._load_rounds(self._begin())
             except StorageError:
                 # Without the folder, a publication has taken it.
                 if self.versions.ahead.exists():
@@ -263,25 +270,34 @@ class _Follower:
             return False
         edition = self.versions.current()
         if edition is None:
-            return bool(self._next_round({}))
-        if edition.stat().st_size > self.windows * COPIED_BYTES_A_WINDOW:
+            return self._has_room(0) and bool(self._next_round({}))
+        with reading(edition):
+            size = edition.stat().st_size
+        if size > self.windows * COPIED_BYTES_A_WINDOW or not self._has_room(size):
             return False
         with attached(self.data.folder, edition) as db:
             return bool(self._next_round(_windows_in(db)))
 
+    def _has_room(self, file_bytes: int) -> bool:
+        """Whether the pull's landing isn't in want of the room that the draft takes."""
+        return has_room(self.data.folder, file_bytes)
+
     def _next_round(self, loaded: Mapping[WindowKey, str]) -> dict[WindowKey, str]:
         """Return windows to load, with their hashes. None of them if too few leads have landed."""
-        began = time.monotonic()
+        began_at = time.monotonic()
         windows: dict[WindowKey, str] = {}
         leads = 0
-        # Made anew: it lists once, and looks from after its moment count as those of the future.
-        for window, folder in RawWindows(self.data.store, self.data.gate).landed(of_all_days=False):
+        for window, folder in self._raw_windows().landed(of_all_days=False):
             if leads >= ROUND_LEADS_MAX:
                 break
             if loaded.get(window) != folder.hash:
                 windows[window] = folder.hash
                 leads += sum(file.leads for file in folder.files)
-        self.pause_seconds = max(_PAUSE_SECONDS, _PAUSES_A_LISTING * (time.monotonic() - began))
+        if leads >= ROUND_LEADS_MAX:  # the next round is there already
+            self.pause_seconds = 0.0
+        else:
+            listing_seconds = time.monotonic() - began_at
+            self.pause_seconds = max(_PAUSE_SECONDS, _PAUSES_A_LISTING * listing_seconds)
         return windows if leads >= self.leads_min else {}
 
     def _origin(self) -> Origin:
@@ -293,7 +309,7 @@ class _Follower:
         """Begin a draft, or go on with that of another helper. Return what it was begun from."""
         self.versions.make_ahead()
         origin = self._origin()
-        if _begun_from(origin, self.data.folder, self.file):
+        if _windows_from(origin, self.data.folder, self.file) is not None:
             return origin
 
         self.versions.remove_ahead()
@@ -320,7 +336,7 @@ class _Follower:
                 if not self.file.exists() or self._origin() != origin:
                     break
                 windows = self._next_round(_windows_in(db))
-                if windows:
+                if windows and self._has_room(self.file.stat().st_size):
                     self._load(db, windows)
             else:
                 return
@@ -329,8 +345,12 @@ class _Follower:
     def _load(self, db: duckdb.DuckDBPyConnection, windows: Mapping[WindowKey, str]) -> None:
         draft = Draft(self.data.folder, db, Changes(LOADED_AHEAD, windows))
         with draft.transaction():
-            load_windows(draft, RawWindows(self.data.store, self.data.gate), self.zone)
+            load_windows(draft, self._raw_windows(), self.zone)
             note_round(draft)
+
+    def _raw_windows(self) -> RawWindows:
+        # Made anew each time, because it lists once.
+        return RawWindows(self.data.store, self.data.gate, self.clock)
 
 
 def _windows_in(db: duckdb.DuckDBPyConnection) -> dict[WindowKey, str]:

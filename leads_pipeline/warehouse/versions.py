@@ -75,22 +75,20 @@ class Versions:
             self._versions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             self.ahead.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
 
-    def take_ahead(self) -> Path | None:
-        """Make that folder one of a draft. Return its new path, None if there is no such folder.
+    def take_ahead(self) -> Path:
+        """Make that folder one of a draft, and return its new path. Raises StorageError.
 
         A helper that still runs can't make a file in it any more.
         """
         taken = self._versions / f"draft-ahead-{secrets.token_hex(8)}"
         with storing(self.ahead):
-            if not self.ahead.exists():
-                return None
             self.ahead.rename(taken)
         return taken
 
     def remove_ahead(self) -> None:
-        """Remove what is loaded ahead. Raises StorageError."""
-        taken = self.take_ahead()
-        if taken:
+        """Remove what is loaded ahead, if there is something. Raises StorageError."""
+        if self.ahead.exists():
+            taken = self.take_ahead()
             with storing(taken):
                 shutil.rmtree(taken)
 

@@ -1,0 +1,381 @@
+"""What is loaded ahead: the publication after it has the same rows as a plain one, and nobody comes back by it."""
+
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from leads_pipeline.settings import Settings
+from leads_pipeline.storage.store import open_store
+from leads_pipeline.storage.suppression import Action
+from leads_pipeline.warehouse.loading_ahead import LOCK, WINDOWS_MIN, loading_ahead
+from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, listed
+
+JANE = lead("jane", email=EMAIL, name="Jane Roe")
+JOHN = lead("john", email="john@people.example", name="John Doe")
+
+
+def draft_of(house: House) -> Path:
+    return house.folder / ".versions" / "ahead"
+
+
+def land(house: House, lead_id: str, text: str = "first", scope: str = "branch-101", **more: Any) -> None:
+    house.land("applicant", [{"id": lead_id, "message": text, **more}], scope=scope)
+
+
+def all_tables(house: House) -> dict[str, Any]:
+    """Every published table, and what the file remembers of windows, people and days."""
+    remembered = {name: house.query(f"from pipeline.{name} order by all") for name in ("windows", "objected")}
+    days = house.query("select day from pipeline.touched_days order by all")
+    return {**house.tables(), **remembered, "days": days}
+
+
+def published_plainly(house: House, folder: Path) -> dict[str, Any]:
+    """The tables that a publication makes if nothing was loaded ahead."""
+    house.data.state.person_key()  # else each folder would make its own
+    plain = house.copied(folder)
+    shutil.rmtree(draft_of(plain), ignore_errors=True)
+    plain.publish()
+    return all_tables(plain)
+
+
+# --- the same rows ------------------------------------------------------------------------------
+
+
+class Weather:
+    """Windows that land in any order, again and again, with leads that change, move, lose a contact and come twice."""
+
+    def __init__(self, house: House, seed: int) -> None:
+        self._house = house
+        self._dice = random.Random(seed)  # noqa: S311 - to be repeated
+        self._leads: dict[tuple[str, Any, str], dict[str, dict[str, Any]]] = {}
+
+    def land(self) -> None:
+        dice = self._dice
+        window = (
+            dice.choice(["applicant", "applicant", "appraisal"]),
+            dice.choice([DAY, NEXT_DAY]),
+            dice.choice(["branch-101", "branch-102"]),
+        )
+        leads = self._leads.setdefault(window, {})
+        for _ in range(dice.randrange(1, 4)):
+            lead_id = f"{window[0]}-{dice.randrange(12)}"
+            email = dice.choice(["", f"{lead_id}@people.example"])
+            message = f"text {dice.randrange(5)}"
+            day = dice.choice([DAY, NEXT_DAY])
+            leads[lead_id] = lead(lead_id, email=email, message=message, createdAt=f"{day}T10:00:00Z")
+        kind, day, scope = window
+        self._house.land(kind, leads.values(), day, scope)
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("AHEAD_SEEDS", "3"))))
+def test_tables_are_the_same_with_and_without(house: House, tmp_path: Path, seed: int) -> None:
+    weather = Weather(house, seed)
+
+    for publication in ("first", "update", "another update"):
+        house.load_ahead(*[weather.land] * 8)
+        for _ in range(seed):
+            weather.land()  # after the helper's last round
+        plainly = published_plainly(house, tmp_path / publication)
+        house.publish()
+
+        assert all_tables(house) == plainly, (seed, publication)
+        assert not draft_of(house).exists()
+
+
+def test_a_first_publication_goes_on_from_what_was_loaded_ahead(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
+
+    shutil.rmtree(house.folder / "raw")  # so it can't have read them
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"a", "b"}
+
+
+def test_an_update_goes_on_from_what_was_loaded_ahead(house: House) -> None:
+    land(house, "before")
+    house.publish()
+    house.load_ahead(partial(land, house, "a", scope="branch-102"))
+
+    shutil.rmtree(house.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-102")
+    land(house, "before", "changed")
+    house.publish()
+
+    assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {"before": "changed", "a": "first"}
+
+
+def test_leads_that_were_loaded_ahead_bear_the_number_of_the_publication(house: House) -> None:
+    land(house, "before")
+    house.publish()
+    [(before,)] = house.query("select published_in from applicant_leads")
+    house.load_ahead(partial(land, house, "a", scope="branch-102"))
+    house.later(minutes=5)
+    house.publish()
+
+    numbers = dict(house.query("select lead_id, published_in from applicant_leads"))
+    assert numbers == {"before": before, "a": int(house.file.resolve().name.split("-")[1])}
+    assert house.query("select distinct publication from pipeline.touched_days") == [(numbers["a"],)]
+    assert house.query("select count(*) from duckdb_tables() where schema_name = 'ahead'") == [(0,)]
+
+
+def test_a_window_that_lands_hours_after_the_helper_began_is_no_window_of_the_future(
+    house: House, tmp_path: Path
+) -> None:
+    house.load_ahead(
+        partial(land, house, "a"),
+        partial(house.later, hours=3),
+        partial(land, house, "b"),
+        partial(land, house, "a", "second"),
+    )
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert all_tables(house) == plainly
+    assert house.query("select state from mart_coverage where scope = 'branch-101' and day = ?", DAY)[0] == ("landed",)
+
+
+def test_contacts_that_the_portal_empties_are_known_whichever_round_read_them(house: House) -> None:
+    def land_jane(email: str) -> None:
+        house.land("applicant", [lead("jane", email=email), lead("john", email="")])
+
+    house.load_ahead(
+        partial(land_jane, EMAIL),
+        partial(house.land, "applicant", [lead("a", email="a@people.example")], NEXT_DAY),
+        partial(land_jane, ""),
+        partial(house.land, "applicant", [lead("a", email="")], NEXT_DAY),
+        partial(house.land, "applicant", [lead("a", email="a@people.example")], NEXT_DAY),
+        partial(land, house, "b", scope="branch-102"),
+    )
+    house.publish()
+
+    assert house.query("from pipeline.emptied_contacts") == [("applicant", "jane", DAY)]
+
+
+def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes_on_with_it(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"))
+    shutil.rmtree(house.folder / "raw")
+    house.load_ahead(partial(land, house, "b", scope="branch-102"))
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"a", "b"}
+
+
+def test_a_bucket_is_loaded_ahead_too(house: House, tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.bucket = open_store(new_bucket(moto, monkeypatch), plain_http=True)
+    house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert all_tables(house) == plainly
+    assert house.leads("applicant").keys() == {"a", "b"}
+    open_store.cache_clear()
+
+
+# --- a draft that was begun from something else ---------------------------------------------------
+
+
+def other_zone(house: House) -> None:
+    house.zone = ZoneInfo("Asia/Tokyo")
+
+
+def another_publication(house: House) -> None:
+    land(house, "between", scope="branch-102")
+    house.publish()
+
+
+def another_edition(house: House) -> None:
+    """Put back by hand."""
+    land(house, "between", scope="branch-102")
+    draft_of(house).rename(house.folder / "aside")
+    house.publish()
+    (house.folder / "aside").rename(draft_of(house))
+
+
+def another_rewriting(house: House) -> None:
+    house.data.state.note_rewriting()
+
+
+def damaged_draft(house: House) -> None:
+    (draft_of(house) / "leads.duckdb").write_bytes(b"no database")
+
+
+def empty_draft(house: House) -> None:
+    (draft_of(house) / "leads.duckdb").write_bytes(b"")
+
+
+def killed_copy(house: House) -> None:
+    shutil.copyfile(house.file, draft_of(house) / "leads.duckdb")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [other_zone, another_publication, another_edition, another_rewriting, damaged_draft, empty_draft, killed_copy],
+)
+def test_a_draft_that_was_begun_from_something_else_is_deleted_and_the_publication_is_as_any(
+    house: House, tmp_path: Path, change: Callable[[House], None]
+) -> None:
+    house.land("applicant", [JOHN, {"id": "late", "createdAt": f"{DAY}T23:30:00Z"}])
+    house.publish()
+    house.load_ahead(partial(land, house, "a", scope="branch-102"))
+    change(house)
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert all_tables(house) == plainly
+    assert not draft_of(house).exists()
+    assert house.leads("applicant").keys() >= {"john", "late", "a"}
+
+
+# --- people -------------------------------------------------------------------------------------
+
+
+def erase(house: House) -> None:
+    house.erase(email=EMAIL)
+
+
+def restrict(house: House) -> None:
+    house.restrict(email=EMAIL)
+
+
+def only_list(house: House) -> None:
+    """The list grows, and a later publication follows it."""
+    listed(house.data.gate.entries, Action.ERASE)
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_first", "moment"),
+    [(erase, True, 2), (erase, False, 1), (erase, False, 3), (only_list, True, 0), (only_list, False, 2)],
+)
+def test_nobody_who_is_erased_meanwhile_is_in_any_file_afterwards(
+    house: House, tmp_path: Path, request_: Callable[[House], None], is_first: bool, moment: int
+) -> None:
+    if not is_first:
+        house.land("applicant", [JANE, JOHN], NEXT_DAY)
+        house.publish()
+    landings: list[Callable[[], object]] = [
+        partial(house.land, "applicant", [JANE, JOHN]),
+        partial(house.land, "applicant", [{**JANE, "message": "again"}], NEXT_DAY, "branch-102"),
+        partial(house.land, "applicant", [lead("a")], DAY, "branch-102"),
+    ]
+    landings.insert(moment, partial(request_, house))
+    house.load_ahead(*landings)
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert EMAIL not in everything_in(house.folder)
+    assert house.leads("applicant").keys() == {"john", "a"}
+    assert all_tables(house) == plainly
+
+
+def test_right_after_an_erasure_no_file_holds_the_person_although_the_helper_still_runs(house: House) -> None:
+    found: list[bool] = []
+
+    def look() -> None:
+        erase(house)
+        found.append(EMAIL in everything_in(house.folder))
+
+    house.load_ahead(partial(house.land, "applicant", [JANE, JOHN]), lambda: None, look, partial(land, house, "a"))
+
+    assert found == [False]
+    assert EMAIL not in everything_in(house.folder)
+
+
+def test_a_restricted_person_is_out_of_the_next_file(house: House, tmp_path: Path) -> None:
+    house.load_ahead(
+        partial(house.land, "applicant", [JANE, JOHN]),
+        lambda: None,
+        partial(restrict, house),
+        partial(land, house, "a", scope="branch-102"),
+    )
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"john", "a"}
+    assert all_tables(house) == plainly
+
+
+# --- publications beside a helper ---------------------------------------------------------------
+
+
+def test_a_publication_beside_a_helper_waits_for_nothing_and_the_helper_begins_anew(
+    house: House, tmp_path: Path
+) -> None:
+    drafts: list[bool] = []
+
+    def publish() -> None:
+        began = time.monotonic()
+        another_publication(house)
+        drafts.append(draft_of(house).exists())
+        assert time.monotonic() - began < 10
+
+    house.load_ahead(
+        partial(land, house, "a"),
+        lambda: None,
+        publish,
+        partial(land, house, "a", "second"),
+        lambda: None,
+        partial(land, house, "c"),
+        lambda: drafts.append(draft_of(house).exists()),
+    )
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert drafts == [False, True]
+    assert all_tables(house) == plainly
+    assert house.leads("applicant").keys() == {"c", "between", "a"}
+
+
+def test_a_second_helper_goes(house: House) -> None:
+    land(house, "a")
+    with house.data.state.lock(LOCK):
+        house.load_ahead(partial(land, house, "b"))
+
+        assert not draft_of(house).exists()
+        house.publish()
+    assert house.leads("applicant").keys() == {"a"}
+
+
+# --- the helper's process -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def variables(house: House) -> Settings:
+    return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), "LEADS_TIMEZONE": house.zone.key})
+
+
+def helpers() -> list[str]:
+    """The processes that this one has begun and that still run."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    commands = [Path("/proc", pid, "cmdline") for pid in children]
+    return [command.read_text() for command in commands if "loading_ahead" in command.read_text()]
+
+
+def test_a_small_pull_starts_no_helper(house: House, variables: Settings) -> None:
+    with loading_ahead(house.data, variables, WINDOWS_MIN - 1):
+        assert helpers() == []
+
+
+def test_a_pull_whose_helper_can_do_nothing_goes_on(
+    house: House, variables: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    land(house, "a")
+    (house.folder / ".state" / "locks").mkdir(parents=True, exist_ok=True)
+    (house.folder / ".state" / "locks" / f"{LOCK}.lock").mkdir()
+
+    with loading_ahead(house.data, variables, WINDOWS_MIN):
+        assert len(helpers()) == 1
+        land(house, "b")
+
+    assert helpers() == []
+    assert [record.message for record in caplog.records] == [
+        "Leads could not be loaded during the pull. The publication loads them."
+    ]
