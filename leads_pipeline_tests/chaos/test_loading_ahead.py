@@ -19,9 +19,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from leads_pipeline.settings import Settings
+from leads_pipeline.simulator.app import Config
 from leads_pipeline.warehouse.loading_ahead import LOCK, WINDOWS_MIN, loading_ahead
+from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead
 from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
@@ -31,18 +33,6 @@ ROUNDS = int(os.environ.get("AHEAD_ROUNDS", "2"))
 
 # As many as make a round of a real helper.
 LEADS = 3_000
-
-
-def ahead(folder: Path) -> Path:
-    return folder / ".versions" / "ahead"
-
-
-def published_plainly(house: House, folder: Path) -> Any:
-    """The tables that a publication makes if nothing was loaded ahead."""
-    plain = house.copied(folder)
-    shutil.rmtree(ahead(plain.folder), ignore_errors=True)
-    plain.publish()
-    return plain.tables()
 
 
 # --- killed at a system call ----------------------------------------------------------------------
@@ -104,8 +94,8 @@ def test_whatever_a_killed_helper_leaves_the_next_publication_is_as_any(before: 
         plainly = published_plainly(house, folder / "plain")
         house.publish()
 
-        assert house.tables() == plainly, where
-        assert [*ahead(house.folder).parent.glob("*ahead*")] == [], where
+        assert all_tables(house) == plainly, where
+        assert [*draft_of(house).parent.glob("*ahead*")] == [], where
         shutil.rmtree(folder)
 
 
@@ -129,8 +119,8 @@ def test_after_a_publication_that_is_killed_while_it_adopts_the_next_one_has_all
         publish(folder)
 
         house = House(folder / "data")
-        assert house.tables() == plainly, where
-        assert [*ahead(house.folder).parent.glob("*ahead*")] == [], where
+        assert all_tables(house) == plainly, where
+        assert [*draft_of(house).parent.glob("*ahead*")] == [], where
         shutil.rmtree(folder)
 
 
@@ -145,27 +135,9 @@ def here(house: House) -> House:
     return house
 
 
-def settings_of(house: House) -> Settings:
-    return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), "LEADS_TIMEZONE": house.zone.key})
-
-
 def land_many(house: House, number: int, **person: str) -> None:
     leads = [lead(f"{number} {one}", email=f"{one}@people.example") for one in range(LEADS)]
     house.land("applicant", [*leads, lead(f"{number} jane", **person)], house.today, f"branch-{101 + number % 2}")
-
-
-def helpers(house: House) -> list[int]:
-    """The helpers of the folder that run."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            command, state = (path / "cmdline").read_text(), (path / "stat").read_text()
-        except OSError:
-            continue
-        is_over = state.rpartition(")")[2].split()[0] == "Z"
-        if f'"{house.folder}"' in command and "loading_ahead" in command and not is_over:
-            found.append(int(path.name))
-    return found
 
 
 # Lands a lot while a helper runs, until it is killed.
@@ -198,21 +170,21 @@ def test_a_helper_ends_with_its_pull_and_a_pull_goes_on_without_its_helper(
             text=True,
         )
         with pull:
-            wait_for(lambda: len(helpers(here)) == 1)
+            wait_for(lambda: len(helpers_of(here)) == 1)
             time.sleep(dice.uniform(0, 6))
             if who == "helper":
-                os.kill(helpers(here)[0], signal.SIGKILL)
+                os.kill(helpers_of(here)[0], signal.SIGKILL)
                 assert pull.stdout
                 for _ in range(3):
                     assert pull.stdout.readline()
             pull.kill()
-        wait_for(lambda: helpers(here) == [])
+        wait_for(lambda: helpers_of(here) == [])
 
         here.now = datetime.now(UTC)
         plainly = published_plainly(here, tmp_path / f"plain-{number}")
         here.publish()
-        assert here.tables() == plainly
-        assert not ahead(here.folder).exists()
+        assert all_tables(here) == plainly
+        assert not draft_of(here).exists()
 
 
 def test_no_file_holds_an_erased_person_although_a_helper_still_runs(here: House, tmp_path: Path) -> None:
@@ -233,14 +205,14 @@ def test_no_file_holds_an_erased_person_although_a_helper_still_runs(here: House
 
 def everything_now(house: House, folder: Path) -> str:
     """What is in the files at this moment. A helper stands still meanwhile."""
-    running = helpers(house)
+    running = helpers_of(house)
     for pid in running:
         os.kill(pid, signal.SIGSTOP)
     shutil.copytree(house.folder, folder, symlinks=True)
     for pid in running:
         os.kill(pid, signal.SIGCONT)
 
-    draft = ahead(folder) / "leads.duckdb"
+    draft = folder / ".versions" / "ahead" / "leads.duckdb"
     try:
         duckdb.connect(draft, read_only=True).close()
     except duckdb.Error:  # it is being copied, from the new edition
@@ -253,10 +225,10 @@ def test_two_pulls_at_once_and_after_each_other_have_one_helper(here: House, tmp
     with loading_ahead(here.data, settings, WINDOWS_MIN):
         wait_for(lambda: here.data.state.is_held(LOCK))
         with loading_ahead(here.data, settings, WINDOWS_MIN):
-            wait_for(lambda: len(helpers(here)) == 1)
+            wait_for(lambda: len(helpers_of(here)) == 1)
             for number in range(2):
                 land_many(here, number)
-            wait_for(lambda: (ahead(here.folder) / "leads.duckdb").exists())
+            wait_for(lambda: (draft_of(here) / "leads.duckdb").exists())
     with loading_ahead(here.data, settings, WINDOWS_MIN):
         for number in range(2, 4):
             land_many(here, number)
@@ -264,5 +236,21 @@ def test_two_pulls_at_once_and_after_each_other_have_one_helper(here: House, tmp
 
     plainly = published_plainly(here, tmp_path / "plain")
     here.publish()
-    assert here.tables() == plainly
+    assert all_tables(here) == plainly
     assert len(here.leads("applicant")) == 4 * (LEADS + 1)
+
+
+def test_a_backfill_of_many_windows_has_a_helper_and_publishes_every_lead(tmp_path: Path) -> None:
+    program = str(Path(sys.executable).with_name("leads-pipeline"))
+    config = Config(branches=12, leads_per_day=3)
+    with installation(tmp_path, config, first=27) as there:
+        house = House(there.data.folder)
+        command = [program, "backfill", "--kind", "applicant", "--from", str(there.day(27)), "--to", str(there.day(1))]
+        with subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL) as backfill:
+            wait_for(lambda: len(helpers_of(house)) == 1 or backfill.poll() is not None)
+            assert len(helpers_of(house)) == 1
+            assert backfill.wait() == 0
+
+        assert helpers_of(house) == []
+        assert not draft_of(house).exists()
+        assert house.leads("applicant").keys() == {lead_id for lead_id, _ in house.raw("applicant")}

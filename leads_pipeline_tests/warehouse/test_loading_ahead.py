@@ -3,6 +3,8 @@
 import os
 import random
 import shutil
+import stat
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -10,42 +12,26 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import duckdb
 import pytest
 
-from leads_pipeline.settings import Settings
+from leads_pipeline.errors import BugError
 from leads_pipeline.storage.store import open_store
 from leads_pipeline.storage.suppression import Action
-from leads_pipeline.warehouse.loading_ahead import LOCK, WINDOWS_MIN, loading_ahead
+from leads_pipeline.warehouse.loading_ahead import COPIED_BYTES_A_WINDOW, LOCK, WINDOWS_MIN, loading_ahead
+from leads_pipeline.warehouse.versions import Versions
+from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, listed
 
 JANE = lead("jane", email=EMAIL, name="Jane Roe")
 JOHN = lead("john", email="john@people.example", name="John Doe")
 
 
-def draft_of(house: House) -> Path:
-    return house.folder / ".versions" / "ahead"
-
-
 def land(house: House, lead_id: str, text: str = "first", scope: str = "branch-101", **more: Any) -> None:
     house.land("applicant", [{"id": lead_id, "message": text, **more}], scope=scope)
-
-
-def all_tables(house: House) -> dict[str, Any]:
-    """Every published table, and what the file remembers of windows, people and days."""
-    remembered = {name: house.query(f"from pipeline.{name} order by all") for name in ("windows", "objected")}
-    days = house.query("select day from pipeline.touched_days order by all")
-    return {**house.tables(), **remembered, "days": days}
-
-
-def published_plainly(house: House, folder: Path) -> dict[str, Any]:
-    """The tables that a publication makes if nothing was loaded ahead."""
-    house.data.state.person_key()  # else each folder would make its own
-    plain = house.copied(folder)
-    shutil.rmtree(draft_of(plain), ignore_errors=True)
-    plain.publish()
-    return all_tables(plain)
 
 
 # --- the same rows ------------------------------------------------------------------------------
@@ -77,6 +63,7 @@ class Weather:
         self._house.land(kind, leads.values(), day, scope)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(int(os.environ.get("AHEAD_SEEDS", "3"))))
 def test_tables_are_the_same_with_and_without(house: House, tmp_path: Path, seed: int) -> None:
     weather = Weather(house, seed)
@@ -169,6 +156,7 @@ def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes
     assert house.leads("applicant").keys() == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_a_bucket_is_loaded_ahead_too(house: House, tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
     house.bucket = open_store(new_bucket(moto, monkeypatch), plain_http=True)
     house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
@@ -233,6 +221,46 @@ def test_a_draft_that_was_begun_from_something_else_is_deleted_and_the_publicati
     assert all_tables(house) == plainly
     assert not draft_of(house).exists()
     assert house.leads("applicant").keys() >= {"john", "late", "a"}
+
+
+def test_a_draft_that_lacks_a_lead_that_was_received_is_never_published(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
+    with duckdb.connect(draft_of(house) / "leads.duckdb") as db:
+        db.execute("delete from applicant_leads where lead_id = 'a'")
+
+    with pytest.raises(BugError, match="lose 1 applicant leads and double 0"):
+        house.publish()
+
+    house.publish()
+    assert house.leads("applicant").keys() == {"a", "b"}
+
+
+def test_a_draft_that_a_helper_begins_during_a_publication_is_gone_after_it(house: House) -> None:
+    house.folder.mkdir(parents=True)
+    versions = Versions(house.folder)
+    with versions.drafting():
+        versions.make_ahead()
+        (versions.ahead / "leads.duckdb").write_bytes(b"begun from the edition before")
+
+    assert [*versions.ahead.parent.iterdir()] == []
+
+
+def test_nobody_but_the_account_can_read_a_draft(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"))
+
+    assert stat.S_IMODE(draft_of(house).stat().st_mode) == 0o700
+
+
+def test_an_edition_that_takes_long_to_copy_for_so_few_windows_is_left_to_the_publication(house: House) -> None:
+    land(house, "before")
+    house.publish()
+    edition = house.file.resolve()
+    edition.chmod(0o640)
+    os.truncate(edition, WINDOWS_MIN * COPIED_BYTES_A_WINDOW + 1)
+
+    house.load_ahead(partial(land, house, "a"))
+
+    assert not draft_of(house).exists()
 
 
 # --- people -------------------------------------------------------------------------------------
@@ -347,35 +375,35 @@ def test_a_second_helper_goes(house: House) -> None:
 # --- the helper's process -----------------------------------------------------------------------
 
 
-@pytest.fixture
-def variables(house: House) -> Settings:
-    return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), "LEADS_TIMEZONE": house.zone.key})
+def test_a_small_pull_starts_no_helper(house: House) -> None:
+    with loading_ahead(house.data, settings_of(house), WINDOWS_MIN - 1):
+        time.sleep(1)
+        assert helpers_of(house) == []
 
 
-def helpers() -> list[str]:
-    """The processes that this one has begun and that still run."""
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    commands = [Path("/proc", pid, "cmdline") for pid in children]
-    return [command.read_text() for command in commands if "loading_ahead" in command.read_text()]
+def test_a_pull_whose_helper_can_do_nothing_goes_on(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    in_the_way = house.folder / ".state" / "locks" / f"{LOCK}.lock"
+    in_the_way.mkdir(parents=True)
 
+    with loading_ahead(house.data, settings_of(house), WINDOWS_MIN):
+        wait_for(lambda: len(helpers_of(house)) == 1)
+        wait_for(lambda: helpers_of(house) == [])
+        land(house, "a")
 
-def test_a_small_pull_starts_no_helper(house: House, variables: Settings) -> None:
-    with loading_ahead(house.data, variables, WINDOWS_MIN - 1):
-        assert helpers() == []
-
-
-def test_a_pull_whose_helper_can_do_nothing_goes_on(
-    house: House, variables: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    land(house, "a")
-    (house.folder / ".state" / "locks").mkdir(parents=True, exist_ok=True)
-    (house.folder / ".state" / "locks" / f"{LOCK}.lock").mkdir()
-
-    with loading_ahead(house.data, variables, WINDOWS_MIN):
-        assert len(helpers()) == 1
-        land(house, "b")
-
-    assert helpers() == []
     assert [record.message for record in caplog.records] == [
         "Leads could not be loaded during the pull. The publication loads them."
     ]
+    house.publish()
+    assert house.leads("applicant").keys() == {"a"}
+
+
+def test_a_pull_goes_on_if_no_process_can_be_started(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+
+    with loading_ahead(house.data, settings_of(house), WINDOWS_MIN):
+        land(house, "a")
+
+    assert house.raw("applicant")
+    assert "The publication loads them." in caplog.text
