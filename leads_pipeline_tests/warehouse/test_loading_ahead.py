@@ -18,7 +18,7 @@ import pytest
 from leads_pipeline.errors import BugError
 from leads_pipeline.storage.store import open_store
 from leads_pipeline.storage.suppression import Action
-from leads_pipeline.warehouse.loading_ahead import COPIED_BYTES_A_WINDOW, LOCK, WINDOWS_MIN, loading_ahead
+from leads_pipeline.warehouse.loading_ahead import COPIED_BYTES_A_WINDOW, LOCK, WINDOWS_MIN, LoadedAhead, loading_ahead
 from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of
 from leads_pipeline_tests.support.buckets import new_bucket
@@ -93,11 +93,13 @@ def test_an_update_goes_on_from_what_was_loaded_ahead(house: House) -> None:
     house.publish()
     house.load_ahead(partial(land, house, "a", scope="branch-102"))
 
-    shutil.rmtree(house.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-102")
+    [loaded] = house.folder.glob("raw/applicant_leads/*/scope=branch-102/*.parquet")
+    loaded.write_bytes(b"damaged, which is noticed when it is read")
     land(house, "before", "changed")
     house.publish()
 
     assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {"before": "changed", "a": "first"}
+    assert loaded.exists()
 
 
 def test_leads_that_were_loaded_ahead_bear_the_number_of_the_publication(house: House) -> None:
@@ -223,6 +225,29 @@ def test_a_draft_that_was_begun_from_something_else_is_deleted_and_the_publicati
     assert house.leads("applicant").keys() >= {"john", "late", "a"}
 
 
+@pytest.mark.parametrize("what", ["edition", "zone", "shown_by", "nothing"])
+def test_a_draft_is_adopted_only_if_all_that_it_was_begun_from_is_the_same(house: House, what: str) -> None:
+    house.load_ahead(partial(land, house, "a"))
+    state, versions = house.data.state, Versions(house.folder)
+    edition = versions.ahead.parent / "leads-1-0123456789abcdef.duckdb" if what == "edition" else None
+    zone = ZoneInfo("Asia/Tokyo") if what == "zone" else house.zone
+    shown_by = "2 " if what == "shown_by" else house.data.shown_by(0)
+
+    base = LoadedAhead(state, zone).adopt(versions, edition, shown_by)
+
+    assert (base is None) == (what != "nothing")
+    assert not draft_of(house).exists()
+
+
+def test_a_draft_whose_helper_still_runs_is_deleted(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"))
+    with house.data.state.lock(LOCK):
+        base = LoadedAhead(house.data.state, house.zone).adopt(Versions(house.folder), None, house.data.shown_by(0))
+
+    assert base is None
+    assert not draft_of(house).exists()
+
+
 def test_a_draft_that_lacks_a_lead_that_was_received_is_never_published(house: House) -> None:
     house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
     with duckdb.connect(draft_of(house) / "leads.duckdb") as db:
@@ -302,6 +327,21 @@ def test_nobody_who_is_erased_meanwhile_is_in_any_file_afterwards(
     assert EMAIL not in everything_in(house.folder)
     assert house.leads("applicant").keys() == {"john", "a"}
     assert all_tables(house) == plainly
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(house: House, is_first: bool) -> None:
+    if not is_first:
+        house.land("applicant", [JOHN], NEXT_DAY)
+        house.publish()
+    house.load_ahead(partial(house.land, "applicant", [JANE, JOHN]))
+    assert EMAIL in everything_in(house.folder)
+
+    only_list(house)
+    house.publish()
+
+    assert EMAIL not in everything_in(house.folder)
+    assert house.leads("applicant").keys() == {"john"}
 
 
 def test_right_after_an_erasure_no_file_holds_the_person_although_the_helper_still_runs(house: House) -> None:
