@@ -32,6 +32,7 @@ W2_ROUNDS = int(os.environ.get("BENCH_W2_ROUNDS", "0" if QUICK else "1"))
 LEADS = int(os.environ.get("BENCH_WINDOW_LEADS", "20"))
 W2_LEADS = int(os.environ.get("BENCH_W2_WINDOW_LEADS", "100"))
 CONCURRENCY = os.environ.get("LEADS_MAX_CONCURRENCY", "8")
+LATENCY_MS = int(os.environ.get("BENCH_LATENCY_MS", "0"))
 # Contenders whose name holds one of these words; all without it.
 ONLY = os.environ.get("BENCH_ONLY", "").split()
 
@@ -199,7 +200,7 @@ def _compete(
         workload.name: {one.name: [] for one in entered} for workload in workloads
     }
     book = portal.Book(workloads[0].leads)
-    with portal.running(workloads[0].leads) as asked:
+    with portal.running(workloads[0].leads, LATENCY_MS) as asked:
         for _ in range(rounds):
             expected: dict[str, dict[str, object]] = {}
             for contender in entered:

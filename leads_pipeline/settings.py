@@ -288,6 +288,7 @@ class Settings(BaseModel):
     model_config = _CONFIG
 
     _of_features: dict[type[BaseModel], Any] = PrivateAttr(default_factory=dict)
+    _given: dict[str, str] = PrivateAttr(default_factory=dict)
 
     base_url: Address = setting("LEADS_BASE_URL", _LEADS)
     """Address of the leads service: https://services.zoopla.co.uk for Zoopla's Leads API"""
@@ -384,7 +385,13 @@ class Settings(BaseModel):
 
         settings: Settings = read.pop(Settings)
         settings._of_features = read
+        settings._given = {name: value for name, value in given.items() if name in variables_without_secrets()}
         return settings
+
+    @property
+    def without_secrets(self) -> dict[str, str]:
+        """The variables that were given, but for secrets. Another process reads them with `from_variables`."""
+        return dict(self._given)
 
     def of(self, model: type[F]) -> F:
         """Return the settings of a feature."""
@@ -515,6 +522,11 @@ def described() -> Iterator[Variable]:
 def secrets() -> list[str]:
     """The variables that hold a secret. Each may instead be in the file that the variable with _FILE names."""
     return [one.name for one in described() if one.is_secret]
+
+
+def variables_without_secrets() -> frozenset[str]:
+    """The names of all variables that hold no secret and name no file of one."""
+    return frozenset(one.name for one in described() if not one.is_secret)
 
 
 def variables() -> frozenset[str]:

@@ -13,6 +13,7 @@ from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.leftovers import DeleteCache, DeleteUnclaimed
 from leads_pipeline.warehouse.load_leads import LoadLeads
+from leads_pipeline.warehouse.loading_ahead import LoadedAhead
 from leads_pipeline.warehouse.marts import MakeMarts
 from leads_pipeline.warehouse.publication import PublicationSettings, publish
 from leads_pipeline.warehouse.raw_windows import RawWindows
@@ -34,6 +35,7 @@ def bring_up_to_date(data: DataFolder, settings: PublicationSettings, now: datet
         steps,
         now,
         lock=data.state.publishing(),
+        ahead=LoadedAhead(data.state, settings.zone),
         is_first_of_day=is_first_of_day,
     )
 

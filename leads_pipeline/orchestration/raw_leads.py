@@ -29,6 +29,7 @@ from leads_pipeline.orchestration.resources import LeadsService
 from leads_pipeline.orchestration.service import note_home
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.warehouse.loading_ahead import loading_ahead
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
 PORTAL_POOL: Final = "leads_portal"
@@ -91,7 +92,8 @@ def raw_leads_asset(
                 pull = Pull(
                     context=context, config=config, plan=plan, data=data, kind=kind, settings=settings, clock=clock
                 )
-                yield from pull.records(leads.connect)
+                with loading_ahead(settings, len(plan.windows)):
+                    yield from pull.records(leads.connect)
         except LeadsPipelineError as error:  # nothing can be listed
             raise failure(f"No {kind.name} leads could be pulled", error, "windows-failing") from None
         yield from raw_checks(settings, data, key, kind, clock())

@@ -26,11 +26,19 @@ _TIGHT_BYTES: Final = 5_000_000
 def full(path: Path, published_bytes: int = 0) -> str:
     """Say which file system is full and what to do. `published_bytes` is the size of leads.duckdb."""
     usage = shutil.disk_usage(_existing(path))
-    needed = max(_NEEDED_BYTES, _NEEDED_FACTOR * published_bytes)
     return (
         f"The file system {mount_of(path)} is full: {usage.free / 1e6:.1f} of {usage.total / 1e6:.0f} MB are free. "
-        f"Free at least {needed / 1e6:.0f} MB, then run again."
+        f"Free at least {_needed(published_bytes) / 1e6:.0f} MB, then run again."
     )
+
+
+def has_room(path: Path, published_bytes: int) -> bool:
+    """Whether a publication of a leads.duckdb of that size has room, and as much is left for others."""
+    return shutil.disk_usage(_existing(path)).free >= 2 * _needed(published_bytes)
+
+
+def _needed(published_bytes: int) -> int:
+    return max(_NEEDED_BYTES, _NEEDED_FACTOR * published_bytes)
 
 
 def mount_of(path: Path) -> Path:

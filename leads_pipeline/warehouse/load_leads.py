@@ -74,29 +74,41 @@ class LoadLeads(Step):
 
         A release may read a value that the one before it couldn't.
         """
-        tables = [*lead_tables()]
-        return repr((tables, _TABLES, self._zone.key, macros("people"), self._person_key, version("leads-pipeline")))
+        return made_by(self._zone, self._person_key)
 
     def fill(self, draft: Draft) -> None:
-        """Load the leads, check that none is lost or doubled, and note what was read."""
+        """Load the leads, and check that none is lost or doubled."""
         set_person_key(draft.db, self._person_key)
-        hashes = dict(draft.changes.windows)
-        windows = _noting(self._windows.read([*hashes]), hashes)
-
         with draft.transaction():
-            if draft.changes.is_new:
-                _create_tables(draft)
-            flatten(draft.db, windows, self._zone, publication=draft.changes.number)
+            load_windows(draft, self._windows, self._zone)
+            _adopt_rounds(draft)
             if draft.changes.has_former:
                 for kind in LEAD_KINDS:
                     _take_over(draft, kind, self._zone, self._gates)
             for kind in LEAD_KINDS:
                 _check(draft, kind)
-            _note_windows(draft, hashes)
-            _note_emptied_contacts(draft)
+
+
+def made_by(zone: ZoneInfo, person_key: bytes) -> str:
+    """Return a text that differs if the same windows would become other rows."""
+    tables = [*lead_tables()]
+    return repr((tables, _TABLES, zone.key, macros("people"), person_key, version("leads-pipeline")))
+
+
+def load_windows(draft: Draft, windows: Windows, zone: ZoneInfo) -> None:
+    """Load the windows that have changed, and note what was read. The caller begins and ends the transaction."""
+    if not columns_of(draft.db, "windows", "pipeline"):
+        _create_tables(draft)
+    hashes = dict(draft.changes.windows)
+    read = _noting(windows.read([*hashes]), hashes)
+
+    flatten(draft.db, read, zone, publication=draft.changes.number)
+    _note_windows(draft, hashes)
+    _note_emptied_contacts(draft)
 
 
 def _create_tables(draft: Draft) -> None:
+    draft.db.execute("create schema if not exists pipeline")
     for table in lead_tables():
         create_table(draft.db, table)
     for name, (columns, comment) in _TABLES.items():
@@ -190,7 +202,7 @@ def _check(draft: Draft, kind: LeadKind) -> None:
 
 def _note_windows(draft: Draft, hashes: dict[WindowKey, str]) -> None:
     db = draft.db
-    db.execute("create temp table hashes as from pipeline.windows limit 0")
+    db.execute("create or replace temp table hashes as from pipeline.windows limit 0")
     fill(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
     same = "(kind, day, scope) in (select (kind, day, scope) from hashes)"
     db.execute(f"delete from pipeline.windows where {same}")
@@ -201,3 +213,34 @@ def _note_emptied_contacts(draft: Draft) -> None:
     is_touched = "(kind, lead_id) in (select (kind, lead_id) from touched)"
     draft.db.execute(f"delete from pipeline.emptied_contacts where {is_touched}")
     draft.db.execute(f"insert into pipeline.emptied_contacts from emptied where {is_touched}")
+
+
+# --- rounds that were loaded ahead (loading_ahead.py) -----------------------------------------------------------------
+
+# The number of the publication in rows that were loaded ahead, until one adopts them.
+LOADED_AHEAD: Final = 0
+# What a publication needs of the rounds lies in this schema of the draft. The publication drops it.
+AHEAD: Final = "ahead"
+_OF_ROUNDS: Final = ("touched", "received_ids")
+
+
+def note_round(draft: Draft) -> None:
+    """Keep in the draft which leads this round has received and changed. The caller has loaded its windows."""
+    db = draft.db
+    for name in _OF_ROUNDS:
+        db.execute(f"create table if not exists {AHEAD}.{name} as from {name} limit 0")
+        db.execute(f"insert into {AHEAD}.{name} from {name}")
+    for name in (*_OF_ROUNDS, "emptied"):
+        db.execute(f"delete from {name}")
+
+
+def _adopt_rounds(draft: Draft) -> None:
+    """Have leads that were loaded ahead count as those of this publication."""
+    db = draft.db
+    for name in _OF_ROUNDS:
+        if columns_of(db, name, AHEAD):
+            db.execute(f"insert into {name} from {AHEAD}.{name}")
+    for kind in LEAD_KINDS:
+        of_rounds = f"where published_in = {LOADED_AHEAD}"
+        db.execute(f"update {quoted(kind.table)} set published_in = {draft.changes.number} {of_rounds}")
+    db.execute(f"drop schema if exists {AHEAD} cascade")

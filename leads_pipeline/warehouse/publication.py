@@ -24,6 +24,7 @@ from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, quoted
+from leads_pipeline.warehouse.loading_ahead import Base, LoadedAhead
 from leads_pipeline.warehouse.reading import attached, is_open_for_writing, is_readable
 from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Publication, Step
 from leads_pipeline.warehouse.tables import fill, lead_tables
@@ -57,6 +58,7 @@ def publish(
     at: datetime,
     *,
     lock: AbstractContextManager[object],
+    ahead: LoadedAhead | None = None,
     is_first_of_day: bool = False,
 ) -> Publication:
     """Bring the data folder's leads.duckdb up to date, under the lock of publications.
@@ -65,6 +67,8 @@ def publish(
     - New file: anything else has changed, or the file is damaged. It is made from raw, and leads
       that raw has lost come from the file before it.
     - Nothing: nothing has changed, and nobody has touched the file.
+
+    In the first two, it goes on from what was loaded `ahead`, if that was begun from what is there now.
 
     The first publication of a day looks at the windows of all days, and reads the whole file for
     damage. Raises StorageError and BugError: then the published file is as before.
@@ -76,7 +80,7 @@ def publish(
     with lock:
         with versions.drafting():
             number = versions.next_number(at)
-            publisher = _Publisher(versions, windows, steps, number, is_first_of_day)
+            publisher = _Publisher(versions, windows, steps, number, ahead, is_first_of_day)
             publication = publisher.publish()
 
         for step in steps:
@@ -125,6 +129,7 @@ class _Publisher:
     windows: Windows
     steps: Sequence[Step]
     number: int
+    ahead: LoadedAhead | None
     is_first_of_day: bool
 
     def publish(self) -> Publication:
@@ -147,12 +152,12 @@ class _Publisher:
             return self._build_anew(file, made_from)
 
         hashes = self.windows.hashes(of_all_days=self.is_first_of_day)
-        changed = {window: hash_ for window, hash_ in hashes.items() if former.windows.get(window) != hash_}
+        changed = _differing(hashes, former.windows)
         is_up_to_date = not changed and former.made_from.inputs == made_from.inputs
         if is_up_to_date and is_as_published:
             return Publication()
 
-        return self._update(file, made_from, changed)
+        return self._update(file, former, made_from, hashes)
 
     def _published_file(self) -> Path | None:
         file = self.versions.current()
@@ -170,18 +175,21 @@ class _Publisher:
 
     # --- the two ways -----------------------------------------------------------------------------
 
-    def _update(self, file: Path, made_from: _MadeFrom, changed: Mapping[WindowKey, str]) -> Publication:
-        changes = Changes(self.number, changed, is_first_of_day=self.is_first_of_day)
+    def _update(
+        self, file: Path, former: _Former, made_from: _MadeFrom, hashes: Mapping[WindowKey, str]
+    ) -> Publication:
         try:
-            draft = self._copied(file, "copy")
-            leads = self._make(draft, changes, made_from)
+            base = self._loaded_ahead(file, made_from) or Base(self._copied(file, "copy"), former.windows)
+            to_read = _differing(hashes, base.windows)
+            changes = Changes(self.number, to_read, is_first_of_day=self.is_first_of_day)
+            leads = self._make(base.file, changes, made_from)
         except StorageError as error:
             # The file may be damaged. If the disk is at fault, building anew says so.
             logger.warning("%s can't be brought up to date and is built anew. %s", file, error)
             return self._build_anew(file, made_from)
 
-        self.versions.swap_in(draft, self.number)
-        return Publication("update", len(changed), leads)
+        self.versions.swap_in(base.file, self.number)
+        return Publication("update", len(_differing(hashes, former.windows)), leads)
 
     def _build_anew(self, file: Path | None, made_from: _MadeFrom, *, forgets: bool = False) -> Publication:
         """Build the file from raw. With `forgets`, no version from before it stays."""
@@ -189,25 +197,35 @@ class _Publisher:
         files = [file, *self.versions.older()] if file else []
         former = next((one for one in files if self._has_leads(one)), None)
 
+        base = None
+        if file is None:
+            base = self._loaded_ahead(None, made_from)
+        else:
+            self.versions.remove_ahead()  # it was begun from a file
+        base = base or Base(self.versions.draft("anew"), {})
+
+        hashes = self.windows.hashes(of_all_days=True)
         changes = Changes(
             self.number,
-            self.windows.hashes(of_all_days=True),
+            _differing(hashes, base.windows),
             is_new=True,
             has_former=former is not None,
             forgets=forgets,
             is_first_of_day=self.is_first_of_day,
         )
-        draft = self.versions.draft("anew")
-        leads = self._make(draft, changes, made_from, former=former)
+        leads = self._make(base.file, changes, made_from, former=former)
 
         damaged = self.versions.current() if former != file else None
-        self.versions.swap_in(draft, self.number)
+        self.versions.swap_in(base.file, self.number)
         if damaged:  # moved once readers have another one
             aside = self.versions.set_aside(damaged)
             logger.warning("leads.duckdb was damaged. The damaged file is %s, and a new one is published.", aside)
         if forgets:
             self.versions.remove_older(0)
-        return Publication("new file", len(changes.windows), leads)
+        return Publication("new file", len(hashes), leads)
+
+    def _loaded_ahead(self, file: Path | None, made_from: _MadeFrom) -> Base | None:
+        return self.ahead.adopt(self.versions, file, made_from.shown_by) if self.ahead else None
 
     def _has_leads(self, file: Path) -> bool:
         return is_readable(self.versions.folder, file, [table.name for table in lead_tables()])
@@ -250,7 +268,7 @@ def _prepare(draft: Draft) -> None:
     if not draft.changes.is_new:
         return
     with draft.transaction():
-        draft.db.execute("create schema pipeline")
+        draft.db.execute("create schema if not exists pipeline")  # what is loaded ahead has it
         for name, (columns, comment) in _TABLES.items():
             draft.db.execute(f"create table pipeline.{name} ({columns})")
             draft.db.execute(f"comment on table pipeline.{name} is {literal(comment)}")
@@ -289,6 +307,11 @@ def _read_former(versions: Versions, file: Path) -> _Former | None:
     stands_alone = facts.pop("stands_alone") == "True"
     windows = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
     return _Former(_MadeFrom(**facts), stands_alone, windows)
+
+
+def _differing(hashes: Mapping[WindowKey, str], loaded: Mapping[WindowKey, str]) -> dict[WindowKey, str]:
+    """Return the windows that aren't loaded, or not in this state."""
+    return {window: hash_ for window, hash_ in hashes.items() if loaded.get(window) != hash_}
 
 
 def _hash_of(texts: Sequence[str]) -> str:

@@ -50,12 +50,15 @@ class RawWindows:
 
     def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
         """Hash the files of each window of the last 60 days, or of all."""
-        found: dict[WindowKey, str] = {}
+        return {window: folder.hash for window, folder in self.landed(of_all_days=of_all_days)}
+
+    def landed(self, *, of_all_days: bool) -> Iterator[tuple[WindowKey, Folder]]:
+        """Yield the windows of the last 60 days, or of all, that have files."""
         for kind in LEAD_KINDS:
-            for key, files in self.folders(kind, of_all_days=of_all_days).items():
-                if files.files and (place := Place.parse(key)):
-                    found[kind.name, place.day, place.scope] = files.hash
-        return found
+            for key, folder in self.folders(kind, of_all_days=of_all_days).items():
+                place = Place.parse(key)
+                if folder.files and place:
+                    yield (kind.name, place.day, place.scope), folder
 
     def read(self, windows: Collection[WindowKey]) -> Iterator[WindowLeads]:
         """Yield each window's leads, as they may be shown."""

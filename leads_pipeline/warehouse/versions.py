@@ -9,6 +9,8 @@ just before. DuckDB from 1.5 on resolves it first.
 
 import hashlib
 import re
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import publish_file, reading, storing, sync
+from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, publish_file, reading, storing, sync
 from leads_pipeline.storage.proof import want_symbolic_links
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
@@ -49,13 +51,46 @@ class Versions:
         want_symbolic_links(self._link)  # before a file is made that nobody could be led to
         try:
             yield
+            # A helper may have begun to load ahead from the file that was just replaced.
+            self.remove_ahead()
         finally:
             with suppress(OSError):  # what went wrong before says more
                 self._remove_drafts()
 
     def _remove_drafts(self) -> None:
         for draft in self._versions.glob("draft*"):
-            draft.unlink()
+            if draft.is_dir():
+                shutil.rmtree(draft)
+            else:
+                draft.unlink()
+
+    @property
+    def ahead(self) -> Path:
+        """The folder of what is loaded ahead (loading_ahead.py)."""
+        return self._versions / "ahead"
+
+    def make_ahead(self) -> None:
+        """Make that folder, for this user alone. Raises StorageError."""
+        with storing(self.ahead):
+            self._versions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            self.ahead.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
+
+    def take_ahead(self) -> Path:
+        """Make that folder one of a draft, and return its new path. Raises StorageError.
+
+        A helper that still runs can't make a file in it any more.
+        """
+        taken = self._versions / f"draft-ahead-{secrets.token_hex(8)}"
+        with storing(self.ahead):
+            self.ahead.rename(taken)
+        return taken
+
+    def remove_ahead(self) -> None:
+        """Remove what is loaded ahead, if there is something. Raises StorageError."""
+        if self.ahead.exists():
+            taken = self.take_ahead()
+            with storing(taken):
+                shutil.rmtree(taken)
 
     def draft(self, name: str) -> Path:
         """Return the path of a file that isn't published yet."""

@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -40,6 +40,7 @@ from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import Place
 from leads_pipeline.storage.store import Store
 from leads_pipeline.warehouse.checks import checks, problems
+from leads_pipeline.warehouse.loading_ahead import WINDOWS_MIN, follow
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline_tests.promises import month
@@ -125,6 +126,22 @@ class House:
         moment = self.now
         self.later(minutes=1)
         return moment
+
+    def load_ahead(self, *landings: Callable[[], object]) -> None:
+        """Have a pull's helper load ahead in rounds. Before each look of the helper, one of these happens."""
+
+        def nothing() -> None:
+            """So it loads the last one, too."""
+
+        left = [*landings, nothing]
+
+        def has_ended(_: float) -> bool:
+            if not left:
+                return True
+            left.pop(0)()
+            return False
+
+        follow(self.data, self.zone, WINDOWS_MIN, has_ended, clock=lambda: self.now, leads_min=1)
 
     # --- what an analyst finds --------------------------------------------------------------------------------------
 

@@ -1,0 +1,256 @@
+"""Helpers, pulls and publications that are killed, and erasures beside a helper that runs: rows are as without one.
+
+`AHEAD_KILLS=50` kills at so many system calls, and `AHEAD_ROUNDS=20` tries so many moments of real processes.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import duckdb
+import pytest
+
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.warehouse.loading_ahead import LOCK, WINDOWS_MIN, loading_ahead
+from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.installation import installation
+from leads_pipeline_tests.support.newcomer import wait_for
+from leads_pipeline_tests.support.people import EMAIL, everything_in, lead
+from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
+
+KILLS = int(os.environ.get("AHEAD_KILLS", "4"))
+ROUNDS = int(os.environ.get("AHEAD_ROUNDS", "2"))
+
+# As many as make a round of a real helper.
+LEADS = 3_000
+
+
+# --- killed at a system call ----------------------------------------------------------------------
+
+
+def land(house: House, text: str, scope: str = "branch-101", day: Any = DAY) -> None:
+    leads = [lead(f"{scope} {number}", email=f"{number}@people.example", message=text) for number in range(4)]
+    house.land("applicant", leads, day, scope)
+
+
+def load_ahead(folder: Path) -> None:
+    """A pull and its helper, in one process."""
+    house = House(folder / "data")
+    house.later(minutes=30)
+    house.load_ahead(
+        partial(land, house, "second", "branch-102"),
+        partial(land, house, "third", "branch-102", NEXT_DAY),
+        partial(land, house, "third"),
+    )
+
+
+def publish(folder: Path) -> None:
+    house = House(folder / "data")
+    house.later(hours=1)
+    house.publish()
+
+
+@pytest.fixture(scope="module", params=["first", "update"])
+def before(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder before a pull: with nothing published, or with an edition."""
+    folder = tmp_path_factory.mktemp(request.param)
+    house = House(folder / "data")
+    house.data.state.person_key()
+    if request.param == "update":
+        land(house, "first")
+        house.publish()
+    return folder
+
+
+def trials(work: Callable[[Path], None], start: Path, folder: Path) -> list[int]:
+    """At which calls the work is killed."""
+    shutil.copytree(start, folder, symlinks=True)
+    outcome = run(work, folder, folder=folder, fault=Fault.KILL)
+    assert outcome.is_done, outcome.message
+    dice = Random(os.environ["CHAOS_SEED"])  # noqa: S311 - to be repeated
+    return sorted(dice.sample(range(len(outcome.calls)), min(KILLS, len(outcome.calls))))
+
+
+@needs_seccomp
+def test_whatever_a_killed_helper_leaves_the_next_publication_is_as_any(before: Path, tmp_path: Path) -> None:
+    for at in trials(load_ahead, before, tmp_path / "counted"):
+        folder = tmp_path / str(at)
+        shutil.copytree(before, folder, symlinks=True)
+        outcome = run(load_ahead, folder, folder=folder, fault=Fault.KILL, at=at)
+        where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+
+        house = House(folder / "data")
+        house.later(hours=1)
+        plainly = published_plainly(house, folder / "plain")
+        house.publish()
+
+        assert all_tables(house) == plainly, where
+        assert [*draft_of(house).parent.glob("*ahead*")] == [], where
+        shutil.rmtree(folder)
+
+
+@needs_seccomp
+def test_after_a_publication_that_is_killed_while_it_adopts_the_next_one_has_all_rows(
+    before: Path, tmp_path: Path
+) -> None:
+    loaded = tmp_path / "loaded"
+    shutil.copytree(before, loaded, symlinks=True)
+    load_ahead(loaded)
+    plain = House(loaded / "data")
+    plain.later(hours=1)
+    plainly = published_plainly(plain, tmp_path / "plain")
+
+    for at in trials(publish, loaded, tmp_path / "counted"):
+        folder = tmp_path / str(at)
+        shutil.copytree(loaded, folder, symlinks=True)
+        outcome = run(publish, folder, folder=folder, fault=Fault.KILL, at=at)
+        where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+
+        publish(folder)
+
+        house = House(folder / "data")
+        assert all_tables(house) == plainly, where
+        assert [*draft_of(house).parent.glob("*ahead*")] == [], where
+        shutil.rmtree(folder)
+
+
+# --- real helpers ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(house: House) -> House:
+    """A house of today, because a helper knows no other clock."""
+    house.now = datetime.now(UTC)
+    house.first_day = house.today
+    return house
+
+
+def land_many(house: House, number: int, **person: str) -> None:
+    leads = [lead(f"{number} {one}", email=f"{one}@people.example") for one in range(LEADS)]
+    house.land("applicant", [*leads, lead(f"{number} jane", **person)], house.today, f"branch-{101 + number % 2}")
+
+
+# Lands a lot while a helper runs, until it is killed.
+PULL = """
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from leads_pipeline.warehouse.loading_ahead import WINDOWS_MIN, loading_ahead
+from leads_pipeline_tests.chaos.test_loading_ahead import House, land_many, settings_of
+house = House(Path(sys.argv[1]))
+house.now = datetime.now(UTC)
+with loading_ahead(settings_of(house), WINDOWS_MIN):
+    for number in range(1000):
+        land_many(house, number % 4)
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("who", ["pull", "helper"])
+def test_a_helper_ends_with_its_pull_and_a_pull_goes_on_without_its_helper(
+    here: House, tmp_path: Path, who: str
+) -> None:
+    here.data.state.person_key()
+    dice = Random(f"{os.environ['CHAOS_SEED']} {who}")  # noqa: S311 - to be repeated
+    for number in range(ROUNDS):
+        pull = subprocess.Popen(
+            [sys.executable, "-c", PULL, str(here.folder)],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with pull:
+            wait_for(lambda: len(helpers_of(here)) == 1)
+            time.sleep(dice.uniform(0, 6))
+            if who == "helper":
+                os.kill(helpers_of(here)[0], signal.SIGKILL)
+                assert pull.stdout
+                for _ in range(3):
+                    assert pull.stdout.readline()
+            pull.kill()
+        wait_for(lambda: helpers_of(here) == [])
+
+        here.now = datetime.now(UTC)
+        plainly = published_plainly(here, tmp_path / f"plain-{number}")
+        here.publish()
+        assert all_tables(here) == plainly
+        assert not draft_of(here).exists()
+
+
+def test_no_file_holds_an_erased_person_although_a_helper_still_runs(here: House, tmp_path: Path) -> None:
+    dice = Random(os.environ["CHAOS_SEED"])  # noqa: S311 - to be repeated
+    for number in range(ROUNDS):
+        email = f"{number}.{EMAIL}"
+        with loading_ahead(settings_of(here), WINDOWS_MIN):
+            for window in range(3):
+                land_many(here, window, email=email)
+                time.sleep(dice.uniform(0, 1.5))
+            here.erase(email=email)
+            assert email not in everything_now(here, tmp_path / str(number))
+            land_many(here, 3)
+            time.sleep(dice.uniform(0, 1.5))
+        here.publish()
+        assert email not in everything_in(here.folder)
+
+
+def everything_now(house: House, folder: Path) -> str:
+    """What is in the files at this moment. A helper stands still meanwhile."""
+    running = helpers_of(house)
+    for pid in running:
+        os.kill(pid, signal.SIGSTOP)
+    shutil.copytree(house.folder, folder, symlinks=True)
+    for pid in running:
+        os.kill(pid, signal.SIGCONT)
+
+    draft = folder / ".versions" / "ahead" / "leads.duckdb"
+    try:
+        duckdb.connect(draft, read_only=True).close()
+    except duckdb.Error:  # it is being copied, from the new edition
+        draft.unlink(missing_ok=True)
+    return everything_in(folder)
+
+
+def test_two_pulls_at_once_and_after_each_other_have_one_helper(here: House, tmp_path: Path) -> None:
+    settings = settings_of(here)
+    with loading_ahead(settings, WINDOWS_MIN):
+        wait_for(lambda: here.data.state.is_held(LOCK))
+        with loading_ahead(settings, WINDOWS_MIN):
+            wait_for(lambda: len(helpers_of(here)) == 1)
+            for number in range(2):
+                land_many(here, number)
+            wait_for(lambda: (draft_of(here) / "leads.duckdb").exists())
+    with loading_ahead(settings, WINDOWS_MIN):
+        for number in range(2, 4):
+            land_many(here, number)
+        time.sleep(3)
+
+    plainly = published_plainly(here, tmp_path / "plain")
+    here.publish()
+    assert all_tables(here) == plainly
+    assert len(here.leads("applicant")) == 4 * (LEADS + 1)
+
+
+def test_a_backfill_of_many_windows_has_a_helper_and_publishes_every_lead(tmp_path: Path) -> None:
+    program = str(Path(sys.executable).with_name("leads-pipeline"))
+    config = Config(branches=12, leads_per_day=3)
+    with installation(tmp_path, config, first=27) as there:
+        house = House(there.data.folder)
+        command = [program, "backfill", "--kind", "applicant", "--from", str(there.day(27)), "--to", str(there.day(1))]
+        with subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL) as backfill:
+            wait_for(lambda: len(helpers_of(house)) == 1 or backfill.poll() is not None)
+            assert len(helpers_of(house)) == 1
+            assert backfill.wait() == 0
+
+        assert helpers_of(house) == []
+        assert not draft_of(house).exists()
+        assert house.leads("applicant").keys() == {lead_id for lead_id, _ in house.raw("applicant")}

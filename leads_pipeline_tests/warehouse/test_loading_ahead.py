@@ -1,0 +1,450 @@
+"""What is loaded ahead: the publication after it has the same rows as a plain one, and nobody comes back by it."""
+
+import os
+import random
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+from leads_pipeline.errors import BugError
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.suppression import Action
+from leads_pipeline.storage.store import open_store
+from leads_pipeline.warehouse.loading_ahead import COPIED_BYTES_A_WINDOW, LOCK, WINDOWS_MIN, LoadedAhead, loading_ahead
+from leads_pipeline.warehouse.versions import Versions
+from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of
+from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.newcomer import wait_for
+from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, listed
+
+JANE = lead("jane", email=EMAIL, name="Jane Roe")
+JOHN = lead("john", email="john@people.example", name="John Doe")
+
+
+def land(house: House, lead_id: str, text: str = "first", scope: str = "branch-101", **more: Any) -> None:
+    house.land("applicant", [{"id": lead_id, "message": text, **more}], scope=scope)
+
+
+# --- the same rows ------------------------------------------------------------------------------
+
+
+class Weather:
+    """Windows that land in any order, again and again, with leads that change, move, lose a contact and come twice."""
+
+    def __init__(self, house: House, seed: int) -> None:
+        self._house = house
+        self._dice = random.Random(seed)  # noqa: S311 - to be repeated
+        self._leads: dict[tuple[str, Any, str], dict[str, dict[str, Any]]] = {}
+
+    def land(self) -> None:
+        dice = self._dice
+        window = (
+            dice.choice(["applicant", "applicant", "appraisal"]),
+            dice.choice([DAY, NEXT_DAY]),
+            dice.choice(["branch-101", "branch-102"]),
+        )
+        leads = self._leads.setdefault(window, {})
+        for _ in range(dice.randrange(1, 4)):
+            lead_id = f"{window[0]}-{dice.randrange(12)}"
+            email = dice.choice(["", f"{lead_id}@people.example"])
+            message = f"text {dice.randrange(5)}"
+            day = dice.choice([DAY, NEXT_DAY])
+            leads[lead_id] = lead(lead_id, email=email, message=message, createdAt=f"{day}T10:00:00Z")
+        kind, day, scope = window
+        self._house.land(kind, leads.values(), day, scope)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(int(os.environ.get("AHEAD_SEEDS", "3"))))
+def test_tables_are_the_same_with_and_without(house: House, tmp_path: Path, seed: int) -> None:
+    weather = Weather(house, seed)
+
+    for publication in ("first", "update", "another update"):
+        house.load_ahead(*[weather.land] * 8)
+        for _ in range(seed):
+            weather.land()  # after the helper's last round
+        plainly = published_plainly(house, tmp_path / publication)
+        house.publish()
+
+        assert all_tables(house) == plainly, (seed, publication)
+        assert not draft_of(house).exists()
+
+
+def test_a_first_publication_goes_on_from_what_was_loaded_ahead(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
+
+    shutil.rmtree(house.folder / "raw")  # so it can't have read them
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"a", "b"}
+
+
+def test_an_update_goes_on_from_what_was_loaded_ahead(house: House) -> None:
+    land(house, "before")
+    house.publish()
+    house.load_ahead(partial(land, house, "a", scope="branch-102"))
+
+    [loaded] = house.folder.glob("raw/applicant_leads/*/scope=branch-102/*.parquet")
+    loaded.write_bytes(b"damaged, which is noticed when it is read")
+    land(house, "before", "changed")
+    house.publish()
+
+    assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {"before": "changed", "a": "first"}
+    assert loaded.exists()
+
+
+def test_leads_that_were_loaded_ahead_bear_the_number_of_the_publication(house: House) -> None:
+    land(house, "before")
+    house.publish()
+    [(before,)] = house.query("select published_in from applicant_leads")
+    house.load_ahead(partial(land, house, "a", scope="branch-102"))
+    house.later(minutes=5)
+    house.publish()
+
+    numbers = dict(house.query("select lead_id, published_in from applicant_leads"))
+    assert numbers == {"before": before, "a": int(house.file.resolve().name.split("-")[1])}
+    assert house.query("select distinct publication from pipeline.touched_days") == [(numbers["a"],)]
+    assert house.query("select count(*) from duckdb_tables() where schema_name = 'ahead'") == [(0,)]
+
+
+def test_a_window_that_lands_hours_after_the_helper_began_is_no_window_of_the_future(
+    house: House, tmp_path: Path
+) -> None:
+    house.load_ahead(
+        partial(land, house, "a"),
+        partial(house.later, hours=3),
+        partial(land, house, "b"),
+        partial(land, house, "a", "second"),
+    )
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert all_tables(house) == plainly
+    assert house.query("select state from mart_coverage where scope = 'branch-101' and day = ?", DAY)[0] == ("landed",)
+
+
+def test_contacts_that_the_portal_empties_are_known_whichever_round_read_them(house: House) -> None:
+    def land_jane(email: str) -> None:
+        house.land("applicant", [lead("jane", email=email), lead("john", email="")])
+
+    house.load_ahead(
+        partial(land_jane, EMAIL),
+        partial(house.land, "applicant", [lead("a", email="a@people.example")], NEXT_DAY),
+        partial(land_jane, ""),
+        partial(house.land, "applicant", [lead("a", email="")], NEXT_DAY),
+        partial(house.land, "applicant", [lead("a", email="a@people.example")], NEXT_DAY),
+        partial(land, house, "b", scope="branch-102"),
+    )
+    house.publish()
+
+    assert house.query("from pipeline.emptied_contacts") == [("applicant", "jane", DAY)]
+
+
+def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes_on_with_it(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"))
+    shutil.rmtree(house.folder / "raw")
+    house.load_ahead(partial(land, house, "b", scope="branch-102"))
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"a", "b"}
+
+
+@pytest.mark.slow
+def test_a_bucket_is_loaded_ahead_too(house: House, tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.bucket = open_store(new_bucket(moto, monkeypatch), plain_http=True)
+    house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert all_tables(house) == plainly
+    assert house.leads("applicant").keys() == {"a", "b"}
+    open_store.cache_clear()
+
+
+# --- a draft that was begun from something else ---------------------------------------------------
+
+
+def other_zone(house: House) -> None:
+    house.zone = ZoneInfo("Asia/Tokyo")
+
+
+def another_publication(house: House) -> None:
+    land(house, "between", scope="branch-102")
+    house.publish()
+
+
+def another_edition(house: House) -> None:
+    """Put back by hand."""
+    land(house, "between", scope="branch-102")
+    draft_of(house).rename(house.folder / "aside")
+    house.publish()
+    (house.folder / "aside").rename(draft_of(house))
+
+
+def another_rewriting(house: House) -> None:
+    house.data.state.note_rewriting()
+
+
+def damaged_draft(house: House) -> None:
+    (draft_of(house) / "leads.duckdb").write_bytes(b"no database")
+
+
+def empty_draft(house: House) -> None:
+    (draft_of(house) / "leads.duckdb").write_bytes(b"")
+
+
+def killed_copy(house: House) -> None:
+    shutil.copyfile(house.file, draft_of(house) / "leads.duckdb")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [other_zone, another_publication, another_edition, another_rewriting, damaged_draft, empty_draft, killed_copy],
+)
+def test_a_draft_that_was_begun_from_something_else_is_deleted_and_the_publication_is_as_any(
+    house: House, tmp_path: Path, change: Callable[[House], None]
+) -> None:
+    house.land("applicant", [JOHN, {"id": "late", "createdAt": f"{DAY}T23:30:00Z"}])
+    house.publish()
+    house.load_ahead(partial(land, house, "a", scope="branch-102"))
+    change(house)
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert all_tables(house) == plainly
+    assert not draft_of(house).exists()
+    assert house.leads("applicant").keys() >= {"john", "late", "a"}
+
+
+@pytest.mark.parametrize("what", ["edition", "zone", "shown_by", "nothing"])
+def test_a_draft_is_adopted_only_if_all_that_it_was_begun_from_is_the_same(house: House, what: str) -> None:
+    house.load_ahead(partial(land, house, "a"))
+    state, versions = house.data.state, Versions(house.folder)
+    edition = versions.ahead.parent / "leads-1-0123456789abcdef.duckdb" if what == "edition" else None
+    zone = ZoneInfo("Asia/Tokyo") if what == "zone" else house.zone
+    shown_by = "2 " if what == "shown_by" else house.data.shown_by(0)
+
+    base = LoadedAhead(state, zone).adopt(versions, edition, shown_by)
+
+    assert (base is None) == (what != "nothing")
+    assert not draft_of(house).exists()
+
+
+def test_a_draft_whose_helper_still_runs_is_deleted(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"))
+    with house.data.state.lock(LOCK):
+        base = LoadedAhead(house.data.state, house.zone).adopt(Versions(house.folder), None, house.data.shown_by(0))
+
+    assert base is None
+    assert not draft_of(house).exists()
+
+
+def test_a_draft_that_lacks_a_lead_that_was_received_is_never_published(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
+    with duckdb.connect(draft_of(house) / "leads.duckdb") as db:
+        db.execute("delete from applicant_leads where lead_id = 'a'")
+
+    with pytest.raises(BugError, match="lose 1 applicant leads and double 0"):
+        house.publish()
+
+    house.publish()
+    assert house.leads("applicant").keys() == {"a", "b"}
+
+
+def test_a_draft_that_a_helper_begins_during_a_publication_is_gone_after_it(house: House) -> None:
+    house.folder.mkdir(parents=True)
+    versions = Versions(house.folder)
+    with versions.drafting():
+        versions.make_ahead()
+        (versions.ahead / "leads.duckdb").write_bytes(b"begun from the edition before")
+
+    assert [*versions.ahead.parent.iterdir()] == []
+
+
+def test_nobody_but_the_account_can_read_a_draft(house: House) -> None:
+    house.load_ahead(partial(land, house, "a"))
+
+    assert stat.S_IMODE(draft_of(house).stat().st_mode) == 0o700
+
+
+def test_an_edition_that_takes_long_to_copy_for_so_few_windows_is_left_to_the_publication(house: House) -> None:
+    land(house, "before")
+    house.publish()
+    edition = house.file.resolve()
+    edition.chmod(0o640)
+    os.truncate(edition, WINDOWS_MIN * COPIED_BYTES_A_WINDOW + 1)
+
+    house.load_ahead(partial(land, house, "a"))
+
+    assert not draft_of(house).exists()
+
+
+# --- people -------------------------------------------------------------------------------------
+
+
+def erase(house: House) -> None:
+    house.erase(email=EMAIL)
+
+
+def restrict(house: House) -> None:
+    house.restrict(email=EMAIL)
+
+
+def only_list(house: House) -> None:
+    """The list grows, and a later publication follows it."""
+    listed(list_of(house.data), Action.ERASE)
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_first", "moment"),
+    [(erase, True, 2), (erase, False, 1), (erase, False, 3), (only_list, True, 0), (only_list, False, 2)],
+)
+def test_nobody_who_is_erased_meanwhile_is_in_any_file_afterwards(
+    house: House, tmp_path: Path, request_: Callable[[House], None], is_first: bool, moment: int
+) -> None:
+    if not is_first:
+        house.land("applicant", [JANE, JOHN], NEXT_DAY)
+        house.publish()
+    landings: list[Callable[[], object]] = [
+        partial(house.land, "applicant", [JANE, JOHN]),
+        partial(house.land, "applicant", [{**JANE, "message": "again"}], NEXT_DAY, "branch-102"),
+        partial(house.land, "applicant", [lead("a")], DAY, "branch-102"),
+    ]
+    landings.insert(moment, partial(request_, house))
+    house.load_ahead(*landings)
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert EMAIL not in everything_in(house.folder)
+    assert house.leads("applicant").keys() == {"john", "a"}
+    assert all_tables(house) == plainly
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(house: House, is_first: bool) -> None:
+    if not is_first:
+        house.land("applicant", [JOHN], NEXT_DAY)
+        house.publish()
+    house.load_ahead(partial(house.land, "applicant", [JANE, JOHN]))
+    assert EMAIL in everything_in(house.folder)
+
+    only_list(house)
+    house.publish()
+
+    assert EMAIL not in everything_in(house.folder)
+    assert house.leads("applicant").keys() == {"john"}
+
+
+def test_right_after_an_erasure_no_file_holds_the_person_although_the_helper_still_runs(house: House) -> None:
+    found: list[bool] = []
+
+    def look() -> None:
+        erase(house)
+        found.append(EMAIL in everything_in(house.folder))
+
+    house.load_ahead(partial(house.land, "applicant", [JANE, JOHN]), lambda: None, look, partial(land, house, "a"))
+
+    assert found == [False]
+    assert EMAIL not in everything_in(house.folder)
+
+
+def test_a_restricted_person_is_out_of_the_next_file(house: House, tmp_path: Path) -> None:
+    house.load_ahead(
+        partial(house.land, "applicant", [JANE, JOHN]),
+        lambda: None,
+        partial(restrict, house),
+        partial(land, house, "a", scope="branch-102"),
+    )
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"john", "a"}
+    assert all_tables(house) == plainly
+
+
+# --- publications beside a helper ---------------------------------------------------------------
+
+
+def test_a_publication_beside_a_helper_waits_for_nothing_and_the_helper_begins_anew(
+    house: House, tmp_path: Path
+) -> None:
+    drafts: list[bool] = []
+
+    def publish() -> None:
+        began = time.monotonic()
+        another_publication(house)
+        drafts.append(draft_of(house).exists())
+        assert time.monotonic() - began < 10
+
+    house.load_ahead(
+        partial(land, house, "a"),
+        lambda: None,
+        publish,
+        partial(land, house, "a", "second"),
+        lambda: None,
+        partial(land, house, "c"),
+        lambda: drafts.append(draft_of(house).exists()),
+    )
+    plainly = published_plainly(house, tmp_path / "plain")
+    house.publish()
+
+    assert drafts == [False, True]
+    assert all_tables(house) == plainly
+    assert house.leads("applicant").keys() == {"c", "between", "a"}
+
+
+def test_a_second_helper_goes(house: House) -> None:
+    land(house, "a")
+    with house.data.state.lock(LOCK):
+        house.load_ahead(partial(land, house, "b"))
+
+        assert not draft_of(house).exists()
+        house.publish()
+    assert house.leads("applicant").keys() == {"a"}
+
+
+# --- the helper's process -----------------------------------------------------------------------
+
+
+def test_a_small_pull_starts_no_helper(house: House) -> None:
+    with loading_ahead(settings_of(house), WINDOWS_MIN - 1):
+        time.sleep(1)
+        assert helpers_of(house) == []
+
+
+def test_a_pull_whose_helper_can_do_nothing_goes_on(house: House, caplog: pytest.LogCaptureFixture) -> None:
+    in_the_way = house.folder / ".state" / "locks" / f"{LOCK}.lock"
+    in_the_way.mkdir(parents=True)
+
+    with loading_ahead(settings_of(house), WINDOWS_MIN):
+        wait_for(lambda: len(helpers_of(house)) == 1)
+        wait_for(lambda: helpers_of(house) == [])
+        land(house, "a")
+
+    assert [record.message for record in caplog.records] == [
+        "Leads could not be loaded during the pull. The publication loads them."
+    ]
+    house.publish()
+    assert house.leads("applicant").keys() == {"a"}
+
+
+def test_a_pull_goes_on_if_no_process_can_be_started(
+    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+
+    with loading_ahead(settings_of(house), WINDOWS_MIN):
+        land(house, "a")
+
+    assert house.raw("applicant")
+    assert "The publication loads them." in caplog.text
