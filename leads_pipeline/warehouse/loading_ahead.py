@@ -133,8 +133,8 @@ def _windows_from(origin: Origin, folder: Path, draft: Path) -> dict[WindowKey, 
     if not draft.exists():
         return None
     with suppress(StorageError, BugError), connection(folder, draft) as db:
-        [begun_from] = db.execute(f"from {AHEAD}.origin").fetchall()
-        if begun_from == origin:
+        # A helper may have been killed before it noted one.
+        if db.execute(f"from {AHEAD}.origin").fetchall() == [origin]:
             return _windows_in(db)
     return None
 

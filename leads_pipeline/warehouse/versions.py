@@ -60,9 +60,9 @@ class Versions:
     def _remove_drafts(self) -> None:
         for draft in self._versions.glob("draft*"):
             if draft.is_dir():
-                shutil.rmtree(draft)
+                _remove_folder(draft)
             else:
-                draft.unlink()
+                draft.unlink(missing_ok=True)
 
     @property
     def ahead(self) -> Path:
@@ -76,21 +76,20 @@ class Versions:
             self.ahead.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
 
     def take_ahead(self) -> Path:
-        """Make that folder one of a draft, and return its new path. Raises StorageError.
+        """Make that folder, if it is there, one of a draft. Return its new path. Raises StorageError.
 
         A helper that still runs can't make a file in it any more.
         """
         taken = self._versions / f"draft-ahead-{secrets.token_hex(8)}"
-        with storing(self.ahead):
+        with storing(self.ahead), suppress(FileNotFoundError):
             self.ahead.rename(taken)
         return taken
 
     def remove_ahead(self) -> None:
         """Remove what is loaded ahead, if there is something. Raises StorageError."""
-        if self.ahead.exists():
-            taken = self.take_ahead()
-            with storing(taken):
-                shutil.rmtree(taken)
+        taken = self.take_ahead()
+        with storing(taken):
+            _remove_folder(taken)
 
     def draft(self, name: str) -> Path:
         """Return the path of a file that isn't published yet."""
@@ -186,6 +185,13 @@ def number_of(path: Path) -> int:
     """Return the number in the name of a version, or of a tree of typed tables. 0 if there is none."""
     found = re.search(r"-(\d+)", path.name)
     return int(found[1]) if found else 0
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder, which a publication and a helper may do at once. Raises OSError."""
+    while folder.exists():
+        with suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 def _hash_of(file: Path) -> str:

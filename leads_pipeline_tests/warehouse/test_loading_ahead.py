@@ -203,13 +203,27 @@ def empty_draft(house: House) -> None:
     (draft_of(house) / "leads.duckdb").write_bytes(b"")
 
 
+def killed_before_its_note(house: House) -> None:
+    with duckdb.connect(draft_of(house) / "leads.duckdb") as db:
+        db.execute("delete from ahead.origin")
+
+
 def killed_copy(house: House) -> None:
     shutil.copyfile(house.file, draft_of(house) / "leads.duckdb")
 
 
 @pytest.mark.parametrize(
     "change",
-    [other_zone, another_publication, another_edition, another_rewriting, damaged_draft, empty_draft, killed_copy],
+    [
+        other_zone,
+        another_publication,
+        another_edition,
+        another_rewriting,
+        damaged_draft,
+        empty_draft,
+        killed_before_its_note,
+        killed_copy,
+    ],
 )
 def test_a_draft_that_was_begun_from_something_else_is_deleted_and_the_publication_is_as_any(
     house: House, tmp_path: Path, change: Callable[[House], None]
