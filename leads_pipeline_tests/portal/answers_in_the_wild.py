@@ -85,13 +85,11 @@ def busy(retry_after: str) -> Script:
 ANSWERS: Sequence[Wild] = [
     # Fine.
     Wild("gzip in two members", respond(gzipped(LEADS[:9]) + gzipped(LEADS[9:]), GZIP)),
-    Wild("content encoding identity", respond(LEADS, "Content-Encoding: identity")),
     Wild("early hints before 200", raw(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + WHOLE)),
     Wild("a header of 100 kB", respond(LEADS, f"X-Long: {'x' * 100_000}")),
     Wild("a byte order mark before the JSON", respond(b"\xef\xbb\xbf" + LEADS)),
     Wild("two lists, one with an escaped key", respond(b'{"applicants":[' + A + b'],"\\u0061pplicants":[' + B + b"]}")),
-    # A finding tells of these (fault 2).
-    Wild("a total of 3", respond(LEADS[:-1] + b',"total":3}')),
+    # A finding tells of this (fault 2).
     Wild("a next page", respond(LEADS[:-1] + b',"nextPage":"/2"}')),
     # No answer, with 200.
     Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), InvalidAnswerError, "HTML"),
@@ -100,12 +98,10 @@ ANSWERS: Sequence[Wild] = [
     Wild("UTF-16", respond(LEADS.decode().encode("utf-16")), InvalidAnswerError),
     Wild("JSON cut off without a length", raw(HEAD + b"\r\n" + LEADS[:-1]), InvalidAnswerError, "JSON"),
     Wild("gzip with a wrong checksum", respond(gzipped(LEADS)[:-8] + bytes(8), GZIP), InvalidAnswerError, "gzip"),
-    Wild("no gzip at all", respond(LEADS, GZIP), InvalidAnswerError, "gzip"),
     Wild("cut gzip", respond(gzipped(LEADS)[:-3], GZIP), InvalidAnswerError, "gzip"),
     Wild("unknown content encoding", respond(LEADS, "Content-Encoding: zstd"), InvalidAnswerError, "encoding"),
     Wild("Content-Length too small", respond(LEADS, CLOSE, length=len(LEADS) - 5), InvalidAnswerError),
     Wild("204", without_body("204 No Content"), InvalidAnswerError, "204"),
-    Wild("206", respond(LEADS, "Content-Range: bytes 0-32/99", status=206), InvalidAnswerError, "206"),
     Wild("304", without_body("304 Not Modified"), InvalidAnswerError, "304"),
     # Too much: a window of a minute is asked for once more at most.
     Wild("a gzip bomb", respond(bomb(70), GZIP), TooLargeError, requests=2),
@@ -119,17 +115,12 @@ ANSWERS: Sequence[Wild] = [
     Wild("a drip-fed body", drip(LEADS), UnreachableError, is_slow=True),
     Wild("a header of 1 MB", respond(LEADS, f"X-Long: {'x' * 1_000_000}"), UnreachableError),
     # Redirects are never followed.
-    Wild("301", moved(HTTPStatus.MOVED_PERMANENTLY), RefusedError, "base URL"),
     Wild("302", moved(HTTPStatus.FOUND), ServerError, "base URL"),
-    Wild("307", moved(HTTPStatus.TEMPORARY_REDIRECT), ServerError, "base URL"),
     Wild("308", moved(HTTPStatus.PERMANENT_REDIRECT), RefusedError, "base URL"),
     # Refused for now, or for good.
     Wild("407 by a proxy", status(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED), RefusedError, "proxy"),
     Wild("408", status(HTTPStatus.REQUEST_TIMEOUT), ServerError, "408"),
-    Wild("425", status(HTTPStatus.TOO_EARLY), ServerError, "425"),
     Wild("429 with Retry-After -1", busy("-1"), BusyError),
-    Wild("429 with a date in the past", busy("Sun, 06 Nov 1994 08:49:37 GMT"), BusyError),
-    Wild("429 with text", busy("soon"), BusyError),
     # More patience than a run has ends it.
     Wild("429 with 10^30 seconds", busy("1" + "0" * 30), BusyError, requests=1),
     Wild("429 until in an hour", busy(format_datetime(NOW + timedelta(hours=1), usegmt=True)), BusyError, requests=1),
@@ -154,24 +145,25 @@ PACKED = gzipped(b"{%s}" % GOOD.encode())
 TOKENS: Sequence[Wild] = [
     # Fine. Each token is kept.
     Wild("200", PLAIN),
-    Wild("201", token(GOOD, code=201)),
     Wild("no expires_in", token(GOOD)),
     Wild("no token_type", token('"access_token":"t0ken"')),
-    Wild("bearer", token('"access_token":"t0ken","token_type":"bearer"')),
     Wild("BearerToken", token('"access_token":"t0ken","token_type":"BearerToken"')),
     Wild("gzip", respond(PACKED, GZIP)),
-    Wild("content encoding identity", token(GOOD, "Content-Encoding: identity")),
     Wild("an odd charset", respond(b"{%s}" % GOOD.encode(), "Content-Type: application/json; charset=utf-7")),
     # Somebody has to change something: refused once, and the cause is named.
     Wild("DPoP", token('"access_token":"t0ken","token_type":"DPoP"'), CredentialsError, "bearer token"),
     Wild("200 with invalid_client", token('"error":"invalid_client"'), CredentialsError, "invalid_client"),
     Wild("400 with invalid_client", token('"error":"invalid_client"', code=400), CredentialsError, "invalid_client"),
     Wild("400 without a code", respond(b"", status=400), CredentialsError, "400, no error code"),
-    Wild("401 with HTML", respond(b"<h1>who?</h1>", status=401), CredentialsError, "401, no error code"),
     Wild("404", respond(b'{"message":"no"}', status=404), CredentialsError, "Check the token server's address"),
     Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), CredentialsError, "HTML"),
     Wild("a redirect", moved(HTTPStatus.FOUND), CredentialsError, "redirect"),
-    Wild("a redirect to no URL", respond(b"", "Location: https://[x", status=307), CredentialsError, "redirect (307)"),
+    Wild(
+        "a redirect to no URL",
+        respond(b"", "Location: https://x:none/", status=307),
+        CredentialsError,
+        "redirect (307)",
+    ),
     Wild("a long token", token(f'"access_token":"{"x" * (MAX_TOKEN_CHARACTERS + 1)}"'), CredentialsError, "a header"),
     Wild("407 by a proxy", respond(b"", status=407), SettingsError, "proxy refused (407)"),
     Wild("a token with a line break", token(r'"access_token":"t0\nken"'), CredentialsError, "token"),
@@ -179,10 +171,8 @@ TOKENS: Sequence[Wild] = [
     Wild("204", without_body("204 No Content"), ServerError, "answered 204 without a token"),
     Wild("408", respond(b"", status=408), ServerError, "fault of its own (408)"),
     Wild("an empty body", respond(b""), ServerError, "without a token"),
-    Wild("a list", respond(b'["t0ken"]'), ServerError, "without a token"),
     Wild("deep JSON", respond(b"[" * 60_000), ServerError, "without a token"),
     Wild("no UTF-8", respond(b"\xff{}"), ServerError, "without a token"),
-    Wild("closed at once", raw(b""), UnreachableError, "broke off before the answer was whole"),
     Wild("no HTTP", raw(b"SSH-2.0-OpenSSH\r\n"), UnreachableError, "broke off before the answer was whole"),
     Wild("half a header", half_a_header, UnreachableError, "in time", is_slow=True),
     Wild("an empty token", token('"access_token":""'), ServerError),
