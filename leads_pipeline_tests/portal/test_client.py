@@ -43,7 +43,6 @@ from leads_pipeline.portal.requests import MAX_FAILURES_IN_A_ROW, Requests
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
-from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
 from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, bomb, drip, gzipped, raw, respond
 
 BASE_URL = "http://portal.example"
@@ -436,28 +435,6 @@ def test_a_window_without_a_connection_now_and_then_ends_nothing() -> None:
     assert sum(isinstance(result, Answer) for result in results) == 50
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_while_the_service_asks_for_patience_nothing_starts_in_the_whole_run(status: int) -> None:
-    timing = FakeTiming()
-    starts: list[float] = []
-    together = threading.Barrier(3, timeout=PATIENCE_SECONDS)
-
-    def handler(_: httpx.Request) -> httpx.Response:
-        starts.append(timing.seconds)
-        if timing.seconds == 0 and together.wait() == 0:
-            return httpx.Response(status, headers={"Retry-After": "30"})
-        while timing.seconds == 0:
-            time.sleep(0.001)
-        return httpx.Response(200, content=BODY)
-
-    results = outcomes(leads_client(handler, max_concurrency=3, timing=timing.as_timing()), 12)
-
-    assert all(isinstance(outcome, Answer) for outcome in results)
-    assert starts[:3] == [0.0, 0.0, 0.0]
-    assert len(starts) == 13
-    assert min(starts[3:]) >= 30
-
-
 def test_a_hard_rate_limit_costs_time_and_no_window() -> None:
     timing = FakeTiming()
     served_at: list[float] = []
@@ -635,43 +612,6 @@ def test_if_no_hour_is_answered_a_temporary_failure_decides_when_it_is_retried()
         return httpx.Response(413 if end - start > HOUR else 503)
 
     assert isinstance(error_of(leads_client(handler)), ServerError)
-
-
-def test_an_outage_in_the_middle_of_a_window_keeps_what_came_and_is_not_hammered() -> None:
-    book = Book(window_of(1), httpx.Response(413))
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        return book(request) if len(book.asked) < 20 else httpx.Response(500)
-
-    client = leads_client(handler)
-    answer = answer_of(client)
-
-    assert isinstance(answer.failure, ServerError)
-    assert len(answer.leads) > 100
-    assert ids(answer) == book.ids[: len(answer.leads)]
-    assert client.requests_made == 20 + 3 * RetryPolicy().max_attempts, "three hours, and no more"
-
-
-def test_an_answer_with_unknown_members_is_whole_and_names_them() -> None:
-    body = '{"meta": {"nextToken": "x"}, "applicants": [{"id": "a"}]}'
-
-    answer = answer_of(leads_client(lambda _: httpx.Response(200, text=body)))
-
-    assert ids(answer) == ["a"]
-    assert answer.failure is None
-    assert answer.unknown_members == {"meta/object", "meta.nextToken/text"}
-
-
-def test_an_answer_that_cannot_be_read_is_handed_over_as_received() -> None:
-    kept: list[tuple[str, Window, bytes]] = []
-    client = leads_client(
-        lambda _: httpx.Response(200, content=b"<html>Maintenance</html>"),
-        policy=ONCE,
-        keep_unreadable=lambda kind, window, body: kept.append((kind.name, window, body)),
-    )
-
-    assert isinstance(error_of(client), InvalidAnswerError)
-    assert kept == [("applicant", window_of(1), b"<html>Maintenance</html>")]
 
 
 # --- bodies and connections, over real sockets ------------------------------------------------------------------------

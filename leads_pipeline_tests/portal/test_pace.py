@@ -45,12 +45,6 @@ def test_no_wait_is_endless() -> None:
     assert POLICY.delay_seconds(1, float("inf"), Highest()) == 120.5
 
 
-def test_patience_has_a_limit() -> None:
-    assert not POLICY.is_beyond_patience(None)
-    assert not POLICY.is_beyond_patience(120.0)
-    assert POLICY.is_beyond_patience(120.1)
-
-
 # --- Retry-After ----------------------------------------------------------------------------------------------------
 
 

@@ -128,14 +128,6 @@ def test_a_first_day_that_is_set_to_an_earlier_one_counts_at_once(agency: Agency
     assert agency.deliver().delivered == 0
 
 
-def test_a_lead_of_the_oldest_day_that_is_taken_is_delivered(agency: Agency) -> None:
-    agency.variables["LEADS_DELIVERY_FROM"] = "2026-01-01"
-    created = agency.house.now - timedelta(days=59)
-    agency.house.push("applicant", lead(1) | {"createdAt": created.isoformat()})
-
-    assert agency.deliver().delivered == 1
-
-
 def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agency: Agency) -> None:
     for number in range(3):
         agency.land(lead(number), day=DAY + timedelta(days=number))
