@@ -65,12 +65,6 @@ def test_days_include_both_ends() -> None:
     assert list(days(LAST, FIRST)) == []
 
 
-def test_today_depends_on_the_zone() -> None:
-    moment = datetime(2026, 6, 30, 23, 30, tzinfo=UTC)
-    assert today(ZoneInfo("UTC"), moment) == date(2026, 6, 30)
-    assert today(LONDON, moment) == date(2026, 7, 1)
-
-
 # --- scopes ---------------------------------------------------------------------------------------------------------
 
 

@@ -95,21 +95,17 @@ ANSWERS: Sequence[Wild] = [
     Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), InvalidAnswerError, "HTML"),
     Wild("empty body with 200", respond(b""), InvalidAnswerError),
     Wild("a JSON list", respond(b"[" + A + b"]"), InvalidAnswerError),
-    Wild("UTF-16", respond(LEADS.decode().encode("utf-16")), InvalidAnswerError),
-    Wild("JSON cut off without a length", raw(HEAD + b"\r\n" + LEADS[:-1]), InvalidAnswerError, "JSON"),
     Wild("gzip with a wrong checksum", respond(gzipped(LEADS)[:-8] + bytes(8), GZIP), InvalidAnswerError, "gzip"),
     Wild("cut gzip", respond(gzipped(LEADS)[:-3], GZIP), InvalidAnswerError, "gzip"),
     Wild("unknown content encoding", respond(LEADS, "Content-Encoding: zstd"), InvalidAnswerError, "encoding"),
     Wild("Content-Length too small", respond(LEADS, CLOSE, length=len(LEADS) - 5), InvalidAnswerError),
     Wild("204", without_body("204 No Content"), InvalidAnswerError, "204"),
-    Wild("304", without_body("304 Not Modified"), InvalidAnswerError, "304"),
     # Too much: a window of a minute is asked for once more at most.
     Wild("a gzip bomb", respond(bomb(70), GZIP), TooLargeError, requests=2),
     Wild("413", status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE), RefusedError, "413", requests=2),
     # Broken connections.
     Wild("Content-Length too large", respond(LEADS, length=len(LEADS) + 5), UnreachableError),
     Wild("chunks without an end", raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n400\r\n" + LEADS), UnreachableError),
-    Wild("closed at once", raw(b""), UnreachableError),
     Wild("no HTTP", raw(b"SMTP?\r\n\r\n"), UnreachableError),
     Wild("reset at once", raw(b"", reset=True), UnreachableError),
     Wild("a drip-fed body", drip(LEADS), UnreachableError, is_slow=True),
@@ -119,7 +115,6 @@ ANSWERS: Sequence[Wild] = [
     Wild("308", moved(HTTPStatus.PERMANENT_REDIRECT), RefusedError, "base URL"),
     # Refused for now, or for good.
     Wild("407 by a proxy", status(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED), RefusedError, "proxy"),
-    Wild("408", status(HTTPStatus.REQUEST_TIMEOUT), ServerError, "408"),
     Wild("429 with Retry-After -1", busy("-1"), BusyError),
     # More patience than a run has ends it.
     Wild("429 with 10^30 seconds", busy("1" + "0" * 30), BusyError, requests=1),
@@ -154,7 +149,6 @@ TOKENS: Sequence[Wild] = [
     Wild("DPoP", token('"access_token":"t0ken","token_type":"DPoP"'), CredentialsError, "bearer token"),
     Wild("200 with invalid_client", token('"error":"invalid_client"'), CredentialsError, "invalid_client"),
     Wild("400 with invalid_client", token('"error":"invalid_client"', code=400), CredentialsError, "invalid_client"),
-    Wild("400 without a code", respond(b"", status=400), CredentialsError, "400, no error code"),
     Wild("404", respond(b'{"message":"no"}', status=404), CredentialsError, "Check the token server's address"),
     Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), CredentialsError, "HTML"),
     Wild("a redirect", moved(HTTPStatus.FOUND), CredentialsError, "redirect"),
@@ -170,9 +164,7 @@ TOKENS: Sequence[Wild] = [
     # It passes by itself.
     Wild("204", without_body("204 No Content"), ServerError, "answered 204 without a token"),
     Wild("408", respond(b"", status=408), ServerError, "fault of its own (408)"),
-    Wild("an empty body", respond(b""), ServerError, "without a token"),
     Wild("deep JSON", respond(b"[" * 60_000), ServerError, "without a token"),
-    Wild("no UTF-8", respond(b"\xff{}"), ServerError, "without a token"),
     Wild("no HTTP", raw(b"SSH-2.0-OpenSSH\r\n"), UnreachableError, "broke off before the answer was whole"),
     Wild("half a header", half_a_header, UnreachableError, "in time", is_slow=True),
     Wild("an empty token", token('"access_token":""'), ServerError),

@@ -191,25 +191,23 @@ def test_each_kind_has_its_path_and_its_list() -> None:
 
 def test_windows_start_in_order_and_never_more_at_once_than_allowed() -> None:
     started: list[int] = []
-    in_flight: list[int] = []
-    most_in_flight: list[int] = []
-    first_three = threading.Barrier(3)
+    under_way: list[int] = []
+    most_at_once: list[int] = []
+    first_three = threading.Barrier(3, timeout=30)
 
     def handler(request: httpx.Request) -> httpx.Response:
-        number = branch(request)
-        started.append(number)
-        in_flight.append(number)
-        most_in_flight.append(len(in_flight))
+        under_way.append(branch(request))
+        started.append(branch(request))
+        most_at_once.append(len(under_way))
         if len(started) <= 3:
-            first_three.wait(timeout=30)
-        time.sleep(0.001 * (number % 5))
-        in_flight.remove(number)
+            first_three.wait()
+        time.sleep(0.002)
+        under_way.remove(branch(request))
         return httpx.Response(200, content=BODY)
 
-    results = outcomes(leads_client(handler, max_concurrency=3), 40)
+    outcomes(leads_client(handler, max_concurrency=3), 40)
 
-    assert len(results) == 40
-    assert max(most_in_flight) == 3
+    assert max(most_at_once) == 3
     assert sorted(started) == list(range(1, 41))
     assert started[0] <= 3 + 4, "the first windows are asked for first"
 
@@ -435,13 +433,14 @@ def test_a_window_without_a_connection_now_and_then_ends_nothing() -> None:
     assert sum(isinstance(result, Answer) for result in results) == 50
 
 
-def test_a_hard_rate_limit_costs_time_and_no_window() -> None:
+@pytest.mark.parametrize("seconds", [0.01, 5], ids=["100 a second", "12 a minute"])
+def test_any_hard_rate_limit_is_found_and_costs_time_and_no_window(seconds: float) -> None:
     timing = FakeTiming()
     served_at: list[float] = []
 
-    def handler(_: httpx.Request) -> httpx.Response:  # two a second, and a 429 without Retry-After beyond
-        timing.seconds += 0.01
-        if served_at and timing.seconds - served_at[-1] < 0.5:
+    def handler(_: httpx.Request) -> httpx.Response:  # a 429 without Retry-After
+        timing.seconds += 0.002
+        if served_at and timing.seconds - served_at[-1] < seconds:
             return httpx.Response(429)
         served_at.append(timing.seconds)
         return httpx.Response(200, content=BODY)
@@ -451,7 +450,7 @@ def test_a_hard_rate_limit_costs_time_and_no_window() -> None:
 
     assert all(isinstance(outcome, Answer) for outcome in results)
     assert client.requests_made < 300
-    assert timing.seconds < 200  # 100 s at the limit
+    assert timing.seconds < 2 * 200 * seconds + 30
 
 
 def test_one_branch_that_is_always_refused_does_not_bring_the_others_to_a_crawl() -> None:
@@ -612,6 +611,18 @@ def test_if_no_hour_is_answered_a_temporary_failure_decides_when_it_is_retried()
         return httpx.Response(413 if end - start > HOUR else 503)
 
     assert isinstance(error_of(leads_client(handler)), ServerError)
+
+
+def test_an_answer_that_cannot_be_read_is_handed_over_as_received() -> None:
+    kept: list[tuple[str, Window, bytes]] = []
+    client = leads_client(
+        lambda _: httpx.Response(200, content=b"<html>Maintenance</html>"),
+        policy=ONCE,
+        keep_unreadable=lambda kind, window, body: kept.append((kind.name, window, body)),
+    )
+
+    assert isinstance(error_of(client), InvalidAnswerError)
+    assert kept == [("applicant", window_of(1), b"<html>Maintenance</html>")]
 
 
 # --- bodies and connections, over real sockets ------------------------------------------------------------------------

@@ -152,18 +152,6 @@ def test_tokens_that_are_revoked_all_the_time_land_all_windows_and_few_are_asked
     assert len(portal.issued) <= 2 * runs
 
 
-def test_a_revoked_token_is_replaced_within_the_run(tmp_path: Path) -> None:
-    portal = Portal(accepts=lambda request: request.token != 1 or request.now < 70)
-    here = Agency(portal, tmp_path / "tokens")
-    here.run(windows(branches=5))
-    portal.timing.seconds = 90
-
-    outcomes = here.run(windows(branches=5))
-
-    assert all(isinstance(outcome, Answer) for outcome in outcomes.values())
-    assert len(portal.issued) == 2
-
-
 def test_a_token_server_that_is_down_for_ten_minutes_costs_no_window(tmp_path: Path) -> None:
     portal = Portal(accepts=lambda request: request.token != 1 or request.now < 70)
     here = Agency(portal, tmp_path / "tokens")
