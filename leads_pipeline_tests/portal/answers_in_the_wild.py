@@ -100,6 +100,7 @@ ANSWERS: Sequence[Wild] = [
     Wild("unknown content encoding", respond(LEADS, "Content-Encoding: zstd"), InvalidAnswerError, "encoding"),
     Wild("Content-Length too small", respond(LEADS, CLOSE, length=len(LEADS) - 5), InvalidAnswerError),
     Wild("204", without_body("204 No Content"), InvalidAnswerError, "204"),
+    Wild("304", without_body("304 Not Modified"), InvalidAnswerError, "304"),
     # Too much: a window of a minute is asked for once more at most.
     Wild("a gzip bomb", respond(bomb(70), GZIP), TooLargeError, requests=2),
     Wild("413", status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE), RefusedError, "413", requests=2),
@@ -115,6 +116,7 @@ ANSWERS: Sequence[Wild] = [
     Wild("308", moved(HTTPStatus.PERMANENT_REDIRECT), RefusedError, "base URL"),
     # Refused for now, or for good.
     Wild("407 by a proxy", status(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED), RefusedError, "proxy"),
+    Wild("425", status(HTTPStatus.TOO_EARLY), ServerError, "425"),
     Wild("429 with Retry-After -1", busy("-1"), BusyError),
     # More patience than a run has ends it.
     Wild("429 with 10^30 seconds", busy("1" + "0" * 30), BusyError, requests=1),
@@ -149,6 +151,7 @@ TOKENS: Sequence[Wild] = [
     Wild("DPoP", token('"access_token":"t0ken","token_type":"DPoP"'), CredentialsError, "bearer token"),
     Wild("200 with invalid_client", token('"error":"invalid_client"'), CredentialsError, "invalid_client"),
     Wild("400 with invalid_client", token('"error":"invalid_client"', code=400), CredentialsError, "invalid_client"),
+    Wild("400 without a code", respond(b"", status=400), CredentialsError, "400, no error code"),
     Wild("404", respond(b'{"message":"no"}', status=404), CredentialsError, "Check the token server's address"),
     Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), CredentialsError, "HTML"),
     Wild("a redirect", moved(HTTPStatus.FOUND), CredentialsError, "redirect"),

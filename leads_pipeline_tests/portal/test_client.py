@@ -278,7 +278,7 @@ def test_an_unexpected_exception_reaches_the_consumer() -> None:
     ("status", "kind", "reason", "requests"),
     [
         (201, InvalidAnswerError, "invalid answer (201)", 2),
-        (303, ServerError, "redirected (303)", 2),
+        (301, RefusedError, "refused (301)", 1),
         (400, RefusedError, "refused (400)", 1),
         (401, TokenRefusedError, "token refused (401)", 4),
         (403, RefusedError, "refused (403)", 4),
