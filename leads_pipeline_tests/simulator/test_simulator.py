@@ -176,22 +176,19 @@ def test_every_answer_keeps_the_contract(case: schemathesis.Case[Any], server: S
         case.call_and_validate(server.base_url, headers=inventory_headers(server), checks=CHECKS)
 
 
-def schema_errors(name: str, value: Json) -> list[str]:
-    validator = jsonschema_rs.Draft202012Validator({**CONTRACT, "$ref": f"#/components/schemas/{name}"})
+def with_all_fields(schema: Json) -> Json:
+    """The schema, but each property that it declares has to be there."""
+    if isinstance(schema, list):
+        return [with_all_fields(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    stricter = {name: with_all_fields(part) for name, part in schema.items()}
+    return stricter | ({"required": list(schema["properties"])} if "properties" in schema else {})
+
+
+def schema_errors(name: str, value: Json, contract: Json = CONTRACT) -> list[str]:
+    validator = jsonschema_rs.Draft202012Validator({**contract, "$ref": f"#/components/schemas/{name}"})
     return [f"{'/'.join(map(str, error.instance_path))}: {error.message}" for error in validator.iter_errors(value)]
-
-
-def missing_fields(value: Json, schema: Json, prefix: str = "") -> Iterator[str]:
-    """Every property that the schema declares and the value lacks."""
-    while "$ref" in schema:
-        schema = CONTRACT["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
-    for name, inner in schema.get("properties", {}).items():
-        if name not in value:
-            yield f"{prefix}{name}"
-        elif isinstance(value[name], dict):
-            yield from missing_fields(value[name], inner, f"{prefix}{name}.")
-        for element in value[name] if isinstance(value.get(name), list) else ():
-            yield from missing_fields(element, inner["items"], f"{prefix}{name}[].")
 
 
 @pytest.fixture(scope="module")
@@ -204,14 +201,10 @@ def month() -> dict[str, list[Json]]:
 
 @pytest.mark.parametrize("kind", ["applicant", "appraisal"])
 def test_every_lead_of_a_month_fits_the_contract_and_has_all_its_fields(month: dict[str, Json], kind: str) -> None:
-    declared = CONTRACT["components"]["schemas"][kind.title()]
-    missing: set[str] = set()
-    for lead in month[kind]:
-        missing.update(missing_fields(lead, declared))
+    leads = month[kind]
 
-    assert len(month[kind]) > 2000
-    assert missing == set()
-    assert schema_errors(f"{kind.title()}List", {f"{kind}s": month[kind]}) == []
+    assert len(leads) > 2000
+    assert schema_errors(f"{kind.title()}List", {f"{kind}s": leads}, with_all_fields(CONTRACT)) == []
 
 
 def test_a_month_shows_everything_that_makes_real_leads_hard(month: dict[str, Json]) -> None:
