@@ -43,7 +43,7 @@ def test_a_closed_day_is_asked_for_75_minutes_after_its_end() -> None:
 def test_a_window_is_looked_at_again_after_days() -> None:
     looks = []
     looked_at = END + 2 * HOUR
-    while (at := next_look(looked_at)) is not None:
+    while at := next_look(looked_at):
         looks.append(at - END - 75 * MINUTE)
         looked_at = at + MINUTE
     assert looks == [timedelta(days=days) for days in (1, 2, 7, 14, 21, 28)]
