@@ -46,7 +46,6 @@ def payloads(body: bytes) -> list[str]:
     "body",
     [
         b'{"applicants": []}',
-        b'{"applicants":[ \n\t]}',
         b'\xef\xbb\xbf{"applicants": []}',
         b' \r\n{"meta": {"applicants": [1]}, "applicants": []}\n',
         b'{"appl\\u0069cants": []}',
@@ -61,42 +60,27 @@ def test_an_empty_list_means_no_leads(body: bytes) -> None:
     ("body", "reason"),
     [
         (b"", "empty body"),
-        (b" \n", "empty body"),
         (b"\xef\xbb\xbf", "empty body"),
-        (b"null", "not a JSON object"),
         (b"[]", "not a JSON object"),
-        (b'"applicants"', "not a JSON object"),
-        (b'[{"applicants": []}]', "not a JSON object"),
         (b"<html><body>Please log in</body></html>", "not a JSON object"),
         (b"Ann Smith", "not a JSON object"),
-        (b"{}", "list missing"),
-        (b'{"errors": []}', "list missing"),
         (b'{"appraisals": []}', "list missing"),
         (b'{"Applicants": []}', "list missing"),
         (b'{"data": {"applicants": []}}', "list missing"),
         (b'{"applicants": null}', "list missing"),
-        (b'{"applicants": {}}', "list missing"),
-        (b'{"applicants": "[]"}', "list missing"),
         (b'{"applicants": 0, "odd": NaN}', "list missing"),
         (b'{"applicants": [], "applicants": null}', "list missing"),
         (b'{"applicants": [', "broken JSON"),
-        (b'{"applicants": [{"id": "a"}]', "broken JSON"),
-        (b'{"applicants": [{"id": "a"}', "broken JSON"),
-        (b'{"applicants": [{"id": "a]}', "broken JSON"),
         (b'{"applicants": [{"id": "a"]}}', "broken JSON"),
-        (b'{"applicants": []}}', "broken JSON"),
         (b'{"applicants": [], "x}', "broken JSON"),
-        (b'{"applicants": [{"id": "a}]}', "broken JSON"),
-        (b'{"applicants": []} {"applicants": []}', "broken JSON"),
         (b'{"applicants": []}<!-- proxy -->', "broken JSON"),
-        (b'{"applicants" []}', "broken JSON"),
         (b'{"applicants"}', "broken JSON"),
-        (b"{[]: []}", "broken JSON"),
     ],
 )
 def test_anything_else_is_no_answer(body: bytes, reason: str) -> None:
     with pytest.raises(InvalidAnswerError) as caught:
         read_leads(APPLICANT, body)
+
     assert caught.value.reason == reason
     assert "Ann" not in str(caught.value)
     assert "log in" not in str(caught.value)
@@ -137,21 +121,13 @@ def test_an_unknown_member_beside_the_list_is_named_unless_its_name_could_be_a_p
     assert read_leads(APPLICANT, body).unknown_members == members
 
 
-def test_both_kinds_read_their_own_list() -> None:
-    body = b'{"applicants": [{"id": "a"}], "appraisals": [{"id": "b"}]}'
-    assert [lead.lead_id for lead in read_leads(APPLICANT, body).leads] == ["a"]
-    assert [lead.lead_id for lead in read_leads(APPRAISAL, body).leads] == ["b"]
-
-
 # --- elements -------------------------------------------------------------------------------------------------------
 
 ODD: dict[str, tuple[bytes, str | None]] = {
     # element, its id (None: the hash of its payload)
     "number text is kept": (b'{"id": "x", "p": 250000.10, "q": 1e2, "big": 12345678901234567890}', "x"),
-    "white space is kept": (b'{ "id" :\t"x" ,\n"a":  1 }', "x"),
     "escapes are kept": (b'{"id": "\\u0078", "m": "\\/\\u00e9\\n"}', "x"),
     "NaN": (b'{"id": "x", "radius": NaN}', "x"),
-    "Infinity": (b'{"id": "x", "radius": -Infinity}', "x"),
     "lone surrogate": (b'{"id": "x", "m": "\\ud800"}', "x"),
     "lone surrogate as id": (b'{"id": "\\ud800"}', None),
     "integer of 5,000 digits": (b'{"id": "x", "n": ' + b"9" * 5000 + b"}", "x"),
@@ -160,30 +136,24 @@ ODD: dict[str, tuple[bytes, str | None]] = {
     "deep nesting": (b'{"id": "x", "d": ' + b"[" * 5000 + b"]" * 5000 + b"}", "x"),
     "a deeply nested id": (b'{"id": ' + b"[" * 3000 + b"]" * 3000 + b"}", None),
     "invalid UTF-8": (b'{"id": "x", "m": "\xe9t\xe9"}', "x"),
-    "trailing comma": (b'{"id": "x",}', "x"),
     "bare word": (b'{"id": "x", "a": maybe}', "x"),
-    "control character": (b'{"id": "x", "m": "a\nb"}', "x"),
     "number as id": (b'{"id": 12345678901234567890123}', "12345678901234567890123"),
-    "decimal id": (b'{"id": 1.50}', "1.50"),
-    "empty id": (b'{"id": ""}', None),
     "blanks around an id are kept": (b'{"id": " x "}', " x "),
     "blank id": (b'{"id": "  "}', None),
     "null id": (b'{"id": null}', None),
     "object as id": (b'{"id": {"a": 1}}', None),
-    "true as id": (b'{"id": true}', None),
     "no id": (b'{"contact": {"id": "inner"}}', None),
-    "empty object": (b"{}", None),
     "text": (b'"a lead?"', None),
-    "number": (b"17", None),
     "null": (b"null", None),
-    "list": (b'[{"id": "x"}]', None),
 }
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_lead_is_kept_as_received_and_costs_no_neighbour(name: str) -> None:
     element, lead_id = ODD[name]
+
     first, odd, last = read_leads(APPLICANT, applicants(b'{"id": "first"}', element, b'{"id": "last"}')).leads
+
     assert first == ("first", '{"id": "first"}')
     assert last == ("last", '{"id": "last"}')
     encoding = "latin-1" if name == "invalid UTF-8" else "utf-8"
@@ -198,18 +168,18 @@ def test_an_odd_lead_is_kept_as_received_and_costs_no_neighbour(name: str) -> No
     ("scope", "parameter"),
     [
         ("branch-101", {"branch-id": "101"}),
-        ("brand-3", {"brand-id": "3"}),
-        ("company-a_b.c", {"company-id": "a_b.c"}),
         ("group-1", {"group-id": "1"}),
         ("all", {}),
     ],
 )
 def test_a_window_asks_for_one_day_of_one_scope(scope: str, parameter: dict[str, str]) -> None:
     window = Window.of(date(2026, 7, 1), Scope.parse(scope), ZoneInfo("Europe/London"))
-    times = {"from-time": "2026-06-30T23:00:00Z", "to-time": "2026-07-01T23:00:00Z"}
-    assert window_parameters(window) == {**times, **parameter}
+
+    asked = window_parameters(window)
+
+    assert asked == {"from-time": "2026-06-30T23:00:00Z", "to-time": "2026-07-01T23:00:00Z", **parameter}
     documented = {parameter["name"] for parameter in OPENAPI["paths"]["/applicant-leads"]["get"]["parameters"]}
-    assert set(window_parameters(window)) <= documented
+    assert set(asked) <= documented
 
 
 def test_the_paths_are_those_of_the_contract() -> None:
@@ -237,41 +207,33 @@ def leaves(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
             yield inner_path, inner
 
 
-def is_list(schema: dict[str, Any]) -> bool:
-    return "array" in schema["type"]
+FITS = {
+    "boolean": {FieldType.BOOLEAN},
+    "integer": {FieldType.INTEGER},
+    "number": {FieldType.NUMBER, FieldType.AMOUNT},
+    "string": {FieldType.TEXT},
+}
 
 
 @pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
-def test_every_property_of_the_schema_is_declared_exactly_once(kind: LeadKind) -> None:
-    found = dict(leaves(SCHEMAS[SCHEMA_OF[kind.name]]))
-    declared = [field.path for field in kind.fields]
-    assert sorted(declared) == sorted(path for path, schema in found.items() if not is_list(schema) and path != "id")
-    assert sorted(child.path for child in kind.children) == sorted(path for path in found if is_list(found[path]))
+def test_every_property_of_the_schema_is_declared_once_with_a_type_that_fits(kind: LeadKind) -> None:
+    expected = dict(leaves(SCHEMAS[SCHEMA_OF[kind.name]]))
+    del expected["id"]
+    declared = {field.path: field.type for field in kind.fields}
     for child in kind.children:
-        assert sorted(field.path for field in child.fields) == sorted(
-            path for path, _ in leaves(found[child.path]["items"])
-        )
+        elements = expected.pop(child.path)["items"]
+        expected |= dict(leaves(elements, f"{child.path}[]."))
+        declared |= {f"{child.path}[].{field.path}": field.type for field in child.fields}
 
-
-@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
-def test_every_declared_type_fits_the_schema(kind: LeadKind) -> None:
-    found = dict(leaves(SCHEMAS[SCHEMA_OF[kind.name]]))
-    fits = {
-        "boolean": {FieldType.BOOLEAN},
-        "integer": {FieldType.INTEGER},
-        "number": {FieldType.NUMBER, FieldType.AMOUNT},
-        "string": {FieldType.TEXT},
-    }
-    ids = {"branchId", "propertyId"}  # ids are text, however they come
-    for field in kind.fields:
-        schema = found[field.path]
-        is_id = field.path.rsplit(".", 1)[-1] in ids
-        expected = {FieldType.MOMENT} if schema is MOMENT else {FieldType.TEXT} if is_id else fits[schema["type"]]
-        assert field.type in expected, field.path
-    for child in kind.children:
-        inner = dict(leaves(found[child.path]["items"]))
-        for field in child.fields:
-            assert (field.type is FieldType.MOMENT) == (inner[field.path] is MOMENT), field.path
+    assert declared.keys() == expected.keys()
+    for path, schema in expected.items():
+        if schema is MOMENT:
+            fitting = {FieldType.MOMENT}
+        elif path.endswith(("branchId", "propertyId")):  # text, however it comes
+            fitting = {FieldType.TEXT}
+        else:
+            fitting = FITS[schema["type"]]
+        assert declared[path] in fitting, path
 
 
 @pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
@@ -327,21 +289,15 @@ def test_the_contract_knows_the_default_member_of_every_enumeration() -> None:
     [
         ("PROPERTY_TYPE_END_TERRACE", "end terrace"),
         ("PROPERTY_TYPE_UNSPECIFIED", "unknown"),
-        ("URGENCY_WITHIN_3_MONTHS", "within 3 months"),
         ("APPLICANT_SOURCE_NEVER_HEARD_OF", "never heard of"),
         (f"URGENCY_{'A' * 60}", "a" * 60),
         (f"URGENCY_{'A' * 61}", None),
         ("URGENCY_", None),
-        ("URGENCY__", None),
         ("URGENCY_Ann Smith", None),
-        ("URGENCY_ann", None),
         ("URGENCY_ANN\n", None),
         ("URGENCY_ÄNN", None),
-        ("URGENCY_٣", None),
-        ("URGENCY_ANN@X.EXAMPLE", None),
         ("xURGENCY_ASAP", None),
         ("ANN_SMITH", None),
-        ("", None),
     ],
 )
 def test_a_member_in_the_form_of_the_portal_reads_in_words_and_no_other_text_does(

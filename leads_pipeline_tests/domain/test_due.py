@@ -14,7 +14,9 @@ ZONE = ZoneInfo("Europe/London")
 WINDOW = Window.of(date(2026, 11, 19), Scope.parse("branch-101"), ZONE)
 END = WINDOW.end
 STARTED = END - timedelta(days=100)
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 
 
 def failure(failed_at: datetime, attempts: int = 1, **changes: object) -> Failure:
@@ -41,7 +43,7 @@ def test_a_closed_day_is_asked_for_75_minutes_after_its_end() -> None:
 def test_a_window_is_looked_at_again_after_days() -> None:
     looks = []
     looked_at = END + 2 * HOUR
-    while (at := next_look(looked_at)) is not None:
+    while at := next_look(looked_at):
         looks.append(at - END - 75 * MINUTE)
         looked_at = at + MINUTE
     assert looks == [timedelta(days=days) for days in (1, 2, 7, 14, 21, 28)]
@@ -57,17 +59,13 @@ def test_what_the_portal_has_deleted_is_not_asked_for() -> None:
     assert next_look(now=END + RETENTION) is None
 
 
-def test_after_a_temporary_failure_the_wait_doubles_up_to_12_hours() -> None:
+@pytest.mark.parametrize(
+    ("attempts", "wait"), [(1, 10 * MINUTE), (2, 20 * MINUTE), (7, 640 * MINUTE), (8, 12 * HOUR), (50, 12 * HOUR)]
+)
+def test_after_a_temporary_failure_the_wait_doubles_up_to_12_hours(attempts: int, wait: timedelta) -> None:
     failed_at = END + 2 * HOUR
-    waits = [next_look(failed=failure(failed_at, attempts)) for attempts in (1, 2, 3, 7, 8, 50)]
-    assert [at - failed_at for at in waits if at] == [
-        10 * MINUTE,
-        20 * MINUTE,
-        40 * MINUTE,
-        640 * MINUTE,
-        12 * HOUR,
-        12 * HOUR,
-    ]
+
+    assert next_look(failed=failure(failed_at, attempts)) == failed_at + wait
 
 
 def test_a_refused_window_waits_a_day_or_until_the_service_is_started_anew() -> None:
@@ -90,7 +88,8 @@ def test_a_failure_before_the_newest_look_or_of_the_future_is_none() -> None:
 
 
 def test_a_damaged_window_is_due_at_once_though_it_was_looked_at() -> None:
-    looked_at, damaged_at = END + 2 * HOUR, END + 3 * HOUR
+    looked_at = END + 2 * HOUR
+    damaged_at = END + 3 * HOUR
     damaged = failure(damaged_at, 0, damaged_at=damaged_at)
     assert next_look(looked_at, damaged, now=END + 4 * HOUR) == damaged_at
     # A run that fails for it then waits as usual, and doesn't make it forgotten.
@@ -100,16 +99,18 @@ def test_a_damaged_window_is_due_at_once_though_it_was_looked_at() -> None:
 
 
 def test_the_window_that_is_deleted_soonest_comes_first() -> None:
-    windows = [
-        Window.of(date(2026, 11, day), Scope.parse(scope), ZONE)
-        for day in (20, 18, 19)
-        for scope in ("branch-2", "branch-1")
-    ]
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    asked = due([(window, None, None) for window in windows], STARTED, now)
-    assert asked == sorted(windows)
-    looked = [(window, now if window.day.day == 19 else None, None) for window in windows]
-    assert {window.day.day for window in due(looked, STARTED, now)} == {18, 20}
+    first, second, third = [Window.of(date(2026, 11, day), WINDOW.scope, ZONE) for day in (18, 19, 20)]
+
+    asked = due([(third, None, None), (first, None, None), (second, None, None)], STARTED, now)
+
+    assert asked == [first, second, third]
+
+
+def test_a_window_that_was_just_looked_at_is_not_due() -> None:
+    now = END + 2 * HOUR
+
+    assert due([(WINDOW, now, None)], STARTED, now) == []
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -1,6 +1,4 @@
-from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,9 +11,9 @@ from leads_pipeline.errors import SettingsError
 
 LONDON = ZoneInfo("Europe/London")
 BRANCH = Scope(ScopeKind.BRANCH, "101")
-FIRST, LAST = date(2000, 1, 1), date(2099, 12, 31)
+FIRST = date(2000, 1, 1)
+LAST = date(2099, 12, 31)
 SECOND = timedelta(seconds=1)
-MIDNIGHT_CHANGES = ("America/Havana", "Asia/Beirut", "America/Sao_Paulo", "Africa/Cairo", "Pacific/Apia")
 
 ids = st.from_regex(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", fullmatch=True)
 scopes = st.just(Scope(ScopeKind.ALL)) | st.builds(
@@ -26,24 +24,25 @@ scopes = st.just(Scope(ScopeKind.ALL)) | st.builds(
 # --- days -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["UTC", "Europe/London", *MIDNIGHT_CHANGES])
+@pytest.mark.parametrize("name", ["Europe/London", "America/Havana", "Asia/Beirut", "Pacific/Apia"])
 def test_all_days_of_a_century_tile_and_their_moments_are_of_that_day(name: str) -> None:
     zone = ZoneInfo(name)
-    intervals = {day: day_interval(day, zone) for day in days(FIRST, LAST)}
-    assert len(intervals) == 36_525
-    assert all(before[1] == after[0] for before, after in pairwise(intervals.values()))
-    for day, (start, end) in intervals.items():
-        assert start.tzinfo is end.tzinfo is UTC
+    tiled_until, _ = day_interval(FIRST, zone)
+
+    for day in days(FIRST, LAST):
+        start, end = day_interval(day, zone)
+        assert start == tiled_until
         if start == end:  # Samoa crossed the date line: this day never was
-            assert (name, day) == ("Pacific/Apia", date(2011, 12, 30))
+            assert day == date(2011, 12, 30)
         else:
-            assert (today(zone, start), today(zone, end - SECOND)) == (day, day)
+            assert today(zone, start) == day
+            assert today(zone, end - SECOND) == day
+        tiled_until = end
 
 
 @pytest.mark.parametrize(
     ("zone", "day", "hours"),
     [
-        ("Europe/London", date(2026, 3, 28), 24),
         ("Europe/London", date(2026, 3, 29), 23),
         ("Europe/London", date(2026, 10, 25), 25),
         # The clock goes from 00:00 to 01:00: the day has no midnight.
@@ -51,12 +50,8 @@ def test_all_days_of_a_century_tile_and_their_moments_are_of_that_day(name: str)
         # From 01:00 back to 00:00: midnight comes twice, and the day begins with the first.
         ("America/Havana", date(2026, 11, 1), 25),
         # From 24:00 back to 23:00: it is the day before that has the hour twice.
-        ("Asia/Beirut", date(2026, 3, 29), 23),
         ("Asia/Beirut", date(2026, 10, 24), 25),
-        ("Asia/Beirut", date(2026, 10, 25), 24),
-        ("Pacific/Apia", date(2011, 12, 29), 24),
         ("Pacific/Apia", date(2011, 12, 30), 0),
-        ("Pacific/Apia", date(2011, 12, 31), 24),
     ],
 )
 def test_a_day_is_as_long_as_its_clocks_make_it(zone: str, day: date, hours: int) -> None:
@@ -65,15 +60,9 @@ def test_a_day_is_as_long_as_its_clocks_make_it(zone: str, day: date, hours: int
 
 
 def test_days_include_both_ends() -> None:
-    assert list(days(date(2026, 2, 27), date(2026, 3, 1))) == [date(2026, 2, 27), date(2026, 2, 28), date(2026, 3, 1)]
+    assert list(days(FIRST, date(2000, 1, 2))) == [FIRST, date(2000, 1, 2)]
     assert list(days(FIRST, FIRST)) == [FIRST]
     assert list(days(LAST, FIRST)) == []
-
-
-def test_today_depends_on_the_zone() -> None:
-    moment = datetime(2026, 6, 30, 23, 30, tzinfo=UTC)
-    assert today(ZoneInfo("UTC"), moment) == date(2026, 6, 30)
-    assert today(LONDON, moment) == date(2026, 7, 1)
 
 
 # --- scopes ---------------------------------------------------------------------------------------------------------
@@ -83,11 +72,7 @@ def test_today_depends_on_the_zone() -> None:
     ("text", "scope"),
     [
         ("branch-101", BRANCH),
-        ("brand-3", Scope(ScopeKind.BRAND, "3")),
-        ("company-7", Scope(ScopeKind.COMPANY, "7")),
-        ("group-1", Scope(ScopeKind.GROUP, "1")),
         ("all", Scope(ScopeKind.ALL)),
-        ("branch-a-b_c.d", Scope(ScopeKind.BRANCH, "a-b_c.d")),
         ("branch-all", Scope(ScopeKind.BRANCH, "all")),
         ("branch-" + "9" * 64, Scope(ScopeKind.BRANCH, "9" * 64)),
     ],
@@ -98,22 +83,28 @@ def test_a_scope_is_read_and_written_alike(text: str, scope: Scope) -> None:
 
 
 @pytest.mark.parametrize(
-    "id_",
+    "text",
     [
-        *("", " ", ".", "..", "a..b", ".a", "a.", "a/b", "a\\b", "a|b", "a,b", "a;b", "a=b", "a'b", "a%2Fb", "~"),
-        *("9" * 65, "-1", "_1", "a b", "101\n", "\n101", "101\r", "101\x00", "é", "１０１", "١٠١", "101\u200b"),
+        "branch-",
+        "branch-..",
+        "branch-a.",
+        "branch-a/b",
+        "branch-a|b",
+        "branch-" + "9" * 65,
+        "branch-_1",
+        "branch-101\n",
+        "branch-١٠١",
+        "branch",
+        "Branch-101",
+        "office-1",
+        "all-1",
     ],
 )
-def test_an_id_outside_of_the_allow_list_is_refused(id_: str) -> None:
+def test_another_text_is_no_scope(text: str) -> None:
     with pytest.raises(SettingsError, match="is not a scope") as caught:
-        Scope.parse(f"branch-{id_}")
-    assert repr(f"branch-{id_}") in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["", "101", "branch", "branch101", "Branch-101", "office-1", "all-1", "ALL", "all\n"])
-def test_a_scope_of_no_known_kind_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match="is not a scope"):
         Scope.parse(text)
+
+    assert repr(text) in str(caught.value)
 
 
 @given(scopes)
@@ -155,16 +146,19 @@ def test_a_window_is_the_interval_that_dagster_gives_the_day() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        *("", "|", "2026-11-19", "2026-11-19|", "|branch-101", "branch-101|2026-11-19", "2026-11-19,branch-101"),
-        *("20261119|branch-101", "2026-W47-4|branch-101", "2026-02-30|branch-101", "2026-11-19T00:00|branch-101"),
-        *("2026-11-19|branch-101|x", "2026-11-19|branch-..", "2026-11-19|branch-101\n", "２026-11-19|branch-101"),
-        # Days whose interval doesn't fit into Python's calendar.
-        *("9999-12-31|branch-101", "0001-01-01|branch-101"),
+        "",
+        "2026-11-19|",
+        "branch-101|2026-11-19",
+        "20261119|branch-101",
+        "2026-02-30|branch-101",
+        "2026-11-19|branch-101|x",
+        "２026-11-19|branch-101",
+        "9999-12-31|branch-101",  # its interval doesn't fit into Python's calendar
     ],
 )
 def test_a_key_of_another_form_is_refused(key: str) -> None:
     with pytest.raises(SettingsError, match=r"is not a (partition key|scope)"):
-        Window.from_partition_key(key, ZoneInfo("Asia/Tokyo") if key.startswith("0001") else ZoneInfo("UTC"))
+        Window.from_partition_key(key, LONDON)
 
 
 # --- the past and retention -----------------------------------------------------------------------------------------
@@ -172,21 +166,20 @@ def test_a_key_of_another_form_is_refused(key: str) -> None:
 WINDOW = Window.of(date(2026, 11, 1), BRANCH, ZoneInfo("UTC"))
 
 
-@pytest.mark.parametrize(
-    ("question", "moment"),
-    [
-        (WINDOW.is_closed, datetime(2026, 11, 2, tzinfo=UTC)),
-        (WINDOW.is_deleted, datetime(2026, 12, 2, tzinfo=UTC)),
-    ],
-)
-def test_what_becomes_true_does_so_at_that_second(question: Callable[[datetime], bool], moment: datetime) -> None:
-    assert not question(moment - SECOND)
-    assert question(moment)
-    assert question(moment + SECOND)
+def test_a_window_is_closed_from_its_end_on_and_deleted_30_days_later() -> None:
+    end = datetime(2026, 11, 2, tzinfo=UTC)
+    month_later = datetime(2026, 12, 2, tzinfo=UTC)
+
+    assert not WINDOW.is_closed(end - SECOND)
+    assert WINDOW.is_closed(end)
+    assert not WINDOW.is_deleted(month_later - SECOND)
+    assert WINDOW.is_deleted(month_later)
 
 
 def test_windows_sort_by_day_and_then_by_scope() -> None:
-    first, second = date(2026, 11, 1), date(2026, 11, 2)
     other = Scope(ScopeKind.BRANCH, "102")
-    ordered = [Window.of(day, scope, LONDON) for day in (first, second) for scope in (BRANCH, other)]
-    assert sorted([ordered[3], ordered[1], ordered[2], ordered[0]]) == ordered
+    first = Window.of(date(2026, 11, 1), other, LONDON)
+    second = Window.of(date(2026, 11, 2), BRANCH, LONDON)
+    third = Window.of(date(2026, 11, 2), other, LONDON)
+
+    assert sorted([third, first, second]) == [first, second, third]

@@ -24,20 +24,22 @@ A_DAY = Window.of(date(2026, 11, 19), Scope.parse("branch-101"), ZoneInfo("UTC")
 MINUTE = replace(A_DAY, end=A_DAY.start + timedelta(minutes=1))
 
 
-def ask(
-    data: str, tokens: str, folder: Path, data_seconds: float = 30, token_seconds: float = 30
+def pull(
+    data: RawServer, tokens: RawServer, folder: Path, *, data_seconds: float = 30, token_seconds: float = 30
 ) -> tuple[LeadsPipelineError | None, list[str]]:
-    """Pull one window from these servers. Give why it failed, and the ids of the leads that came."""
+    """Pull one window from these servers. Give the reason why it failed, and the ids of the leads that came."""
     credentials = ClientCredentials(
-        token_url=f"{tokens}{TOKEN}", client_id="agency", secret=Secret("A_SECRET", "s3cret"), method=AuthMethod.BODY
+        token_url=f"{tokens.url}{TOKEN}",
+        client_id="agency",
+        secret=Secret("A_SECRET", "s3cret"),
+        method=AuthMethod.BODY,
     )
     clock = FakeTiming()  # nobody sleeps
-    timing = Timing(now=lambda: NOW, monotonic=lambda: clock.seconds, wait=clock.wait)
     client = LeadsClient(
-        data,
+        data.url,
         Tokens(credentials, folder / "tokens", deadline_seconds=token_seconds),
         max_concurrency=1,
-        timing=timing,
+        timing=Timing(now=lambda: NOW, monotonic=lambda: clock.seconds, wait=clock.wait),
         deadline_seconds=data_seconds,
     )
     [(_, outcome)] = client.fetch_windows(APPLICANT, [MINUTE], lambda answer: answer)
@@ -46,18 +48,17 @@ def ask(
     return outcome.failure, [lead.lead_id for lead in outcome.leads]
 
 
-def assert_verdict(wild: Wild, error: LeadsPipelineError | None, leads: list[str], requests: int) -> None:
-    assert (type(error) if error else None, leads) == (wild.error, wild.leads), error
-    assert wild.says in str(error or "")
-    assert 1 <= requests <= wild.most_requests
-
-
 @pytest.mark.parametrize("wild", ANSWERS, ids=lambda wild: wild.name)
 def test_each_answer_of_a_leads_service_gets_its_verdict(wild: Wild, tmp_path: Path) -> None:
     with closing(RawServer()) as server:
         server.scripts = {TOKEN: PLAIN, DATA: wild.script}
-        error, leads = ask(server.url, server.url, tmp_path, data_seconds=SLOW_SECONDS if wild.is_slow else 30)
-        assert_verdict(wild, error, leads, server.asked_for(DATA))
+
+        error, leads = pull(server, server, tmp_path, data_seconds=SLOW_SECONDS if wild.is_slow else 30)
+
+        assert (type(error) if error else None) == wild.error, error
+        assert leads == wild.leads
+        assert wild.says in str(error)
+        assert 1 <= server.asked_for(DATA) <= wild.most_requests
         assert server.asked_for(TOKEN) == 1
 
 
@@ -65,10 +66,23 @@ def test_each_answer_of_a_leads_service_gets_its_verdict(wild: Wild, tmp_path: P
 def test_each_answer_of_a_token_endpoint_gets_its_verdict(wild: Wild, tmp_path: Path) -> None:
     authority = unknown_authority(tmp_path) if wild.has_unknown_authority else None
     with closing(RawServer()) as data, closing(RawServer(authority)) as tokens:
-        data.script, tokens.script = respond(LEADS), wild.script
-        error, leads = ask(data.url, tokens.url, tmp_path, token_seconds=SLOW_SECONDS if wild.is_slow else 30)
-        assert_verdict(wild, error, leads, tokens.connections if authority else tokens.asked_for(TOKEN))
+        data.script = respond(LEADS)
+        tokens.script = wild.script
+
+        error, _ = pull(data, tokens, tmp_path, token_seconds=SLOW_SECONDS if wild.is_slow else 30)
+
+        assert (type(error) if error else None) == wild.error, error
+        assert wild.says in str(error)
+        assert 1 <= (tokens.connections if authority else tokens.asked_for(TOKEN)) <= wild.most_requests
         assert data.asked_for(DATA) == (0 if wild.error else 1)
-        if wild.error is None:
-            ask(data.url, tokens.url, tmp_path)
-            assert tokens.asked_for(TOKEN) == 1, "the token is kept"
+
+
+def test_a_token_is_kept_for_the_next_process(tmp_path: Path) -> None:
+    with closing(RawServer()) as server:
+        server.scripts = {TOKEN: PLAIN, DATA: respond(LEADS)}
+
+        pull(server, server, tmp_path)
+        pull(server, server, tmp_path)
+
+        assert server.asked_for(DATA) == 2
+        assert server.asked_for(TOKEN) == 1

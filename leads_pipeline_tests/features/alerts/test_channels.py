@@ -3,8 +3,6 @@
 import json
 import logging
 import shutil
-import ssl
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,6 +20,7 @@ from leads_pipeline.features.alerts.digest import Digest
 from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.observe.findings import Finding, Level
 from leads_pipeline.settings import Secret, Settings
+from leads_pipeline_tests.support.raw_server import unknown_authority
 from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -67,44 +66,47 @@ def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
     }
 
 
-def test_slack_gets_a_text_without_marks_that_fits_into_discord(web: WebSink) -> None:
-    for digest in (DIGEST, Digest(NOON, [FULL] * 20)):
-        SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}"), NO_SETTINGS).send(digest)
-    short, long = (json.loads(body)["text"] for _, _, body in web.requests)
-    assert short.startswith("*[leads_pipeline] New problem: The disk gets full.*\nNew:\n\n- Error: The disk gets full.")
-    assert "Make &lt;room&gt; &amp; soon. £" in short
-    assert long.endswith(" …\n`leads-pipeline findings` shows the rest.")
-    assert len(long) < 2000
+def test_slack_gets_a_text_without_marks(web: WebSink) -> None:
+    SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}"), NO_SETTINGS).send(DIGEST)
+
+    [(_, _, body)] = web.requests
+    text = json.loads(body)["text"]
+    assert text.startswith("*[leads_pipeline] New problem: The disk gets full.*\nNew:\n\n- Error: The disk gets full.")
+    assert "Make &lt;room&gt; &amp; soon. £" in text
 
 
-@pytest.mark.parametrize(
-    ("path", "well", "failing"),
-    [
-        (f"/{TOKEN}", f"/{TOKEN}", f"/{TOKEN}/fail"),
-        ("/beat/?key=1&x=%2F", "/beat/?key=1&x=%2F", "/beat/fail?key=1&x=%2F"),
-    ],
-)
-def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink, path: str, well: str, failing: str) -> None:
-    heartbeat = Heartbeat(Secret("A_SECRET", f"{web.url}{path}"), NO_SETTINGS)
-    for is_well in (True, False):
-        heartbeat.beat(is_well=is_well)
-    assert [request[:2] for request in web.requests] == [("GET", well), ("GET", failing)]
+def test_a_long_text_is_cut_so_that_it_fits_into_discord(web: WebSink) -> None:
+    SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}"), NO_SETTINGS).send(Digest(NOON, [FULL] * 20))
+
+    [(_, _, body)] = web.requests
+    text = json.loads(body)["text"]
+    assert text.endswith(" …\n`leads-pipeline findings` shows the rest.")
+    assert len(text) < 2000
+
+
+def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink) -> None:
+    heartbeat = Heartbeat(Secret("A_SECRET", f"{web.url}/beat/?key=1&x=%2F"), NO_SETTINGS)
+
+    heartbeat.beat(is_well=True)
+    heartbeat.beat(is_well=False)
+
+    assert [path for _, path, _ in web.requests] == ["/beat/?key=1&x=%2F", "/beat/fail?key=1&x=%2F"]
 
 
 @pytest.mark.parametrize(
     ("status", "words"),
     [
         (302, "no redirect is followed. Set LEADS_ALERT_WEBHOOK to the new address"),
-        (400, "refuses the message"),
         (404, "Make a new address there"),
         (407, "behind a proxy that refuses"),
-        (429, "can't take the message now"),
         (500, "can't take the message now"),
     ],
 )
 def test_each_answer_that_is_no_success_says_whose_turn_it_is(web: WebSink, status: int, words: str) -> None:
     web.status = status
+
     is_sent, trouble = attempt("", lambda: webhook(f"{web.url}/{TOKEN}").send(DIGEST))
+
     assert not is_sent
     assert str(status) in str(trouble)
     assert words in str(trouble)
@@ -116,26 +118,18 @@ def test_each_answer_that_is_no_success_says_whose_turn_it_is(web: WebSink, stat
     ("address", "words"),
     [
         ("http://127.0.0.1:9/T0KEN", "found no connection: "),
-        ("hooks.example/T0KEN", "isn't an address"),
         ("ftp://hooks.example/T0KEN", "begins with https:// or http://"),
         ("http://hooks.example/T0KEN", "anybody on the way"),
         ("https://[T0KEN", "isn't an address"),
-        (f"https://{'T0KEN' * 20}.example/", "found no connection"),
         ("https://T0KEN.münchen..example/", "holds no address that can be called"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_told_without_it(address: str, words: str) -> None:
     is_sent, trouble = attempt("", lambda: webhook(address).send(DIGEST))
+
     assert not is_sent
     assert words in str(trouble)
     assert TOKEN not in str(trouble)
-
-
-def test_an_address_is_not_logged(web: WebSink, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "httpx"):
-        webhook(f"{web.url}/{TOKEN} é").send(DIGEST)
-    assert TOKEN not in caplog.text
-    assert not logging.getLogger("httpx").disabled
 
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
@@ -155,7 +149,8 @@ def mail() -> Iterator[MailSink]:
         yield sink
 
 
-OPS, IT = "ops@agency.example", "it@agency.example"
+OPS = "ops@agency.example"
+IT = "it@agency.example"
 
 
 def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
@@ -181,6 +176,7 @@ def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(
     mail: MailSink, user: str, sender: str | None, shown: str
 ) -> None:
     assert mailed(f"smtp://{user}:p%40ss@{mail.host}", sender) == (True, "")
+
     [envelope] = mail.mails
     message = message_from_bytes(envelope.content, policy=default)
     assert message["Subject"] == DIGEST.title
@@ -203,8 +199,6 @@ def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(
         ("https://alerts:p%40ss@{host}", "begins with smtps:// or smtp://"),
         (f"smtp://alerts:p%40ss@{'x' * 70}.example", "LEADS_SMTP_URL can't be used (UnicodeError)"),
         ("smtp://alerts:wr0ng/p@{host}", 'holds a "/" in the user or the password. Write it as %2F'),
-        ("smtp://alerts:wr0ng?p@{host}", "%3F"),
-        ("smtp://alerts:wr0ng#p@{host}", "%23"),
         ("smtp://alerts:p%40ss@{host}?tls=no", "?tls=none"),
     ],
 )
@@ -212,6 +206,7 @@ def test_a_mail_server_that_cannot_be_used_is_told_without_the_password(
     mail: MailSink, address: str, words: str
 ) -> None:
     is_sent, trouble = mailed(address.format(host=mail.host))
+
     assert not is_sent
     assert words in trouble
     assert "wr0ng" not in trouble
@@ -226,8 +221,6 @@ def test_a_mail_server_that_cannot_be_used_is_told_without_the_password(
             {"MAIL": "550 not your address"},
             "refuses the message (550). If it wants another sender, set LEADS_ALERT_FROM",
         ),
-        ({"MAIL": "451 busy"}, "can't take the message now (451)"),
-        ({"DATA": "550 not your address"}, "If it wants another sender, set LEADS_ALERT_FROM"),
         ({"DATA": "452 full"}, "can't take the message now (452)"),
     ],
 )
@@ -235,35 +228,40 @@ def test_a_server_that_does_not_take_the_mail_says_whose_turn_it_is(
     mail: MailSink, answers: dict[str, str], words: str
 ) -> None:
     mail.answers = answers
+
     is_sent, trouble = mailed(f"smtp://{mail.host}")
+
     assert not is_sent
     assert words in trouble
 
 
 def test_a_refused_recipient_is_named_and_the_others_get_the_mail(mail: MailSink) -> None:
     mail.answers = {IT: "550 no such user"}
+
     is_sent, trouble = mailed(f"smtp://{mail.host}")
+
     assert is_sent
     assert "refuses messages for it@agency.example (550)" in trouble
     assert mail.mails[0].rcpt_tos == [OPS]
 
 
-@pytest.mark.parametrize(("password", "words"), [("pä", ""), ("wräng", "refuses the user or the password (535)")])
-def test_a_password_may_hold_a_letter_outside_ascii(mail: MailSink, password: str, words: str) -> None:
+def test_a_password_may_hold_a_letter_outside_ascii(mail: MailSink) -> None:
     mail.password = "pä".encode()
-    is_sent, trouble = mailed(f"smtp://apikey:{password}@{mail.host}")
-    assert (is_sent, bool(mail.mails)) == (not words, not words)
-    assert words in trouble
+
+    assert mailed(f"smtp://apikey:pä@{mail.host}") == (True, "")
+    is_sent, trouble = mailed(f"smtp://apikey:wräng@{mail.host}")
+    assert not is_sent
+    assert "refuses the user or the password (535)" in trouble
 
 
-@pytest.mark.parametrize("query", ["", "?tls=none"])
-def test_a_server_of_another_machine_needs_tls_unless_the_address_says_none(mail: MailSink, query: str) -> None:
+def test_a_server_of_another_machine_needs_tls_unless_the_address_says_none(mail: MailSink) -> None:
     # This address leads to this machine and doesn't look so.
     host = mail.host.replace("127.0.0.1", "0.0.0.0")  # noqa: S104 - nothing listens there
-    is_sent, trouble = mailed(f"smtp://alerts:p%40ss@{host}{query}")
-    assert is_sent == bool(query)
-    assert ("put ?tls=none" in trouble) == (not query)
-    assert len(mail.mails) == is_sent
+
+    is_sent, trouble = mailed(f"smtp://alerts:p%40ss@{host}")
+    assert not is_sent
+    assert "put ?tls=none" in trouble
+    assert mailed(f"smtp://alerts:p%40ss@{host}?tls=none") == (True, "")
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
@@ -271,16 +269,13 @@ def test_a_server_of_another_machine_needs_tls_unless_the_address_says_none(mail
 def test_starttls_trusts_the_authorities_of_ssl_cert_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
 ) -> None:
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=127.0.0.1"
-    subprocess.run(
-        [*make.split(), "-addext", "subjectAltName=IP:127.0.0.1"], cwd=tmp_path, check=True, capture_output=True
-    )
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    context = unknown_authority(tmp_path)
     if is_trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+
     with mail_server(tls_context=context, require_starttls=True) as sink:
         is_sent, trouble = mailed(f"smtp://alerts:p%40ss@{sink.host}")
+
     assert is_sent == is_trusted
     assert ("a certificate that isn't trusted" in trouble) == (not is_trusted)
 
@@ -311,12 +306,10 @@ def channels(web: WebSink, mail: MailSink, tmp_path: Path, monkeypatch: pytest.M
 def test_the_command_tries_every_channel_and_the_heartbeat(
     channels: dict[str, str], web: WebSink, mail: MailSink, tmp_path: Path
 ) -> None:
-    assert alert_test(**channels).exit_code == 0
-    assert [path for _, path, _ in web.requests] == [f"/{TOKEN}/hook", f"/{TOKEN}/slack", f"/{TOKEN}/beat"]
-    assert json.loads(web.requests[0][2])["title"] == "[leads_pipeline] This is a test. Nothing is wrong."
-    assert message_from_bytes(mail.mails[0].content)["From"] == "leads@agency.example"
     mail.answers = {IT: "550 no such user"}
+
     result = alert_test(**channels)
+
     assert result.exit_code == 1
     assert result.stdout.splitlines() == [
         "sent   LEADS_ALERT_WEBHOOK",
@@ -325,17 +318,26 @@ def test_the_command_tries_every_channel_and_the_heartbeat(
         "Correct LEADS_ALERT_EMAIL.",
         "sent   LEADS_HEARTBEAT_URL",
     ]
+    assert [path for _, path, _ in web.requests] == [f"/{TOKEN}/hook", f"/{TOKEN}/slack", f"/{TOKEN}/beat"]
+    assert json.loads(web.requests[0][2])["title"] == "[leads_pipeline] This is a test. Nothing is wrong."
+    assert message_from_bytes(mail.mails[0].content)["From"] == "leads@agency.example"
     assert list(tmp_path.iterdir()) == [], "a test makes no data folder"
+
+
+def test_the_command_ends_well_if_everything_works(channels: dict[str, str]) -> None:
+    assert alert_test(**channels).exit_code == 0
 
 
 def test_a_test_that_works_ends_the_finding_of_the_channel(channels: dict[str, str], tmp_path: Path) -> None:
     state = tmp_path / "data" / ".state"
     told = Told()
-    for name in ("LEADS_ALERT_WEBHOOK", "LEADS_SMTP_URL"):
-        told.note_attempt(name, "Down.", NOON)
+    told.note_attempt("LEADS_ALERT_WEBHOOK", "Down.", NOON)
+    told.note_attempt("LEADS_SMTP_URL", "Down.", NOON)
     told.write(state)
     channels["LEADS_SMTP_URL"] = "smtp://127.0.0.1:1"
-    assert alert_test(**channels).exit_code == 1
+
+    alert_test(**channels)
+
     failures = Told.read(state).failures
     assert failures.keys() == {"LEADS_SMTP_URL"}
     assert failures["LEADS_SMTP_URL"].since == NOON
@@ -356,7 +358,6 @@ def test_an_odd_error_of_the_webhooks_does_not_keep_the_mail(
     [
         ({}, "Set LEADS_ALERT_EMAIL and LEADS_SMTP_URL"),
         ({"LEADS_ALERT_EMAIL": OPS}, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"),
-        ({"LEADS_SMTP_URL": "smtp://127.0.0.1"}, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"),
     ],
 )
 def test_the_command_says_what_is_not_set_up(given: dict[str, str], words: str) -> None:

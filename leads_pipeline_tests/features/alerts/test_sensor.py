@@ -1,14 +1,13 @@
-"""The sensor `alert`: a portal refuses and heals, and a real sink is told once of each."""
+"""The sensor `alert`: what it tells a real sink, and what it notes of the service."""
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from dagster import DefaultSensorStatus, SensorDefinition
 
-from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.features.alerts.sensor import alert_sensor
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.faults import Then
@@ -16,7 +15,6 @@ from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.sinks import WebSink, web_sink
 
 TOKEN = "T0KEN"
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -35,35 +33,18 @@ def here(tmp_path: Path, web: WebSink) -> Iterator[Installation]:
         yield started
 
 
-def pull(here: Installation, then: Then | None = None) -> None:
-    """Pull two days of three branches, both kinds, with that fault for all of them."""
+def test_refused_windows_are_told_and_the_heartbeat_fails(here: Installation, web: WebSink) -> None:
+    """promises/test_told_once.py tells of the end, and of a second look."""
     keys = here.keys((2, 3))
-    here.simulator.set_faults(here.rules(keys, then) if then else [])
-    here.pull(keys, LEAD_KINDS)
+    here.simulator.set_faults(here.rules(keys, Then(status=404)))
+    here.pull(keys)
 
+    result = here.tick(alert_sensor(here.settings))
 
-def test_refused_windows_are_one_message_and_one_more_when_they_are_landed(here: Installation, web: WebSink) -> None:
-    now = datetime.now(UTC)
-
-    def tick(later: timedelta = timedelta()) -> list[str]:
-        """Give what is told after that time: titles, and the paths of the heartbeat's calls."""
-        nonlocal now
-        now += later
-        web.requests.clear()
-        result = here.tick(alert_sensor(here.settings, clock=lambda: now))
-        assert TOKEN not in str(result)
-        return [json.loads(body)["title"] if body else path.removeprefix(f"/{TOKEN}") for _, path, body in web.requests]
-
-    pull(here, Then(status=403))
-    [message, beat] = tick()
-    assert message.startswith("[leads_pipeline] New problem: ")
-    assert "refuse" in message
-    assert beat == "/beat/fail"
-    assert tick(HOUR / 2) == []
-    pull(here)
-    [message] = tick()
-    assert message.startswith("[leads_pipeline] Over: ")
-    assert tick(HOUR / 2) == ["/beat"]
+    [(_, _, message), (_, heartbeat, _)] = web.requests
+    assert "refuse" in json.loads(message)["title"]
+    assert heartbeat == f"/{TOKEN}/beat/fail"
+    assert TOKEN not in str(result)
 
 
 def test_the_sensor_is_on_without_a_channel_too(here: Installation) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from leads_pipeline_tests.features.delivery.test_delivery import lead
+from leads_pipeline_tests.features.delivery.agency import lead
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, House
@@ -53,7 +53,7 @@ def test_what_is_left_is_told_and_listed_with_its_reason(applied: Applied, monke
     assert "can't be reached" in result.stderr
     said = run("deliver", "status").stdout
     assert "waiting    2" in said
-    assert f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached" in said
+    assert f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached: Connection refused." in said
     assert json.loads(run("deliver", "status", "--json").stdout)["waiting"] == 2
     assert not applied
 

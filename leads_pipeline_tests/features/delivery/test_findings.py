@@ -1,20 +1,12 @@
 """What is told of deliveries."""
 
 from datetime import UTC, datetime
-from pathlib import Path
-
-import pytest
 
 from leads_pipeline.observe.findings import find
 from leads_pipeline.observe.known import Known
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.features.delivery.test_delivery import Agency, answering, lead
-
-
-@pytest.fixture
-def agency(tmp_path: Path) -> Agency:
-    return Agency(tmp_path / "data")
+from leads_pipeline_tests.features.delivery.agency import Agency, lead
 
 
 def told(agency: Agency) -> dict[str, str]:
@@ -25,56 +17,56 @@ def told(agency: Agency) -> dict[str, str]:
 
 
 def test_an_endpoint_that_is_away_is_told_until_all_is_delivered(agency: Agency) -> None:
-    agency.house.land("applicant", [lead(1), lead(2)])
-    agency.crm.answer = answering(503)
+    agency.land(lead(1), lead(2))
+    agency.endpoint_answers(503)
     agency.deliver()
     assert told(agency) == {}
     agency.house.later(minutes=20)
     assert "2 versions of leads wait to be delivered. The endpoint answered 503" in told(agency)["delivery"]
-    agency.crm.answer = answering(200)
+    agency.endpoint_answers(200)
     agency.deliver(is_all=True)
     assert told(agency) == {}
 
 
 def test_an_endpoint_that_is_gone_is_told_at_once(agency: Agency) -> None:
-    agency.house.land("applicant", [lead(1)])
-    agency.crm.answer = answering(410)
+    agency.land(lead(1))
+    agency.endpoint_answers(410)
     agency.deliver()
     assert "is gone (410)" in told(agency)["delivery"]
     assert "deliver retry" in told(agency)["delivery"]
 
 
 def test_leads_that_were_given_up_and_held_are_told(agency: Agency) -> None:
-    agency.house.land("applicant", [lead(1), lead(2)])
+    agency.land(lead(1), lead(2))
     agency.crm.answer = lambda message: httpx.Response(400 if message["data"]["lead_id"] == "lead-1" else 200)
     for _ in range(8):
         agency.deliver()
         agency.house.later(hours=12)
-    agency.house.land("applicant", [lead(1), lead(2, phoneNumber=" ")])
+    agency.land(lead(1), lead(2, phoneNumber=" "))
     agency.deliver()
     assert told(agency).keys() == {"delivery/given-up", "delivery/held"}
 
 
 def test_leads_that_nobody_looks_for_are_told(agency: Agency) -> None:
     agency.house.now = datetime.now(UTC)
-    agency.house.land("applicant", [lead(1)])
+    agency.land(lead(1))
     agency.deliver()
     agency.house.later(hours=1)
     assert told(agency) == {}
-    agency.house.land("applicant", [lead(2)])
+    agency.land(lead(2))
     assert "Nobody looks for new leads to deliver." in told(agency)["delivery"]
 
 
 def test_leads_that_nobody_ever_delivered_are_told(agency: Agency) -> None:
     agency.house.now = datetime.now(UTC)
-    agency.house.land("applicant", [lead(1)])
+    agency.land(lead(1))
     assert told(agency) == {}
     agency.house.later(hours=1)
     assert "Nobody looks for new leads to deliver." in told(agency)["delivery"]
 
 
 def test_half_a_setting_is_told(agency: Agency) -> None:
-    agency.house.land("applicant", [lead(1)])
+    agency.land(lead(1))
     del agency.variables["LEADS_DELIVERY_SECRET"]
     assert "go together" in told(agency)["delivery"]
 
