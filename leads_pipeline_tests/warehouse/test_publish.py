@@ -206,7 +206,7 @@ def test_a_file_that_another_program_has_opened_for_writing_keeps_the_leads_that
     file = folder.file.resolve()
     file.chmod(0o600)
 
-    command = [sys.executable, "-c", OPENED, file]
+    command = [sys.executable, "-c", OPENED, str(file)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
         assert program.stdout
         assert program.stdout.readline() == b"opened\n"
