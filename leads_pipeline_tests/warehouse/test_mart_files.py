@@ -37,21 +37,10 @@ VIEW = "-- One row\n-- leads: Leads\n\n"
 VIEW_OF_DAYS = "-- One row per day\n-- lead_day: Day\n-- leads: Leads\n\n"
 BY_DAY = "-- One row per day\n-- by lead_day\n-- lead_day: Day\n-- leads: Leads\n\n"
 COUNT = "select count(*) as leads from applicant_leads"
+COUNTS = "select lead_day, count(*) as leads from applicant_leads group by lead_day"
 # They fail once a message is no number.
 SUM = "select sum(message::integer)::bigint as leads from applicant_leads"
 SUMS = "select lead_day, sum(message::integer)::bigint as leads from applicant_leads group by lead_day"
-
-
-@pytest.fixture
-def db() -> Iterator[duckdb.DuckDBPyConnection]:
-    with empty_tables() as db:
-        db.execute("create schema pipeline")
-        yield db
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DataFolder:
-    return DataFolder.at(tmp_path / "data")
 
 
 @dataclass
@@ -80,36 +69,50 @@ class AllMarts(Step):
             step.fill(draft)
 
 
-def load(db: duckdb.DuckDBPyConnection, *leads: Row, number: int = 1, **options: Any) -> None:
-    """Load leads as a publication does, into `touched` what they touch."""
-    db.execute("create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)")
-    flatten_batches(db, batch(*((number, lead) for lead in leads), **options))
+class Warehouse:
+    """Tables of leads in memory, and marts that are made of them as a publication does it."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
+        self.db, self.data = db, data
+        self.of: tuple[Mart, ...] = ()
+
+    def load(self, *leads: Row, number: int = 1, day: date = DAY) -> None:
+        """Load leads, and note in `touched` what they touch."""
+        self.db.execute("create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)")
+        flatten_batches(self.db, batch(*((number, lead) for lead in leads), day=day))
+
+    def make(self, *, forgets: bool = False, is_first_of_day: bool = True, **files: str) -> list[str]:
+        """Make marts of these files, or the same as before. Return the names of those that failed."""
+        if files:
+            self.of = marts_of(self.data.folder.parent, **files)
+        changes = Changes(1, {}, forgets=forgets, is_first_of_day=is_first_of_day)
+        AllMarts(self.data, self.of).fill(Draft(self.data.folder, self.db, changes))
+        problems = self.rows("from pipeline.mart_problems order by all")
+        assert "Jane" not in str(problems)
+        return [mart for mart, _ in problems]
+
+    def make_all_anew(self) -> None:
+        """Have the next `make` make all marts, as in a new file."""
+        self.db.execute("insert into pipeline.mart_problems values ('another', 'It failed.')")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.db.execute(sql).fetchall()
+
+    def has(self, mart: str) -> bool:
+        """Whether there is a table or view of that name."""
+        return bool(self.rows(f"select 1 from duckdb_columns() where table_name = '{mart}'"))
 
 
-def make(
-    db: duckdb.DuckDBPyConnection,
-    data: DataFolder,
-    *,
-    of: Sequence[Mart] = (),
-    forgets: bool = False,
-    is_first_of_day: bool = True,
-) -> list[str]:
-    """Make marts as a publication does. Return the names of those that failed."""
-    changes = Changes(1, {}, forgets=forgets, is_first_of_day=is_first_of_day)
-    AllMarts(data, of).fill(Draft(data.folder, db, changes))
-    problems = db.execute("from pipeline.mart_problems order by all").fetchall()
-    assert "Jane" not in str(problems)
-    return [mart for mart, _ in problems]
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with empty_tables() as db:
+        db.execute("create schema pipeline")
+        yield Warehouse(db, DataFolder.at(tmp_path / "data"))
 
 
-def has_table(db: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Whether there is a table or view of that name."""
-    return bool(db.execute("select 1 from duckdb_columns() where table_name = ?", [name]).fetchall())
-
-
-def own(folder: Path, **files: str) -> tuple[Mart, ...]:
+def marts_of(folder: Path, **files: str) -> tuple[Mart, ...]:
     """Marts of these files."""
-    folder = folder / str(len(list(folder.iterdir())))
+    folder = folder / f"marts-{len(list(folder.iterdir()))}"
     folder.mkdir()
     for name, text in files.items():
         (folder / f"{name}.sql").write_text(text, encoding="utf-8")
@@ -119,149 +122,121 @@ def own(folder: Path, **files: str) -> tuple[Mart, ...]:
 # --- how marts are made -----------------------------------------------------------------------------------------------
 
 
-def test_of_a_mart_by_day_the_touched_days_alone_are_made_anew(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
-    load(db, {"id": "a"}, {"id": "b", "createdAt": "2026-11-18T10:00Z"})
-    make(db, data)
-    db.execute("update mart_leads_daily set leads = 100")
+def test_of_a_mart_by_day_the_touched_days_alone_are_made_anew(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a"}, {"id": "b", "createdAt": "2026-11-18T10:00Z"})
+    warehouse.make()
+    warehouse.db.execute("update mart_leads_daily set leads = 100")
 
-    load(db, {"id": "a", "createdAt": "2026-11-20T10:00Z"}, number=2)
-    assert make(db, data) == []
+    warehouse.load({"id": "a", "createdAt": "2026-11-20T10:00Z"}, number=2)
+    assert warehouse.make() == []
 
-    leads = db.execute("select lead_day, leads from mart_leads_daily order by all").fetchall()
+    leads = warehouse.rows("select lead_day, leads from mart_leads_daily order by all")
     assert leads == [(date(2026, 11, 18), 100), (NEXT_DAY, 1)]
 
 
-def test_marts_are_made_in_the_order_of_what_they_read(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    marts = own(tmp_path, a=VIEW + "select sum(leads) as leads from b", b=BY_DAY + COUNTS)
-    load(db, {"id": "a"})
+def test_marts_are_made_in_the_order_of_what_they_read(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a"})
 
-    assert make(db, data, of=marts) == []
+    assert warehouse.make(a=VIEW + "select sum(leads) as leads from b", b=BY_DAY + COUNTS) == []
 
-    assert db.execute("from a").fetchall() == [(1,)]
-
-
-def make_all_anew(db: duckdb.DuckDBPyConnection) -> None:
-    """Have the next `make` make all marts, as in a new file."""
-    db.execute("insert into pipeline.mart_problems values ('another', 'It failed.')")
-
-
-COUNTS = "\nselect lead_day, count(*) as leads from applicant_leads group by lead_day"
+    assert warehouse.rows("from a") == [(1,)]
 
 
 def test_a_mart_that_fails_keeps_its_rows_is_reported_and_is_made_as_a_whole_the_next_time(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
+    warehouse: Warehouse,
 ) -> None:
-    marts = own(tmp_path, a=BY_DAY + SUMS, b=BY_DAY + COUNTS)
-    load(db, {"id": "a", "message": "1"})
-    assert make(db, data, of=marts) == []
+    warehouse.load({"id": "a", "message": "1"})
+    assert warehouse.make(a=BY_DAY + SUMS, b=BY_DAY + COUNTS) == []
 
-    load(db, {"id": "b", "message": "Jane Roe"})
-    assert make(db, data, of=marts) == ["a"]
-    assert db.execute("from a").fetchall() == [(DAY, 1)]
-    assert db.execute("from b").fetchall() == [(DAY, 2)]
+    warehouse.load({"id": "b", "message": "Jane Roe"})
+    assert warehouse.make() == ["a"]
+    assert warehouse.rows("from a") == [(DAY, 1)]
+    assert warehouse.rows("from b") == [(DAY, 2)]
 
-    load(db, {"id": "b", "message": "2"}, number=2)
-    db.execute("delete from touched")  # as if a publication between had touched the day
-    assert make(db, data, of=marts) == []
-    assert db.execute("from a").fetchall() == [(DAY, 3)]
-
-
-def test_a_view_that_fails_keeps_its_last_good_definition_or_goes(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    load(db, {"id": "a", "message": "Jane Roe"})
-    make(db, data, of=own(tmp_path, a=VIEW + COUNT))
-    broken = own(tmp_path, a=VIEW + SUM)
-
-    make_all_anew(db)
-    assert make(db, data, of=broken) == ["a"]
-    assert db.execute("from a").fetchall() == [(1,)]
-
-    db.execute("create or replace view a as select message::integer as leads from applicant_leads")
-    assert make(db, data, of=broken) == ["a"]
-    assert not has_table(db, "a")
+    warehouse.load({"id": "b", "message": "2"}, number=2)
+    warehouse.db.execute("delete from touched")  # as if a publication between had touched the day
+    assert warehouse.make() == []
+    assert warehouse.rows("from a") == [(DAY, 3)]
 
 
-def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    view = own(tmp_path, a=VIEW + SUM)
-    load(db, {"id": "a", "message": "1"})
-    assert make(db, data, of=view) == []
+def test_a_view_that_fails_keeps_its_last_good_definition_or_goes(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a", "message": "Jane Roe"})
+    warehouse.make(a=VIEW + COUNT)
 
-    load(db, {"id": "b", "message": "Jane Roe"})
-    assert make(db, data, of=view, is_first_of_day=False) == []  # it isn't read each time
-    assert make(db, data, of=view) == ["a"]
+    warehouse.make_all_anew()
+    assert warehouse.make(a=VIEW + SUM) == ["a"]
+    assert warehouse.rows("from a") == [(1,)]
+
+    warehouse.db.execute("create or replace view a as select message::integer as leads from applicant_leads")
+    assert warehouse.make() == ["a"]
+    assert not warehouse.has("a")
+
+
+def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a", "message": "1"})
+    assert warehouse.make(a=VIEW + SUM) == []
+
+    warehouse.load({"id": "b", "message": "Jane Roe"})
+    assert warehouse.make(is_first_of_day=False) == []  # it isn't read each time
+    assert warehouse.make() == ["a"]
 
 
 @pytest.mark.parametrize("header", [BY_DAY, VIEW_OF_DAYS], ids=["table", "view"])
-def test_when_somebody_has_to_go_a_mart_that_fails_is_removed(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path, header: str
-) -> None:
-    load(db, {"id": "a", "message": "1"})
-    make(db, data, of=own(tmp_path, a=header + COUNTS))
+def test_when_somebody_has_to_go_a_mart_that_fails_is_removed(warehouse: Warehouse, header: str) -> None:
+    warehouse.load({"id": "a", "message": "1"})
+    warehouse.make(a=header + COUNTS)
 
-    load(db, {"id": "b", "message": "Jane Roe"})
-    make_all_anew(db)
-    assert make(db, data, of=own(tmp_path, a=header + SUMS), forgets=True) == ["a"]
+    warehouse.load({"id": "b", "message": "Jane Roe"})
+    warehouse.make_all_anew()
+    assert warehouse.make(a=header + SUMS, forgets=True) == ["a"]
 
-    assert not has_table(db, "a")
+    assert not warehouse.has("a")
 
 
-def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
+def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too(warehouse: Warehouse) -> None:
     """It isn't only read in the day's first publication. An analyst would meet a view that fails."""
-    marts = own(tmp_path, a=BY_DAY + SUMS, b=VIEW + "select sum(leads)::bigint as leads from a")
-    load(db, {"id": "a", "message": "1"})
-    assert make(db, data, of=marts) == []
+    warehouse.load({"id": "a", "message": "1"})
+    assert warehouse.make(a=BY_DAY + SUMS, b=VIEW + "select sum(leads)::bigint as leads from a") == []
 
-    load(db, {"id": "b", "message": "Jane Roe"})
-    make_all_anew(db)
-    assert make(db, data, of=marts, forgets=True, is_first_of_day=False) == ["a", "b"]
+    warehouse.load({"id": "b", "message": "Jane Roe"})
+    warehouse.make_all_anew()
+    assert warehouse.make(forgets=True, is_first_of_day=False) == ["a", "b"]
 
-    assert not has_table(db, "b")
+    assert not warehouse.has("b")
 
 
-def test_a_mart_that_needs_too_much_memory_is_reported_and_the_others_are_made(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
+def test_a_mart_that_needs_too_much_memory_is_reported_and_the_others_are_made(warehouse: Warehouse) -> None:
     much = "select len(list(lead_id || repeat('x', 100000))) as leads from applicant_leads, range(10000)"
-    load(db, {"id": "a"})
-    db.execute("set memory_limit = '100MB'")
-    db.execute("set temp_directory = ''")
+    warehouse.load({"id": "a"})
+    warehouse.db.execute("set memory_limit = '100MB'")
+    warehouse.db.execute("set temp_directory = ''")
 
-    assert make(db, data, of=own(tmp_path, greedy=VIEW + much, modest=VIEW + COUNT)) == ["greedy"]
+    assert warehouse.make(greedy=VIEW + much, modest=VIEW + COUNT) == ["greedy"]
 
-    assert db.execute("from modest").fetchall() == [(1,)]
+    assert warehouse.rows("from modest") == [(1,)]
 
 
-def test_a_mart_that_describes_other_columns_is_reported(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    load(db, {"id": "a"})
+def test_a_mart_that_describes_other_columns_is_reported(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a"})
 
-    assert make(db, data, of=own(tmp_path, a=VIEW + "select 1 as leads, 1 as more")) == ["a"]
+    assert warehouse.make(a=VIEW + "select 1 as leads, 1 as more") == ["a"]
 
-    [(problem,)] = db.execute("select problem from pipeline.mart_problems").fetchall()
+    [(problem,)] = warehouse.rows("select problem from pipeline.mart_problems")
     assert problem == "a has the columns leads, more, and its file describes others."
-    assert not has_table(db, "a")
+    assert not warehouse.has("a")
 
 
 # --- in the published file --------------------------------------------------------------------------------------------
 
 
-def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
-    folder: Folder, data: DataFolder, tmp_path: Path
-) -> None:
+def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(folder: Folder, tmp_path: Path) -> None:
+    data = DataFolder.at(tmp_path / "data")
     folder.raw.land({"id": "a", "message": "text"})
-    good = own(tmp_path, table=BY_DAY + COUNTS, shown=VIEW_OF_DAYS + COUNTS)
+    good = marts_of(tmp_path, table=BY_DAY + COUNTS, shown=VIEW_OF_DAYS + COUNTS)
     replace(folder, others=AllMarts(data, good)).publish()
     folder.raw.land({"id": "b", "message": "text"})
 
-    broken = own(tmp_path, table=BY_DAY + SUMS, shown=VIEW_OF_DAYS + SUMS)
+    broken = marts_of(tmp_path, table=BY_DAY + SUMS, shown=VIEW_OF_DAYS + SUMS)
     assert replace(folder, others=AllMarts(data, broken)).publish().way == "new file"
 
     assert folder.query("select mart from pipeline.mart_problems order by mart") == [("shown",), ("table",)]
@@ -276,52 +251,46 @@ def sent(*people: str, value: str = "NEW_SITE", day: date = DAY) -> list[Row]:
     return [{"id": f"{person} {day}", "contact": {"email": person}, "leadSource": value} for person in people]
 
 
-def test_a_value_shows_on_all_days_while_three_people_have_sent_it(
-    db: duckdb.DuckDBPyConnection, data: DataFolder
-) -> None:
+def test_a_value_shows_on_all_days_while_three_people_have_sent_it(warehouse: Warehouse) -> None:
     def sources() -> list[tuple[Any, ...]]:
-        make(db, data)
-        return db.execute("select lead_day, source from mart_leads_daily order by all").fetchall()
+        warehouse.make()
+        return warehouse.rows("select lead_day, source from mart_leads_daily order by all")
 
     often = [{"id": str(number), "contact": {"email": "a"}, "leadSource": "x"} for number in range(9)]
-    load(db, *sent("a", "b"), *often)
+    warehouse.load(*sent("a", "b"), *often)
     assert sources() == [(DAY, "…")]
 
-    load(db, *sent("c", day=NEXT_DAY), day=NEXT_DAY)
+    warehouse.load(*sent("c", day=NEXT_DAY), day=NEXT_DAY)
     assert sources() == [(DAY, "new site"), (DAY, "…"), (NEXT_DAY, "new site")]
 
-    db.execute("delete from applicant_leads where lead_day = $day", {"day": NEXT_DAY})
-    db.execute("delete from touched")
+    warehouse.db.execute("delete from applicant_leads where lead_day = $day", {"day": NEXT_DAY})
+    warehouse.db.execute("delete from touched")
     assert sources() == [(DAY, "…")]
 
 
-def test_a_member_that_the_contract_does_not_know_shows_at_once(
-    db: duckdb.DuckDBPyConnection, data: DataFolder
-) -> None:
+def test_a_member_that_the_contract_does_not_know_shows_at_once(warehouse: Warehouse) -> None:
     """Fault 87: marts showed … for END_TERRACE until three people had sent it."""
     listing = {"id": "1", "propertyType": "PROPERTY_TYPE_IGLOO_2", "lifeCycleStatus": "…"}
     situation = "CONSUMER_SITUATION_UNSPECIFIED"
     source = "APPLICANT_SOURCE_NEW_SITE"
-    load(db, {"id": "a", "leadSource": source, "consumerSituation": situation, "listingDetails": listing})
+    warehouse.load({"id": "a", "leadSource": source, "consumerSituation": situation, "listingDetails": listing})
 
-    make(db, data)
+    warehouse.make()
 
-    assert db.execute("select source, situation from lead_facts").fetchall() == [("new site", "unknown")]
-    listings = db.execute("select property_type, status from mart_listing_demand").fetchall()
+    assert warehouse.rows("select source, situation from lead_facts") == [("new site", "unknown")]
+    listings = warehouse.rows("select property_type, status from mart_listing_demand")
     assert listings == [("igloo 2", "…")]
 
 
-def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(
-    db: duckdb.DuckDBPyConnection, data: DataFolder
-) -> None:
+def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(warehouse: Warehouse) -> None:
     """Fault 87: what isn't a member in the portal's form may be a person's words, and shows as …"""
-    load(db)
-    make(db, data)
+    warehouse.load()
+    warehouse.make()
 
     for prefix in ENUM_PREFIXES:
         for name in ("", "UNSPECIFIED", "NEW_1", "1", "A" * 60, "A" * 61, "Ann", "ANN SMITH", "ÄNN", "ANN\n", "A.B"):
             for value in (f"{prefix}{name}", f"x{prefix}{name}"):
-                shown = db.execute("select readable($value)", {"value": value}).fetchone()
+                shown = warehouse.db.execute("select readable($value)", {"value": value}).fetchone()
                 assert shown == (member_in_words(value) or "…",), value
 
 
@@ -407,14 +376,12 @@ def test_answers_come_as_parquet_too(house: House) -> None:
     assert house.query("select lead_id, answered_at, problem from answers") == [("a", at, None)]
 
 
-def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(
-    db: duckdb.DuckDBPyConnection, data: DataFolder
-) -> None:
-    load(db)
-    assert make(db, data) == []
+def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(warehouse: Warehouse) -> None:
+    warehouse.load()
+    assert warehouse.make() == []
 
     for mart in marts():
         declared = ", ".join(f"null::{column.type} as {column.name}" for column in mart.columns)
-        expected = db.execute(f"describe select {declared}").fetchall()
-        made = db.execute(f"describe from {mart.name}").fetchall()
+        expected = warehouse.rows(f"describe select {declared}")
+        made = warehouse.rows(f"describe from {mart.name}")
         assert [column[:2] for column in made] == [column[:2] for column in expected], mart.name
