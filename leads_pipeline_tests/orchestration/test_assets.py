@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from dagster import AssetKey, ExecuteInProcessResult
+from dagster import AssetKey
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.domain.window import Window
@@ -20,6 +20,7 @@ from leads_pipeline.warehouse import reading
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline.words import NAMED
 from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline_tests.support.pulls import text_of_failure
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
@@ -29,14 +30,6 @@ SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 def here(tmp_path: Path) -> Iterator[Installation]:
     with installation(tmp_path, first=10) as started:
         yield started
-
-
-def message(result: ExecuteInProcessResult) -> str:
-    """What a failed run says of its windows of applicants."""
-    failure = result.failure_data_for_node("raw_applicant_leads")
-    assert failure is not None
-    assert failure.user_failure_data is not None
-    return str(failure.user_failure_data.description)
 
 
 def materializations(here: Installation, asset: str) -> dict[str | None, dict[str, Any]]:
@@ -70,7 +63,7 @@ def test_an_answer_that_cannot_be_landed_is_a_failed_window(here: Installation) 
 
 def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Installation) -> None:
     here.simulator.set_faults(here.rules(here.keys([2, 3, 4, 5]), Then(status=403)))
-    said = message(here.pull(here.keys([2, 3, 4, 5])))
+    said = text_of_failure(here.pull(here.keys([2, 3, 4, 5])))
     assert said.count("|branch-") == NAMED + 1  # and the one whose message is quoted
     assert f" and {12 - NAMED} more). GET" in said
     assert "The service asks for 12 windows again, from " in said
