@@ -118,15 +118,16 @@ class Batch(NamedTuple):
 
 
 def batch(
-    *leads: tuple[int, Mapping[str, Any] | str],
+    *leads: Mapping[str, Any] | str,
+    number: int = 1,
     kind: LeadKind = APPLICANT,
     day: date = DAY,
     scope: str = "branch-101",
     source: str = "pull",
 ) -> Batch:
-    """Versions of leads, each with its number."""
+    """Versions of leads that came with one number."""
     rows = []
-    for number, lead in leads:
+    for lead in leads:
         text = lead if isinstance(lead, str) else json.dumps(lead)
         rows.append(RawRow(json.loads(text)["id"], number, text, source))
     return Batch(kind, day, scope, rows)

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS
+from leads_pipeline.domain.contract import APPRAISAL, ENUMERATIONS, LEAD_KINDS
 from leads_pipeline.warehouse.drift import DRIFT_DAYS, make_drift
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.staging import DAY, NEXT_DAY, batch, empty_tables, flatten_batches
@@ -24,7 +24,7 @@ def db() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def load(db: duckdb.DuckDBPyConnection, *leads: Row, **options: Any) -> None:
-    flatten_batches(db, batch(*((1, lead) for lead in leads), **options))
+    flatten_batches(db, batch(*leads, **options))
 
 
 def drift(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
@@ -104,6 +104,13 @@ def nested(flat: Row) -> Row:
             inner = inner.setdefault(step, {})
         inner[name] = value
     return lead
+
+
+def test_leads_as_declared_are_no_drift(db: duckdb.DuckDBPyConnection) -> None:
+    lead = {"intent": "APPRAISAL_INTENT_SELL", "enquiryType": "", "urgency": None, "contact": {"preferences": None}}
+    load(db, *from_people("abc", lead), kind=APPRAISAL)
+
+    assert drift(db) == []
 
 
 def test_drift_is_of_the_last_60_days(db: duckdb.DuckDBPyConnection) -> None:

@@ -58,7 +58,7 @@ def test_the_newest_version_counts_in_whatever_order_and_parts_they_are_loaded(
         waiting: list[Batch] = []
         for (lead_id, number, day, scope), is_loaded in versions:
             images = {"images": [{"filename": f"{number} {day} {scope}"}] * number}
-            waiting.append(batch((number, {"id": lead_id, "listingDetails": images}), day=day, scope=scope))
+            waiting.append(batch({"id": lead_id, "listingDetails": images}, number=number, day=day, scope=scope))
             if is_loaded:
                 flatten_batches(db, *waiting)
                 waiting = []
@@ -78,15 +78,15 @@ def test_the_newest_version_counts_in_whatever_order_and_parts_they_are_loaded(
 
 
 def test_of_two_versions_with_the_same_number_in_one_window_the_last_counts(db: duckdb.DuckDBPyConnection) -> None:
-    flatten_batches(db, batch((1, {"id": "a", "message": "first"}), (1, {"id": "a", "message": "last"})))
+    flatten_batches(db, batch({"id": "a", "message": "first"}, {"id": "a", "message": "last"}))
 
     assert [row["message"] for row in rows(db)] == ["last"]
 
 
 def test_what_changed_is_noted_with_the_day_before_and_after(db: duckdb.DuckDBPyConnection) -> None:
-    first = batch((1, {"id": "a", "createdAt": "2026-11-19T10:00Z", "viewingTimes": [{}]}))
-    second = batch((2, {"id": "a", "createdAt": "2026-11-20T10:00Z", "viewingTimes": [{}]}), day=NEXT_DAY)
-    flatten_batches(db, first, batch((1, {"id": "a"}), kind=APPRAISAL))
+    first = batch({"id": "a", "createdAt": "2026-11-19T10:00Z", "viewingTimes": [{}]})
+    second = batch({"id": "a", "createdAt": "2026-11-20T10:00Z", "viewingTimes": [{}]}, number=2, day=NEXT_DAY)
+    flatten_batches(db, first, batch({"id": "a"}, kind=APPRAISAL))
     db.execute("delete from touched")
 
     flatten_batches(db, first, second, first)
@@ -108,7 +108,7 @@ def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists
             {"id": f"{number} {lead}", "viewingTimes": [{}, {"new": lead}], "listingDetails": {"propertyId": lead}}
             for lead in range(each)
         ]
-        batches.append(batch(*((1, lead) for lead in leads), day=DAY + timedelta(days=number)))
+        batches.append(batch(*leads, day=DAY + timedelta(days=number)))
 
     flatten_batches(db, *batches, batch(), batches[0])
 
@@ -136,7 +136,7 @@ def test_a_leads_day_is_the_local_one_on_which_it_was_submitted_or_else_its_wind
         "yesterday": DAY,
     }
 
-    flatten_batches(db, batch(*((1, {"id": at, "createdAt": at}) for at in cases)))
+    flatten_batches(db, batch(*({"id": at, "createdAt": at} for at in cases)))
 
     assert {row["lead_id"]: row["lead_day"] for row in rows(db)} == cases
 
@@ -144,7 +144,7 @@ def test_a_leads_day_is_the_local_one_on_which_it_was_submitted_or_else_its_wind
 def test_a_leads_day_is_that_of_the_agencys_zone(db: duckdb.DuckDBPyConnection) -> None:
     lead = {"id": "a", "createdAt": "2026-07-01T22:30:00Z"}
 
-    flatten_batches(db, batch((1, lead)), zone=ZoneInfo("Asia/Tokyo"))
+    flatten_batches(db, batch(lead), zone=ZoneInfo("Asia/Tokyo"))
 
     assert [row["lead_day"] for row in rows(db)] == [date(2026, 7, 2)]
 
@@ -152,8 +152,8 @@ def test_a_leads_day_is_that_of_the_agencys_zone(db: duckdb.DuckDBPyConnection) 
 def test_a_row_says_when_and_how_its_version_was_received(db: duckdb.DuckDBPyConnection) -> None:
     at = datetime(2026, 11, 21, 6, 0, 0, 123456, tzinfo=UTC)
     number = int(at.timestamp()) * 1_000_000 + 123456
-    pushed = batch((number, {"id": "a", "contact": {"email": " A@b.example"}}), scope="push", source="push")
-    pulled = batch((number, {"id": "b", "contact": {"email": "a@B.example "}}))
+    pushed = batch({"id": "a", "contact": {"email": " A@b.example"}}, number=number, scope="push", source="push")
+    pulled = batch({"id": "b", "contact": {"email": "a@B.example "}}, number=number)
 
     flatten_batches(db, pushed, pulled)
 
@@ -168,26 +168,24 @@ def test_a_row_says_when_and_how_its_version_was_received(db: duckdb.DuckDBPyCon
 
 def test_a_correction_holds_for_every_version_of_its_lead_in_the_window(db: duckdb.DuckDBPyConnection) -> None:
     text = '{"id":"a","contact":{"email":"old","phoneNumber":"1","new":1.50},"message":"%s","intent":"i"}'
-    versions = batch((1, text % "first"), (3, {"id": "b", "contact": {"email": "b"}}))
-    corrections = batch(
-        (4, {"id": "a", "contact": {"email": "corrected", "phoneNumber": "2"}}),
-        (5, {"id": "a", "contact": {"email": "newest"}, "intent": None}),
-        source="correction",
-    )
+    versions = batch(text % "first", {"id": "b", "contact": {"email": "b"}})
+    former = {"id": "a", "contact": {"email": "corrected", "phoneNumber": "2"}}
+    newest = {"id": "a", "contact": {"email": "newest"}, "intent": None}
+    corrections = together(batch(former, number=4, source="correction"), batch(newest, number=5, source="correction"))
     corrected = together(versions, corrections)
-    later = together(corrected, batch((6, text % "second")))
+    later = together(corrected, batch(text % "second", number=6))
 
     for window, message in ((corrected, "first"), (later, "second")):
         flatten_batches(db, window)
         one, other = rows(db)
         assert (one["contact_email"], one["contact_phone_number"], one["intent"]) == ("newest", "2", None)
         assert (one["message"], one["_extra"], one["_problems"]) == (message, '{"contact":{"new":1.50}}', [])
-        assert (other["contact_email"], other["sequence"]) == ("b", 3)
+        assert (other["contact_email"], other["sequence"]) == ("b", 1)
 
 
 def test_a_correction_that_another_machine_landed_shows_after_the_next_update(db: duckdb.DuckDBPyConnection) -> None:
-    versions = batch((2, {"id": "a", "message": "old"}), (2, {"id": "b", "message": "old"}))
-    correction = batch((3, {"id": "a", "message": "new"}), source="correction")
+    versions = batch({"id": "a", "message": "old"}, {"id": "b", "message": "old"}, number=2)
+    correction = batch({"id": "a", "message": "new"}, number=3, source="correction")
     flatten_batches(db, versions)
 
     flatten_batches(db, together(versions, correction))
@@ -197,9 +195,9 @@ def test_a_correction_that_another_machine_landed_shows_after_the_next_update(db
 
 @pytest.mark.parametrize("text", ['{"id":"a","contact":"Ann"}', '{"id":"a"}'])
 def test_a_correction_puts_an_object_in_the_place_of_anything_else(db: duckdb.DuckDBPyConnection, text: str) -> None:
-    correction = batch((2, {"id": "a", "contact": {"email": "x"}}), source="correction")
+    correction = batch({"id": "a", "contact": {"email": "x"}}, number=2, source="correction")
 
-    flatten_batches(db, together(batch((1, text)), correction))
+    flatten_batches(db, together(batch(text), correction))
 
     [row] = rows(db)
     assert (row["contact_email"], row["_problems"]) == ("x", [])

@@ -79,7 +79,7 @@ class Warehouse:
     def load(self, *leads: Row, number: int = 1, day: date = DAY) -> None:
         """Load leads, and note in `touched` what they touch."""
         self.db.execute("create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)")
-        flatten_batches(self.db, batch(*((number, lead) for lead in leads), day=day))
+        flatten_batches(self.db, batch(*leads, number=number, day=day))
 
     def make(self, *, forgets: bool = False, is_first_of_day: bool = True, **files: str) -> list[str]:
         """Make marts of these files, or the same as before. Return the names of those that failed."""
