@@ -154,6 +154,12 @@ def test_a_prefix_that_names_cant_begin_with_is_refused(prefix: str) -> None:
         Names.of(["agency", prefix])
 
 
+def test_the_variables_that_are_given_stay_as_they_are(here: Installation) -> None:
+    variables = {**here.environment, "LEADS_OWNERS": " "}
+    build_definitions(variables, key_prefix="agency")
+    assert variables["LEADS_OWNERS"] == " "
+
+
 @pytest.mark.parametrize(
     ("folder", "variable"),
     [("", "LEADS_DATA_DIR"), ("data", "LEADS_DATA_DIR"), ("s3://bucket/leads", "LEADS_WORK_DIR")],
