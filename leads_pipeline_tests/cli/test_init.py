@@ -27,9 +27,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "leads"
 
 
-def unit(folder: Path) -> dict[str, str]:
-    lines = (folder / "leads-pipeline.service").read_text(encoding="utf-8").splitlines()
-    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+def unit(path: Path) -> dict[str, str]:
+    """The settings of a systemd unit."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, equals, value = line.partition("=")
+        if equals:
+            found[name] = value
+    return found
 
 
 def compose(path: Path) -> dict[str, Any]:
@@ -37,24 +42,22 @@ def compose(path: Path) -> dict[str, Any]:
     return content
 
 
-def test_init_writes_an_env_file_a_unit_and_a_compose_file_for_their_owner_alone(folder: Path) -> None:
-    """Fault 110: a wheel had none of them."""
-    assert {path.name for path in folder.iterdir()} == set(FILES)
-    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
-    assert (folder / ".env").read_text(encoding="utf-8") == (ROOT / ".env.example").read_text(encoding="utf-8")
-
-
-def test_no_file_of_init_names_a_file_that_a_wheel_does_not_have(folder: Path) -> None:
-    texts = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}
-    assert {name: ONLY_IN_A_CHECKOUT.findall(text) for name, text in texts.items()} == {name: [] for name in FILES}
-
-
-def test_init_fills_the_working_directory_if_no_folder_is_named(
+def test_init_writes_an_env_file_a_unit_and_a_compose_file_for_their_owner_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Fault 110: a wheel had none of them."""
     monkeypatch.chdir(tmp_path)
+
     assert run("init").exit_code == 0
+
     assert {path.name for path in tmp_path.iterdir()} == set(FILES)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    assert Path(".env").read_text(encoding="utf-8") == (ROOT / ".env.example").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_file_of_init_names_a_file_that_a_wheel_does_not_have(folder: Path, name: str) -> None:
+    assert ONLY_IN_A_CHECKOUT.findall((folder / name).read_text(encoding="utf-8")) == []
 
 
 def test_init_ends_with_three_lines_of_what_to_do_next(tmp_path: Path) -> None:
@@ -71,13 +74,12 @@ def test_init_ends_with_three_lines_of_what_to_do_next(tmp_path: Path) -> None:
 
 
 def test_the_unit_runs_this_program_in_this_folder_and_writes_nowhere_else(folder: Path) -> None:
-    told = unit(folder)
+    told = unit(folder / "leads-pipeline.service")
 
     assert told["ExecStart"] == f'"{PROGRAM}" serve --port 3000'
     assert told["WorkingDirectory"] == str(folder)
     assert told["ReadWritePaths"] == f'"{folder}"'
     assert told["ProtectSystem"] == "strict"
-    assert not told.keys() & {"Environment", "StateDirectory", "ConfigurationDirectory"}
     # `yes` would hide a folder or a program in somebody's home.
     assert told["ProtectHome"] == "read-only"
 
@@ -85,31 +87,28 @@ def test_the_unit_runs_this_program_in_this_folder_and_writes_nowhere_else(folde
 def test_the_unit_runs_as_the_account_that_ran_init(folder: Path) -> None:
     """As root, it runs as an account that has no rights."""
     expected = "leads-pipeline" if os.geteuid() == 0 else folder.owner()
-    assert unit(folder)["User"] == expected
+    assert unit(folder / "leads-pipeline.service")["User"] == expected
 
 
 def test_the_rest_of_the_unit_is_that_of_a_server(folder: Path) -> None:
-    ours = unit(folder)
-    lines = (ROOT / "deploy" / "systemd" / "leads-pipeline.service").read_text(encoding="utf-8").splitlines()
-    theirs = {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+    ours = unit(folder / "leads-pipeline.service")
+    theirs = unit(ROOT / "deploy" / "systemd" / "leads-pipeline.service")
 
     changed = {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
-    assert changed - {"User", "Group"} == {
-        *("ExecStart", "WorkingDirectory", "ReadWritePaths", "ProtectHome", "Environment"),
-        *("StateDirectory", "StateDirectoryMode", "ConfigurationDirectory", "ConfigurationDirectoryMode"),
-    }
+
+    of_here = {"ExecStart", "WorkingDirectory", "ReadWritePaths", "ProtectHome"}
+    of_a_server = {"Environment", "StateDirectory", "StateDirectoryMode"}
+    of_a_server |= {"ConfigurationDirectory", "ConfigurationDirectoryMode"}
+    assert changed - {"User", "Group"} == of_here | of_a_server
+    assert ours.keys().isdisjoint(of_a_server)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("name", ["leads", "50 % of leads", 'the "best" leads', "l\\eads"])
+@pytest.mark.parametrize("name", ["50 % of leads", 'the "best" leads', "l\\eads"])
 def test_systemd_takes_the_unit_whatever_the_folder_is_called(tmp_path: Path, name: str) -> None:
     run("init", tmp_path / name)
-    seen = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(tmp_path / name / "leads-pipeline.service")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / name / "leads-pipeline.service")]
+    seen = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (seen.returncode, seen.stderr) == (0, "")
 
 
@@ -129,9 +128,11 @@ def test_the_compose_file_builds_the_image_from_the_package_and_needs_no_checkou
 
 
 def test_the_rest_of_the_compose_file_is_that_of_the_checkout(folder: Path) -> None:
-    ours, theirs = compose(folder / "compose.yaml"), compose(ROOT / "deploy" / "compose.yaml")
+    ours = compose(folder / "compose.yaml")
+    theirs = compose(ROOT / "deploy" / "compose.yaml")
+
     for content in (ours, theirs):
-        for part in (content["x-pipeline"], content["services"]["pipeline"], content["services"]["receive"]):
+        for part in (content["x-pipeline"], *content["services"].values()):
             part.pop("build", None)
             part.pop("env_file", None)
     assert ours == theirs
@@ -158,18 +159,18 @@ def test_a_link_that_leads_nowhere_is_left_too(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["leads", "leads/below"])
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path, path: str) -> None:
     (tmp_path / "leads").write_text("mine")
 
-    for path in (tmp_path / "leads", tmp_path / "leads" / "below"):
-        refused = run("init", path)
-        assert refused.exit_code == 2
-        assert str(tmp_path / "leads") in refused.output
+    refused = run("init", tmp_path / path)
 
+    assert refused.exit_code == 2
+    assert str(tmp_path / "leads") in refused.output
     assert (tmp_path / "leads").read_text() == "mine"
 
 
-def test_a_disk_that_cannot_be_written_is_named_with_what_to_do(small_disk: Path) -> None:
+def test_a_disk_that_cannot_be_written_is_named(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
 
     refused = run("init", small_disk / "leads")

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from leads_pipeline_tests.promises.portal import portal, variables
@@ -60,29 +59,11 @@ def healthy(filled: Path, install: Install) -> Path:
     return data
 
 
-def test_an_empty_file_of_who_looked_too_early_is_replaced(install: Install) -> None:
-    with portal(lambda *_: (200, LEAD)) as address:
-        data = install(address, LEADS_START_DATE=YESTERDAY)
-        data.mkdir()
-        duckdb.connect(data / "leads.duckdb").close()
-        assert run(*OF_YESTERDAY).exit_code == 0
-    with duckdb.connect(data / "leads.duckdb", read_only=True) as db:
-        assert db.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
-
-
-@pytest.mark.slow
-def test_a_process_that_keeps_the_file_open_sees_the_new_version_on_a_second_connection(healthy: Path) -> None:
-    with (
-        duckdb.connect(healthy / "leads.duckdb", read_only=True) as older,
-        portal(lambda *_: (200, LEAD.replace(b"of both days", b"new"))) as address,
-        pytest.MonkeyPatch.context() as patched,
-    ):
-        assert older.execute("select count(*) from applicant_leads").fetchall() == [(1,)]
-        patched.setenv("LEADS_BASE_URL", address)
-        patched.setenv("LEADS_AUTH_URL", address)
-        run(*OF_YESTERDAY)
-        with duckdb.connect(healthy / "leads.duckdb", read_only=True) as newer:
-            assert newer.execute("select count(*) from applicant_leads").fetchall() == [(2,)]
+def refused(*command: object) -> str:
+    """What a command says that can't do what it was asked for."""
+    result = run(*command)
+    assert result.exit_code == 2, result.output
+    return result.output
 
 
 def test_backfill_counts_a_lead_of_two_windows_once(install: Install) -> None:
@@ -111,8 +92,8 @@ def test_a_full_disk_is_named_and_not_the_database(install: Install, small_disk:
     install(NOBODY, DAGSTER_HOME=str(small_disk / "home"))
     (small_disk / "home").mkdir()
     (small_disk / "fill").write_bytes(bytes(900_000))
-    result = run("backfill", "--last", "1d")
-    assert (result.exit_code, str(small_disk) in result.output) == (2, True), result.output
+
+    assert str(small_disk) in refused("backfill", "--last", "1d")
 
 
 def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(install: Install, small_disk: Path) -> None:
@@ -132,9 +113,11 @@ def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(install
 def test_a_database_of_dagster_that_cannot_be_opened_is_named(install: Install, tmp_path: Path) -> None:
     (tmp_path / "home" / "history" / "runs.db").mkdir(parents=True)
     install(NOBODY, DAGSTER_HOME=str(tmp_path / "home"))
-    result = run("backfill", "--last", "1d")
-    assert (result.exit_code, "Dagster's database in" in result.output) == (2, True), result.output
-    assert "Traceback" not in result.output
+
+    said = refused("backfill", "--last", "1d")
+
+    assert "Dagster's database in" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.usefixtures("healthy")
@@ -153,15 +136,15 @@ def test_nothing_takes_a_folder_for_whole_whose_restore_found_the_disk_full(
     assert run("backup", tmp_path / "backups").exit_code == 0
     monkeypatch.setenv("LEADS_DATA_DIR", str(small_disk / "data"))
     monkeypatch.setenv("DAGSTER_HOME", str(healthy / ".dagster"))
-    result = run("restore", tmp_path / "backups")
-    assert result.exit_code == 2
-    assert f"The disk of {small_disk}/data is full: the backup needs about " in result.output
-    subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
     monkeypatch.setenv("LEADS_RECEIVE_KEY", "a key of 32 bytes for the receiver")
-    for command in (["status"], ["backfill", "--last", "1d"], ["serve"], ["receive", "--port", "0"]):
-        result = run(*command)
-        assert (result.exit_code, "isn't finished" in result.output) == (2, True), result.output
+    said = refused("restore", tmp_path / "backups")
+    assert f"The disk of {small_disk}/data is full: the backup needs about " in said
+
+    subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
+    for command in ("status", "backfill --last 1d", "serve", "receive --port 0"):
+        assert "isn't finished" in refused(*command.split())
     assert "data folder: The restore into " in run("doctor").output
+
     assert run("restore", tmp_path / "backups").exit_code == 0
     assert "isn't finished" not in run("status").output
 
@@ -175,42 +158,36 @@ def test_a_dangling_link_as_backup_target_is_explained(tmp_path: Path) -> None:
     assert "unplugged" in result.output
 
 
-@pytest.mark.parametrize("command", ["settings", "settings --json", "--help", "backup --help"])
+@pytest.mark.usefixtures("healthy")
+@pytest.mark.parametrize("command", ["settings", "--help"])
 @pytest.mark.parametrize("buffering", ["", "1"])
-def test_an_output_that_cannot_be_written_is_not_taken_for_the_data_folders_disk(
-    healthy: Path, command: str, buffering: str
-) -> None:
+def test_an_output_that_cannot_be_written_is_not_taken_for_the_data_folders_disk(command: str, buffering: str) -> None:
     """Fault 85: it said that the file system of the data folder was full."""
-    leads_pipeline = Path(sys.executable).with_name("leads-pipeline")
+    program = [str(Path(sys.executable).with_name("leads-pipeline")), command]
     environment = {**os.environ, "PYTHONUNBUFFERED": buffering}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [leads_pipeline, *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, env=environment
-        )
-        silent = subprocess.run([leads_pipeline, *command.split()], stdout=full, stderr=full, env=environment)
+        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+        silent = subprocess.run(program, stdout=full, stderr=full, env=environment)
 
     assert done.stderr == (
         "Error: The output can't be written: No space left on device. Send it to another file or device. What the "
         "command has done stays.\n"
     )
     assert (done.returncode, silent.returncode) == (2, 2)
-    assert healthy.exists()
 
 
-@pytest.mark.parametrize("command", ["serve", "receive", "metrics"])
+@pytest.mark.parametrize("command", ["receive", "metrics"])
 def test_an_ipv6_address_is_shown_in_brackets(install: Install, command: str) -> None:
     """Fault 85: the colons of the address and that of the port looked alike."""
     install(NOBODY, LEADS_RECEIVE_KEY="a key of 32 bytes for the receiver")
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         port = taken.getsockname()[1]
-        result = run(command, "--host", "::1", "--port", port)
-    assert (result.exit_code, f"Can't listen on [::1]:{port}: " in result.output) == (2, True), result.output
+        said = refused(command, "--host", "::1", "--port", port)
+
+    assert f"Can't listen on [::1]:{port}: " in said
 
 
-@pytest.mark.parametrize(
-    "command", ["privacy erase --yes --lead", "privacy correct --lead 1 --new-email", "export all --to"]
-)
+@pytest.mark.parametrize("command", ["privacy erase --yes --lead", "export all --to"])
 def test_an_argument_that_is_not_utf_8_is_refused(healthy: Path, command: str) -> None:
-    result = run(*command.split(), "jane\udcff@home.example")
-    assert (result.exit_code, "An argument isn't UTF-8" in result.stderr) == (2, True)
+    assert "An argument isn't UTF-8" in refused(*command.split(), "jane\udcff@home.example")
     assert not (healthy / "privacy").exists()

@@ -1,6 +1,7 @@
 """The pages of Dagster as `serve` serves them: they obey their own pages and programs, and nobody else."""
 
 import asyncio
+import json
 import socket
 import sys
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path
         yield number, log
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def port(served: tuple[int, Path]) -> int:
     return served[0]
 
@@ -113,62 +114,41 @@ def asked(method: str = "POST", path: str = "/graphql", question: str = "", **he
     return refusal(scope, {"leads.example", "localhost"})
 
 
-KNOWN = [
-    "localhost",
-    "localhost.:80",
-    "LocalHost:3000",
-    "one.localhost:3000",
-    "127.0.0.1",
-    "192.0.2.7:3000",
-    "[::1]:3000",
-    "[2001:DB8::1]",
-    "Leads.Example",
-    "leads.example:8443",
-]
-
-
-@pytest.mark.parametrize("host", KNOWN)
+@pytest.mark.parametrize("host", ["LocalHost.:80", "one.localhost", "192.0.2.7:3000", "[2001:DB8::1]", "Leads.Example"])
 def test_the_pages_are_known_by_address_and_by_their_names(host: str) -> None:
     assert asked("GET", "/assets", Host=host) is None
 
 
-UNKNOWN = [
-    "evil.example",
-    "evil.example:3000",
-    "leads.example.evil.example",
-    "evilleads.example",
-    "evillocalhost",
-    "localhost.evil.example",
-    "127.0.0.1.evil.example",
-    "127.1",
-    "[evil.example]",
-    "::1",
-    "localhost@evil.example",
-    "localhost, evil.example",
-    "localhost:port",
-    "localhost/",
-    "localhost\n",
-    "lo\u0441alhost",
-    ":3000",
-    "",
-]
-
-
-@pytest.mark.parametrize("host", UNKNOWN)
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example:3000",
+        "leads.example.evil.example",
+        "evillocalhost",
+        "127.0.0.1.evil.example",
+        "127.1",
+        "[evil.example]",
+        "localhost@evil.example",
+        "localhost, evil.example",
+        "localhost:port",
+        "localhost\n",
+        "lo\u0441alhost",
+        "",
+    ],
+)
 def test_the_pages_are_known_under_no_other_name(host: str) -> None:
     assert asked("GET", "/assets", Host=host) == UNKNOWN_HOST
     assert asked("websocket", Host=host) == UNKNOWN_HOST
 
 
-def test_a_request_without_a_host_or_with_two_is_refused() -> None:
-    for hosts in ([], [(b"host", b"localhost"), (b"host", b"evil.example")]):
-        assert refusal({"type": "http", "method": "GET", "path": "/", "headers": hosts}, {"localhost"}) == UNKNOWN_HOST
+@pytest.mark.parametrize("hosts", [[], [(b"host", b"localhost"), (b"host", b"evil.example")]])
+def test_a_request_without_a_host_or_with_two_is_refused(hosts: list[tuple[bytes, bytes]]) -> None:
+    assert refusal({"type": "http", "method": "GET", "path": "/", "headers": hosts}, {"localhost"}) == UNKNOWN_HOST
 
 
 @pytest.mark.parametrize(
     ("host", "origin"),
     [
-        ("leads.example", "https://leads.example"),
         ("leads.example:443", "https://leads.example"),
         ("leads.example:80", "http://leads.example"),
         ("Leads.Example.:8443", "https://leads.example:8443"),
@@ -181,35 +161,33 @@ def test_an_origin_is_the_hosts_whatever_a_proxy_makes_of_default_ports(host: st
 
 
 @pytest.mark.parametrize(
-    ("host", "origin"),
+    "origin",
     [
-        ("leads.example", "https://leads.example:8443"),
-        ("leads.example:443", "http://leads.example"),
-        ("leads.example", "https://evil.example"),
-        ("leads.example", "https://leads.example.evil.example"),
-        ("leads.example", "https://leads.example@evil.example"),
-        ("leads.example", "chrome-extension://leads.example"),
-        ("leads.example", "leads.example"),
-        ("leads.example", "null"),
-        ("leads.example", ""),
-        ("localhost:3000", "http://127.0.0.1:3000"),
+        "https://leads.example:8443",
+        "https://evil.example",
+        "https://leads.example.evil.example",
+        "https://leads.example@evil.example",
+        "chrome-extension://leads.example",
+        "leads.example",
+        "null",
+        "",
     ],
 )
-def test_any_other_origin_is_refused(host: str, origin: str) -> None:
-    assert asked(Host=host, Origin=origin) == OTHER_ORIGIN
-    assert asked("websocket", Host=host, Origin=origin) == OTHER_ORIGIN
+def test_any_other_origin_is_refused(origin: str) -> None:
+    assert asked(Host="leads.example", Origin=origin) == OTHER_ORIGIN
+    assert asked("websocket", Host="leads.example", Origin=origin) == OTHER_ORIGIN
     # A link on another website may lead to the pages.
-    assert asked("GET", "/assets", Host=host, Origin=origin) is None
+    assert asked("GET", "/assets", Host="leads.example", Origin=origin) is None
 
 
-@pytest.mark.parametrize("content_type", ["", "text/plain", "text/plain; application/json", "multipart/form-data; x"])
+@pytest.mark.parametrize("content_type", ["", "text/plain; application/json", "multipart/form-data; x"])
 def test_only_json_is_taken(content_type: str) -> None:
     assert asked(Content_Type=content_type) == NOT_JSON
     assert asked("DELETE", "/anything", Content_Type=content_type) == NOT_JSON
     assert asked(Content_Type="Application/JSON;charset=utf-8") is None
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+@pytest.mark.parametrize("method", ["GET", "OPTIONS"])
 @pytest.mark.parametrize("path", ["/graphql", "/graphql\n", "/below/graphql"])
 def test_no_query_in_an_address_is_obeyed(method: str, path: str) -> None:
     assert asked(method, path, "query=mutation") == QUERY_BY_GET
@@ -249,9 +227,8 @@ QUESTION = urlencode({"query": START})
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/graphql", "/graphql%0A"])
-@pytest.mark.parametrize("accept", ["image/avif,image/webp,*/*;q=0.8", "text/html"])
-def test_an_image_on_another_site_starts_nothing(port: int, path: str, accept: str) -> None:
-    answer = send(port, "GET", f"{path}?{QUESTION}", Referer=f"{OTHER_SITE}/", Accept=accept)
+def test_an_image_on_another_site_starts_nothing(port: int, path: str) -> None:
+    answer = send(port, "GET", f"{path}?{QUESTION}", Referer=f"{OTHER_SITE}/", Accept="image/avif,*/*;q=0.8")
 
     assert answer.status_code == 405
     assert "Send GraphQL by POST" in answer.text
@@ -259,17 +236,16 @@ def test_an_image_on_another_site_starts_nothing(port: int, path: str, accept: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("origin", [OTHER_SITE, "null", "http://localhost:1", "http://127.0.0.1"])
+@pytest.mark.parametrize("origin", [OTHER_SITE, "null"])
 @pytest.mark.parametrize(
     ("path", "body", "content_type"),
     [
         (f"/graphql?{QUESTION}", b"a=b", "application/x-www-form-urlencoded"),
-        (f"/graphql?{QUESTION}", b"", "text/plain"),
         ("/graphql", START.encode(), "application/graphql"),
-        ("/graphql", b'{"query": "%s"}' % START.replace('"', '\\"').encode(), JSON),
-        ("/graphql", b'{"query": "%s"}' % START.replace('"', '\\"').encode(), f"text/plain; {JSON}"),
+        ("/graphql", json.dumps({"query": START}).encode(), JSON),
+        ("/graphql", json.dumps({"query": START}).encode(), f"text/plain; {JSON}"),
     ],
-    ids=["a form", "text", "GraphQL", "JSON", "JSON that claims to be text"],
+    ids=["a form", "GraphQL", "JSON", "JSON that claims to be text"],
 )
 def test_another_site_posts_nothing(port: int, origin: str, path: str, body: bytes, content_type: str) -> None:
     answer = send(port, "POST", path, body=body, Origin=origin, Content_Type=content_type)
@@ -280,31 +256,13 @@ def test_another_site_posts_nothing(port: int, origin: str, path: str, body: byt
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["materialization", "check", "observation"])
-def test_another_site_reports_no_asset(port: int, name: str) -> None:
-    path = f"/report_asset_{name}/raw_inventory?check_name=made_up&passed=true"
-
-    assert send(port, "POST", path, Origin=OTHER_SITE).status_code == 403
-    # A browser that sends no Origin still can't send JSON to another site without asking first.
-    assert send(port, "POST", path).status_code == 415
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("origin", [OTHER_SITE, "null", "http://localhost:1"])
-def test_another_site_opens_no_websocket(port: int, origin: str) -> None:
-    with pytest.raises(InvalidStatus) as refused, live(port, f"127.0.0.1:{port}", origin):
-        pass
-
-    assert refused.value.response.status_code == 403
-
-
-@pytest.mark.slow
-def test_another_site_fills_no_log(served: tuple[int, Path]) -> None:
+def test_another_site_opens_no_websocket_and_fills_no_log(served: tuple[int, Path]) -> None:
     port, log = served
     for _ in range(2):
         order(port, Origin=OTHER_SITE)
-        with pytest.raises(InvalidStatus), live(port, f"127.0.0.1:{port}", OTHER_SITE):
+        with pytest.raises(InvalidStatus) as refused, live(port, f"127.0.0.1:{port}", OTHER_SITE):
             pass
+        assert refused.value.response.status_code == 403
 
     sentence = "The Dagster UI refused a request (403). This request comes from another website"
     wait_for(lambda: sentence in log.read_text())
@@ -313,37 +271,24 @@ def test_another_site_fills_no_log(served: tuple[int, Path]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", ["/", "/assets", "/graphql", "/logs/run/step.err", "/download_debug/run", "/notebook"])
-def test_a_name_that_was_pointed_at_this_machine_shows_nothing(port: int, path: str) -> None:
-    answer = send(port, "GET", path, Host=f"evil.example:{port}")
+def test_a_name_that_was_pointed_at_this_machine_shows_and_starts_nothing(port: int) -> None:
+    evil = f"evil.example:{port}"
 
-    assert answer.status_code == 421
-    assert "LEADS_UI_HOSTS" in answer.text
-
-
-@pytest.mark.slow
-def test_a_name_that_was_pointed_at_this_machine_starts_nothing(port: int) -> None:
-    answer = order(port, Host=f"evil.example:{port}", Origin=f"http://evil.example:{port}")
-
-    assert answer.status_code == 421
-    with pytest.raises(InvalidStatus), live(port, f"evil.example:{port}", f"http://evil.example:{port}"):
+    shown = send(port, "GET", "/logs/run/step.err", Host=evil)
+    started = order(port, Host=evil, Origin=f"http://{evil}")
+    with pytest.raises(InvalidStatus), live(port, evil, f"http://{evil}"):
         pass
+
+    assert shown.status_code == started.status_code == 421
+    assert "LEADS_UI_HOSTS" in shown.text
     assert not is_started(port)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", ["/", "/graphql", "/report.html"])
-def test_no_other_site_shows_the_pages_in_a_frame(port: int, path: str) -> None:
-    assert send(port, "GET", path, Accept="text/html").headers["X-Frame-Options"] == "SAMEORIGIN"
 
 
 # --- the pages themselves, and programs -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1:{}", "localhost:{}", "[::1]:{}", "192.0.2.7:{}", "leads.example", "PAGES.:8443"]
-)
+@pytest.mark.parametrize("host", ["localhost:{}", "[::1]:{}", "leads.example", "PAGES.:8443"])
 def test_the_pages_work_under_each_name_of_theirs(port: int, host: str) -> None:
     name = host.format(port)
 
@@ -373,8 +318,7 @@ def test_graphiql_opens_under_its_address(port: int) -> None:
 
 @pytest.mark.slow
 def test_a_probe_is_answered_under_any_name(port: int) -> None:
-    for host in ("10.1.2.3:3000", "leads-pipeline.leads-pipeline.svc", "evil.example"):
-        assert send(port, "GET", "/server_info", Host=host).status_code == 200
+    assert send(port, "GET", "/server_info", Host="evil.example").status_code == 200
 
 
 # --- a later Dagster --------------------------------------------------------------------------------------------------

@@ -7,14 +7,15 @@ from pathlib import Path
 import duckdb
 import pytest
 from dagster import (
-    AssetExecutionContext,
     AssetKey,
     AssetSelection,
+    AssetSpec,
     DagsterEvent,
-    DagsterRunStatus,
+    DagsterRun,
     DefaultScheduleStatus,
     DefaultSensorStatus,
     Definitions,
+    ExecuteInProcessResult,
     ScheduleDefinition,
     SkipReason,
     asset,
@@ -25,7 +26,6 @@ from dagster import (
 
 from leads_pipeline.definitions import build_definitions, defs
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.names import NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
@@ -35,6 +35,7 @@ from leads_pipeline.orchestration.resources import PublishedLeads
 from leads_pipeline_tests.support.installation import Installation, installation
 
 AGENCY = Names.of("agency")
+RAW = raw_key(APPLICANT, AGENCY)
 
 
 @pytest.fixture
@@ -45,14 +46,8 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 
 def company() -> Definitions:
     """A company's own project. It has taken the best names, and everything runs by itself."""
-    taken = ["raw_applicant_leads", "raw_inventory", "inventory", "drift", "mart_leads_daily", "leads_report"]
-
-    def own_asset(name: str) -> object:
-        @asset(name=name, group_name="marts")
-        def made(context: AssetExecutionContext) -> None:
-            context.log.info("made")
-
-        return made
+    names = ["raw_applicant_leads", "raw_inventory", "inventory", "drift", "mart_leads_daily", "leads_report"]
+    taken = [AssetSpec(name, group_name="marts") for name in names]
 
     @asset(deps=[AssetKey(["agency", "applicant_leads"])], group_name="reports")
     def downstream() -> None:
@@ -62,9 +57,9 @@ def company() -> Definitions:
     def publish_changes() -> SkipReason:
         return SkipReason("theirs")
 
-    publish = define_asset_job(PUBLISH_JOB, AssetSelection.assets("drift"))
+    publish = define_asset_job(PUBLISH_JOB, AssetSelection.assets("downstream"))
     return Definitions(
-        assets=[*map(own_asset, taken), downstream],  # type: ignore[list-item]
+        assets=[*taken, downstream],
         jobs=[publish],
         schedules=[ScheduleDefinition(name="pull_daily", cron_schedule="@daily", target=publish)],
         sensors=[publish_changes],
@@ -75,9 +70,22 @@ def company() -> Definitions:
 
 @pytest.fixture
 def merged(here: Installation, tmp_path: Path) -> Definitions:
+    """The company's own project with two installations."""
     agency = build_definitions(here.environment, key_prefix="agency")
     sister = build_definitions({**here.environment, "LEADS_DATA_DIR": str(tmp_path / "sister")}, key_prefix=["a", "b"])
     return Definitions.merge(company(), agency, sister)
+
+
+def pull_agency(merged: Definitions, here: Installation, days_ago: int) -> ExecuteInProcessResult:
+    """Pull a day of the agency's applicants."""
+    config = {"config": {"partition_keys": sorted(here.keys([days_ago]))}}
+    ops = {RAW.to_python_identifier(): config}
+    job = merged.resolve_job_def("agency_pull_leads")
+    return job.execute_in_process(instance=here.instance, asset_selection=[RAW], run_config={"ops": ops})
+
+
+def publish_agency(merged: Definitions, here: Installation) -> ExecuteInProcessResult:
+    return merged.resolve_job_def("agency_publish").execute_in_process(instance=here.instance)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -120,12 +128,11 @@ def test_nothing_runs_before_somebody_starts_it(merged: Definitions) -> None:
     """Fault 104."""
     repository = merged.get_repository_def()
     ours = ("agency_", "a_b_")
-    schedules = [one for one in repository.schedule_defs if one.name.startswith(ours)]
-    sensors = [one for one in repository.sensor_defs if one.name.startswith(ours)]
-    assert len(schedules) == 2 * 3
-    assert len(sensors) == 2 * 4
-    assert {one.default_status for one in schedules} == {DefaultScheduleStatus.STOPPED}
-    assert {one.default_status for one in sensors} == {DefaultSensorStatus.STOPPED}
+    schedules = [one.default_status for one in repository.schedule_defs if one.name.startswith(ours)]
+    sensors = [one.default_status for one in repository.sensor_defs if one.name.startswith(ours)]
+
+    assert schedules == [DefaultScheduleStatus.STOPPED] * 2 * 3
+    assert sensors == [DefaultSensorStatus.STOPPED] * 2 * 4
 
 
 @pytest.mark.usefixtures("here")
@@ -142,74 +149,55 @@ def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself(
     assert running == ({*NEEDED, "pull_inventory_daily", "alert", "deliver"} if is_served else set())
 
 
-@pytest.mark.parametrize("prefix", ["an agency", "agency/branch", "ä", ""])
+@pytest.mark.parametrize("prefix", ["agency/branch", "ä", ""])
 def test_a_prefix_that_names_cant_begin_with_is_refused(prefix: str) -> None:
     with pytest.raises(SettingsError, match="letters, digits and underscores"):
         Names.of(["agency", prefix])
 
 
-def test_the_environment_stays_as_it_is(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEADS_OWNERS", "")
+def test_the_variables_that_are_given_stay_as_they_are(here: Installation) -> None:
     variables = {**here.environment, "LEADS_OWNERS": " "}
     build_definitions(variables, key_prefix="agency")
     assert variables["LEADS_OWNERS"] == " "
 
 
-@pytest.mark.parametrize("given", [{}, {"LEADS_DATA_DIR": " "}, {"LEADS_DATA_DIR": "data"}])
+@pytest.mark.parametrize(
+    ("folder", "variable"),
+    [("", "LEADS_DATA_DIR"), ("data", "LEADS_DATA_DIR"), ("s3://bucket/leads", "LEADS_WORK_DIR")],
+)
 def test_a_guest_makes_no_data_folder_where_a_process_happens_to_start(
-    here: Installation, given: dict[str, str]
+    here: Installation, folder: str, variable: str
 ) -> None:
-    others = {name: value for name, value in here.environment.items() if name != "LEADS_DATA_DIR"}
-
-    with pytest.raises(SettingsError, match="Set LEADS_DATA_DIR to an absolute path"):
-        build_definitions({**others, **given}, key_prefix="agency")
-
-    with pytest.raises(SettingsError, match="Set LEADS_WORK_DIR to an absolute path"):
-        build_definitions({**others, "LEADS_DATA_DIR": "s3://bucket/leads"}, key_prefix="agency")
-
-
-def test_the_tag_of_its_runs_is_the_prefix(merged: Definitions, here: Installation) -> None:
-    tags = [merged.resolve_job_def(job).tags for job in ("agency_publish", "a_b_publish")]
-    assert [of_job["leads_pipeline/installation"] for of_job in tags] == ["agency", "a_b"]
-    assert here.definitions.resolve_job_def(PUBLISH_JOB).tags["leads_pipeline/installation"] == "no-prefix"
+    with pytest.raises(SettingsError, match=f"Set {variable} to an absolute path"):
+        build_definitions({**here.environment, "LEADS_DATA_DIR": folder}, key_prefix="agency")
 
 
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_guest_pulls_and_publishes_under_its_own_keys(here: Installation, merged: Definitions) -> None:
-    job = merged.resolve_job_def("agency_pull_leads")
-    config = {"config": {"partition_keys": sorted(here.keys([1, 2]))}}
-    key = raw_key(APPLICANT, AGENCY)
-    pulled = job.execute_in_process(
-        instance=here.instance, asset_selection=[key], run_config={"ops": {key.to_python_identifier(): config}}
-    )
+    pulled = pull_agency(merged, here, 1)
+    published = publish_agency(merged, here)
+
     assert pulled.success
-    published = merged.resolve_job_def("agency_publish").execute_in_process(instance=here.instance)
-    assert published.success
-    materialized = {event.asset_key for event in published.get_asset_materialization_events()}
+    materialized = [event.asset_key for event in published.get_asset_materialization_events()]
     assert AssetKey(["agency", "applicant_leads"]) in materialized
-    assert {asset_key.path[0] for asset_key in materialized if asset_key} == {"agency"}
+    assert {key.path[0] for key in materialized if key} == {"agency"}
     assert here.data.state.landed_at() is not None
+    # Fault 105: `backfill` compares it with its own.
     assert here.data.state.dagster_home() == (Path(here.instance.root_directory), "agency")
 
 
 def test_an_asset_of_ones_own_reads_the_published_leads(here: Installation, merged: Definitions) -> None:
-    key = raw_key(APPLICANT, AGENCY)
-    config = {"config": {"partition_keys": sorted(here.keys([1]))}}
-    merged.resolve_job_def("agency_pull_leads").execute_in_process(
-        instance=here.instance, asset_selection=[key], run_config={"ops": {key.to_python_identifier(): config}}
-    )
+    pull_agency(merged, here, 1)
     published = PublishedLeads(data_dir=here.environment["LEADS_DATA_DIR"])
     with pytest.raises(StorageError, match=r"leads\.duckdb is missing\. In your Dagster, start .*`agency_publish`"):
         published.query("from applicant_leads")
 
-    merged.resolve_job_def("agency_publish").execute_in_process(instance=here.instance)
+    publish_agency(merged, here)
 
-    table = published.query("select lead_id from applicant_leads where scope = $scope", {"scope": "branch-101"})
-    window = Window.from_partition_key(here.key(1), here.settings.zone)
-    truth = here.simulator.truth("applicant", "branch-101", window.start, window.end)
-    assert sorted(table["lead_id"].to_pylist()) == sorted(truth)
+    table = published.query("select lead_id from applicant_leads where scope like $scope", {"scope": "branch-%"})
+    assert set(table["lead_id"].to_pylist()) == here.truth(APPLICANT, [1])
     with published.connect() as db, pytest.raises(duckdb.InvalidInputException, match="read-only"):
         db.execute("create table mine as select 1")
 
@@ -219,29 +207,35 @@ def test_runs_of_others_are_neither_ended_nor_deleted_nor_waited_for(here: Insta
     here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", "publish"), theirs.run_id)
     later = datetime.now(UTC) + timedelta(hours=1)
 
-    ended = end_dead_runs(
-        here.instance, here.data, later, lambda _: None, is_own=lambda run: AGENCY.is_own(run, {AGENCY.key("drift")})
-    )
-    assert ended == 0
+    def is_own(run: DagsterRun) -> bool:
+        return AGENCY.is_own(run, {AGENCY.key("drift")})
+
+    assert end_dead_runs(here.instance, here.data, later, lambda _: None, is_own=is_own) == 0
     assert not is_under_way(here.instance, PUBLISH_JOB, PLAIN)
 
     here.instance.report_run_failed(theirs)
     assert delete_old_runs(here.instance, later + timedelta(days=200), PLAIN) == 0
-    assert here.instance.get_run_by_id(theirs.run_id) is not None
 
 
 def test_a_run_of_our_assets_that_a_person_picked_is_ours(here: Installation, merged: Definitions) -> None:
-    key = raw_key(APPLICANT, AGENCY)
     job = merged.resolve_implicit_global_asset_job_def()
-    ours = here.instance.create_run_for_job(job, asset_selection=frozenset({key}))
-    mixed = here.instance.create_run_for_job(job, asset_selection=frozenset({key, AssetKey("downstream")}))
-    assert AGENCY.is_own(ours, {key})
-    assert not AGENCY.is_own(mixed, {key})
+    ours = here.instance.create_run_for_job(job, asset_selection=frozenset({RAW}))
+    mixed = here.instance.create_run_for_job(job, asset_selection=frozenset({RAW, AssetKey("downstream")}))
+
+    assert AGENCY.is_own(ours, {RAW})
+    assert not AGENCY.is_own(mixed, {RAW})
+
+
+def test_the_tag_of_runs_is_the_prefix(merged: Definitions, here: Installation) -> None:
+    tag = "leads_pipeline/installation"
+    assert merged.resolve_job_def("agency_publish").tags[tag] == "agency"
+    assert merged.resolve_job_def("a_b_publish").tags[tag] == "a_b"
+    assert here.definitions.resolve_job_def(PUBLISH_JOB).tags[tag] == "no-prefix"
 
 
 def test_each_way_to_start_a_job_of_ours_tags_its_run(here: Installation) -> None:
     here.pull(here.keys([1]))
+
     [run] = here.runs()
-    assert PLAIN.is_own(run, ())
     assert run.job_name == PULL_JOB
-    assert run.status is DagsterRunStatus.SUCCESS
+    assert PLAIN.is_own(run, ())

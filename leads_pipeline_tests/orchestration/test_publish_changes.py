@@ -3,7 +3,8 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -78,6 +79,15 @@ class House:
     def look_of_marts(self) -> str:
         return look_of(self.settings)
 
+    @property
+    def file(self) -> Path:
+        return self.folder.folder / WAREHOUSE_FILE
+
+    @property
+    def publications(self) -> Publications:
+        """What is remembered of the publications."""
+        return Publications.read(self.folder.state.path)
+
     def tick(self) -> RunRequest | SkipReason:
         return tick_of(self.sensor, self.definitions, instance=self.instance, resources={"data": self.folder})
 
@@ -101,6 +111,15 @@ class House:
         at = self.clock().timestamp()
         os.utime(self.folder.state.path / "landed", (at, at))
 
+    def land_and_publish(self) -> None:
+        self.land()
+        assert self.publishes()
+
+    def wrote(self, bytes_: int) -> None:
+        """The last publication wrote as much, and something has landed since."""
+        msgspec.structs.replace(self.publications, written_bytes=bytes_).write(self.folder.state.path)
+        self.land()
+
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
@@ -111,50 +130,60 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 def test_what_has_landed_is_published_once_and_at_most_once_a_minute(house: House) -> None:
     assert house.tick() == SkipReason("Nothing has landed yet.")
-    house.land()
-    assert house.publishes()
+    house.land_and_publish()
     assert house.tick() == SkipReason("Nothing has landed since the last publication.")
+
     house.land()
     assert house.tick() == SkipReason("The last publication began at 12:00:00 UTC. The next one is at 12:01:00 UTC.")
     house.clock.now += MINUTE
     assert house.publishes()
+
     house.clock.now += HOUR
     assert not house.publishes()
 
 
 def test_publications_write_at_most_10_gb_a_day(house: House) -> None:
-    house.land()
-    with noted_publication(house.folder, LONDON, is_nightly=True, clock=house.clock):
-        (house.folder.folder / "file").write_bytes(bytes(20_000_000))
-    swap_in_new_file(house.folder.folder)
-    # Where this runs, files may lie in memory.
-    known = Publications.read(house.folder.state.path)
-    assert known.written_bytes == 0 or known.written_bytes >= 20_000_000
-    msgspec.structs.replace(known, written_bytes=110_000_000).write(house.folder.state.path)
-    house.land()
+    house.land_and_publish()
+    house.wrote(110_000_000)
+
     house.clock.now += 15 * MINUTE
     assert "12:15:50" in str(house.tick())
+
     house.clock.now += MINUTE
     assert house.publishes()
 
 
-def test_a_large_file_waits_four_hours_and_the_night_and_a_file_that_is_gone_do_not_wait(house: House) -> None:
-    def wrote_much() -> None:
-        known = Publications.read(house.folder.state.path)
-        msgspec.structs.replace(known, written_bytes=20_000_000_000).write(house.folder.state.path)
-        house.land()
+def test_a_publication_counts_what_it_writes(house: House) -> None:
+    with noted_publication(house.folder, LONDON, is_nightly=True, clock=house.clock):
+        (house.folder.folder / "file").write_bytes(bytes(20_000_000))
 
-    house.land()
-    assert house.publishes()
-    wrote_much()
+    # Where this runs, files may lie in memory.
+    written = house.publications.written_bytes
+    assert written == 0 or written >= 20_000_000
+
+
+def test_a_large_file_waits_four_hours(house: House) -> None:
+    house.land_and_publish()
+    house.wrote(20_000_000_000)
+
     house.clock.now += 4 * HOUR - MINUTE
     assert "16:00:00" in str(house.tick())
-    (house.folder.folder / WAREHOUSE_FILE).unlink()
+
+    house.clock.now += MINUTE
     assert house.publishes()
-    wrote_much()
+
+
+def test_the_night_and_a_file_that_is_gone_wait_for_no_large_file(house: House) -> None:
+    house.land_and_publish()
+    house.wrote(20_000_000_000)
+    house.clock.now += MINUTE
+    house.file.unlink()
+    assert house.publishes()
+
     house.clock.now = NOON + 13 * HOUR + 59 * MINUTE
+    house.wrote(20_000_000_000)
     assert house.publishes()
-    wrote_much()
+    house.wrote(20_000_000_000)
     house.clock.now += 2 * MINUTE
     assert house.publishes()
     assert house.nightly == [True, False, False, True]
@@ -170,13 +199,11 @@ def test_what_lands_during_a_publication_is_published_by_the_next(house: House) 
 
 def test_a_change_in_the_folder_of_ones_own_marts_is_published(house: House) -> None:
     house.marts.mkdir()
-    assert not house.publishes()
-    house.land()
-    assert house.publishes()
+    house.land_and_publish()
+
     changes: list[Callable[[], object]] = [
         lambda: (house.marts / "a.sql").write_text("select 1"),
         lambda: (house.marts / "a.sql").write_text("select 12"),
-        lambda: (house.marts / "answers.csv").write_text("lead_id,answered_at"),
         (house.marts / "a.sql").unlink,
         lambda: house.marts.rename(house.marts.with_name("away")),
     ]
@@ -187,53 +214,50 @@ def test_a_change_in_the_folder_of_ones_own_marts_is_published(house: House) -> 
         assert house.publishes()
 
 
-def overwrite(file: Path) -> None:
-    file.chmod(0o600)
-    file.write_bytes(b"something else")
-
-
-@pytest.mark.parametrize("harm", [Path.unlink, overwrite])
-def test_a_file_that_is_gone_or_overwritten_is_made_anew_at_the_next_tick(
-    house: House, harm: Callable[[Path], None]
-) -> None:
-    house.land()
-    assert house.publishes()
+def test_a_file_that_is_overwritten_is_made_anew_at_the_next_tick(house: House) -> None:
+    house.land_and_publish()
     house.clock.now += MINUTE
     assert not house.publishes()
-    harm(house.folder.folder / WAREHOUSE_FILE)
+
+    house.file.chmod(0o600)
+    house.file.write_bytes(b"something else")
+
     assert house.publishes()
 
 
 def test_a_night_publishes_once_whether_something_has_landed_or_not(house: House) -> None:
-    house.land()
-    house.publishes()
+    house.land_and_publish()
     house.nightly.clear()
+
     for _ in range(2 * 24 * 6):
         house.clock.now += 10 * MINUTE
         house.publishes()
+
     assert house.nightly == [True, True]
-    published_at = Publications.read(house.folder.state.path).began_at
-    assert published_at is not None
-    assert published_at.astimezone(LONDON).hour == 2
+    began_at = house.publications.began_at
+    assert began_at is not None
+    assert began_at.astimezone(LONDON).hour == 2
 
 
 @pytest.mark.parametrize("night", [datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)])
 def test_a_night_in_which_the_clocks_change_publishes_once(house: House, night: datetime) -> None:
     house.clock.now = night - 3 * HOUR
-    house.land()
-    house.publishes()
+    house.land_and_publish()
     house.nightly.clear()
+
     for _ in range(20):
         house.clock.now += 30 * MINUTE
         house.publishes()
+
     assert house.nightly == [True]
 
 
 def test_a_night_that_was_made_up_for_after_midnight_is_not_the_next(house: House) -> None:
     house.clock.now = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
-    house.land()
-    assert house.publishes()
+    house.land_and_publish()
+
     house.clock.now += 2 * HOUR
+
     assert house.publishes()
     assert house.nightly == [True, True]
 
@@ -241,19 +265,20 @@ def test_a_night_that_was_made_up_for_after_midnight_is_not_the_next(house: Hous
 def test_a_publication_that_fails_is_tried_again_less_and_less_often(house: House) -> None:
     house.land()
     house.is_broken = True
-    waits: list[timedelta] = []
-    began = house.clock.now
-    while len(waits) < 6:
+    tries: list[datetime] = []
+    while len(tries) < 6:
         house.clock.now += 5 * MINUTE
         if house.publishes():
-            waits.append(house.clock.now - began)
-            began = house.clock.now
-    assert [round(wait / MINUTE, -1) for wait in waits[1:]] == [10, 20, 40, 60, 60]
+            tries.append(house.clock.now)
+
+    waits = [later - earlier for earlier, later in pairwise(tries)]
+    assert [round(wait / MINUTE, -1) for wait in waits] == [10, 20, 40, 60, 60]
     assert "The last publication failed." in str(house.tick())
+
     house.is_broken = False
     house.clock.now += HOUR
     assert house.publishes()
-    assert Publications.read(house.folder.state.path).failures == 0
+    assert house.publications.failures == 0
 
 
 def test_a_publication_that_was_killed_counts_as_failed(house: House) -> None:
@@ -284,14 +309,17 @@ def test_while_a_publication_is_under_way_no_other_is_asked_for(house: House) ->
 def test_in_a_bucket_what_another_machine_has_landed_is_published_too(tmp_path: Path) -> None:
     clock = Clock(CLOSED_AT + HOUR)
     bucket = FolderStore(tmp_path / "bucket")  # it has all verbs
-    here, there = (DataFolder.at(tmp_path / name, bucket=bucket, clock=clock) for name in ("here", "there"))
+    here = DataFolder.at(tmp_path / "here", bucket=bucket, clock=clock)
+    there = DataFolder.at(tmp_path / "there", bucket=bucket, clock=clock)
     with home(tmp_path / "home") as instance:
         house = House(here, instance, clock, is_bucket=True)
         assert house.sensor.minimum_interval_seconds == 300
         assert house.publishes()
         clock.now += HOUR
         assert not house.publishes()
+
         there.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run")
+
         assert house.publishes()
 
 
@@ -304,9 +332,12 @@ def test_old_runs_of_publications_are_deleted_with_their_files_those_of_nights_l
         house.run(PUBLISH_JOB, night)
         house.run(PULL_JOB)
     house.run(PUBLISH_JOB)
-    new, pull, last_night, old, _ = house.instance.get_runs()
+    new, pull, last_night, old, old_night = (run.run_id for run in house.instance.get_runs())
+
     assert delete_old_runs(house.instance, datetime.now(UTC)) == 2
-    assert {run.run_id for run in house.instance.get_runs()} == {new.run_id, pull.run_id, last_night.run_id}
-    left = {path.name.split(".")[0] for path in Path(house.instance.root_directory, "history", "runs").iterdir()}
-    assert old.run_id not in left
-    assert {new.run_id, pull.run_id} <= left
+
+    assert {run.run_id for run in house.instance.get_runs()} == {new, pull, last_night}
+    files = Path(house.instance.root_directory, "history", "runs").iterdir()
+    left = {path.name.split(".")[0] for path in files}
+    assert left.isdisjoint({old, old_night})
+    assert {new, pull} <= left

@@ -263,6 +263,14 @@ class _Client(LeadsClient):
             yield outcome
 
 
+def text_of_failure(result: ExecuteInProcessResult) -> str:
+    """What a failed run says of its windows of applicants."""
+    failure = result.failure_data_for_node("raw_applicant_leads")
+    assert failure is not None
+    assert failure.user_failure_data is not None
+    return str(failure.user_failure_data.description)
+
+
 def keys_of(request: RunRequest) -> dict[str, list[str]]:
     """The partition keys that a request names, by kind."""
     return {

@@ -5,21 +5,28 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+import duckdb
 import pytest
 
 from leads_pipeline.domain.answer import read_leads
-from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.domain.contract import APPLICANT, LeadKind
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.settings import Settings
 from leads_pipeline.storage.branches import Branches
 from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.storage.rows import Row as RawRow
+from leads_pipeline.storage.rows import landed_versions
+from leads_pipeline.warehouse.current_leads import WindowLeads
+from leads_pipeline.warehouse.duck import set_person_key
+from leads_pipeline.warehouse.flatten import flatten
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.reading import LeadsFile
 from leads_pipeline.warehouse.step import Publication
+from leads_pipeline.warehouse.tables import create_table, lead_tables
 
 DAY = date(2026, 11, 19)
 NEXT_DAY = date(2026, 11, 20)
@@ -91,3 +98,47 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return with_list(tmp_path / "data", tmp_path / "list")
+
+
+# --- without raw files ------------------------------------------------------------------------------------------------
+
+
+def empty_tables() -> duckdb.DuckDBPyConnection:
+    """A database in memory with the tables of leads."""
+    db = duckdb.connect()
+    db.execute("set TimeZone = 'UTC'")
+    set_person_key(db, b"the key of a data folder's people")
+    for table in lead_tables():
+        create_table(db, table)
+    return db
+
+
+class Batch(NamedTuple):
+    """Rows of one window, corrections among them."""
+
+    kind: LeadKind
+    day: date
+    scope: str
+    rows: Sequence[RawRow]
+
+
+def batch(
+    *leads: Mapping[str, Any] | str,
+    number: int = 1,
+    kind: LeadKind = APPLICANT,
+    day: date = DAY,
+    scope: str = "branch-101",
+    source: str = "pull",
+) -> Batch:
+    """Versions of leads that came with one number."""
+    rows = []
+    for lead in leads:
+        text = lead if isinstance(lead, str) else json.dumps(lead)
+        rows.append(RawRow(json.loads(text)["id"], number, text, source))
+    return Batch(kind, day, scope, rows)
+
+
+def flatten_batches(db: duckdb.DuckDBPyConnection, *batches: Batch, zone: ZoneInfo = LONDON) -> None:
+    """Bring these windows into the tables of leads, as a publication does."""
+    windows = (WindowLeads(one.kind, one.day, one.scope, landed_versions(one.rows), "") for one in batches)
+    flatten(db, windows, zone, publication=1)

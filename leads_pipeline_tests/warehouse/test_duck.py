@@ -1,3 +1,5 @@
+"""Connections to DuckDB: folders of any name, limits, and errors that say what to do without a lead."""
+
 from pathlib import Path
 from typing import Any
 
@@ -5,7 +7,6 @@ import duckdb
 import pytest
 
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.features.own_tables.answers import answer_files, read_answers
 from leads_pipeline.warehouse.duck import connection, telling_errors
 from leads_pipeline_tests.support.house import House
 
@@ -24,81 +25,79 @@ def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) ->
 
 def test_files_of_ones_own_are_read_from_a_folder_whose_name_reads_like_a_pattern(tmp_path: Path) -> None:
     """Fault 84: files of other folders were read, and a folder called `team=a` became a column."""
-    name = "da[t]a * ? team=a %20 #"
-    for folder in (name, "data x x team=a %20 #", "dat x x team=a %20 #"):
-        for kind in ("house", "marts"):
-            (tmp_path / kind / folder).mkdir(parents=True)
-        (tmp_path / "house" / folder / "answers.csv").write_text(f"lead_id,answered_at\n{folder},2026-11-20 10:00\n")
-        (tmp_path / "marts" / folder / "targets.csv").write_text(f"target\n{folder}\n")
-    house = House(tmp_path / "da[t]a * team=a %20 #")
-    house.marts = tmp_path / "marts" / name
+    name = "da[t]a * team=a %20 #"
+    for folder in (name, "data x team=a %20 #"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "targets.csv").write_text(f"target\n{folder}\n")
+        (tmp_path / folder / "answers.csv").write_text(f"lead_id,answered_at\n{folder},2026-11-20 10:00\n")
+    house = House(tmp_path / "data")
+    house.marts = tmp_path / name
 
     house.land("applicant", [{"id": "a"}])
     house.publish()
 
     assert house.query("from targets") == [(name,)]
-    [answers] = answer_files(tmp_path / "house" / name)
-    assert [row[1] for row in read_answers([answers], house.zone)] == [name]
+    assert house.query("select lead_id from answers") == [(name,)]
 
 
-def test_no_more_threads_work_than_the_container_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("allowed", "used"), [("1", 1), ("64", 4)])
+def test_no_more_threads_work_than_the_container_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: str, used: int
+) -> None:
     """DuckDB reads the limit of the container, or this variable."""
-    for allowed, used in (("1", 1), ("64", 4)):
-        monkeypatch.setenv("SLURM_CPUS_ON_NODE", allowed)
-        with connection(tmp_path) as db:
-            assert db.execute("select current_setting('threads')").fetchall() == [(used,)]
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", allowed)
+
+    with connection(tmp_path) as db:
+        assert db.execute("select current_setting('threads')").fetchall() == [(used,)]
 
 
 def test_an_error_of_duckdb_does_not_quote_a_lead(tmp_path: Path) -> None:
-    with (
-        pytest.raises(BugError, match="ConversionException") as caught,
-        connection(tmp_path) as db,
-    ):
+    with pytest.raises(BugError, match="ConversionException") as caught, connection(tmp_path) as db:
         db.execute("select 'secret words'::integer")
 
     assert "secret words" not in str(caught.value)
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize(
-    ("limits", "statement", "advice"),
-    [
-        (
-            ("set memory_limit = '5MB'", "set max_temp_directory_size = '1MB'"),
-            "create table big as select range, hash(range), repeat('x', 100) from range(3_000_000)",
-            "DuckDB has no space to spill to below {folder}. Free some space, then run again.",
-        ),
-        (
-            ("set memory_limit = '10MB'",),
-            "select list(range) from range(30_000_000)",
-            "DuckDB ran out of memory. It may take 350MB: see that the machine or the container has that much free",
-        ),
-    ],
-    ids=["disk", "memory"],
-)
-def test_a_lack_of_memory_is_told_from_a_lack_of_space(
-    limits: tuple[str, ...], statement: str, advice: str, tmp_path: Path
-) -> None:
+def test_a_lack_of_space_is_told_with_the_folder(tmp_path: Path) -> None:
+    limits = "set memory_limit = '5MB'; set max_temp_directory_size = '1MB'"
+    much = "create table big as select range, hash(range), repeat('x', 100) from range(3_000_000)"
+
+    with pytest.raises(StorageError) as caught, connection(tmp_path) as db:
+        db.execute(f"{limits}; {much}")
+
+    advice = f"DuckDB has no space to spill to below {tmp_path}. Free some space, then run again."
+    assert str(caught.value).startswith(advice)
+
+
+def test_a_lack_of_memory_is_told_from_a_lack_of_space(tmp_path: Path) -> None:
     """Fault 85: the advice was to free some space."""
     with pytest.raises(StorageError) as caught, connection(tmp_path) as db:
-        db.execute(";".join([*limits, statement]))
+        db.execute("set memory_limit = '10MB'; select list(range) from range(30_000_000)")
 
-    assert str(caught.value).startswith(advice.format(folder=tmp_path))
+    advice = "DuckDB ran out of memory. It may take 350MB: see that the machine or the container has that much free"
+    assert str(caught.value).startswith(advice)
 
 
-def test_too_few_descriptors_are_told_from_a_damaged_file(tmp_path: Path) -> None:
-    """Fault 85: the process may open no more files."""
-    with duckdb.connect(tmp_path / "whole") as db:
-        db.execute("create table leads as select 1 as one")
-
-    with pytest.raises(StorageError, match="Raise the limit of open files"), telling_errors(tmp_path):
-        raise duckdb.IOException('IO Error: Cannot open file "whole": Too many open files')
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (duckdb.IOException("Cannot open file: Too many open files"), "Raise the limit of open files"),
+        (duckdb.FatalException("invalidated: … No space left on device"), r"The file system \S+ is full"),
+        (duckdb.FatalException("database has been invalidated"), "found damage in a file"),
+    ],
+    ids=["Fault 85: too few descriptors", "a full disk", "damage"],
+)
+def test_lacks_of_the_machine_are_told_from_a_damaged_file(tmp_path: Path, error: duckdb.Error, told: str) -> None:
+    with pytest.raises(StorageError, match=told), telling_errors(tmp_path):
+        raise error
 
 
 def test_a_file_that_a_failing_disk_does_not_show_is_not_taken_for_an_empty_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    draft, connect = tmp_path / "draft", duckdb.connect
+    draft = tmp_path / "draft"
+    connect = duckdb.connect
     with connect(draft) as db:
         db.execute("create table leads as select 1 as one")
 
@@ -109,18 +108,3 @@ def test_a_file_that_a_failing_disk_does_not_show_is_not_taken_for_an_empty_one(
     monkeypatch.setattr(duckdb, "connect", unseen)
     with pytest.raises(StorageError, match="finds no table"), connection(tmp_path / "data", draft):
         pass
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (
-            duckdb.FatalException("database has been invalidated: … No space left on device"),
-            r"The file system \S+ is full",
-        ),
-        (duckdb.FatalException("database has been invalidated"), "found damage in a file"),
-    ],
-)
-def test_a_full_disk_is_told_apart_from_damage(tmp_path: Path, error: duckdb.Error, told: str) -> None:
-    with pytest.raises(StorageError, match=told), telling_errors(tmp_path):
-        raise error

@@ -1,5 +1,7 @@
 """Marts as files that declare themselves: by day or as views, and what they read besides the leads."""
 
+# ruff: noqa: S608 - the statements are the tests' own
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -7,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.domain.contract import ENUM_PREFIXES, member_in_words
@@ -23,34 +27,20 @@ from leads_pipeline.warehouse.shown import NoteObjections
 from leads_pipeline.warehouse.step import Changes, Draft, Step
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
 from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY
-from leads_pipeline_tests.warehouse.test_load import batch, flatten_rows, opened
-from leads_pipeline_tests.warehouse.test_publish import Folder, folder
+from leads_pipeline_tests.support.publications import Folder, folder
+from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY, batch, empty_tables, flatten_batches
 
 __all__ = ["folder"]
 
 Row = dict[str, Any]
-BY_DAY = """-- One row per day
--- by lead_day
--- lead_day: Day
--- leads: Leads
-"""
-VIEW = """-- One row
--- leads: Leads
-"""
-
-
-@pytest.fixture
-def db() -> Iterator[duckdb.DuckDBPyConnection]:
-    """The tables of leads, empty."""
-    with opened() as db:
-        db.execute("create schema pipeline")
-        yield db
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> DataFolder:
-    return DataFolder.at(tmp_path / "data")
+VIEW = "-- One row\n-- leads: Leads\n\n"
+VIEW_OF_DAYS = "-- One row per day\n-- lead_day: Day\n-- leads: Leads\n\n"
+BY_DAY = "-- One row per day\n-- by lead_day\n-- lead_day: Day\n-- leads: Leads\n\n"
+COUNT = "select count(*) as leads from applicant_leads"
+COUNTS = "select lead_day, count(*) as leads from applicant_leads group by lead_day"
+# They fail once a message is no number.
+SUM = "select sum(message::integer)::bigint as leads from applicant_leads"
+SUMS = "select lead_day, sum(message::integer)::bigint as leads from applicant_leads group by lead_day"
 
 
 @dataclass
@@ -79,29 +69,50 @@ class AllMarts(Step):
             step.fill(draft)
 
 
-def load(db: duckdb.DuckDBPyConnection, *leads: Row, number: int = 1, **options: Any) -> None:
-    """Load leads as a publication does, into `touched` what they touch."""
-    db.execute("create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)")
-    flatten_rows(db, [batch(*((number, lead) for lead in leads), **options)])
+class Warehouse:
+    """Tables of leads in memory, and marts that are made of them as a publication does it."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
+        self.db, self.data = db, data
+        self.of: tuple[Mart, ...] = ()
+
+    def load(self, *leads: Row, number: int = 1, day: date = DAY) -> None:
+        """Load leads, and note in `touched` what they touch."""
+        self.db.execute("create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)")
+        flatten_batches(self.db, batch(*leads, number=number, day=day))
+
+    def make(self, *, forgets: bool = False, is_first_of_day: bool = True, **files: str) -> list[str]:
+        """Make marts of these files, or the same as before. Return the names of those that failed."""
+        if files:
+            self.of = marts_of(self.data.folder.parent, **files)
+        changes = Changes(1, {}, forgets=forgets, is_first_of_day=is_first_of_day)
+        AllMarts(self.data, self.of).fill(Draft(self.data.folder, self.db, changes))
+        problems = self.rows("from pipeline.mart_problems order by all")
+        assert "Jane" not in str(problems)
+        return [mart for mart, _ in problems]
+
+    def make_all_anew(self) -> None:
+        """Have the next `make` make all marts, as in a new file."""
+        self.db.execute("insert into pipeline.mart_problems values ('another', 'It failed.')")
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self.db.execute(sql).fetchall()
+
+    def has(self, mart: str) -> bool:
+        """Whether there is a table or view of that name."""
+        return bool(self.rows(f"select 1 from duckdb_columns() where table_name = '{mart}'"))
 
 
-def make(
-    db: duckdb.DuckDBPyConnection,
-    data: DataFolder,
-    *,
-    of: Sequence[Mart] = (),
-    forgets: bool = False,
-    is_first_of_day: bool = True,
-) -> dict[str, str]:
-    """Make marts as a publication does. What went wrong with which?"""
-    changes = Changes(1, {}, forgets=forgets, is_first_of_day=is_first_of_day)
-    AllMarts(data, of).fill(Draft(data.folder, db, changes))
-    return dict(db.execute("from pipeline.mart_problems").fetchall())
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Iterator[Warehouse]:
+    with empty_tables() as db:
+        db.execute("create schema pipeline")
+        yield Warehouse(db, DataFolder.at(tmp_path / "data"))
 
 
-def own(folder: Path, **files: str) -> tuple[Mart, ...]:
+def marts_of(folder: Path, **files: str) -> tuple[Mart, ...]:
     """Marts of these files."""
-    folder = folder / str(len(list(folder.iterdir())))
+    folder = folder / f"marts-{len(list(folder.iterdir()))}"
     folder.mkdir()
     for name, text in files.items():
         (folder / f"{name}.sql").write_text(text, encoding="utf-8")
@@ -111,159 +122,121 @@ def own(folder: Path, **files: str) -> tuple[Mart, ...]:
 # --- how marts are made -----------------------------------------------------------------------------------------------
 
 
-def test_of_a_mart_by_day_the_touched_days_alone_are_made_anew(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
-    load(db, {"id": "a"}, {"id": "b", "createdAt": "2026-11-18T10:00Z"})
-    make(db, data)
-    db.execute("update mart_leads_daily set leads = 100")
+def test_of_a_mart_by_day_the_touched_days_alone_are_made_anew(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a"}, {"id": "b", "createdAt": "2026-11-18T10:00Z"})
+    warehouse.make()
+    warehouse.db.execute("update mart_leads_daily set leads = 100")
 
-    load(db, {"id": "a", "createdAt": "2026-11-20T10:00Z"}, number=2)
-    assert make(db, data) == {}
+    warehouse.load({"id": "a", "createdAt": "2026-11-20T10:00Z"}, number=2)
+    assert warehouse.make() == []
 
-    leads = db.execute("select lead_day, leads from mart_leads_daily order by all").fetchall()
+    leads = warehouse.rows("select lead_day, leads from mart_leads_daily order by all")
     assert leads == [(date(2026, 11, 18), 100), (NEXT_DAY, 1)]
-    assert db.execute("select lead_id, lead_day from lead_facts where lead_id = 'a'").fetchall() == [("a", NEXT_DAY)]
 
 
-def test_marts_are_made_in_the_order_of_what_they_read(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    files = {"a": VIEW + "\nselect sum(leads) as leads from b", "b": VIEW + "\nselect sum(leads) as leads from c"}
-    c = BY_DAY + "\nselect lead_day, count(*) as leads from applicant_leads group by lead_day"
-    load(db, {"id": "a"})
+def test_marts_are_made_in_the_order_of_what_they_read(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a"})
 
-    assert make(db, data, of=own(tmp_path, **files, c=c)) == {}
+    assert warehouse.make(a=VIEW + "select sum(leads) as leads from b", b=BY_DAY + COUNTS) == []
 
-    assert db.execute("from a").fetchall() == [(1,)]
-
-
-def make_all_anew(db: duckdb.DuckDBPyConnection) -> None:
-    """Have the next `make` make all marts, as in a new file."""
-    db.execute("insert into pipeline.mart_problems values ('another', 'It failed.')")
-
-
-FAILS = "\nselect lead_day, sum(message::integer)::bigint as leads from applicant_leads group by lead_day"
-COUNTS = "\nselect lead_day, count(*) as leads from applicant_leads group by lead_day"
+    assert warehouse.rows("from a") == [(1,)]
 
 
 def test_a_mart_that_fails_keeps_its_rows_is_reported_and_is_made_as_a_whole_the_next_time(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
+    warehouse: Warehouse,
 ) -> None:
-    marts = own(tmp_path, a=BY_DAY + FAILS, b=BY_DAY + COUNTS)
-    load(db, {"id": "a", "message": "1"})
-    assert make(db, data, of=marts) == {}
+    warehouse.load({"id": "a", "message": "1"})
+    assert warehouse.make(a=BY_DAY + SUMS, b=BY_DAY + COUNTS) == []
 
-    load(db, {"id": "b", "message": "Jane Roe"})
-    problems = make(db, data, of=marts)
-    assert list(problems) == ["a"]
-    assert "Jane" not in problems["a"]
-    assert db.execute("from pipeline.mart_problems").fetchall() == list(problems.items())
-    assert (db.execute("from a").fetchall(), db.execute("from b").fetchall()) == ([(DAY, 1)], [(DAY, 2)])
+    warehouse.load({"id": "b", "message": "Jane Roe"})
+    assert warehouse.make() == ["a"]
+    assert warehouse.rows("from a") == [(DAY, 1)]
+    assert warehouse.rows("from b") == [(DAY, 2)]
 
-    load(db, {"id": "b", "message": "2"}, number=2)
-    db.execute("delete from touched")  # as if a publication between had touched the day
-    assert make(db, data, of=marts) == {}
-    assert db.execute("from a").fetchall() == [(DAY, 3)]
+    warehouse.load({"id": "b", "message": "2"}, number=2)
+    warehouse.db.execute("delete from touched")  # as if a publication between had touched the day
+    assert warehouse.make() == []
+    assert warehouse.rows("from a") == [(DAY, 3)]
 
 
-def test_a_view_that_fails_keeps_its_last_good_definition_or_goes(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    load(db, {"id": "a", "message": "text"})
-    make(db, data, of=own(tmp_path, a=VIEW + "\nselect count(*) as leads from applicant_leads"))
+def test_a_view_that_fails_keeps_its_last_good_definition_or_goes(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a", "message": "Jane Roe"})
+    warehouse.make(a=VIEW + COUNT)
 
-    broken = own(tmp_path, a=VIEW + "\nselect sum(message::integer) as leads from applicant_leads")
-    make_all_anew(db)
-    assert list(make(db, data, of=broken)) == ["a"]
-    assert db.execute("from a").fetchall() == [(1,)]
+    warehouse.make_all_anew()
+    assert warehouse.make(a=VIEW + SUM) == ["a"]
+    assert warehouse.rows("from a") == [(1,)]
 
-    db.execute("create or replace view a as select message::integer as leads from applicant_leads")
-    assert list(make(db, data, of=broken)) == ["a"]
-    assert db.execute("select 1 from duckdb_views() where view_name = 'a'").fetchall() == []
+    warehouse.db.execute("create or replace view a as select message::integer as leads from applicant_leads")
+    assert warehouse.make() == ["a"]
+    assert not warehouse.has("a")
 
 
-def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    view = own(tmp_path, a=VIEW + "\nselect sum(message::integer)::bigint as leads from applicant_leads")
-    load(db, {"id": "a", "message": "1"})
-    assert make(db, data, of=view) == {}
+def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a", "message": "1"})
+    assert warehouse.make(a=VIEW + SUM) == []
 
-    load(db, {"id": "b", "message": "Jane Roe"})
-    assert make(db, data, of=view, is_first_of_day=False) == {}  # it isn't read each time
-    problems = make(db, data, of=view)
-
-    assert list(problems) == ["a"]
-    assert "Jane" not in problems["a"]
+    warehouse.load({"id": "b", "message": "Jane Roe"})
+    assert warehouse.make(is_first_of_day=False) == []  # it isn't read each time
+    assert warehouse.make() == ["a"]
 
 
-@pytest.mark.parametrize("is_by_day", [True, False])
-def test_when_somebody_has_to_go_a_mart_that_fails_is_removed(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path, is_by_day: bool
-) -> None:
-    header = BY_DAY if is_by_day else BY_DAY.replace("-- by lead_day\n", "")
-    load(db, {"id": "a", "message": "1"})
-    make(db, data, of=own(tmp_path, a=header + COUNTS))
+@pytest.mark.parametrize("header", [BY_DAY, VIEW_OF_DAYS], ids=["table", "view"])
+def test_when_somebody_has_to_go_a_mart_that_fails_is_removed(warehouse: Warehouse, header: str) -> None:
+    warehouse.load({"id": "a", "message": "1"})
+    warehouse.make(a=header + COUNTS)
 
-    load(db, {"id": "b", "message": "Jane Roe"})
-    make_all_anew(db)
-    assert list(make(db, data, of=own(tmp_path, a=header + FAILS), forgets=True)) == ["a"]
+    warehouse.load({"id": "b", "message": "Jane Roe"})
+    warehouse.make_all_anew()
+    assert warehouse.make(a=header + SUMS, forgets=True) == ["a"]
 
-    assert db.execute("select table_name from duckdb_columns() where table_name = 'a'").fetchall() == []
+    assert not warehouse.has("a")
 
 
-def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
+def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too(warehouse: Warehouse) -> None:
     """It isn't only read in the day's first publication. An analyst would meet a view that fails."""
-    marts = own(tmp_path, a=BY_DAY + FAILS, b=VIEW + "\nselect sum(leads)::bigint as leads from a")
-    load(db, {"id": "a", "message": "1"})
-    assert make(db, data, of=marts) == {}
+    warehouse.load({"id": "a", "message": "1"})
+    assert warehouse.make(a=BY_DAY + SUMS, b=VIEW + "select sum(leads)::bigint as leads from a") == []
 
-    load(db, {"id": "b", "message": "Jane Roe"})
-    make_all_anew(db)
-    assert list(make(db, data, of=marts, forgets=True, is_first_of_day=False)) == ["a", "b"]
+    warehouse.load({"id": "b", "message": "Jane Roe"})
+    warehouse.make_all_anew()
+    assert warehouse.make(forgets=True, is_first_of_day=False) == ["a", "b"]
 
-    assert db.execute("select view_name from duckdb_views() where view_name = 'b'").fetchall() == []
-
-
-def test_a_mart_that_needs_too_much_memory_is_reported_and_the_others_are_made(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    much = "\nselect len(list(lead_id || repeat('x', 100000))) as leads from applicant_leads, range(10000)"
-    modest = "\nselect count(*) as leads from applicant_leads"
-    load(db, {"id": "a"})
-    db.execute("set memory_limit = '100MB'")
-    db.execute("set temp_directory = ''")
-
-    assert list(make(db, data, of=own(tmp_path, greedy=VIEW + much, modest=VIEW + modest))) == ["greedy"]
-
-    assert db.execute("from modest").fetchall() == [(1,)]
+    assert not warehouse.has("b")
 
 
-def test_a_mart_that_describes_other_columns_is_reported(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, tmp_path: Path
-) -> None:
-    load(db, {"id": "a"})
+def test_a_mart_that_needs_too_much_memory_is_reported_and_the_others_are_made(warehouse: Warehouse) -> None:
+    much = "select len(list(lead_id || repeat('x', 100000))) as leads from applicant_leads, range(10000)"
+    warehouse.load({"id": "a"})
+    warehouse.db.execute("set memory_limit = '100MB'")
+    warehouse.db.execute("set temp_directory = ''")
 
-    problems = make(db, data, of=own(tmp_path, a=VIEW + "\nselect count(*) as leads, 1 as more from applicant_leads"))
+    assert warehouse.make(greedy=VIEW + much, modest=VIEW + COUNT) == ["greedy"]
 
-    assert problems == {"a": "a has the columns leads, more, and its file describes others."}
-    assert db.execute("select 1 from duckdb_views() where view_name = 'a'").fetchall() == []
+    assert warehouse.rows("from modest") == [(1,)]
+
+
+def test_a_mart_that_describes_other_columns_is_reported(warehouse: Warehouse) -> None:
+    warehouse.load({"id": "a"})
+
+    assert warehouse.make(a=VIEW + "select 1 as leads, 1 as more") == ["a"]
+
+    [(problem,)] = warehouse.rows("select problem from pipeline.mart_problems")
+    assert problem == "a has the columns leads, more, and its file describes others."
+    assert not warehouse.has("a")
 
 
 # --- in the published file --------------------------------------------------------------------------------------------
 
 
-def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
-    folder: Folder, data: DataFolder, tmp_path: Path
-) -> None:
-    view = BY_DAY.replace("-- by lead_day\n", "")
+def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(folder: Folder, tmp_path: Path) -> None:
+    data = DataFolder.at(tmp_path / "data")
     folder.raw.land({"id": "a", "message": "text"})
-    good = own(tmp_path, table=BY_DAY + COUNTS, shown=view + COUNTS)
+    good = marts_of(tmp_path, table=BY_DAY + COUNTS, shown=VIEW_OF_DAYS + COUNTS)
     replace(folder, others=AllMarts(data, good)).publish()
     folder.raw.land({"id": "b", "message": "text"})
 
-    broken = own(tmp_path, table=BY_DAY + FAILS, shown=view + FAILS)
+    broken = marts_of(tmp_path, table=BY_DAY + SUMS, shown=VIEW_OF_DAYS + SUMS)
     assert replace(folder, others=AllMarts(data, broken)).publish().way == "new file"
 
     assert folder.query("select mart from pipeline.mart_problems order by mart") == [("shown",), ("table",)]
@@ -275,95 +248,82 @@ def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
 
 
 def sent(*people: str, value: str = "NEW_SITE", day: date = DAY) -> list[Row]:
-    return [
-        {"id": f"{person} {day}", "contact": {"email": person}, "leadSource": value, "intent": value}
-        for person in people
-    ]
+    return [{"id": f"{person} {day}", "contact": {"email": person}, "leadSource": value} for person in people]
 
 
-def test_a_value_shows_on_all_days_once_three_people_have_sent_it(
-    db: duckdb.DuckDBPyConnection, data: DataFolder
-) -> None:
+def test_a_value_shows_on_all_days_while_three_people_have_sent_it(warehouse: Warehouse) -> None:
     def sources() -> list[tuple[Any, ...]]:
-        return db.execute("select lead_day, source from mart_leads_daily order by all").fetchall()
+        warehouse.make()
+        return warehouse.rows("select lead_day, source from mart_leads_daily order by all")
 
-    load(
-        db, *sent("a", "b"), *({"id": str(number), "contact": {"email": "a"}, "leadSource": "x"} for number in range(9))
-    )
-    make(db, data)
+    often = [{"id": str(number), "contact": {"email": "a"}, "leadSource": "x"} for number in range(9)]
+    warehouse.load(*sent("a", "b"), *often)
     assert sources() == [(DAY, "…")]
 
-    load(db, *sent("c", day=NEXT_DAY), day=NEXT_DAY)
-    make(db, data)
+    warehouse.load(*sent("c", day=NEXT_DAY), day=NEXT_DAY)
     assert sources() == [(DAY, "new site"), (DAY, "…"), (NEXT_DAY, "new site")]
-    assert db.execute("select readable(' NEW_SITE '), readable('y'), readable(' ')").fetchall() == [
-        ("new site", "…", "unknown")
-    ]
 
-    db.execute("delete from applicant_leads where lead_day = $day", {"day": NEXT_DAY})
-    db.execute("delete from touched")
-    make(db, data)
+    warehouse.db.execute("delete from applicant_leads where lead_day = $day", {"day": NEXT_DAY})
+    warehouse.db.execute("delete from touched")
     assert sources() == [(DAY, "…")]
 
 
-def test_a_member_that_the_contract_does_not_know_shows_at_once(
-    db: duckdb.DuckDBPyConnection, data: DataFolder
-) -> None:
+def test_a_member_that_the_contract_does_not_know_shows_at_once(warehouse: Warehouse) -> None:
     """Fault 87: marts showed … for END_TERRACE until three people had sent it."""
-    load(
-        db,
-        {
-            "id": "a",
-            "leadSource": "APPLICANT_SOURCE_NEW_SITE",
-            "portalSource": "APPLICANT_PORTAL_SOURCE_CHAT",
-            "consumerSituation": "CONSUMER_SITUATION_UNSPECIFIED",
-            "listingDetails": {"id": "1", "propertyType": "PROPERTY_TYPE_IGLOO_2", "lifeCycleStatus": "…"},
-        },
-    )
+    listing = {"id": "1", "propertyType": "PROPERTY_TYPE_IGLOO_2", "lifeCycleStatus": "…"}
+    situation = "CONSUMER_SITUATION_UNSPECIFIED"
+    source = "APPLICANT_SOURCE_NEW_SITE"
+    warehouse.load({"id": "a", "leadSource": source, "consumerSituation": situation, "listingDetails": listing})
 
-    make(db, data)
+    warehouse.make()
 
-    facts = db.execute("select source, portal_source, situation from lead_facts").fetchall()
-    listings = db.execute("select property_type, status from mart_listing_demand").fetchall()
-    assert facts == [("new site", "chat", "unknown")]
+    assert warehouse.rows("select source, situation from lead_facts") == [("new site", "unknown")]
+    listings = warehouse.rows("select property_type, status from mart_listing_demand")
     assert listings == [("igloo 2", "…")]
 
 
-@pytest.mark.parametrize("prefix", ENUM_PREFIXES)
-def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, prefix: str
-) -> None:
+def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(warehouse: Warehouse) -> None:
     """Fault 87: what isn't a member in the portal's form may be a person's words, and shows as …"""
-    load(db)
-    make(db, data)
+    warehouse.load()
+    warehouse.make()
 
-    for name in ("", "_", "UNSPECIFIED", "NEW_1", "1", "A" * 60, "A" * 61, "Ann", "ANN SMITH", "ÄNN", "ANN\n", "A.B"):
-        for value in (f"{prefix}{name}", f"x{prefix}{name}", f"{prefix}{name}x"):
-            shown = db.execute("select readable($value)", {"value": value}).fetchone()
-            assert shown == (member_in_words(value) or "…",), value
+    for prefix in ENUM_PREFIXES:
+        for name in ("", "UNSPECIFIED", "NEW_1", "1", "A" * 60, "A" * 61, "Ann", "ANN SMITH", "ÄNN", "ANN\n", "A.B"):
+            for value in (f"{prefix}{name}", f"x{prefix}{name}"):
+                shown = warehouse.db.execute("select readable($value)", {"value": value}).fetchone()
+                assert shown == (member_in_words(value) or "…",), value
 
 
 # --- what marts read besides the leads --------------------------------------------------------------------------------
 
 
 def test_coverage_says_of_each_window_how_it_stands(house: House) -> None:
-    house.names = "id,name,region\n101,York,North\n103,Hull,\n"
+    house.names = "id,name\n101,York\n"
     house.land("applicant", [{"id": "a"}, {"id": "b"}])
     house.fail("applicant", scope="branch-102")
     house.land("applicant", [], scope="company-7")
     house.publish()
 
     columns = "scope, branch, state, rows, failed_attempts, last_error, is_refused, deleted_from_at, is_configured"
-    portal_has_it_until = datetime(2026, 12, 19, tzinfo=UTC)
-    assert house.query(
-        f"select {columns} from mart_coverage where kind = 'applicant' and day = ? order by scope",  # noqa: S608 - our own words
+    found = house.query(
+        f"select {columns} from mart_coverage where kind = 'applicant' and day = ? order by scope",
         DAY,
-    ) == [
-        ("branch-101", "York", "landed", 2, 0, None, False, portal_has_it_until, True),
-        ("branch-102", "branch-102", "failed", None, 1, "The portal refused it.", True, portal_has_it_until, True),
-        ("company-7", "company-7", "empty", 0, 0, None, False, portal_has_it_until, False),
+    )
+
+    until = datetime(2026, 12, 19, tzinfo=UTC)
+    assert found == [
+        ("branch-101", "York", "landed", 2, 0, None, False, until, True),
+        ("branch-102", "branch-102", "failed", None, 1, "The portal refused it.", True, until, True),
+        ("company-7", "company-7", "empty", 0, 0, None, False, until, False),
     ]
     assert house.query("select scope, rows from landed_windows order by all") == [("branch-101", 2), ("company-7", 0)]
+
+
+def test_branches_are_those_with_a_name_a_setting_or_a_window(house: House) -> None:
+    house.names = "id,name,region\n101,York,North\n103,Hull,\n"
+    house.land("applicant", [], scope="company-7")
+    house.publish()
+
     assert house.query("from branches order by scope") == [
         ("branch-101", "101", "York", "North"),
         ("branch-102", "102", "branch-102", None),
@@ -372,42 +332,24 @@ def test_coverage_says_of_each_window_how_it_stands(house: House) -> None:
     ]
 
 
-def test_who_objects_is_in_no_hidden_valuation(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
-    situation = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"}
-    load(db, *({"id": name, "contact": {"email": name}, **situation} for name in "ab"))
-    [(person,)] = db.execute("select person::varchar from applicant_leads where lead_id = 'a'").fetchall()
-
-    make(db, data)
-    db.execute("insert into pipeline.objected (person) values (?)", [person])
-    make_all_anew(db)
-    make(db, data)
-
-    assert db.execute("select lead_id from mart_hidden_valuations").fetchall() == [("b",)]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
         ("answers.csv", b"id,when\na,b\n", "lacks the column lead_id or answered_at"),
         ("answers.csv", b"lead_id,answered_at\n\xff\xfe\x00,b\n", "is no CSV in UTF-8, or no Parquet file"),
         ("answers.parquet", b"PAR1", "is no CSV in UTF-8, or no Parquet file"),
-        ("answers.csv", None, "is no CSV in UTF-8, or no Parquet file"),
     ],
 )
-def test_a_file_of_answers_that_cannot_be_read_says_so(
-    db: duckdb.DuckDBPyConnection, data: DataFolder, name: str, content: bytes | None, problem: str
-) -> None:
-    load(db, {"id": "a"})
-    path = data.folder / name
-    path.parent.mkdir(exist_ok=True)
-    path.mkdir() if content is None else path.write_bytes(content)
+def test_a_file_of_answers_that_cannot_be_read_says_so(house: House, name: str, content: bytes, problem: str) -> None:
+    house.land("applicant", [{"id": "a"}])
+    (house.folder / name).write_bytes(content)
 
-    assert make(db, data) == {}
+    house.publish()
 
-    assert db.execute("select number, problem from answers").fetchall() == [(None, f"{name} {problem}")]
+    assert house.query("select number, problem from answers") == [(None, f"{name} {problem}")]
 
 
-def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
+def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(house: House) -> None:
     moments = {
         "2026-11-19T10:40:00Z": datetime(2026, 11, 19, 10, 40, tzinfo=UTC),
         " 2026-07-19 10:40 ": datetime(2026, 7, 19, 9, 40, tzinfo=UTC),  # the agency's summer
@@ -416,41 +358,30 @@ def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(db: duckdb.DuckDBPyCo
         "19/11/2026 10:40": None,
         "": None,
     }
-    data.folder.mkdir(exist_ok=True)
-    rows = "\n".join(f"a,{moment}" for moment in moments)
-    (data.folder / "answers.csv").write_text(f"lead_id,answered_at\n{rows}\n")
-    load(db, {"id": "a"})
+    house.land("applicant", [{"id": "a"}])
+    house.answers([("a", moment) for moment in moments])
 
-    make(db, data)
+    house.publish()
 
-    assert db.execute("select answered_at from answers order by number").fetchall() == [
-        (at,) for at in moments.values()
-    ]
+    assert house.query("select answered_at from answers order by number") == [(at,) for at in moments.values()]
 
 
-def test_answers_come_as_parquet_too(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
-    data.folder.mkdir(exist_ok=True)
-    moments = "[timestamptz '2026-11-19 10:30:00+00', timestamptz '2026-11-19 12:00:00+02']"
-    db.execute(
-        f"copy (select 'a' as lead_id, 'x' as who, unnest({moments}) as answered_at) "
-        f"to '{data.folder / 'answers.parquet'}' (format parquet)"
-    )
-    load(db, {"id": "a"})
+def test_answers_come_as_parquet_too(house: House) -> None:
+    at = datetime(2026, 11, 19, 10, 30, tzinfo=UTC)
+    house.land("applicant", [{"id": "a"}])
+    pq.write_table(pa.table({"lead_id": ["a"], "answered_at": [at]}), house.folder / "answers.parquet")
 
-    make(db, data)
+    house.publish()
 
-    found = db.execute("select lead_id, answered_at, problem from answers order by number").fetchall()
-    assert found == [
-        ("a", datetime(2026, 11, 19, hour, minute, tzinfo=UTC), None) for hour, minute in [(10, 30), (10, 0)]
-    ]
+    assert house.query("select lead_id, answered_at, problem from answers") == [("a", at, None)]
 
 
-def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(
-    db: duckdb.DuckDBPyConnection, data: DataFolder
-) -> None:
-    load(db)
-    assert make(db, data) == {}
+def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(warehouse: Warehouse) -> None:
+    warehouse.load()
+    assert warehouse.make() == []
+
     for mart in marts():
         declared = ", ".join(f"null::{column.type} as {column.name}" for column in mart.columns)
-        made, wanted = (db.execute(f"describe {of}").fetchall() for of in (f"from {mart.name}", f"select {declared}"))
-        assert [column[:2] for column in made] == [column[:2] for column in wanted], mart.name
+        expected = warehouse.rows(f"describe select {declared}")
+        made = warehouse.rows(f"describe from {mart.name}")
+        assert [column[:2] for column in made] == [column[:2] for column in expected], mart.name

@@ -75,85 +75,60 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
+EVERYTHING = (TEXT, BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT)
+
+# A field, the value as JSON, and what it becomes.
 EDGES: list[tuple[str, str, object]] = [
-    *[(path, "null", None) for path in (TEXT, BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT)],
-    *[(path, text, PROBLEM) for path in (TEXT, BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT) for text in ("{}", "[1]")],
-    *[(path, '""', PROBLEM) for path in (BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT)],
+    *((path, "null", None) for path in EVERYTHING),
+    *((path, "{}", PROBLEM) for path in EVERYTHING),
+    *((path, '""', PROBLEM) for path in EVERYTHING if path != TEXT),
     # text: a number or a boolean becomes its text exactly as written
     (TEXT, '""', ""),
-    (TEXT, '"null"', "null"),
     (TEXT, '" a \\n"', " a \n"),
-    (TEXT, '"{not json"', "{not json"),
     (TEXT, '"{\\"a\\":1}"', '{"a":1}'),
     (TEXT, "250000.10", "250000.10"),
     (TEXT, "1E5", "1E5"),
-    (TEXT, "0.1000000000000000055511151231257827", "0.1000000000000000055511151231257827"),
     (TEXT, "true", "true"),
     (TEXT, '"a\\u0000b"', "a\x00b"),
-    (TEXT, '"<b>x</b>\'; drop table leads; --"', "<b>x</b>'; drop table leads; --"),
     (TEXT, "-0", "0"),
-    # boolean
     (BOOLEAN, "true", True),
     (BOOLEAN, '"true"', True),
     (BOOLEAN, '"yes"', PROBLEM),
-    (BOOLEAN, '"TRUE"', PROBLEM),
     (BOOLEAN, "1", PROBLEM),
-    # integer
-    (INTEGER, "-5", -5),
     (INTEGER, "9223372036854775807", 9223372036854775807),
-    (INTEGER, "-9223372036854775808", -9223372036854775808),
     (INTEGER, "9223372036854775808", PROBLEM),
-    (INTEGER, "-9223372036854775809", PROBLEM),
     (INTEGER, "3.0", 3),
     (INTEGER, "3.5", PROBLEM),
-    (INTEGER, "1e-1", PROBLEM),
     (INTEGER, '"12"', 12),
-    (INTEGER, '" 12"', PROBLEM),
     (INTEGER, '"+12"', PROBLEM),
-    (INTEGER, '"012"', PROBLEM),
     (INTEGER, '"1_000"', PROBLEM),
     (INTEGER, '"٣"', PROBLEM),
     (INTEGER, "true", PROBLEM),
     (INTEGER, "1e-400", PROBLEM),
     (INTEGER, "9007199254740993.01", PROBLEM),
-    # number
     (NUMBER, "0.25", 0.25),
-    (NUMBER, "3", 3.0),
     (NUMBER, "1.7976931348623157e308", 1.7976931348623157e308),
     (NUMBER, "1e400", PROBLEM),
     (NUMBER, '"NaN"', PROBLEM),
-    (NUMBER, '"1,5"', PROBLEM),
     # amount: exact to the penny, or a problem
-    (AMOUNT, "250000.10", Decimal("250000.10")),
     (AMOUNT, "1.25E7", Decimal("12500000.00")),
     (AMOUNT, "1.500", Decimal("1.50")),
-    (AMOUNT, "-0.01", Decimal("-0.01")),
-    (AMOUNT, "9999999999999999.99", Decimal("9999999999999999.99")),
     (AMOUNT, "9007199254740993.01", Decimal("9007199254740993.01")),
     (AMOUNT, "10000000000000000", PROBLEM),
     (AMOUNT, "1.005", PROBLEM),
     (AMOUNT, '"350000.5"', Decimal("350000.50")),
     (AMOUNT, '"£350,000"', PROBLEM),
-    (AMOUNT, "1e-400", PROBLEM),
     (AMOUNT, "0.10000000000000000555", Decimal("0.10")),
-    # moment
-    (MOMENT, '"2026-11-19T10:20:30Z"', moment("2026-11-19T10:20:30Z")),
     (MOMENT, '"2026-11-19T10:20Z"', moment("2026-11-19T10:20:00Z")),
-    (MOMENT, '"2026-11-19T10:20:30.123456Z"', moment("2026-11-19T10:20:30.123456Z")),
     (MOMENT, '"2026-11-19T10:20:30.123456789Z"', moment("2026-11-19T10:20:30.123456Z")),
-    (MOMENT, '"2026-11-19T10:20:30+01:00"', moment("2026-11-19T09:20:30Z")),
     (MOMENT, '"2026-11-19T10:20:30-0530"', moment("2026-11-19T15:50:30Z")),
     (MOMENT, '"2026-11-19t10:20:30z"', moment("2026-11-19T10:20:30Z")),
     (MOMENT, '"2016-12-31T23:59:60Z"', PROBLEM),
-    (MOMENT, '"2024-02-29T00:00:00Z"', moment("2024-02-29T00:00:00Z")),
     (MOMENT, '"0001-01-01T00:00Z"', None),
-    (MOMENT, '"0001-01-01T00:00:00Z"', None),
     (MOMENT, '"0002-01-01T00:00:00Z"', PROBLEM),
     (MOMENT, '"2026-02-29T00:00:00Z"', PROBLEM),
     (MOMENT, '"2026-11-19T24:00:00Z"', PROBLEM),
     (MOMENT, '"2026-11-19T10:20:30"', PROBLEM),
-    (MOMENT, '"2026-11-19 10:20:30Z"', PROBLEM),
-    (MOMENT, '"19/11/2026"', PROBLEM),
     (MOMENT, '"infinity"', PROBLEM),
     (MOMENT, "1763547630", PROBLEM),
 ]
@@ -168,119 +143,116 @@ def nested(path: str, value: str) -> str:
 
 @pytest.mark.parametrize("more", ["", ',"new":1'], ids=["at once", "in pieces"])
 def test_a_value_is_typed_exactly_or_is_a_problem(more: str) -> None:
-    edges = {(path, text): expected for path, text, expected in EDGES}
+    found = read(*(f'{{"id":"a"{more},{nested(path, text)[1:]}' for path, text, _ in EDGES))
 
-    found = read(*(f'{{"id":"a"{more},{nested(path, text)[1:]}' for path, text in edges))
-
-    for ((path, text), expected), row in zip(edges.items(), found, strict=True):
+    for (path, text, expected), row in zip(EDGES, found, strict=True):
         typed = value(row, path)
         is_problem = expected is PROBLEM
-        assert (path, text, typed, row["_problems"]) == (
-            path,
-            text,
-            *((None, [path]) if is_problem else (expected, [])),
-        )
+        assert (path, text, typed) == (path, text, None if is_problem else expected)
+        assert row["_problems"] == ([path] if is_problem else [])
         assert is_problem or type(typed) is type(expected)
 
 
-def test_an_object_or_a_list_where_none_is_declared_is_a_problem_and_so_is_the_reverse() -> None:
-    cases: list[tuple[Row, list[str]]] = [
+@pytest.mark.parametrize(
+    ("lead", "problems"),
+    [
         ({"contact": "Ann", "intent": {"a": 1}}, ["intent", "contact"]),
         ({"contact": ["Ann"], "listingDetails": {"address": 5}}, ["contact", "listingDetails.address"]),
-        ({"contact": {}, "listingDetails": {"address": {}}, "searchCriteria": None}, []),
-        ({"listingDetails": True}, ["listingDetails"]),
+        ({"contact": {}, "listingDetails": {"address": {}, "images": []}, "searchCriteria": None}, []),
         ({"viewingTimes": "now", "listingDetails": {"images": {"a": 1}}}, ["viewingTimes", "listingDetails.images"]),
-        ({"viewingTimes": "[1]", "listingDetails": {"images": 5}}, ["viewingTimes", "listingDetails.images"]),
-        ({"viewingTimes": None, "listingDetails": {"images": []}}, []),
-    ]
+    ],
+)
+def test_an_object_or_a_list_where_none_is_declared_is_a_problem_and_so_is_the_reverse(
+    lead: Row, problems: list[str]
+) -> None:
+    [row] = read(json.dumps({"id": "a", **lead}))
 
-    rows = read(*(json.dumps({"id": "a", **lead}) for lead, _ in cases))
-
-    assert [row["_problems"] for row in rows] == [problems for _, problems in cases]
-    assert [row["viewingTimes"] for row in rows] == [[]] * len(cases)
+    assert row["_problems"] == problems
+    assert row["viewingTimes"] == []
 
 
 # --- what nobody declared ---------------------------------------------------------------------------------------------
 
 
 def test_an_unknown_member_is_kept_where_it_was_and_as_it_was_written() -> None:
-    (row,) = read(
+    [row] = read(
         '{"id":{"a":1}, "price" : 250000.10, "contact":{"id":7,"email":"x","preferences":{"n": 1E5 }},"e":"\\u00e9",'
         '"viewingTimes":[{"id":"a","latest":"soon"},{"earliest":"2026-11-20T10:00Z"},null],"b":[1,\n2]}'
     )
 
     assert row["_extra"] == '{"price":250000.10,"contact":{"id":7,"preferences":{"n":1E5}},"e":"\\u00e9","b":[1,\n2]}'
-    assert (row["contact"]["email"], row["_problems"]) == ("x", ["no id"])
-    assert [(time["_extra"], time["_problems"]) for time in row["viewingTimes"]] == [
-        ('{"id":"a"}', ["latest"]),
-        (None, []),
-        (None, ["not an object"]),
-    ]
+    assert row["contact"]["email"] == "x"
+    assert row["_problems"] == ["no id"]
+    times = row["viewingTimes"]
+    assert [time["_extra"] for time in times] == ['{"id":"a"}', None, None]
+    assert [time["_problems"] for time in times] == [["latest"], [], ["not an object"]]
 
 
-def test_of_a_key_that_stands_twice_the_last_value_counts() -> None:
-    texts = (
-        '"intent":"one","intent":"two"',
-        '"intent":{},"intent":"two"',
-        '"intent":"one","intent":"two","new":1,"new":2',
-        '"contact":{"email":"a"},"intent":"one","contact":{"firstName":"b"},"\\u0069ntent":"two"',
-        '"viewingTimes":[{},{}],"viewingTimes":[{"latest":1,"latest":null}],"intent":"two"',
-    )
+@pytest.mark.parametrize(
+    ("members", "extra"),
+    [
+        ('"intent":{},"intent":"two"', None),
+        ('"intent":"one","intent":"two","new":1,"new":2', '{"new":2}'),
+        ('"contact":{"email":"a"},"intent":"one","contact":{"firstName":"b"},"\\u0069ntent":"two"', None),
+    ],
+)
+def test_of_a_key_that_stands_twice_the_last_value_counts(members: str, extra: str | None) -> None:
+    [row] = read(f'{{"id":"a",{members}}}')
 
-    found = read(*(f'{{"id":"a",{text}}}' for text in texts))
-
-    assert [(row["intent"], row["_problems"]) for row in found] == [("two", [])] * len(texts)
-    assert [row["_extra"] for row in found] == [None, None, '{"new":2}', None, None]
-    assert (found[3]["contact"]["email"], found[3]["contact"]["firstName"]) == (None, "b")
-    assert [(time["latest"], time["_problems"]) for time in found[4]["viewingTimes"]] == [(None, [])]
+    assert row["intent"] == "two"
+    assert row["contact"]["email"] is None
+    assert row["_problems"] == []
+    assert row["_extra"] == extra
 
 
 # --- odd texts --------------------------------------------------------------------------------------------------------
 
 
-def test_an_odd_lead_is_read_as_far_as_it_can_be() -> None:
-    cases = {
-        '{"id":"a","message":"x \\ud83d","listingDetails":{"propertyId":1.50,"uprn":7}}': ["not valid JSON"],
-        '{"id":"a","message":"a\tb"}': ["not valid JSON"],
-        '{"id":"a","message":"m","searchCriteria":{"radius":NaN}}': ["not valid JSON", "searchCriteria.radius"],
-        '{"id":"a","message":"m","listingDetails":{"uprn":' + "9" * 5000 + "}}": ["listingDetails.uprn"],
-        '{"id":"a","message":"m","listingDetails":{"pricing":{"price":1e999999999999}}}': [
-            "listingDetails.pricing.price"
-        ],
-        '{"id":"a","message":tru}': ["not valid JSON"],
-        '{"id":"a","message":"caf\udce9"}': [],  # it wasn't UTF-8, and is read as ISO 8859-1
-        '{"message":"m"}': ["no id"],
-        '{"id":{},"message":"m","intent":{}}': ["no id", "intent"],
-        "5": ["not an object"],
-        "null": ["not an object"],
-        '["a"]': ["not an object"],
-    }
+@pytest.mark.parametrize(
+    ("text", "message", "problems"),
+    [
+        ('{"id":"a","message":"x \\ud83d"}', "x ?", ["not valid JSON"]),
+        ('{"id":"a","message":"a\tb"}', "a\tb", ["not valid JSON"]),
+        ('{"id":"a","message":"m","searchCriteria":{"radius":NaN}}', "m", ["not valid JSON", "searchCriteria.radius"]),
+        ('{"id":"a","message":"m","listingDetails":{"uprn":' + "9" * 5000 + "}}", "m", ["listingDetails.uprn"]),
+        ('{"id":"a","message":"m","searchCriteria":{"radius":1e999999999999}}', "m", ["searchCriteria.radius"]),
+        ('{"id":"a","message":tru}', None, ["not valid JSON"]),
+        ('{"id":"a","message":"caf\udce9"}', "café", []),  # it wasn't UTF-8, and is read as ISO 8859-1
+        ('{"message":"m"}', "m", ["no id"]),
+        ('["a"]', None, ["not an object"]),
+    ],
+)
+def test_an_odd_lead_is_read_as_far_as_it_can_be(text: str, message: str | None, problems: list[str]) -> None:
+    [row] = read(text)
 
-    found = read(*cases)
-
-    assert [row["_problems"] for row in found] == list(cases.values())
-    assert [row["message"] for row in found] == ["x ?", "a\tb", *"mmm", None, "café", *"mm", None, None, None]
-    assert (found[0]["listingDetails"]["propertyId"], found[0]["listingDetails"]["uprn"]) == ("1.50", 7)
+    assert row["message"] == message
+    assert row["_problems"] == problems
 
 
 @pytest.mark.parametrize(("opening", "closing"), ["[]", ('{"a":', "}")], ids=["lists", "objects"])
-def test_what_nests_too_deep_is_not_read_however_much_stack_is_left(opening: str, closing: str) -> None:
-    def text(levels: int) -> str:
-        return f'{{"id":"a","message":"[[","new":{opening * levels}1{closing * levels}}}'
+@pytest.mark.parametrize(("levels", "is_read"), [(599, True), (600, False), (100_000, False)])
+def test_what_nests_too_deep_is_not_read_however_much_stack_is_left(
+    opening: str, closing: str, levels: int, *, is_read: bool
+) -> None:
+    [row] = read(f'{{"id":"a","message":"[[","new":{opening * levels}1{closing * levels}}}')
 
-    for levels in (599, 600, 900, 100_000):
-        (row,) = read(text(levels))
-        assert (row["message"], row["_problems"]) == (("[[", []) if levels < 600 else (None, ["not valid JSON"]))
+    assert row["message"] == ("[[" if is_read else None)
+    assert row["_problems"] == ([] if is_read else ["not valid JSON"])
 
 
 def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
     """The raw row needs no column for it."""
-    (lead,) = cut(APPLICANT, b'{"applicants":[{"message":"m"}]}').leads
-    texts = [(lead_id, lead.payload) for lead_id in (lead.lead_id, "sha256:" + "0" * 64)]
+    [lead] = cut(APPLICANT, b'{"applicants":[{"message":"m"}]}').leads
 
-    assert [row["_problems"] for row in rows(texts)] == [["no id"], []]
-    # It is the hash of what was received, which wasn't UTF-8.
-    assert read('{"message":"caf\udce9"}')[0]["_problems"] == ["no id"]
+    [without, other] = rows([(lead.lead_id, lead.payload), ("sha256:" + "0" * 64, lead.payload)])
+
+    assert (without["_problems"], other["_problems"]) == (["no id"], [])
+
+
+def test_the_hash_of_a_lead_without_an_id_is_that_of_what_was_received() -> None:
+    [not_utf_8] = read('{"message":"caf\udce9"}')
+
+    assert not_utf_8["_problems"] == ["no id"]
 
 
 # --- whatever comes ---------------------------------------------------------------------------------------------------

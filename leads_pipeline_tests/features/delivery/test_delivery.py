@@ -18,6 +18,7 @@ from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, reading_ledger
 from leads_pipeline.features.delivery.message import signer
 from leads_pipeline.features.delivery.sending import Endpoint
+from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings

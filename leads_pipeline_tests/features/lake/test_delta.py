@@ -18,7 +18,7 @@ from leads_pipeline.features.lake.parquet_tables import delete_tables, write_tab
 from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.warehouse.tables import lead_tables
 from leads_pipeline_tests.features.lake.test_parquet_tables import LEADS
-from leads_pipeline_tests.warehouse.test_publish import SECRET, Folder, Other, folder
+from leads_pipeline_tests.support.publications import SECRET, Folder, Other, folder
 
 __all__ = ["folder"]
 

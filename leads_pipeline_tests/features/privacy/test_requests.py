@@ -39,7 +39,7 @@ from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, everything_in, lead, listed
-from leads_pipeline_tests.warehouse.test_publish import OPENED
+from leads_pipeline_tests.support.publications import OPENED
 
 OWNER = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "createdAt": "2026-11-19T10:00:00Z"}
 BEFORE = {"createdAt": "2026-11-19T10:00:00Z"}
