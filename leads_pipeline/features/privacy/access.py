@@ -149,7 +149,7 @@ def write_export(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise QuestionError(f"{folder} exists and isn't an empty folder. Name a new one.")
-    keys = {(lead.kind, lead.lead_id) for lead in leads}
+    keys = {lead.key for lead in leads}
     hosts = recipients(data, keys.__contains__)
     make_folder(folder)
     folder.chmod(0o700)

@@ -44,13 +44,15 @@ def carry_out(
 
     suppressed = list_of(data).read()
     entries = open_entries(suppressed)
-    erasures = [entry for entry in (suppressed.active if of_all else entries) if entry.action is Action.ERASE]
+    looked_for = suppressed.active if of_all else entries
+    erasures = [entry for entry in looked_for if entry.action is Action.ERASE]
+
     left = left_of(data, erasures) | unchanged_by(data, entries)
-    for text in [
-        text for holder in holders(data) for text in holder.left(lambda lead: suppressed.erased.is_known(*lead))
-    ]:
-        for entry in erasures:
-            left.setdefault(entry.number, []).append(text)
+    for holder in holders(data):
+        for text in holder.left(lambda lead: suppressed.erased.is_known(*lead)):
+            for entry in erasures:
+                left.setdefault(entry.number, []).append(text)
+
     for entry in entries:
         _finish(data, entry, (done or {}).get(entry.number, _DONE_LATER), now, is_complete=entry.number not in left)
     return left

@@ -35,7 +35,13 @@ from leads_pipeline.features.privacy.people import (
 )
 from leads_pipeline.features.privacy.requests import NOUNS, Request
 from leads_pipeline.features.privacy.retain import cut_days, due_before
-from leads_pipeline.features.privacy.search import Found, is_mentioned_beside_message, names_of_theirs, not_found
+from leads_pipeline.features.privacy.search import (
+    Found,
+    FoundLead,
+    is_mentioned_beside_message,
+    names_of_theirs,
+    not_found,
+)
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.observe.known import Known
@@ -258,19 +264,7 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
     """
     data, request = _asked(Action.ERASE, **asked)
     found = request.found
-    cleared_keys = {lead_key(text) for text in cleared}
-    others = [lead for lead in found.to_look_at if (lead.kind, lead.lead_id) in cleared_keys]
-    if missing := cleared_keys - {(lead.kind, lead.lead_id) for lead in others}:
-        raise QuestionError(
-            f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
-        )
-    if beside := [
-        lead_reference(lead.kind, lead.lead_id) for lead in others if is_mentioned_beside_message(request.person, lead)
-    ]:
-        raise QuestionError(
-            f"--clear-message empties the message alone, and {' and '.join(beside)} mentions the person in another "
-            "field. Give it to --lead, which erases that lead, or leave it out."
-        )
+    others = _to_clear(request, cleared)
     leads = counted(len(found.theirs), "lead")
     messages = f", and {counted(len(others), 'message')} of others emptied" if others else ""
     if dry_run:
@@ -278,6 +272,7 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
     if not yes and not click.confirm(f"Erase {leads} for good{messages}?", err=True):
         out.print("Nothing was erased.")
         sys.exit(1)
+
     entry = requests.add(data, request, datetime.now(UTC), others)
     stay = f"\nLeads to look at, which stay: {len(found.to_look_at) - len(others)}." if found.to_look_at else ""
     if quarantine == "delete":
@@ -285,6 +280,25 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
         stay += f"\nDeleted from quarantine/: {counted(len(found.quarantined), 'file')}."
     kept = "Kept: keyed hashes on the suppression list, so that the leads don't come back."
     _hand_out(data, request, entry, f"{leads} erased, with all versions{messages}.{stay}\n{kept}")
+
+
+def _to_clear(request: Request, cleared: Sequence[str]) -> list[FoundLead]:
+    """The leads of others whose messages are emptied. Raises QuestionError if one can't be, or that isn't enough."""
+    keys = {lead_key(text) for text in cleared}
+    others = [lead for lead in request.found.to_look_at if lead.key in keys]
+    missing = keys - {lead.key for lead in others}
+    if missing:
+        raise QuestionError(
+            f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
+        )
+
+    beside = [lead_reference(*lead.key) for lead in others if is_mentioned_beside_message(request.person, lead)]
+    if beside:
+        raise QuestionError(
+            f"--clear-message empties the message alone, and {' and '.join(beside)} mentions the person in another "
+            "field. Give it to --lead, which erases that lead, or leave it out."
+        )
+    return others
 
 
 @privacy.command("object", short_help="Keep a person out of direct marketing.")

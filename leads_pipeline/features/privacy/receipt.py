@@ -3,7 +3,7 @@
 Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (command.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -15,10 +15,8 @@ from leads_pipeline.features.privacy.requests import NOUNS, due_on
 from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.durable import replace_file
+from leads_pipeline.storage.gatekeeper import LIST
 from leads_pipeline.storage.people import IsMeant, holders
-
-# The list's folder in a backup.
-PRIVACY: Final = "privacy"
 
 _PORTAL: Final = "The portal: it has data of its own. Send the person there."
 _COPIES: Final = "The CRM, exports, notebooks, spreadsheets, e-mails and copies that analysts made."
@@ -71,14 +69,19 @@ def write_receipt(
     elsewhere.
     """
     received = entry.received or entry.at.date()
-    exports = [
-        f"Exports in {folder}: delete them, then run `leads-pipeline export` again." for folder in data.state.exports()
+    case = f", case {entry.case}" if entry.case else ""
+
+    places = [*troubles, *_delivered(data, [entry])]
+    places += [
+        f"Exports in {path}: delete them, then run `leads-pipeline export` again." for path in data.state.exports()
     ]
-    others = [_OTHER_MACHINES] if data.bucket else []
-    places = (*troubles, *_delivered(data, [entry]), *exports, *_OUT_OF_REACH[entry.action], *others)
+    places += _OUT_OF_REACH[entry.action]
+    if data.bucket:
+        places.append(_OTHER_MACHINES)
     listed = "".join(f"- {line}\n" for line in places)
+
     text = (
-        f"{NOUNS[entry.action].capitalize()} {entry.number}{f', case {entry.case}' if entry.case else ''}\n"
+        f"{NOUNS[entry.action].capitalize()} {entry.number}{case}\n"
         f"Received on {received}. Answer the person by {due_on(received)}.\n"
         f"In the log since {entry.at:%Y-%m-%d %H:%M} UTC.\n\n"
         f"{done}\n{(_COMPLETE if is_complete else _NOT_COMPLETE)[entry.action]}\n\n"
@@ -135,7 +138,9 @@ def _delivered(data: DataFolder, entries: Sequence[Entry]) -> list[str]:
 def _of_entries(data: DataFolder, entries: Sequence[Entry]) -> IsMeant:
     """Whether an entry knows a lead by its id."""
     suppressed = list_of(data).read()
-    known = {lead for entry in entries for lead in entry.leads}
+    known = set[str]()
+    for entry in entries:
+        known.update(entry.leads)
     return lambda lead: suppressed.hashed_lead(*lead) in known
 
 
@@ -154,22 +159,40 @@ def put_list_back(data: DataFolder, source: Path, now: datetime) -> str:
 
     Raises QuestionError if there is no copy, or the list can be used as it is.
     """
-    patterns = ("list/*", f"{PRIVACY}/list/*", f"*/{PRIVACY}/list/*")
-    found = [path for pattern in patterns for path in source.glob(pattern)] if source.is_dir() else [source]
-    if not (copies := [path for path in found if path.name.isdecimal()]):
+    copies = _copies_in(source)
+    if not copies:
         raise QuestionError(
             f"{source} holds no suppression list. Name a file of `list/`, the list's folder, or a backup."
         )
     with suppress(StorageError):
         if list_of(data).read():
             raise QuestionError("The suppression list can be used as it is. Nothing was changed.")
-    if not (lost := list_of(data).put_back(copies, now)):
+
+    lost = list_of(data).put_back(copies, now)
+    if not lost:
         return "The suppression list was put back. No entry is missing."
-    paths = [path for number in lost if (path := receipts(data) / f"{number}.txt").exists()]
-    first_lines = [path.read_text(encoding="utf-8", errors="replace").partition("\n")[0] for path in paths]
-    cases = "".join(f"\n- {line}" for line in first_lines)
+
+    cases = "".join(f"\n- {line}" for line in _first_lines(data, lost))
     known = f"These have receipts:{cases}" if cases else "No receipt says which requests they were."
     return (
         f"The suppression list was put back. It lacks the entries {lost[0]} to {lost[-1]}. {known}\n"
         "Look in your own register for requests since then, and repeat each of them."
     )
+
+
+def _copies_in(source: Path) -> list[Path]:
+    """Return the versions of a list that a file, the list's folder or a backup holds."""
+    found = [source]
+    if source.is_dir():
+        found = [*source.glob("list/*"), *source.glob(f"{LIST}/list/*"), *source.glob(f"*/{LIST}/list/*")]
+    return [path for path in found if path.name.isdecimal()]
+
+
+def _first_lines(data: DataFolder, numbers: Iterable[int]) -> list[str]:
+    """Return the first lines of the receipts that these entries have."""
+    lines = list[str]()
+    for number in numbers:
+        path = receipt_path(data, number)
+        if path.exists():
+            lines.append(path.read_text(encoding="utf-8", errors="replace").partition("\n")[0])
+    return lines

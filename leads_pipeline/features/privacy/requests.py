@@ -42,6 +42,9 @@ _ANY_PATCH: Final = '{"contact": {"email": "jane@home.example"}}'
 # Requests that can be ended.
 LIFTABLE: Final = frozenset({Action.OBJECT, Action.RESTRICT})
 
+# Requests that hold for a person from then on.
+_HOLDING_FOR_PEOPLE: Final = frozenset({Action.ERASE, *LIFTABLE})
+
 # Requests that change raw rows. They leave out leads that raw has lost.
 _NEEDS_RAW: Final = frozenset({Action.RESTRICT, Action.CORRECT})
 
@@ -75,8 +78,11 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
             "address. Or name their leads: --lead KIND/ID."
         )
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
-    lost = [lead for lead in found.theirs if lead.is_lost] if request.action in _NEEDS_RAW else []
-    gone = person.lead_ids - {(lead.kind, lead.lead_id) for lead in found.leads}
+    gone = person.lead_ids - found.keys
+    lost: list[FoundLead] = []
+    if request.action in _NEEDS_RAW:
+        lost = [lead for lead in found.theirs if lead.is_lost]
+
     return list_of(data).append(
         lambda suppressed, number: Entry(
             number=number,
@@ -111,14 +117,17 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
                 f"{lead_in_words(lead.kind, lead.lead_id)} can't be corrected: its text can't be read. Leave it out, "
                 "or erase it. Nothing was corrected."
             )
-    given = {"email": email, "phoneNumber": phone}
-    patch = json.dumps({"contact": {name: text for name, text in given.items() if text is not None}})
-    rows = [row for lead in request.found.in_raw for row in lead.rows]
-    if (
-        list_of(data)
-        .read()
-        .erased.leads(LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in rows)
-    ):
+    contact: dict[str, str] = {}
+    if email is not None:
+        contact["email"] = email
+    if phone is not None:
+        contact["phoneNumber"] = phone
+    patch = json.dumps({"contact": contact})
+
+    corrected_rows = list[LeadRow]()
+    for lead in request.found.in_raw:
+        corrected_rows += [LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in lead.rows]
+    if list_of(data).read().erased.leads(corrected_rows):
         raise QuestionError(
             "The new address or number is that of a person who was erased, so the corrected lead would be erased too. "
             "Nothing was corrected."
@@ -139,7 +148,8 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
             list_of(data).append(partial(_of, entry, Action.LEARNED, now, person=contact))
     data.state.note_rewriting()
     for lead in request.found.in_raw:
-        for place in {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}:
+        places = {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}
+        for place in places:
             data.raw.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
     data.state.note_rewriting()  # a publication may have read windows before they were corrected
     return add(data, request, now)
@@ -148,9 +158,13 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
 def _is_readable(lead: FoundLead) -> bool:
     """Whether a correction can be laid over the newest version, as tables and deliveries do."""
     rows = [row for row in lead.rows if row.place.root in PLACES_OF_RAW and row.source != CORRECTION]
-    newest = [(row.lead_id, row.payload, [_ANY_PATCH]) for row in sorted(rows, key=attrgetter("received_at"))[-1:]]
-    leads: list[Any] = read_leads(lead_kind(lead.kind), newest).to_pylist()
-    return all(read["contact"]["email"] for read in leads)
+    if not rows:
+        return True
+
+    newest = sorted(rows, key=attrgetter("received_at"))[-1]
+    corrected_lead = (newest.lead_id, newest.payload, [_ANY_PATCH])
+    leads: list[Any] = read_leads(lead_kind(lead.kind), [corrected_lead]).to_pylist()
+    return bool(leads[0]["contact"]["email"])
 
 
 def _corrected(payload: str, patch: str) -> str:
@@ -205,9 +219,12 @@ def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | 
     """
     suppressed = list_of(data).read()
     entries = [entry for entry in suppressed.entries if entry.action is Action.ACCESS]
-    named = [entry for entry in entries if entry.case == case] or [one for one in entries if str(one.number) == case]
+    of_case = [entry for entry in entries if entry.case == case]
+    of_number = [entry for entry in entries if str(entry.number) == case]
+    named = of_case or of_number
     if not named:
         raise QuestionError(f"No access request has the case or the number {case}. See `leads-pipeline privacy log`.")
+
     entry = named[-1]
     if entry.received and day < entry.received:
         raise QuestionError(f"--answered is before {entry.received}, when the request was received.")
@@ -244,24 +261,27 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
 
 def still_holding(suppressed: Suppressed, lifted: Sequence[Entry]) -> list[Entry]:
     """The objections and restrictions in force of the same kind that hold for a lead of the ended ones."""
-    return [
-        entry
-        for entry in suppressed.active
-        if any(entry.action is one.action and not {*entry.leads}.isdisjoint(one.leads) for one in lifted)
-    ]
+    holding = list[Entry]()
+    for entry in suppressed.active:
+        of_kind = [one for one in lifted if one.action is entry.action]
+        if any(not {*entry.leads}.isdisjoint(one.leads) for one in of_kind):
+            holding.append(entry)
+    return holding
 
 
 def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry]:
     """The erasures, objections and restrictions that hold for this person or for one of the leads that were found."""
-    emails = suppressed.hashes("mailbox", person.contact.emails)
-    phones = suppressed.hashes("phone", person.contact.phones)
-    leads = _hashed(suppressed, _keys(found.theirs))
-    return [
-        entry
-        for entry in suppressed.active
-        if entry.action in {Action.ERASE, *LIFTABLE}
-        and not {*emails, *phones, *leads}.isdisjoint((*entry.emails, *entry.phones, *entry.leads))
-    ]
+    theirs = {
+        *suppressed.hashes("mailbox", person.contact.emails),
+        *suppressed.hashes("phone", person.contact.phones),
+        *_hashed(suppressed, _keys(found.theirs)),
+    }
+    holding = list[Entry]()
+    for entry in suppressed.active:
+        is_of_person = not theirs.isdisjoint((*entry.emails, *entry.phones, *entry.leads))
+        if is_of_person and entry.action in _HOLDING_FOR_PEOPLE:
+            holding.append(entry)
+    return holding
 
 
 def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
@@ -269,21 +289,27 @@ def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
 
     The end of a request is due on no day: whoever ends it decides when.
     """
-    done, lifted = _ends(suppressed, Action.DONE), _ends(suppressed, Action.LIFT)
-    return [
-        {
-            "number": entry.number,
-            "action": in_words(entry),
-            "case": entry.case,
-            "received": entry.received.isoformat(),
-            "due": None if entry.action is Action.LIFT else due_on(entry.received).isoformat(),
-            "done": done.get(entry.number),
-            "lifted": lifted.get(entry.number),
-            "leads": len(entry.leads),
-        }
-        for entry in suppressed.entries
-        if entry.received
-    ]
+    done = _ends(suppressed, Action.DONE)
+    lifted = _ends(suppressed, Action.LIFT)
+
+    rows = list[dict[str, str | int | None]]()
+    for entry in suppressed.entries:
+        if entry.received is None:
+            continue
+        is_end = entry.action is Action.LIFT
+        rows.append(
+            {
+                "number": entry.number,
+                "action": in_words(entry),
+                "case": entry.case,
+                "received": entry.received.isoformat(),
+                "due": None if is_end else due_on(entry.received).isoformat(),
+                "done": done.get(entry.number),
+                "lifted": lifted.get(entry.number),
+                "leads": len(entry.leads),
+            }
+        )
+    return rows
 
 
 def _ends(suppressed: Suppressed, action: Action) -> dict[int, str]:
@@ -293,7 +319,8 @@ def _ends(suppressed: Suppressed, action: Action) -> dict[int, str]:
 
 def in_words(entry: Entry) -> str:
     """Name what was asked for: `erasure`, or `end of 3`."""
-    return f"{NOUNS.get(entry.action, entry.action)}{f' of {entry.of}' if entry.of else ''}"
+    noun = NOUNS.get(entry.action, str(entry.action))
+    return f"{noun} of {entry.of}" if entry.of else noun
 
 
 def due_on(received: date) -> date:
@@ -303,7 +330,7 @@ def due_on(received: date) -> date:
 
 
 def _keys(leads: Iterable[FoundLead]) -> list[LeadKey]:
-    return [(lead.kind, lead.lead_id) for lead in leads]
+    return [lead.key for lead in leads]
 
 
 def _hashed(suppressed: Suppressed, leads: Iterable[LeadKey]) -> tuple[str, ...]:

@@ -47,32 +47,51 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
     has filled again, is due again. A dry run only counts.
     """
     with data.state.lock("retention"):
-        places: dict[date, dict[LeadKind, list[Place]]] = {}
-        for place in list_places(data.store):
-            if place.day < before:
-                places.setdefault(place.day, {}).setdefault(place.kind, []).append(place)
+        places = _places_by_day(data, before)
         named = {kind: _named_leads(data, kind, before) for kind in LEAD_KINDS}
-        for day in sorted({*places, *(day for days in named.values() for day in days)}):
-            failed = False
+        due = set(places)
+        for days in named.values():
+            due.update(days)
+
+        for day in sorted(due):
+            has_failed = False
             for kind in LEAD_KINDS:
-                of_day, leads = places.get(day, {}).get(kind, []), named[kind].get(day, 0)
+                leads = named[kind].get(day, 0)
                 try:
-                    windows = [place for place in of_day if not data.raw.read(place).is_anonymous]
+                    windows = _named_windows(data, places.get(day, []), kind)
                     if not windows and not leads:
                         continue
                     if not is_dry:
-                        data.state.note_retention(before)
-                        data.state.note_rewriting()
-                        data.state.make_key_of_day(day)
-                        for place in windows:
-                            data.raw.rewrite(place, is_anonymous=True)  # the gate cuts the day's rows
-                        data.state.note_rewriting()  # a publication may have read windows before they were cut
+                        _cut(data, day, windows, before)
                     yield CutDay(kind, day, leads)
                 except LeadsPipelineError as error:
-                    failed = True
+                    has_failed = True
                     yield CutDay(kind, day, 0, error)
-            if not is_dry and not failed:
+            if not is_dry and not has_failed:
                 data.state.forget_key_of_day(day)
+
+
+def _places_by_day(data: DataFolder, before: date) -> dict[date, list[Place]]:
+    places: dict[date, list[Place]] = {}
+    for place in list_places(data.store):
+        if place.day < before:
+            places.setdefault(place.day, []).append(place)
+    return places
+
+
+def _named_windows(data: DataFolder, places: Sequence[Place], kind: LeadKind) -> list[Place]:
+    """Return the windows of that kind with a file that may name somebody."""
+    return [place for place in places if place.kind == kind and not data.raw.read(place).is_anonymous]
+
+
+def _cut(data: DataFolder, day: date, windows: Sequence[Place], before: date) -> None:
+    """Make these windows of a day anonymous."""
+    data.state.note_retention(before)
+    data.state.note_rewriting()
+    data.state.make_key_of_day(day)
+    for place in windows:
+        data.raw.rewrite(place, is_anonymous=True)  # the gate cuts the day's rows
+    data.state.note_rewriting()  # a publication may have read windows before they were cut
 
 
 def _named_leads(data: DataFolder, kind: LeadKind, before: date) -> dict[date, int]:
@@ -120,9 +139,10 @@ def anonymise_former(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: date
 
 def _is_named(fields: Sequence[Field]) -> str:
     """Whether a row has a personal or unknown field, in SQL."""
-    named = [f"{quoted(column)} is not null" for column in _personal(fields) if column != _EMAIL]
-    is_person = f"({_EMAIL} is not null and {_EMAIL} not like '%@removed.invalid')"
-    return f"({' or '.join([*named, is_person, '_extra is not null'])})"
+    conditions = [f"{quoted(column)} is not null" for column in _personal(fields) if column != _EMAIL]
+    conditions.append(f"({_EMAIL} is not null and {_EMAIL} not like '%@removed.invalid')")
+    conditions.append("_extra is not null")
+    return f"({' or '.join(conditions)})"
 
 
 def _cut_statement(table: str, fields: Sequence[Field]) -> str:

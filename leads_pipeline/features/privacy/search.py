@@ -21,13 +21,14 @@ from leads_pipeline.features.privacy.identity import (
     LeadRow,
     Person,
     Reason,
+    Version,
     judge,
     names_of,
     owner_of,
     read_version,
 )
 from leads_pipeline.features.privacy.redact import without_message
-from leads_pipeline.features.privacy.suppression import Action, Entry, Meant
+from leads_pipeline.features.privacy.suppression import Action, Entry, Meant, Suppressed
 from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
 from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
@@ -76,6 +77,11 @@ class FoundLead:
     rows: Sequence[Row]
 
     @property
+    def key(self) -> LeadKey:
+        """The kind and the id."""
+        return self.kind, self.lead_id
+
+    @property
     def is_theirs(self) -> bool:
         """Whether it is the person's. Otherwise somebody has to look at it."""
         return not THEIRS.isdisjoint(self.why)
@@ -117,7 +123,7 @@ class Found:
     @property
     def keys(self) -> set[LeadKey]:
         """The kinds and ids of all of them."""
-        return {(lead.kind, lead.lead_id) for lead in self.leads}
+        return {lead.key for lead in self.leads}
 
     @property
     def in_raw(self) -> list[FoundLead]:
@@ -140,19 +146,27 @@ def find(
     `is_shared`, and if a lead that is somebody else's isn't among those that were found.
     """
     look = _Look(data, tell)
-    seen = {
-        row.key
-        for row in look.rows(lambda row: row.key in person.lead_ids or person.may_be_in(row.payload))
-        if row.key in person.lead_ids or person.is_shown_by(read_version(row.payload))
-    }
-    files, rows = look.files, look.versions(seen)
+    seen = look.leads(lambda row: _is_shown_by(person, row))
+    files = look.files
+    rows = look.versions(seen)
     if unknown := person.not_leads - rows.keys():
         raise QuestionError(not_found(unknown))
-    versions = {key: [read_version(row.payload) for row in of_lead] for key, of_lead in rows.items()}
+
+    versions: dict[LeadKey, list[Version]] = {}
+    for key, of_lead in rows.items():
+        versions[key] = [read_version(row.payload) for row in of_lead]
     judged = judge(person, versions, is_shared=is_shared)
+
     leads = [FoundLead(*key, reasons, rows[key]) for key, reasons in sorted(judged.items())]
     names = owner_of(person, versions).contact.names
     return Found(leads, names, sorted(look.unread), files)
+
+
+def _is_shown_by(person: Person, row: Row) -> bool:
+    """Whether a version was given by its lead's id, or shows anything of the person. Few texts are decoded for that."""
+    if row.key in person.lead_ids:
+        return True
+    return person.may_be_in(row.payload) and person.is_shown_by(read_version(row.payload))
 
 
 def not_found(leads: Iterable[LeadKey]) -> str:
@@ -162,8 +176,11 @@ def not_found(leads: Iterable[LeadKey]) -> str:
 
 def names_of_theirs(person: Person, found: Found) -> frozenset[str]:
     """Return the keys of the names in all versions of their leads, but for leads that were given by their ids."""
-    leads = [lead for lead in found.theirs if (lead.kind, lead.lead_id) not in person.lead_ids]
-    return names_of(read_version(row.payload).contact for lead in leads for row in lead.rows)
+    names = set[str]()
+    for lead in found.theirs:
+        if lead.key not in person.lead_ids:
+            names |= names_of(read_version(row.payload).contact for row in lead.rows)
+    return frozenset(names)
 
 
 def is_mentioned_beside_message(person: Person, lead: FoundLead) -> bool:
@@ -180,31 +197,55 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
     versions of a lead are judged together, as the sweep does. A file that can't be read may hold anybody, so it is left
     of each. Erasures with nothing left are missing.
     """
+    if not erasures:
+        return {}
+
     suppressed = list_of(data).read()
-    look, any_meant = _Look(data), Meant(suppressed, erasures)
-    meant = [(entry, Meant(suppressed, [entry])) for entry in erasures]
-    ids = any_meant.known | {lead for entry in erasures for lead in entry.cleared}
-    left: dict[int, set[str]] = {entry.number: set() for entry in erasures}
+    look = _Look(data)
+    leads = look.versions(look.leads(_may_be_left(suppressed, erasures)))
+
+    left: dict[int, list[str]] = {}
+    for entry in erasures:
+        texts = _still_held(suppressed, entry, leads) | _unsearched(look.unread)
+        if texts:
+            left[entry.number] = sorted(texts)
+    return left
+
+
+def _may_be_left(suppressed: Suppressed, erasures: Sequence[Entry]) -> Callable[[Row], bool]:
+    """Whether a version may be of these erasures: by its lead's id, or outside of raw files by its contact."""
+    meant = Meant(suppressed, erasures)
+    ids = {*meant.known}
+    for entry in erasures:
+        ids.update(entry.cleared)
 
     def may_be_left(row: Row) -> bool:
-        is_in_raw = row.place.root in PLACES_OF_RAW
-        return suppressed.hashed_lead(*row.key) in ids or (not is_in_raw and any_meant.shown_in(row.payload))
+        if suppressed.hashed_lead(*row.key) in ids:
+            return True
+        return row.place.root not in PLACES_OF_RAW and meant.shown_in(row.payload)
 
-    leads = look.versions({row.key for row in look.rows(may_be_left)}) if erasures else {}
+    return may_be_left
+
+
+def _still_held(suppressed: Suppressed, entry: Entry, leads: Mapping[LeadKey, Sequence[Row]]) -> set[str]:
+    """Return which files hold a lead of the erasure, or a message that it empties, in sentences."""
+    held = set[str]()
+    meant = Meant(suppressed, [entry])
     for key, rows in leads.items():
-        hashed, versions = suppressed.hashed_lead(*key), _lead_rows(key, rows)
-        for entry, of_entry in meant:
-            is_meant = bool(of_entry.leads(versions))
-            left[entry.number] |= {
-                f"{row.path} holds the {lead_in_words(*key)}."
-                for row in rows
-                if is_meant or (hashed in entry.cleared and without_message(row.payload) != row.payload)
-            }
-    unread = {
+        is_meant = bool(meant.leads(_lead_rows(key, rows)))
+        is_cleared = suppressed.hashed_lead(*key) in entry.cleared
+        for row in rows:
+            has_message = is_cleared and without_message(row.payload) != row.payload
+            if is_meant or has_message:
+                held.add(f"{row.path} holds the {lead_in_words(*key)}.")
+    return held
+
+
+def _unsearched(unread: Iterable[str]) -> set[str]:
+    return {
         f"{path} can't be searched, so it may hold the person. {_to_do(path)}, then run `leads-pipeline privacy apply`."
-        for path in look.unread
+        for path in unread
     }
-    return {number: sorted(texts | unread) for number, texts in left.items() if texts | unread}
 
 
 def unchanged_by(data: DataFolder, entries: Sequence[Entry]) -> dict[int, list[str]]:
@@ -212,16 +253,20 @@ def unchanged_by(data: DataFolder, entries: Sequence[Entry]) -> dict[int, list[s
 
     Return them in words, by the number of the request. Requests without such leads are missing.
     """
-    lost = {lead for entry in entries for lead in entry.lost}
+    lost = set[str]()
+    for entry in entries:
+        lost.update(entry.lost)
     if not lost:
         return {}
 
     suppressed = list_of(data).read()
-    unchanged: dict[int, list[str]] = {}
     leads = _Look(data).versions_if(lambda key: suppressed.hashed_lead(*key) in lost)
+
+    unchanged: dict[int, list[str]] = {}
     for key, rows in leads.items():
+        hashed = suppressed.hashed_lead(*key)
         for entry in entries:
-            if suppressed.hashed_lead(*key) in entry.lost and not _is_carried_out(entry, rows):
+            if hashed in entry.lost and not _is_carried_out(entry, rows):
                 unchanged.setdefault(entry.number, []).append(
                     f"{lead_in_words(*key)} stays in leads.duckdb as it is: its raw file was lost. Pull its day again "
                     "if the portal still has it, and repeat the request. Otherwise erase the lead."
@@ -245,12 +290,14 @@ def learn_lost(data: DataFolder) -> None:
     """Have the list know leads of people on it by their ids, if only leads.duckdb has them. A sweep can't meet them."""
     suppressed = list_of(data).read()
     means = [meant for meant in (suppressed.erased, suppressed.objecting) if meant]
+    if not means:
+        return
 
     def may_be_meant(row: Row) -> bool:
         return row.place.root == WAREHOUSE_FILE and any(meant.shown_in(row.payload) for meant in means)
 
     look = _Look(data)
-    for key, rows in look.versions({row.key for row in look.rows(may_be_meant)} if means else set()).items():
+    for key, rows in look.versions(look.leads(may_be_meant)).items():
         gate_of(data).learn(_lead_rows(key, rows))
 
 
@@ -276,6 +323,10 @@ class _Look:
         yield from filter(is_wanted, self._quarantined())
         yield from filter(is_wanted, self._of_tables(in_raw))
 
+    def leads(self, is_wanted: Callable[[Row], bool]) -> set[LeadKey]:
+        """The leads of the rows that are wanted."""
+        return {row.key for row in self.rows(is_wanted)}
+
     def versions(self, leads: Set[LeadKey]) -> dict[LeadKey, list[Row]]:
         """All rows of these leads."""
         return self.versions_if(lambda key: key in leads) if leads else {}
@@ -289,14 +340,18 @@ class _Look:
 
     def _of_window(self, place: Place, in_raw: list[pa.Table]) -> Iterator[Row]:
         """The rows of a window, corrections as whole texts. Their ids and numbers are added to `in_raw`."""
-        by_file = {file.key: opened.rows for file, opened in self._data.raw.read(place).opened.items()}
-        texts = corrected_texts([row for rows in by_file.values() for row in rows])
-        for key, rows in by_file.items():
+        contents = self._data.raw.read(place)
+        everything = [row for opened in contents.opened.values() for row in opened.rows]
+        texts = corrected_texts(everything)
+
+        for file, opened in contents.opened.items():
             self._count()
             # Arrow keeps millions of ids in a tenth of what they take in a dict. A correction is no version of its own.
-            in_raw.append(table_of([row for row in rows if row.source != CORRECTION]).select(["lead_id", "number"]))
-            for row in rows:
-                yield Row(place, key, row.lead_id, texts.get(row, row.payload), moment_of(row.number), row.source)
+            versions = [row for row in opened.rows if row.source != CORRECTION]
+            in_raw.append(table_of(versions).select(["lead_id", "number"]))
+            for row in opened.rows:
+                text = texts.get(row, row.payload)
+                yield Row(place, file.key, row.lead_id, text, moment_of(row.number), row.source)
 
     def _quarantined(self) -> Iterator[Row]:
         """The rows of files in quarantine, of earlier versions too."""
@@ -322,9 +377,13 @@ class _Look:
     def _copied(self, here: Store) -> Iterator[str]:
         """The folders that were copied into the bucket, if they have files that it lacks. No sweep reaches them."""
         for root in PLACES_OF_RAW:
-            prefixes = [f"{root}/{kind.table}/" for kind in LEAD_KINDS]
-            if any((keys := {*here.list(prefix)}) and keys - {*self._data.store.list(prefix)} for prefix in prefixes):
-                yield str(self._data.folder / root)
+            for kind in LEAD_KINDS:
+                prefix = f"{root}/{kind.table}/"
+                keys_here = {*here.list(prefix)}
+                # The bucket is asked only if there is something to compare.
+                if keys_here and keys_here - {*self._data.store.list(prefix)}:
+                    yield str(self._data.folder / root)
+                    break
 
     def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""
@@ -332,9 +391,10 @@ class _Look:
         published = link if link.exists() else Versions(self._data.folder).current()  # a restored backup has no link
         if published is None:
             return
+        no_ids = table_of([]).select(["lead_id", "number"])
         with attached(self._data.folder, published) as db:
             for kind, tables in in_raw.items():
-                db.register("in_raw", pa.concat_tables([table_of([]).select(["lead_id", "number"]), *tables]))
+                db.register("in_raw", pa.concat_tables([no_ids, *tables]))
                 cursor = db.execute(
                     "select lead_id, to_json(lost)::varchar, window_day, scope, fetched_at, source "  # noqa: S608 - our own names
                     f"from {quoted(kind.table)} as lost anti join in_raw "

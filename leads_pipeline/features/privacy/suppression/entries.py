@@ -87,11 +87,19 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 def _with(entry: Entry, learned: Sequence[Entry]) -> Entry:
     """The entry with the leads and contacts that it has learned."""
-    more = {
-        name: tuple(one for of in (entry, *learned) for one in getattr(of, name))
-        for name in ("emails", "phones", "leads", "persons")
-    }
-    return msgspec.structs.replace(entry, **more) if learned else entry
+    if not learned:
+        return entry
+
+    emails, phones = [*entry.emails], [*entry.phones]
+    leads, persons = [*entry.leads], [*entry.persons]
+    for more in learned:
+        emails += more.emails
+        phones += more.phones
+        leads += more.leads
+        persons += more.persons
+    return msgspec.structs.replace(
+        entry, emails=tuple(emails), phones=tuple(phones), leads=tuple(leads), persons=tuple(persons)
+    )
 
 
 class Suppressed:
@@ -113,10 +121,7 @@ class Suppressed:
         self.lacking = self._lacking()
         self.corrected = self._corrected()
         self.objecting = self._meant(Action.OBJECT)
-        # Earlier versions wrote an entry of its own.
-        cleared = [(one, one.leads if one.action is Action.CLEAR else one.cleared) for one in self.active]
-        entries = [Entry(number=one.number, at=one.at, action=Action.CLEAR, leads=ids) for one, ids in cleared if ids]
-        self.cleared = Meant(self, entries)
+        self.cleared = self._cleared()
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -128,15 +133,12 @@ class Suppressed:
         What an objection has learned takes no lead out, and a lost correction can't be put back.
         """
         objections = {entry.number for entry in self.entries if entry.action is Action.OBJECT}
-        return max(
-            (
-                one.number
-                for one in self.entries
-                if one.action not in {Action.DONE, Action.LACKING, Action.ACCESS}
-                and not (one.action is Action.LEARNED and one.of in objections)
-            ),
-            default=0,
-        )
+        newest = 0
+        for entry in self.entries:
+            is_of_objection = entry.action is Action.LEARNED and entry.of in objections
+            if entry.action not in _TAKING_NOTHING_OUT and not is_of_objection:
+                newest = max(newest, entry.number)
+        return newest
 
     @cached_property
     def changed(self) -> Set[str]:
@@ -161,11 +163,12 @@ class Suppressed:
         for entry in self.entries:
             if entry.action is Action.LEARNED:
                 learned.setdefault(entry.of, []).append(entry)
-        return tuple(
-            _with(entry, learned.get(entry.number, []))
-            for entry in self.entries
-            if entry.action in _HOLDING and entry.number not in ended
-        )
+
+        active = list[Entry]()
+        for entry in self.entries:
+            if entry.action in _HOLDING and entry.number not in ended:
+                active.append(_with(entry, learned.get(entry.number, [])))
+        return tuple(active)
 
     def _lacking(self) -> frozenset[str]:
         """The leads of LACKING that weren't corrected again or erased since."""
@@ -179,8 +182,20 @@ class Suppressed:
 
     def _corrected(self) -> "Meant":
         gone = self.lacking | self.erased.known
-        entries = [one for one in self.active if one.action is Action.CORRECT]
-        return Meant(self, [msgspec.structs.replace(one, leads=tuple({*one.leads} - gone)) for one in entries])
+        entries = list[Entry]()
+        for entry in self.active:
+            if entry.action is Action.CORRECT:
+                entries.append(msgspec.structs.replace(entry, leads=tuple({*entry.leads} - gone)))
+        return Meant(self, entries)
+
+    def _cleared(self) -> "Meant":
+        entries = list[Entry]()
+        for entry in self.active:
+            # Earlier versions wrote an entry of its own.
+            leads = entry.leads if entry.action is Action.CLEAR else entry.cleared
+            if leads:
+                entries.append(Entry(number=entry.number, at=entry.at, action=Action.CLEAR, leads=leads))
+        return Meant(self, entries)
 
     def _meant(self, *actions: Action) -> "Meant":
         return Meant(self, [entry for entry in self.active if entry.action in actions])
@@ -226,11 +241,19 @@ class Meant:
     def __init__(self, suppressed: Suppressed, entries: Sequence[Entry]) -> None:
         self._list = suppressed
         self.entries = tuple(entries)
-        self._by_lead = {lead: entry.number for entry in entries for lead in entry.leads}
-        self._people = [_Person(entry) for entry in entries if entry.emails or entry.phones]
-        self._emails = {email for person in self._people for email in person.entry.emails}
-        self._phones = {phone for person in self._people for phone in person.entry.phones}
-        self._has_former = any(person.entry.identity < IDENTITY for person in self._people)
+        self._by_lead: dict[str, int] = {}
+        self._people: list[_Person] = []
+        self._emails = set[str]()
+        self._phones = set[str]()
+        self._has_former = False
+
+        for entry in entries:
+            self._by_lead.update(dict.fromkeys(entry.leads, entry.number))
+            if entry.emails or entry.phones:
+                self._people.append(_Person(entry))
+                self._emails.update(entry.emails)
+                self._phones.update(entry.phones)
+                self._has_former = self._has_former or entry.identity < IDENTITY
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -247,24 +270,35 @@ class Meant:
     @property
     def persons(self) -> set[str]:
         """The people of the entries, as the column `person` has them."""
-        return {person for entry in self.entries for person in entry.persons}
+        persons = set[str]()
+        for entry in self.entries:
+            persons.update(entry.persons)
+        return persons
 
     def shown_in(self, payload: str) -> bool:
         """Whether a version shows an address or number of the entries. The lead may still be somebody else's."""
         contacts = [self._contact(payload)]
         if self._has_former:
             contacts.append(self._former_contact(payload))
-        return not all(
-            self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones) for contact in contacts
-        )
+        return any(self._has_contact_of(contact) for contact in contacts)
+
+    def _has_contact_of(self, contact: Contact) -> bool:
+        return not (self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones))
 
     def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
         """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
+        if not self.entries:
+            return {}
+
         versions: dict[LeadKey, list[LeadRow]] = {}
-        for row in rows if self.entries else ():
+        for row in rows:
             versions.setdefault((row.kind, row.lead_id), []).append(row)
-        found = {key: self._entry_of(key, of_lead) for key, of_lead in versions.items()}
-        return {key: number for key, number in found.items() if number}
+
+        found: dict[LeadKey, int] = {}
+        for key, of_lead in versions.items():
+            if number := self._entry_of(key, of_lead):
+                found[key] = number
+        return found
 
     def unknown(self, meant: Mapping[LeadKey, int]) -> dict[int, list[str]]:
         """The hashes of those that no entry knows by their id yet, by the number of the entry that means them."""
@@ -325,6 +359,9 @@ class Meant:
             names=frozenset(self._list.hashes("name", names)),
         )
 
+
+# Entries by which no lead has to go.
+_TAKING_NOTHING_OUT: Final = frozenset({Action.DONE, Action.LACKING, Action.ACCESS})
 
 _HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.CORRECT})
 

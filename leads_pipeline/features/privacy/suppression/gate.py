@@ -5,11 +5,12 @@ Doesn't: the list itself (files.py), landing (storage/landing.py), going through
 """
 
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from datetime import UTC, date, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.features.privacy.identity import LeadKey, LeadRow
@@ -58,7 +59,9 @@ class Gate:
         """Whether the list keeps one of these leads out by its id, empties its message, or says it is corrected."""
         suppressed = self.entries.read()
         changed = suppressed.changed
-        return bool(changed) and any(suppressed.hashed_lead(kind.name, lead_id) in changed for lead_id in lead_ids)
+        if not changed:
+            return False
+        return any(suppressed.hashed_lead(kind.name, lead_id) in changed for lead_id in lead_ids)
 
     def admit(self, place: Place, rows: list[Row]) -> list[Row]:
         """Return the rows that may lie in the window, with payloads as they may lie there.
@@ -70,21 +73,12 @@ class Gate:
         if place.root == RESTRICTED:
             return rows
         if self.entries.read():
-            restricted, admitted = self._judge(place, self._with_corrections(place, rows))
+            restricted, rows = self._judge(place, self._with_corrections(place, rows))
             if restricted:
                 self._set_aside(place._replace(root=RESTRICTED), restricted)
-            rows = admitted
-        if rows and (key := self._key_of_day(place.day)):
-            # The corrected address or number tells who the person is, and is cut out then.
-            kind, texts = place.kind, {row.lead_id: text for row, text in corrected_texts(rows).items()}
-            return [
-                row._replace(
-                    payload=cut_payload(kind, row.payload, removed_address(texts.get(row.lead_id, row.payload), key))
-                )
-                for row in rows
-                if row.source != CORRECTION
-            ]
-        return rows
+
+        key = self._key_of_day(place.day) if rows else None
+        return rows if key is None else _anonymous(place.kind, rows, key)
 
     def kept_out(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
         """Return which of these leads were erased or are restricted, by their ids."""
@@ -119,25 +113,38 @@ class Gate:
         texts = corrected_texts(rows)
         # An answer mostly repeats what its window has.
         shown = {LeadRow(place.kind.name, row.lead_id, place.day, texts.get(row, row.payload)) for row in rows}
+        leads = self._leads_on_list(shown)
+
+        aside = list[Row]()
+        admitted = list[Row]()
+        for row in rows:
+            key = (place.kind.name, row.lead_id)
+            if key in leads.erased:
+                continue
+            if key in leads.cleared:
+                row = row._replace(payload=without_message(row.payload))
+            if key in leads.restricted:
+                aside.append(row)
+            else:
+                admitted.append(row)
+        return aside, admitted
+
+    def _leads_on_list(self, shown: Collection[LeadRow]) -> "_LeadsOnList":
+        """Return which leads the list means. It knows them by their ids from then on."""
         while True:
             suppressed = self.entries.read()
-            erased, restricted = suppressed.erased.leads(shown), suppressed.restricted.leads(shown)
+            erased = suppressed.erased.leads(shown)
+            restricted = suppressed.restricted.leads(shown)
+            objecting = suppressed.objecting.leads(shown)
             has_learned = [
                 self._learn(suppressed.erased, erased),
                 self._learn(suppressed.restricted, restricted),
                 # It lands. Marts leave it out by its id, also when the portal corrects its address.
-                self._learn(suppressed.objecting, suppressed.objecting.leads(shown)),
+                self._learn(suppressed.objecting, objecting),
             ]
             if not any(has_learned):
-                break
-        cleared = suppressed.cleared.leads(shown)
-        aside, admitted = list[Row](), list[Row]()
-        for row in rows:
-            key = (place.kind.name, row.lead_id)
-            if key not in erased:
-                kept = row._replace(payload=without_message(row.payload)) if key in cleared else row
-                (aside if key in restricted else admitted).append(kept)
-        return aside, admitted
+                cleared = suppressed.cleared.leads(shown)
+                return _LeadsOnList(erased.keys(), restricted.keys(), cleared.keys())
 
     def learn(self, rows: Sequence[LeadRow]) -> None:
         """Have the list know leads of people who were erased or object by their ids. Give all versions of a lead."""
@@ -157,29 +164,38 @@ class Gate:
 
         Midnight's lead is in two days. The nearest days are searched first. If raw has lost it, the list says so.
         """
-
-        def distance(place: Place) -> int:
-            return abs(place.day - window.day).days
-
         suppressed = self.entries.read()
         lacking = {row.lead_id for row in rows if suppressed.corrected.is_known(window.kind.name, row.lead_id)}
         lacking -= {row.lead_id for row in rows if row.source == CORRECTION}
         if not lacking:
             return rows
-        everywhere = (place for root in (RAW, RESTRICTED) for place in list_places(self._store, root))
-        places = [place for place in everywhere if place.kind == window.kind]
-        corrections = list[Row]()
-        for days_away, near in groupby(sorted(places, key=distance), distance):
-            if days_away > 1 and lacking <= {row.lead_id for row in corrections}:
-                break
-            for place in near:
-                found = (row for row in self.raw.read(place).rows if row.source == CORRECTION)
-                corrections += [row for row in found if row.lead_id in lacking]
-        lost = lacking - {row.lead_id for row in corrections}
-        if lost and not self._key_of_day(window.day):  # an anonymous day has no address to correct
+
+        corrections = self._corrections_near(window, lacking)
+        lost = lacking - _ids_of(corrections)
+        is_anonymous = self._key_of_day(window.day) is not None  # then there is no address to correct
+        if lost and not is_anonymous:
             hashed = {suppressed.hashed_lead(window.kind.name, lead_id) for lead_id in lost}
             self.entries.append(partial(_noted, Action.LACKING, 0, tuple(sorted(hashed))))
         return [*rows, *corrections]
+
+    def _corrections_near(self, window: Place, lacking: Set[str]) -> list[Row]:
+        """Return the corrections of these leads in other windows of their kind."""
+
+        def distance(place: Place) -> int:
+            return abs(place.day - window.day).days
+
+        everywhere = [*list_places(self._store, RAW), *list_places(self._store, RESTRICTED)]
+        places = [place for place in everywhere if place.kind == window.kind]
+
+        corrections = list[Row]()
+        for days_away, near in groupby(sorted(places, key=distance), distance):
+            if days_away > 1 and lacking <= _ids_of(corrections):
+                break
+            for place in near:
+                for row in self.raw.read(place).rows:
+                    if row.source == CORRECTION and row.lead_id in lacking:
+                        corrections.append(row)
+        return corrections
 
     # --- rows that are set aside --------------------------------------------------------------------------------------
 
@@ -203,7 +219,8 @@ class Gate:
     def _without(self, place: Place, landed: set[str], rows: list[Row]) -> list[Row]:
         """Return the rows that stay: those that are restricted, again or still, or whose leads haven't landed yet."""
         restricted, lifted = self._judge(place, rows)
-        return [*restricted, *(row for row in lifted if row.lead_id not in landed)]
+        waiting = [row for row in lifted if row.lead_id not in landed]
+        return [*restricted, *waiting]
 
     def _set_aside(self, place: Place, rows: Sequence[Row]) -> None:
         """Add rows to those of the window that are set aside.
@@ -211,10 +228,38 @@ class Gate:
         Files of an older list don't count: a sweep that hasn't seen the newest entry may be about to delete them.
         """
         number = self.number
-        opened = (one for one in self.raw.read(place).opened.values() if one.footer.list_number >= number)
-        known = [row for one in opened for row in one.rows]
+        known = list[Row]()
+        for opened in self.raw.read(place).opened.values():
+            if opened.footer.list_number >= number:
+                known += opened.rows
         if merged([*known, *rows]) != merged(known):
             self.raw.merge(place, rows)
+
+
+class _LeadsOnList(NamedTuple):
+    """Leads that entries of the list mean."""
+
+    erased: Set[LeadKey]
+    restricted: Set[LeadKey]
+    cleared: Set[LeadKey]
+
+
+def _anonymous(kind: LeadKind, rows: Sequence[Row], key: bytes) -> list[Row]:
+    """Return the rows without the people, who become random ids under the key of their day.
+
+    The corrected address or number tells who a person is, and is cut out then.
+    """
+    texts = {row.lead_id: text for row, text in corrected_texts(rows).items()}
+    anonymous = list[Row]()
+    for row in rows:
+        if row.source != CORRECTION:
+            address = removed_address(texts.get(row.lead_id, row.payload), key)
+            anonymous.append(row._replace(payload=cut_payload(kind, row.payload, address)))
+    return anonymous
+
+
+def _ids_of(rows: Iterable[Row]) -> set[str]:
+    return {row.lead_id for row in rows}
 
 
 def _known_among(lead_ids: Collection[str], kind: LeadKind, meant: Meant) -> set[str]:
