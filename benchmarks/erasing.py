@@ -19,9 +19,9 @@ from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action, Entry
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import list_places
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import list_places
+from leads_pipeline.warehouse.published import LeadsFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,18 +21,18 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from benchmarks.measuring import resident_bytes
-from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.bodies import read_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window, day_interval
 from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.durable import copy_file
+from leads_pipeline.raw.store import open_store
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import copy_file
-from leads_pipeline.storage.store import open_store
 from leads_pipeline.warehouse.publication import PublicationSettings
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 

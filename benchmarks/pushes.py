@@ -13,15 +13,15 @@ from random import Random
 from statistics import median
 
 from benchmarks.publishing import FIRST, FOLDER, MILLIONS, WANTED, ZONE, make_history
-from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.bodies import read_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.orchestration.publish_sensor import FOLDER_SECONDS, noted_publication
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import Place
+from leads_pipeline.raw.publications import Publications
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.publications import Publications
-from leads_pipeline.storage.raw import Place
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 PUSHES = int(os.environ.get("BENCH_PUSHES", "1200"))

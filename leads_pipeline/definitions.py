@@ -23,19 +23,19 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features import brought
 from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.orchestration.asking import Asking
 from leads_pipeline.orchestration.catalog import with_conventions
 from leads_pipeline.orchestration.jobs import asset_job
 from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import publish_sensor
-from leads_pipeline.orchestration.pulling import Asking
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, LeadsService
 from leads_pipeline.orchestration.warehouse import Publishing, warehouse_asset
+from leads_pipeline.raw.data_folder import first_day
+from leads_pipeline.raw.durable import forgo_core_dumps
 from leads_pipeline.settings import Settings, filled_in
-from leads_pipeline.storage.data_folder import first_day
-from leads_pipeline.storage.durable import forgo_core_dumps
-from leads_pipeline.warehouse.reading import Reader
+from leads_pipeline.warehouse.published import Reader
 
 logger = logging.getLogger(__name__)
 

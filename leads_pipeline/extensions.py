@@ -8,7 +8,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Final
 
-FINDER_MODULES: Final = ["leads_pipeline.observe.findings"]
+FINDER_MODULES: Final = ["leads_pipeline.health.findings"]
 SETTINGS_MODELS: Final[list[str]] = []
 GATEKEEPERS: Final[list[str]] = []
 FIGURES: Final[list[str]] = []

@@ -61,7 +61,7 @@ def backfill(
     """
     # Loaded here, as they load Dagster.
     from leads_pipeline.cli.session import Session
-    from leads_pipeline.storage.data_folder import FIRST_DAYS
+    from leads_pipeline.raw.data_folder import FIRST_DAYS
 
     kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
     settings = Settings.from_variables(os.environ)

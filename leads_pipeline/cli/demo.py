@@ -114,7 +114,7 @@ order by scope"""
 
 def _show_demo(session: "Session") -> None:
     """Show a first query with its answer, and where to go from here."""
-    from leads_pipeline.warehouse.reading import LeadsFile
+    from leads_pipeline.warehouse.published import LeadsFile
 
     published = LeadsFile(session.data)
     click.echo("\nA first query:\n")

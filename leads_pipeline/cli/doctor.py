@@ -10,15 +10,15 @@ from pathlib import Path
 
 import click
 
-from leads_pipeline.cli.installation import known
+from leads_pipeline.cli.installation import facts_now
 from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import QUESTIONS, loaded
-from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.questions import Light, Seen, ask_folder, ask_leads, ask_pool, ask_settings
-from leads_pipeline.observe.verification import verify as read_all
+from leads_pipeline.health.doctor import Light, Seen, ask_folder, ask_leads, ask_pool, ask_settings
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.verify import verify as read_all
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 
 _COLOURS = {Light.GREEN: "green", Light.HINT: "cyan", Light.YELLOW: "yellow", Light.RED: "red"}
 
@@ -42,7 +42,7 @@ def verify(as_json: bool) -> None:
     Like every run, it moves damaged raw files to quarantine/. Exit code 0 if no line is red, 1 if one is, 2 if it can't
     tell.
     """
-    facts = known()
+    facts = facts_now()
     facts.data.share()
     _show(read_all(facts), as_json=as_json)
 
@@ -61,7 +61,7 @@ def _answers() -> Iterator[Seen]:
         return
     yield from ask_settings(settings, Path.cwd() / ".env")
     leads = LeadsService.of(settings, data)
-    facts = Known(settings, data, datetime.now(UTC))
+    facts = Facts(settings, data, datetime.now(UTC))
     yield from ask_leads(facts, leads.secret, leads.tokens)
     for of_feature in loaded(QUESTIONS):
         yield from of_feature(facts)

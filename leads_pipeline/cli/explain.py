@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import click
 
 from leads_pipeline.cli.output import out
-from leads_pipeline.observe.findings import CHECKS
-from leads_pipeline.observe.runbook import Entry, entry_of, finding_entries, raw_check_entries, table_check_entries
+from leads_pipeline.health.findings import CHECKS
+from leads_pipeline.health.runbook import Entry, entry_of, finding_entries, raw_check_entries, table_check_entries
 
 # Longer lines are hard to read.
 _WIDTH = 100

@@ -16,14 +16,14 @@ import click
 from prometheus_client import generate_latest, start_http_server
 from rich.filesize import decimal
 
-from leads_pipeline.cli.installation import known
+from leads_pipeline.cli.installation import facts_now
 from leads_pipeline.cli.output import HOST, Number, address_of, json_option, listening, show_indented
-from leads_pipeline.observe.figures import CountedByState, Figures, registry
-from leads_pipeline.observe.findings import Finding, Level, find
-from leads_pipeline.observe.findings import acknowledge as take_note
+from leads_pipeline.health.figures import CountedByState, Figures, registry
+from leads_pipeline.health.findings import Finding, Level, find
+from leads_pipeline.health.findings import acknowledge as take_note
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.windows import WindowState
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.windows import WindowState
 from leads_pipeline.words import counted, moment
 
 _COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.HINT: "cyan"}
@@ -36,7 +36,7 @@ def status(as_json: bool) -> None:
 
     Exit code 0 if no error is open, 1 if one is, 2 if it can't tell.
     """
-    figures = Figures.of(facts := known())
+    figures = Figures.of(facts := facts_now())
     if as_json:
         click.echo(json.dumps(figures.as_json(), indent=2, default=datetime.isoformat))
     else:
@@ -70,7 +70,7 @@ def findings(as_json: bool) -> None:
 
     Exit code 0 if no error is open, 1 if one is, 2 if it can't tell.
     """
-    found = find(known())
+    found = find(facts_now())
     if as_json:
         click.echo(json.dumps({"findings": [asdict(one) for one in found]}, indent=2, default=datetime.isoformat))
     else:
@@ -85,7 +85,7 @@ def acknowledge(keys: Sequence[str]) -> None:
 
     KEY is the key of a finding, such as windows-lost/2026-11-19. windows-lost alone means all findings of that kind.
     """
-    for one in take_note(known(), keys):
+    for one in take_note(facts_now(), keys):
         click.echo(f"Hidden: {one.key}")
 
 
@@ -98,12 +98,12 @@ def metrics(port: int | None, host: str) -> None:
     Exit code 0 if the figures can be read, also with open errors, 2 if not.
     """
     if port is None:
-        figures = Figures.of(known())
+        figures = Figures.of(facts_now())
         click.echo(generate_latest(registry(lambda: figures)), nl=False)
         return
     DataFolder.of(Settings.from_variables(os.environ)).want_format()  # the folder may come later
     listening(host, port).close()
-    start_http_server(port, host, registry(lambda: Figures.of(known())))
+    start_http_server(port, host, registry(lambda: Figures.of(facts_now())))
     click.echo(f"Metrics are at http://{address_of(host, port)}/metrics (ctrl-C stops it).")
     Event().wait()
 

@@ -20,8 +20,8 @@ from typing import Final
 import click
 
 from leads_pipeline.errors import QuestionError
+from leads_pipeline.raw.durable import replace_file
 from leads_pipeline.settings import Variable, described
-from leads_pipeline.storage.durable import replace_file
 
 _TEMPLATES: Final = Path(__file__).parents[1] / "deploy"
 

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 import click
 
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.raw.data_folder import DataFolder, check_portal, move_demo
+from leads_pipeline.raw.durable import check_writable
+from leads_pipeline.raw.proof import prove
 from leads_pipeline.settings import THIS_MACHINE, Settings, origin
-from leads_pipeline.storage.data_folder import DataFolder, check_portal, move_demo
-from leads_pipeline.storage.durable import check_writable
-from leads_pipeline.storage.proof import prove
 
 
 def existing() -> tuple[Settings, DataFolder]:
@@ -35,10 +35,10 @@ def existing() -> tuple[Settings, DataFolder]:
     return settings, data
 
 
-def known() -> Known:
+def facts_now() -> Facts:
     """Return the facts of an existing installation, as they are now. Raises SettingsError."""
     settings, data = existing()
-    return Known(settings, data, datetime.now(UTC))
+    return Facts(settings, data, datetime.now(UTC))
 
 
 def writable(settings: Settings) -> DataFolder:

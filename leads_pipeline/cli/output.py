@@ -106,9 +106,9 @@ def _give_up(output: IO[str]) -> None:
 
 def _disk_trouble(error: Exception) -> str | None:
     """Advice for a full disk or a broken database of Dagster. None if the error is another one."""
+    from leads_pipeline.raw.durable import MORE_FILES
+    from leads_pipeline.raw.room import full, is_short_of_files, sqlite_error, tightest_of
     from leads_pipeline.settings import Settings
-    from leads_pipeline.storage.durable import MORE_FILES
-    from leads_pipeline.storage.room import full, is_short_of_files, sqlite_error, tightest_of
 
     settings = Settings.from_variables(os.environ)
     folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]

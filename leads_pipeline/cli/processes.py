@@ -32,8 +32,8 @@ from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_fu
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
+from leads_pipeline.raw.service_lock import alone
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.service_lock import alone
 
 # The location's name, too. Dagster remembers by it what was switched on or off in the UI.
 _MODULE: Final = "leads_pipeline.definitions"

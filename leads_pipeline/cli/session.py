@@ -25,15 +25,15 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
-from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.window_findings import pull_command, what_comes_next
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.window_findings import pull_command, what_comes_next
 from leads_pipeline.orchestration.home import dagster_home, keeps_its_own_state
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.orchestration.runs import PullReport, pull, run_job
+from leads_pipeline.raw.data_folder import DataFolder, first_day
+from leads_pipeline.raw.windows import WindowRow, window_table
 from leads_pipeline.settings import Settings, filled_in
-from leads_pipeline.storage.data_folder import DataFolder, first_day
-from leads_pipeline.storage.windows import WindowRow, window_table
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline.words import counted
 
 
@@ -145,7 +145,7 @@ class Session:
 
     def _show_failed(self, failed: Mapping[tuple[str, str], tuple[str, str]]) -> None:
         """Print the failed windows by cause, and the command that pulls them again."""
-        facts = Known(self.settings, self.data, datetime.now(UTC))
+        facts = Facts(self.settings, self.data, datetime.now(UTC))
         first = min(key for _, key in failed).partition("|")[0]
         causes: defaultdict[str, list[WindowRow]] = defaultdict(list)
         messages: dict[str, str] = {}

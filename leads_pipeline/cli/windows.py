@@ -8,15 +8,15 @@ from datetime import timedelta
 
 import click
 
-from leads_pipeline.cli.installation import known
+from leads_pipeline.cli.installation import facts_now
 from leads_pipeline.cli.output import LISTED, Number, json_option, out, show_indented, table
 from leads_pipeline.domain.window import RETENTION
-from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.window_findings import deletion, how_to_pull
-from leads_pipeline.storage.branches import Branches
-from leads_pipeline.storage.starting import how_to_publish
-from leads_pipeline.storage.windows import WindowRow, WindowState
-from leads_pipeline.warehouse.raw_windows import unpublished_days
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.window_findings import deletion, how_to_pull
+from leads_pipeline.raw.branches import Branches
+from leads_pipeline.raw.starting import how_to_publish
+from leads_pipeline.raw.windows import WindowRow, WindowState
+from leads_pipeline.warehouse.unpublished import unpublished_days
 from leads_pipeline.words import counted, some
 
 # A century: no installation is older, and the calendar ends somewhere.
@@ -40,7 +40,7 @@ def coverage(count: int, as_json: bool) -> None:
 
     Exit code 0 if every window that is over has landed whole and is published, 1 if one has not, 2 if it can't tell.
     """
-    facts = known()
+    facts = facts_now()
     windows = facts.windows_from(facts.today - timedelta(days=count))
     not_landed = sorted((row for row in windows if row.state in _NOT_LANDED), key=lambda row: row.window)
     unpublished, counts = unpublished_days(facts.data), Counter((row.kind, row.state) for row in windows)
@@ -88,7 +88,7 @@ def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: 
         click.echo(f"  … and {len(by_scope) - LISTED} more branches")
 
 
-def _show_not_landed(facts: Known, not_landed: Sequence[WindowRow]) -> None:
+def _show_not_landed(facts: Facts, not_landed: Sequence[WindowRow]) -> None:
     """Print the windows that haven't landed, by cause, soonest deleted first, and the command that pulls them."""
     causes: defaultdict[str, list[WindowRow]] = defaultdict(list)
     for row in not_landed:

@@ -1,7 +1,7 @@
 """The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
 
 Belongs here: everything that the portal decides, as data. Doesn't: sending requests (portal/), cutting a body into
-leads (domain/answer.py), how a declared type is cast (warehouse/reader.py).
+leads (domain/bodies.py), how a declared type is cast (warehouse/typed_rows.py).
 """
 
 import re
@@ -126,7 +126,7 @@ class Answer:
 
     A window that came in pieces has one answer: `fetched_at` is that of the first piece. `body_sha256` and `body_bytes`
     are of all bodies, one after the other. `failure` says why some of the leads are missing. Without them, the window
-    isn't landed. None if all are there. `unknown_members` are as in CutAnswer (answer.py).
+    isn't landed. None if all are there. `unknown_members` are as in CutAnswer (bodies.py).
     """
 
     window: Window

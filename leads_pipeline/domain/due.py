@@ -1,7 +1,7 @@
 """When a window is asked for: one rule for the nightly pull, further looks and retries.
 
-Belongs here: the rule, and the failure that it looks at. Doesn't: reading looks and failures from the disk (storage/),
-starting a run (orchestration/pulling.py).
+Belongs here: the rule, and the failure that it looks at. Doesn't: reading looks and failures from the disk (raw/),
+starting a run (orchestration/asking.py).
 """
 
 from collections.abc import Iterable

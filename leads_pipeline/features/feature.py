@@ -36,7 +36,7 @@ class Feature:
     - `inputs`: a function of Settings. A text that changes with what it publishes, besides what lands.
     - `figures`: a function of DataFolder. CountedByState, for `status` and `metrics`.
     - `holds_people`: a function of DataFolder. HoldsPeople, which erasures and access requests ask.
-    - `questions`: a function of Known. Answers for `doctor`, as Seen.
+    - `questions`: a function of Facts. Answers for `doctor`, as Seen.
     - `verifier`: a function of DataFolder, the published file as it is open, and its number. Answers for `verify`.
     - `demo`: a function of Settings, DataFolder and the first day. It shows itself in `demo`, and returns a sentence.
     - `dagster_yaml`: a function of Settings. A section of the dagster.yaml that a new home gets.

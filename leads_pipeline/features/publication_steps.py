@@ -8,7 +8,7 @@ from datetime import datetime
 
 from leads_pipeline.domain.window import today
 from leads_pipeline.features import FEATURES, brought
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.leftovers import DeleteCache, DeleteUnclaimed
@@ -16,9 +16,9 @@ from leads_pipeline.warehouse.load_leads import LoadLeads
 from leads_pipeline.warehouse.loading_ahead import LoadedAhead
 from leads_pipeline.warehouse.marts import MakeMarts
 from leads_pipeline.warehouse.publication import PublicationSettings, publish
-from leads_pipeline.warehouse.raw_windows import RawWindows
 from leads_pipeline.warehouse.shown import NoteObjections, ShowEverybody
 from leads_pipeline.warehouse.step import Publication, Step
+from leads_pipeline.warehouse.unpublished import RawWindows
 from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
 

@@ -1,6 +1,6 @@
 """Dagster's checks: findings on raw windows and files, and the statements of sql/checks/ on the published tables.
 
-Belongs here: specs and results, and the failure of a run in our words. Doesn't: the findings (observe/findings.py),
+Belongs here: specs and results, and the failure of a run in our words. Doesn't: the findings (health/findings.py),
 what a statement checks (sql/checks/).
 A failed check with `is_error` stops the assets below it in the run. leads.duckdb is published all the same.
 """
@@ -13,16 +13,16 @@ from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetK
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.observe.finding import explanation
-from leads_pipeline.observe.findings import Level, find
-from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.runbook import RAW_CHECKS, YESTERDAY, YESTERDAY_TEXT
-from leads_pipeline.observe.window_findings import not_landed, what_to_do_about
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import explanation
+from leads_pipeline.health.findings import Level, find
+from leads_pipeline.health.runbook import RAW_CHECKS, YESTERDAY, YESTERDAY_TEXT
+from leads_pipeline.health.window_findings import not_landed, what_to_do_about
 from leads_pipeline.orchestration.names import Names
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.checks import checks, problems
-from leads_pipeline.warehouse.reading import Reader
+from leads_pipeline.warehouse.published import Reader
 
 # The local hour at which yesterday's windows have landed and the night's publication is done.
 FRESH_HOUR: Final = 6
@@ -41,28 +41,28 @@ def raw_checks(
     settings: Settings, data: DataFolder, asset: AssetKey, kind: LeadKind, now: datetime
 ) -> Iterator[AssetCheckResult]:
     """Yield their results. Hints leave a check green. They come before the run's failure, because they say why."""
-    known = Known(settings, data, now, (kind,))
+    facts = Facts(settings, data, now, (kind,))
     for name, check in RAW_CHECKS.items():
-        found = [one for one in find(known, check.finders) if one.level is not Level.HINT]
+        found = [one for one in find(facts, check.finders) if one.level is not Level.HINT]
         is_error = any(one.level is Level.ERROR for one in found)
         yield _result(asset, name, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error)
-    yield _yesterday(known, asset)
+    yield _yesterday(facts, asset)
 
 
-def _yesterday(known: Known, asset: AssetKey) -> AssetCheckResult:
+def _yesterday(facts: Facts, asset: AssetKey) -> AssetCheckResult:
     """Say whether yesterday has landed. Before 06:00, windows that are still asked for don't count."""
-    local = known.now.astimezone(known.zone)
+    local = facts.now.astimezone(facts.zone)
     day = local.date() - timedelta(days=1)
-    late = not_landed(known, day)
+    late = not_landed(facts, day)
     if late and local.hour < FRESH_HOUR:
         refused = [row for row in late if row.failure is not None and row.failure.verdict == "refused"]
         day = day if refused else day - timedelta(days=1)
-        late = refused or not_landed(known, day)
+        late = refused or not_landed(facts, day)
     return AssetCheckResult(
         asset_key=asset,
         check_name=YESTERDAY,
         passed=not late,
-        description=what_to_do_about(known, late) if late else f"All windows of {day} have landed.",
+        description=what_to_do_about(facts, late) if late else f"All windows of {day} have landed.",
         metadata={"day": day.isoformat()},
     )
 

@@ -12,7 +12,7 @@ from typing import Final
 from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, DefaultRunLauncher, RunRecord, RunsFilter
 
 from leads_pipeline.orchestration.names import PUBLISH_JOB, PULL_JOB
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 
 # Names the machine of a run that a command started.
 MACHINE_TAG: Final = "leads_pipeline/machine"

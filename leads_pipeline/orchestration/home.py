@@ -11,8 +11,8 @@ from dagster import DagsterInstance
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import DAGSTER_YAML, loaded
+from leads_pipeline.raw.durable import replace_file
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.durable import replace_file
 
 
 def dagster_home(settings: Settings) -> Path:

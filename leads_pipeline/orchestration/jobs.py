@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from dagster import AssetsDefinition, AssetSelection, define_asset_job
 
+from leads_pipeline.orchestration.asking import LAST_IN_QUEUE
 from leads_pipeline.orchestration.names import Names
-from leads_pipeline.orchestration.pulling import LAST_IN_QUEUE
 
 # Windows that are due are asked for again (domain/due.py). Dagster would retry refused ones for ever.
 _TAGS: Final = {"dagster/max_retries": "0"}

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 
 
 @dataclass(slots=True)

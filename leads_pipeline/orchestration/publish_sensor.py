@@ -1,7 +1,7 @@
 """The sensor that asks for publications, and the notes that it decides by.
 
 Belongs here: when leads.duckdb is published, and which of these runs Dagster forgets. Doesn't: publishing
-(publication_steps.py), how long to wait (storage/publications.py).
+(publication_steps.py), how long to wait (raw/publications.py).
 """
 
 import hashlib
@@ -26,12 +26,12 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import today
+from leads_pipeline.orchestration.asking import FINISHED, is_under_way, utc_now
 from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, Names
-from leads_pipeline.orchestration.pulling import FINISHED, is_under_way, utc_now
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.publications import NIGHT, NOTING, Publications
-from leads_pipeline.storage.raw import RAW
-from leads_pipeline.warehouse.raw_windows import recent_days
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import RAW
+from leads_pipeline.raw.publications import NIGHT, NOTING, Publications
+from leads_pipeline.warehouse.unpublished import recent_days
 from leads_pipeline.warehouse.versions import Versions
 
 # Marks the run of the night, which also sweeps, applies retention and deletes old runs.

@@ -1,7 +1,7 @@
 """One run's pull of one kind of leads: which windows it asks for, what it lands, and what Dagster shows of it.
 
 Belongs here: from partition keys to records of Dagster, and the run's own failure. Doesn't: the asset (raw_leads.py),
-HTTP (portal/), files (storage/), when a run starts (pulling.py).
+HTTP (portal/), files (raw/), when a run starts (asking.py).
 """
 
 import time
@@ -31,20 +31,20 @@ from leads_pipeline.errors import (
     StorageError,
     TokenRefusedError,
 )
-from leads_pipeline.observe.finding import explanation
-from leads_pipeline.observe.window_findings import what_comes_next
+from leads_pipeline.health.finding import explanation
+from leads_pipeline.health.window_findings import what_comes_next
+from leads_pipeline.orchestration.asking import PullConfig, due_windows
 from leads_pipeline.orchestration.dagster_compat import show_as_planned
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
-from leads_pipeline.orchestration.pulling import PullConfig, due_windows
 from leads_pipeline.portal import LeadsClient
 from leads_pipeline.portal.verdicts import settled
+from leads_pipeline.raw.branches import readable_branches
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.landing import Landed
+from leads_pipeline.raw.names import place_of, state_of
+from leads_pipeline.raw.rows import PULL
+from leads_pipeline.raw.windows import WindowRow, WindowState, known_windows, window_table
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.branches import readable_branches
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.landing import Landed
-from leads_pipeline.storage.raw import place_of, state_of
-from leads_pipeline.storage.rows import PULL
-from leads_pipeline.storage.windows import WindowRow, WindowState, known_windows, window_table
 from leads_pipeline.words import counted, some
 
 Record = AssetMaterialization | AssetObservation

@@ -1,7 +1,7 @@
 """The raw assets: each window of the portal is pulled into Parquet.
 
 Belongs here: the asset, and what the catalog says of it. Doesn't: the pull itself (pull.py), when a run starts
-(pulling.py).
+(asking.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -20,15 +20,15 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.orchestration.asking import PullConfig, raw_key, utc_now
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.pull import Plan, Pull, Record
-from leads_pipeline.orchestration.pulling import PullConfig, raw_key, utc_now
 from leads_pipeline.orchestration.resources import LeadsService
 from leads_pipeline.orchestration.service import note_home
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.loading_ahead import loading_ahead
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.

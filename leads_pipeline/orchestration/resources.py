@@ -1,7 +1,7 @@
 """The Dagster resources: the leads service's authenticated client, the data folder, and leads.duckdb.
 
 Belongs here: a client made of the settings. Fields are what the UI may show, so none holds a secret. Doesn't: which
-windows are pulled (pulling.py), or what a value may be (settings.py).
+windows are pulled (asking.py), or what a value may be (settings.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,9 +17,9 @@ from leads_pipeline.domain.contract import LEADS_TOKEN_PATH
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.portal.credentials import PgpSecret
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Secret, Settings, origin
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.warehouse.reading import open_published, table_of
+from leads_pipeline.warehouse.published import open_published, table_of
 
 T = TypeVar("T")
 

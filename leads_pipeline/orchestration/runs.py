@@ -16,10 +16,10 @@ from uuid import uuid4
 from dagster import AssetKey, DagsterEventType, DagsterInstance, Definitions, EventLogEntry
 
 from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.orchestration.asking import pull_config, raw_key, window_tags
 from leads_pipeline.orchestration.dagster_compat import CANT_STORE, GOES_ON, INTERRUPTED
 from leads_pipeline.orchestration.dead_runs import MACHINE_TAG
 from leads_pipeline.orchestration.names import PULL_JOB
-from leads_pipeline.orchestration.pulling import pull_config, raw_key, window_tags
 
 
 @dataclass(slots=True)

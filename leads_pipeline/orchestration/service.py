@@ -11,9 +11,9 @@ from dagster import DagsterInstance
 
 from leads_pipeline.extensions import NEEDED_BY_FEATURES, loaded
 from leads_pipeline.orchestration.names import NEEDED, Names
+from leads_pipeline.raw.durable import replace_file
+from leads_pipeline.raw.state import State
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.durable import replace_file
-from leads_pipeline.storage.state import State
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 

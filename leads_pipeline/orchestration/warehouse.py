@@ -27,14 +27,14 @@ from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.night import Night, NightWork, work_of_night
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG, delete_old_runs, noted_publication
+from leads_pipeline.raw.branches import Branches, read_branches
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.branches import Branches, read_branches
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.contents import other_tables
 from leads_pipeline.warehouse.duck import literal, quoted
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline.warehouse.publication import PublicationSettings
-from leads_pipeline.warehouse.reading import LeadsFile, Reader
+from leads_pipeline.warehouse.published import LeadsFile, Reader
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline.warehouse.tables import lead_tables
 

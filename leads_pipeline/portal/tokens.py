@@ -1,7 +1,7 @@
 """Access tokens: the client credentials grant (RFC 6749, section 4.4), and the folder where processes share tokens.
 
 Belongs here: asking for a token, keeping it for its lifetime, replacing one that a service refuses. Doesn't: where the
-secret comes from (portal/credentials.py), or when a refused data request is sent again (requests.py).
+secret comes from (portal/credentials.py), or when a refused data request is sent again (run.py).
 """
 
 import base64
@@ -37,9 +37,9 @@ from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off, is_bearer, token_verdict
+from leads_pipeline.raw.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import AuthMethod, Secret
-from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file
-from leads_pipeline.storage.store import FolderStore
 
 # For an `expires_in` that is missing or makes no sense.
 DEFAULT_LIFETIME_SECONDS: Final = 300.0

@@ -28,7 +28,7 @@ from leads_pipeline.errors import (
 )
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.pace import parse_retry_after
-from leads_pipeline.storage.durable import MORE_FILES
+from leads_pipeline.raw.durable import MORE_FILES
 
 LATER: Final = "This can pass by itself: asking again later can help."
 USELESS: Final = "Asking again doesn't help."

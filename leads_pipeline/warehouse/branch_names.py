@@ -1,12 +1,12 @@
 """The step that makes the table `branches`: each scope and the name of its branch.
 
-Belongs here: the table and its rows. Doesn't: reading LEADS_BRANCHES_FILE (storage/branches.py).
+Belongs here: the table and its rows. Doesn't: reading LEADS_BRANCHES_FILE (raw/branches.py).
 """
 
 from dataclasses import replace
 from typing import Final
 
-from leads_pipeline.storage.branches import Branches
+from leads_pipeline.raw.branches import Branches
 from leads_pipeline.warehouse.duck import Column
 from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline.warehouse.tables import Table, create_table, fill

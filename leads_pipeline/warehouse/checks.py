@@ -13,7 +13,7 @@ from pathlib import Path
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.extensions import MART_FOLDERS
 from leads_pipeline.warehouse.duck import SQL_FOLDER, literal, quoted
-from leads_pipeline.warehouse.reading import Reader
+from leads_pipeline.warehouse.published import Reader
 
 
 @dataclass(frozen=True, slots=True)

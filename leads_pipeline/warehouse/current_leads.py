@@ -3,7 +3,7 @@
 Publications and deliveries read leads here and nowhere else, so whoever is kept out of one is kept out of both.
 
 Belongs here: asking the suppression list about what was read, versions with their corrections, typed leads. Doesn't:
-files (storage/), which windows have changed (raw_windows.py), a lead's columns (reader.py).
+files (raw/), which windows have changed (unpublished.py), a lead's columns (typed_rows.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import LeadKind, lead_kind
-from leads_pipeline.storage.gatekeeper import Gatekeeper
-from leads_pipeline.storage.landing import Raw
-from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.rows import LandedVersion, landed_versions, merged
-from leads_pipeline.warehouse.reader import read_leads
+from leads_pipeline.raw.gatekeeper import Gatekeeper
+from leads_pipeline.raw.landing import Raw
+from leads_pipeline.raw.names import Place
+from leads_pipeline.raw.rows import LandedVersion, landed_versions, merged
+from leads_pipeline.warehouse.typed_rows import read_leads
 
 # A window by its kind's name, its day and its scope.
 WindowKey = tuple[str, date, str]

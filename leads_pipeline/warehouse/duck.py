@@ -17,9 +17,9 @@ import duckdb
 
 from leads_pipeline.domain.contract import FieldType
 from leads_pipeline.errors import BugError, OutOfMemoryError, StorageError
-from leads_pipeline.storage.durable import MORE_FILES, make_folder, storing
-from leads_pipeline.storage.room import full, is_tight, says_full, says_too_many_files
-from leads_pipeline.storage.state import State
+from leads_pipeline.raw.durable import MORE_FILES, make_folder, storing
+from leads_pipeline.raw.room import full, is_tight, says_full, says_too_many_files
+from leads_pipeline.raw.state import State
 
 # What DuckDB may hold before it spills to the data folder. With it, a process that publishes its first 3 million leads
 # takes 730 MB. With 1 GB, a first million takes 1.3 GB and 6 % less CPU (measured).

@@ -1,7 +1,7 @@
 """Raw leads into the tables of leads: each lead once, in its newest version.
 
-Belongs here: one statement a table, made from the contract. Doesn't: reading a lead's text (reader.py), leaving out the
-leads that the suppression list refuses, marts, the file around the tables.
+Belongs here: one statement a table, made from the contract. Doesn't: reading a lead's text (typed_rows.py), leaving out
+the leads that the suppression list refuses, marts, the file around the tables.
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -17,10 +17,10 @@ import duckdb
 import pyarrow as pa
 
 from leads_pipeline.domain.contract import ChildTable, LeadKind
-from leads_pipeline.storage.rows import LandedVersion
+from leads_pipeline.raw.rows import LandedVersion
 from leads_pipeline.warehouse.current_leads import WindowLeads, typed_leads
 from leads_pipeline.warehouse.duck import literal, quoted
-from leads_pipeline.warehouse.reader import EXTRA, PROBLEMS
+from leads_pipeline.warehouse.typed_rows import EXTRA, PROBLEMS
 
 # Leads that are loaded together, and up to one batch more. Memory is bounded by it; more aren't faster (measured).
 PART_LEADS: Final = 10_000

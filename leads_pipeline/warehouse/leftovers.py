@@ -6,9 +6,9 @@ Belongs here: files of before a change of settings or features. Doesn't: what a 
 import shutil
 from collections.abc import Set
 
-from leads_pipeline.storage.data_folder import CACHE, DataFolder
-from leads_pipeline.storage.durable import storing
-from leads_pipeline.storage.raw import RAW, RESTRICTED
+from leads_pipeline.raw.data_folder import CACHE, DataFolder
+from leads_pipeline.raw.durable import storing
+from leads_pipeline.raw.names import RAW, RESTRICTED
 from leads_pipeline.warehouse.step import Publication, Step
 
 

@@ -30,18 +30,18 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.durable import PRIVATE_FILE_MODE, copy_file, reading, storing
+from leads_pipeline.raw.room import has_room
+from leads_pipeline.raw.state import State
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, copy_file, reading, storing
-from leads_pipeline.storage.room import has_room
-from leads_pipeline.storage.state import State
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, set_person_key
 from leads_pipeline.warehouse.load_leads import AHEAD, LOADED_AHEAD, load_windows, made_by, note_round
-from leads_pipeline.warehouse.raw_windows import RawWindows
-from leads_pipeline.warehouse.reading import attached
+from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.step import Changes, Draft
 from leads_pipeline.warehouse.tables import columns_of, fill
+from leads_pipeline.warehouse.unpublished import RawWindows
 from leads_pipeline.warehouse.versions import Versions
 
 logger = logging.getLogger(__name__)

@@ -19,13 +19,13 @@ from zoneinfo import ZoneInfo
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import Scope
 from leads_pipeline.errors import BugError, LeadsPipelineError, StorageError
+from leads_pipeline.raw.branches import Branches
+from leads_pipeline.raw.durable import copy_file, storing
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.branches import Branches
-from leads_pipeline.storage.durable import copy_file, storing
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, quoted
 from leads_pipeline.warehouse.loading_ahead import Base, LoadedAhead
-from leads_pipeline.warehouse.reading import attached, is_open_for_writing, is_readable
+from leads_pipeline.warehouse.published import attached, is_open_for_writing, is_readable
 from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Publication, Step
 from leads_pipeline.warehouse.tables import fill, lead_tables
 from leads_pipeline.warehouse.versions import Versions

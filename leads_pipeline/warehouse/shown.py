@@ -9,7 +9,7 @@ that raw has lost (features/privacy/).
 from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.duck import literal, quoted
 from leads_pipeline.warehouse.step import Draft, Step
 

@@ -1,6 +1,6 @@
 """The step that notes what is known of each window: landed, empty, open, failed or missing.
 
-Belongs here: the table that marts read. Doesn't: what a listing tells (storage/windows.py).
+Belongs here: the table that marts read. Doesn't: what a listing tells (raw/windows.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,12 +12,12 @@ from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
-from leads_pipeline.storage.raw import PUSH_SCOPE, Folder, Place
-from leads_pipeline.storage.store import Store
-from leads_pipeline.storage.windows import WindowRow, window_rows
-from leads_pipeline.warehouse.raw_windows import recent_days
+from leads_pipeline.raw.names import PUSH_SCOPE, Folder, Place
+from leads_pipeline.raw.store import Store
+from leads_pipeline.raw.windows import WindowRow, window_rows
 from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline.warehouse.tables import fill
+from leads_pipeline.warehouse.unpublished import recent_days
 
 _COLUMNS: Final = (
     "kind varchar, day date, scope varchar, state varchar, window_start timestamptz, "

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, ReceivedLead
+from leads_pipeline.raw.names import Place
 from leads_pipeline.simulator.app import Config
-from leads_pipeline.storage.raw import Place
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 

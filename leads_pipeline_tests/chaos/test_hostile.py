@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.bodies import read_leads
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline_tests.support.house import House, Row

@@ -25,9 +25,9 @@ from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person
 from leads_pipeline.features.privacy.search import find
 from leads_pipeline.features.privacy.suppression import Action
+from leads_pipeline.raw.names import RESTRICTED, list_places
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook
-from leads_pipeline.storage.raw import RESTRICTED, list_places
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, left_by_list, listed
@@ -175,7 +175,7 @@ import random, select, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.domain.window import Scope

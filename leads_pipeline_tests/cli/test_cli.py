@@ -17,18 +17,18 @@ from click.testing import CliRunner
 
 from leads_pipeline.cli import main
 from leads_pipeline.cli.demo import simulator
-from leads_pipeline.domain.answer import read_push
+from leads_pipeline.domain.bodies import read_push
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.orchestration.names import PUBLISH_JOB
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.durable import check_writable
+from leads_pipeline.raw.names import place_of
+from leads_pipeline.raw.service_lock import alone
 from leads_pipeline.simulator.faults import Then
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import check_writable
-from leads_pipeline.storage.raw import place_of
-from leads_pipeline.storage.service_lock import alone
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from leads_pipeline.observe.finding import all_finders
+from leads_pipeline.health.finding import all_finders
 from leads_pipeline.warehouse.checks import checks
 from leads_pipeline_tests.docs import findings_page
 from leads_pipeline_tests.support.command_line import run

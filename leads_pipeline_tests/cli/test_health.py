@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from leads_pipeline.domain.contract import lead_kind
-from leads_pipeline.storage.raw import Place
+from leads_pipeline.raw.names import Place
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import LONDON, House
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
@@ -226,5 +226,5 @@ def test_commands_that_look_do_not_import_dagster(house: House, command: str) ->
     )
     assert told.returncode == 0, told.stdout
     imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines() if line.startswith("import time")}
-    assert "leads_pipeline.observe.known" in imported
+    assert "leads_pipeline.health.facts" in imported
     assert "dagster" not in imported

@@ -5,14 +5,14 @@
 
 from pathlib import Path
 
-from leads_pipeline.observe.findings import CHECKS
-from leads_pipeline.observe.runbook import Entry, finding_entries
+from leads_pipeline.health.findings import CHECKS
+from leads_pipeline.health.runbook import Entry, finding_entries
 from leads_pipeline.warehouse.checks import checks
 
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 
 HEAD = """\
-<!-- `make pages` makes this page. Change the docstrings of the finders in leads_pipeline/observe/, then run it. -->
+<!-- `make pages` makes this page. Change the docstrings of the finders in leads_pipeline/health/, then run it. -->
 
 # Findings: what each means, and what to do
 

@@ -20,10 +20,10 @@ from dagster import AssetKey, ScheduleDefinition, SensorDefinition
 from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.extensions import FIGURES, loaded
-from leads_pipeline.observe.figures import Figures, registry
-from leads_pipeline.observe.finding import Finding, Level
+from leads_pipeline.health.figures import Figures, registry
+from leads_pipeline.health.finding import Finding, Level
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.simulator.__main__ import main as simulate
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline_tests.docs.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
 from leads_pipeline_tests.support.house import House

@@ -26,12 +26,12 @@ import pytest
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.features.lake.step import WriteTables
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import list_places
+from leads_pipeline.raw.store import FolderStore, open_store
 from leads_pipeline.settings import Secret
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import running
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import list_places
-from leads_pipeline.storage.store import FolderStore, open_store
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.docs.pages import DOCS, GUIDES, PAGES, README, ROOT, blocks
 from leads_pipeline_tests.docs.reference_pages import QUERIES as FIRST_QUERIES

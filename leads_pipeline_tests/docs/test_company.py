@@ -25,8 +25,8 @@ from dagster import (
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.domain.window import Window
+from leads_pipeline.orchestration.asking import raw_key
 from leads_pipeline.orchestration.names import NEEDED, SERVED, Names
-from leads_pipeline.orchestration.pulling import raw_key
 from leads_pipeline_tests.docs.pages import GUIDES, ROOT, blocks
 from leads_pipeline_tests.docs.shell import BIN, run
 from leads_pipeline_tests.support.installation import Installation, installation

@@ -20,7 +20,7 @@ from click import Command, Context, Group
 
 from leads_pipeline.cli import main
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.observe.finding import all_finders
+from leads_pipeline.health.finding import all_finders
 from leads_pipeline.settings import variables
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline_tests.docs import findings_page, pictures, reference_pages
@@ -209,7 +209,7 @@ def places_where_modules_are_named() -> Iterator[tuple[Path, str]]:
 
 
 def test_every_module_that_a_text_names_is_there() -> None:
-    """`storage/raw.py` or `raw.py`, in any folder."""
+    """`raw/names.py` or `names.py`, in any folder."""
     there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[a-z]*/**/*.py")}
     names = {name for path in there for name in (path, path.partition("/")[2], Path(path).name)}
     lost = {

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.bodies import read_leads
 from leads_pipeline.domain.contract import (
     APPLICANT,
     APPRAISAL,

@@ -14,10 +14,10 @@ from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.simulator.faults import Rule, Then, When
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.warehouse import reading
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse import published as published_module
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline.words import NAMED
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.pulls import text_of_failure
@@ -209,13 +209,13 @@ def test_all_checks_of_a_publication_look_at_one_version_and_so_does_the_report(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[Path] = []
-    attach = reading.attached_version
+    attach = published_module.attached_version
 
     def noting(data: DataFolder) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         opened.append(data.folder)
         return attach(data)
 
-    monkeypatch.setattr(reading, "attached_version", noting)
+    monkeypatch.setattr(published_module, "attached_version", noting)
     result = here.execute(PUBLISH_JOB, tags={})
 
     assert len(opened) == 2  # the tables with their checks, and the report

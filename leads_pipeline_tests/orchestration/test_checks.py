@@ -10,9 +10,9 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.checks import published_check_specs, published_checks
 from leads_pipeline.orchestration.names import PLAIN
 from leads_pipeline.orchestration.warehouse import known_branches
-from leads_pipeline.storage.branches import Branches, read_branches
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.raw.branches import Branches, read_branches
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.house import House
 
 

@@ -27,8 +27,8 @@ from leads_pipeline.definitions import build_definitions, defs
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.inventory.today import INVENTORY_JOB
 from leads_pipeline.orchestration.resources import DataFolderResource
+from leads_pipeline.raw.data_folder import first_day
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import first_day
 from leads_pipeline_tests.support.installation import Installation, installation
 
 SECRET = "a-secret-that-nobody-may-see"

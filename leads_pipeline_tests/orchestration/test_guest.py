@@ -27,10 +27,10 @@ from dagster import (
 from leads_pipeline.definitions import build_definitions, defs
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.orchestration.asking import is_under_way, raw_key
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.names import NEEDED, PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.publish_sensor import delete_old_runs
-from leads_pipeline.orchestration.pulling import is_under_way, raw_key
 from leads_pipeline.orchestration.resources import PublishedLeads
 from leads_pipeline_tests.support.installation import Installation, installation
 

@@ -12,7 +12,7 @@ from leads_pipeline.domain.window import Window
 from leads_pipeline.features.inventory.today import INVENTORY_JOB
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.orchestration.names import PUBLISH_JOB
-from leads_pipeline.storage.raw import place_of
+from leads_pipeline.raw.names import place_of
 from leads_pipeline_tests.support.installation import installation
 
 

@@ -33,10 +33,10 @@ from leads_pipeline.orchestration.publish_sensor import (
     noted_publication,
     publish_sensor,
 )
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.publications import Publications
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.publications import Publications
-from leads_pipeline.storage.store import FolderStore
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home, tick_of

@@ -9,8 +9,8 @@ from leads_pipeline.errors import (
     SettingsError,
 )
 from leads_pipeline.orchestration.resources import LeadsService
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 SECRET = "a-secret-that-nobody-may-see"

@@ -39,7 +39,7 @@ from leads_pipeline.errors import (
 from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
 from leads_pipeline.portal.http import answer_to, server_time
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.portal.requests import MAX_FAILURES_IN_A_ROW, Requests
+from leads_pipeline.portal.run import MAX_FAILURES_IN_A_ROW, Requests
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming

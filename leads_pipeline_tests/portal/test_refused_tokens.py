@@ -15,7 +15,7 @@ from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import LeadsPipelineError, RefusedError, TokenRefusedError
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.portal.requests import MAX_REFUSED_TOKENS
+from leads_pipeline.portal.run import MAX_REFUSED_TOKENS
 from leads_pipeline.portal.verdicts import settled
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import FakeTiming

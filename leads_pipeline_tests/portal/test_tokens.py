@@ -29,7 +29,7 @@ from leads_pipeline.errors import (
 )
 from leads_pipeline.portal import ClientCredentials, Tokens
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.portal.requests import DEADLINE_SECONDS, Requests, RequestSpec, Service
+from leads_pipeline.portal.run import DEADLINE_SECONDS, Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import (
     DEFAULT_LIFETIME_SECONDS,
     LEAST_AGE_TO_REPLACE_SECONDS,

@@ -171,16 +171,16 @@ def test_a_problem_to_report_is_one_finder(change: Change, run: Run) -> None:
     finder = '''
 
 @finder("full-moon")
-def full_moon(known: Known) -> Iterator[Finding]:
+def full_moon(facts: Facts) -> Iterator[Finding]:
     """The moon is full.
 
     Meaning: more people write at night.
     Do: nothing.
     Over: the next day.
     """
-    yield Finding(Level.ERROR, f"The moon is full over {len(known.scopes)} branches.", "Nothing.")
+    yield Finding(Level.ERROR, f"The moon is full over {len(facts.scopes)} branches.", "Nothing.")
 '''
-    change("observe/findings.py", finder)
+    change("health/findings.py", finder)
     with web_sink() as sink:
         printed = run(
             """
@@ -188,13 +188,13 @@ house.land("applicant", [{"id": "a"}])
 print(command("findings"))
 command("doctor")
 from datetime import datetime, UTC
-from leads_pipeline.cli.health import known
+from leads_pipeline.cli.health import facts_now
 from leads_pipeline.features.alerts.alerts import Alerts
 from leads_pipeline.features.alerts.channels import channels_of
 from leads_pipeline.features.alerts.settings import AlertSettings
-from leads_pipeline.observe.findings import look
-channels = channels_of(known().settings.of(AlertSettings))
-print(Alerts(house.data.state.path, channels, None).tell(*look(known()), datetime.now(UTC)))
+from leads_pipeline.health.findings import look
+channels = channels_of(facts_now().settings.of(AlertSettings))
+print(Alerts(house.data.state.path, channels, None).tell(*look(facts_now()), datetime.now(UTC)))
 from leads_pipeline_tests.docs.findings_page import page
 print(page())
 """,

@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.domain.answer import read_leads, read_push
+from leads_pipeline.domain.bodies import read_leads, read_push
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.backup.restoring import end_restore, restore
@@ -34,15 +34,15 @@ from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.report.page import write_report
+from leads_pipeline.raw.branches import read_branches
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import Place
+from leads_pipeline.raw.store import Store
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.branches import read_branches
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.store import Store
 from leads_pipeline.warehouse.checks import checks, problems
 from leads_pipeline.warehouse.loading_ahead import WINDOWS_MIN, follow
 from leads_pipeline.warehouse.publication import PublicationSettings
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.promises import month
 
 DAY: Final = date(2026, 11, 19)

@@ -50,16 +50,16 @@ from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Window
 from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
+from leads_pipeline.orchestration.asking import raw_key
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import PULL_JOB, SERVED
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.pulling import raw_key
 from leads_pipeline.portal import LeadsClient, RetryPolicy
+from leads_pipeline.raw.data_folder import DataFolder, first_day
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
-from leads_pipeline.storage.data_folder import DataFolder, first_day
 
 # Runs start in the test's process instead of one each, which would cost seconds. The rest is as users have it.
 _IN_THIS_PROCESS = """

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.storage.gatekeeper import OpenGate
-from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.rows import Row
+from leads_pipeline.raw.gatekeeper import OpenGate
+from leads_pipeline.raw.names import Place
+from leads_pipeline.raw.rows import Row
 
 
 class KeptOut(OpenGate):

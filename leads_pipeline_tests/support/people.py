@@ -16,8 +16,8 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.features.privacy.contact_keys import keys_in, name_key
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import IDENTITY, Action, Entry, Suppressed, SuppressionList
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import list_places
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import list_places
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

@@ -19,8 +19,8 @@ import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import LeadKind, lead_kind
-from leads_pipeline.storage.rows import Row as RawRow
-from leads_pipeline.storage.rows import landed_versions
+from leads_pipeline.raw.rows import Row as RawRow
+from leads_pipeline.raw.rows import landed_versions
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
 from leads_pipeline.warehouse.load_leads import LoadLeads, former_of
 from leads_pipeline.warehouse.publication import publish

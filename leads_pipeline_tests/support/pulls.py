@@ -39,17 +39,17 @@ from dagster._daemon.types import DaemonHeartbeat
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
 from leads_pipeline.domain.window import Window
+from leads_pipeline.orchestration.asking import Asking, raw_key
 from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.pulling import Asking, raw_key
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.windows import WindowRow, window_table
 from leads_pipeline.settings import AuthMethod, Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.windows import WindowRow, window_table
 from leads_pipeline_tests.support.installation import empty_home
 
 LONDON = ZoneInfo("Europe/London")

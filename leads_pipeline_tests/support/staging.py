@@ -11,20 +11,20 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.domain.answer import read_leads
+from leads_pipeline.domain.bodies import read_leads
 from leads_pipeline.domain.contract import APPLICANT, LeadKind
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.raw.branches import Branches
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.rows import Row as RawRow
+from leads_pipeline.raw.rows import landed_versions
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.branches import Branches
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.rows import Row as RawRow
-from leads_pipeline.storage.rows import landed_versions
 from leads_pipeline.warehouse.current_leads import WindowLeads
 from leads_pipeline.warehouse.duck import set_person_key
 from leads_pipeline.warehouse.flatten import flatten
 from leads_pipeline.warehouse.publication import PublicationSettings
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline.warehouse.tables import create_table, lead_tables
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.domain.contract import APPRAISAL
-from leads_pipeline.storage.rows import merged
+from leads_pipeline.raw.rows import merged
 from leads_pipeline.warehouse.flatten import PART_LEADS
 from leads_pipeline_tests.support.staging import DAY, NEXT_DAY, Batch, batch, empty_tables, flatten_batches
 

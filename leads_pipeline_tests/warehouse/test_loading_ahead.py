@@ -18,7 +18,7 @@ import pytest
 from leads_pipeline.errors import BugError
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action
-from leads_pipeline.storage.store import open_store
+from leads_pipeline.raw.store import open_store
 from leads_pipeline.warehouse.loading_ahead import COPIED_BYTES_A_WINDOW, LOCK, WINDOWS_MIN, LoadedAhead, loading_ahead
 from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of

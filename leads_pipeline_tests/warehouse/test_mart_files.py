@@ -17,14 +17,14 @@ from leads_pipeline.domain.contract import ENUM_PREFIXES, member_in_words
 from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.inventory.table import LoadInventory
 from leads_pipeline.features.own_tables.answers import LoadAnswers
-from leads_pipeline.storage.branches import Branches
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.branches import Branches
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.marts import MakeMarts, Mart, marts, marts_in
-from leads_pipeline.warehouse.raw_windows import RawWindows
 from leads_pipeline.warehouse.shown import NoteObjections
 from leads_pipeline.warehouse.step import Changes, Draft, Step
+from leads_pipeline.warehouse.unpublished import RawWindows
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.publications import Folder, folder

@@ -9,8 +9,8 @@ import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.gatekeeper import OpenGate
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.gatekeeper import OpenGate
 from leads_pipeline.warehouse.shown import NoteObjections, ShowEverybody
 from leads_pipeline.warehouse.step import Changes, Draft
 

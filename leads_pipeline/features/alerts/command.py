@@ -13,8 +13,8 @@ from leads_pipeline.features.alerts.alerts import Told
 from leads_pipeline.features.alerts.channels import SET_UP, Heartbeat, attempt, channels_of
 from leads_pipeline.features.alerts.digest import Digest
 from leads_pipeline.features.alerts.settings import AlertSettings
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 
 
 @click.command()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from leads_pipeline.observe.finding import Finding, Level
+from leads_pipeline.health.finding import Finding, Level
 from leads_pipeline.words import counted, moment
 
 # Longer lists aren't read on a phone.

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from leads_pipeline.features.alerts.alerts import Told
 from leads_pipeline.features.alerts.channels import SET_UP, channels_of
 from leads_pipeline.features.alerts.settings import AlertSettings
-from leads_pipeline.observe.finding import Finding, Level, finder, never_set_up
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Finding, Level, finder, never_set_up
 
 
 @finder("alert-channels")
-def alert_channels(known: Known) -> Iterator[Finding]:
+def alert_channels(facts: Facts) -> Iterator[Finding]:
     """Nobody is told of problems, or a channel doesn't work.
 
     Meaning: without a channel, only people who look see problems. Without a heartbeat, nobody notices that this machine
@@ -19,8 +19,8 @@ def alert_channels(known: Known) -> Iterator[Finding]:
     `leads-pipeline alert --test`.
     Over: when both are set, and a message or a test has got through.
     """
-    settings = known.settings.of(AlertSettings)
-    for variable, failure in Told.read(known.data.state.path).failures.items():
+    settings = facts.settings.of(AlertSettings)
+    for variable, failure in Told.read(facts.data.state.path).failures.items():
         yield Finding(
             Level.ERROR,
             f"Messages don't get through on {variable}. {failure.message}",
@@ -31,7 +31,7 @@ def alert_channels(known: Known) -> Iterator[Finding]:
         )
     if not channels_of(settings):
         yield Finding(
-            never_set_up(known),
+            never_set_up(facts),
             "No alert channel is set up, so nobody is told of problems.",
             f"{SET_UP} Then run `leads-pipeline alert --test`.",
         )

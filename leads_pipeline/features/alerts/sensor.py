@@ -12,13 +12,13 @@ from dagster import Definitions, SensorDefinition, SensorEvaluationContext, Skip
 from leads_pipeline.features.alerts.alerts import Alerts
 from leads_pipeline.features.alerts.channels import Heartbeat, channels_of
 from leads_pipeline.features.alerts.settings import AlertSettings
-from leads_pipeline.observe.findings import look
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.findings import look
+from leads_pipeline.orchestration.asking import utc_now
 from leads_pipeline.orchestration.names import PLAIN, Names
-from leads_pipeline.orchestration.pulling import utc_now
 from leads_pipeline.orchestration.service import note_service
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 
 ALERT_INTERVAL_SECONDS: Final = 300
 
@@ -54,7 +54,7 @@ def alert_sensor(
         now = clock()
         # Else a machine that was off would be told of once it is on again, if this sensor ticks first.
         note_service(context.instance, settings, data.state, now, names)
-        findings, failed = look(Known(settings, data, now))
+        findings, failed = look(Facts(settings, data, now))
         results = alerts.tell(findings, failed, now)
         for name, is_sent in results.items():
             if not is_sent:

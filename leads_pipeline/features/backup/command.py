@@ -13,10 +13,10 @@ from leads_pipeline.cli.output import Number, err
 from leads_pipeline.features.backup.restoring import end_restore
 from leads_pipeline.features.backup.restoring import restore as put_back
 from leads_pipeline.features.backup.snapshots import back_up
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline.words import counted, some
 
 # Two weeks of nights.
@@ -45,8 +45,8 @@ def backup(target: Path, keep: int) -> None:
         click.echo(f"This is the first backup in {target}.")
     if target.stat().st_dev == settings.data_dir.stat().st_dev:
         click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
-    known = Known(settings, data, datetime.now(UTC), is_thorough=True)
-    if damaged := sorted({*done.damaged, *(one.key for one in known.damaged)}):
+    facts = Facts(settings, data, datetime.now(UTC), is_thorough=True)
+    if damaged := sorted({*done.damaged, *(one.key for one in facts.damaged)}):
         click.echo(
             f"Damaged or missing in the data folder: {some(damaged)}. This backup may lack them. `leads-pipeline "
             "verify` says what to do.",

@@ -1,6 +1,6 @@
 """The way back: a snapshot, or any copy of a data folder, is put into an empty data folder.
 
-Belongs here: putting files in place. Doesn't: which of two suppression lists stays (storage/gatekeeper.py), the
+Belongs here: putting files in place. Doesn't: which of two suppression lists stays (raw/gatekeeper.py), the
 publication that has to follow, which takes out who was erased since (orchestration/).
 """
 
@@ -16,11 +16,11 @@ from typing import Final
 
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.backup.snapshots import LIST, STORED, hash_in, made_at, own_keys, snapshots
-from leads_pipeline.storage.data_folder import RESTORING, DataFolder
-from leads_pipeline.storage.durable import copy_once, make_folder, publish_file, storing
-from leads_pipeline.storage.raw import RAW
-from leads_pipeline.storage.room import is_full
-from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.raw.data_folder import RESTORING, DataFolder
+from leads_pipeline.raw.durable import copy_once, make_folder, publish_file, storing
+from leads_pipeline.raw.names import RAW
+from leads_pipeline.raw.room import is_full
+from leads_pipeline.raw.store import FolderStore
 
 # Names that a folder may hold and still counts as empty. `privacy` is a suppression list that was put there before.
 _NOTHING: Final = {

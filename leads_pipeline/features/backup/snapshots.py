@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.storage import gatekeeper
-from leads_pipeline.storage.data_folder import DEMO, RESTORING, DataFolder
-from leads_pipeline.storage.durable import PRIVATE_FOLDER_MODE, copy_once, reading, sync
-from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED
-from leads_pipeline.storage.room import is_full
-from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.raw import gatekeeper
+from leads_pipeline.raw.data_folder import DEMO, RESTORING, DataFolder
+from leads_pipeline.raw.durable import PRIVATE_FOLDER_MODE, copy_once, reading, sync
+from leads_pipeline.raw.names import QUARANTINE, RAW, RESTRICTED
+from leads_pipeline.raw.room import is_full
+from leads_pipeline.raw.store import FolderStore
 
 # The suppression list in a snapshot, and the folders that a bucket holds in place of the data folder.
 LIST: Final = f"{gatekeeper.LIST}/"

@@ -3,8 +3,8 @@
 from datetime import date
 
 from leads_pipeline.features.delivery.sending import Endpoint, deliver
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 
 
 def demo(settings: Settings, data: DataFolder, first_day: date) -> str:

@@ -14,10 +14,10 @@ from typing import Any, Final
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.ledger import Ledger, Version, VersionState
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.rows import LandedVersion
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.rows import LandedVersion
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads, current_leads, typed_leads
-from leads_pipeline.warehouse.raw_windows import RawWindows
+from leads_pipeline.warehouse.unpublished import RawWindows
 
 # Another machine may have landed leads in the bucket.
 _BUCKET_LOOKS: Final = timedelta(minutes=1)

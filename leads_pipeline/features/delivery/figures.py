@@ -1,8 +1,8 @@
 """The figures of delivery."""
 
 from leads_pipeline.features.delivery.ledger import reading_ledger
-from leads_pipeline.observe.figures import CountedByState
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.health.figures import CountedByState
+from leads_pipeline.raw.data_folder import DataFolder
 
 
 def figures(data: DataFolder) -> CountedByState:

@@ -9,9 +9,9 @@ from leads_pipeline.errors import CredentialsError, SettingsError
 from leads_pipeline.features.delivery.due import is_neglected
 from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
 from leads_pipeline.features.delivery.sending import Endpoint
-from leads_pipeline.observe.finding import Finding, Level, finder
-from leads_pipeline.observe.known import Known
-from leads_pipeline.storage.starting import name_in_dagster
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Finding, Level, finder
+from leads_pipeline.raw.starting import name_in_dagster
 from leads_pipeline.words import counted
 
 # A pulled lead is delivered within a minute of its landing.
@@ -19,7 +19,7 @@ _LATE_DELIVERY: Final = timedelta(minutes=15)
 
 
 @finder("delivery")
-def delivery(known: Known) -> Iterator[Finding]:
+def delivery(facts: Facts) -> Iterator[Finding]:
     """Leads don't reach your own system.
 
     Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the service was not started since
@@ -33,21 +33,21 @@ def delivery(known: Known) -> Iterator[Finding]:
     Over: when no lead waits for more than 15 minutes, and none is given up or held.
     """
     try:
-        if Endpoint.of(known.settings) is None:
+        if Endpoint.of(facts.settings) is None:
             return
     except (SettingsError, CredentialsError) as error:
         yield Finding(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
         return
-    with reading_ledger(known.data.folder) as ledger:
+    with reading_ledger(facts.data.folder) as ledger:
         if ledger is None:  # `deliver` never ran
-            landed_at = known.data.state.landed_at()
-            if landed_at and has_passed(_LATE_DELIVERY, landed_at, known.now):
-                yield _nobody_looks(known)
+            landed_at = facts.data.state.landed_at()
+            if landed_at and has_passed(_LATE_DELIVERY, landed_at, facts.now):
+                yield _nobody_looks(facts)
             return
         counts, oldest = ledger.counts(), ledger.oldest_waiting()
         trouble, gone = ledger.fact("trouble"), ledger.fact("gone")
-        neglected = is_neglected(known.data, ledger, known.now, _LATE_DELIVERY)
-    if gone or (oldest and has_passed(_LATE_DELIVERY, oldest, known.now)):
+        neglected = is_neglected(facts.data, ledger, facts.now, _LATE_DELIVERY)
+    if gone or (oldest and has_passed(_LATE_DELIVERY, oldest, facts.now)):
         why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
         yield Finding(
             Level.ERROR,
@@ -59,7 +59,7 @@ def delivery(known: Known) -> Iterator[Finding]:
             may_pass=not gone,
         )
     elif neglected:
-        yield _nobody_looks(known)
+        yield _nobody_looks(facts)
     if dead := counts[VersionState.DEAD]:
         yield Finding(
             Level.ERROR,
@@ -76,15 +76,15 @@ def delivery(known: Known) -> Iterator[Finding]:
         )
 
 
-def _nobody_looks(known: Known) -> Finding:
-    lock = known.data.state.path / "locks" / "delivery.lock"
-    sensor = name_in_dagster(known.data.state, "deliver")
+def _nobody_looks(facts: Facts) -> Finding:
+    lock = facts.data.state.path / "locks" / "delivery.lock"
+    sensor = name_in_dagster(facts.data.state, "deliver")
     return Finding(
         Level.ERROR,
         "Nobody looks for new leads to deliver.",
         f"See that the service runs, and that the sensor `{sensor}` is on. If a `deliver` hangs, end it: "
         f"`fuser {lock}` names its process.",
-        known.data.state.landed_at(),
+        facts.data.state.landed_at(),
         may_pass=True,
     )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.storage.durable import PRIVATE_FILE_MODE, make_folder, storing
+from leads_pipeline.raw.durable import PRIVATE_FILE_MODE, make_folder, storing
 
 # Below the data folder.
 LEDGER: Final = ".state/deliveries.sqlite"

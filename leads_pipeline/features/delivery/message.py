@@ -16,8 +16,8 @@ from standardwebhooks import Webhook
 from leads_pipeline.domain.contract import ChildTable, LeadKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.delivery.ledger import Version
-from leads_pipeline.storage.rows import LandedVersion, moment_of
-from leads_pipeline.warehouse.reader import EXTRA, PROBLEMS
+from leads_pipeline.raw.rows import LandedVersion, moment_of
+from leads_pipeline.warehouse.typed_rows import EXTRA, PROBLEMS
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 

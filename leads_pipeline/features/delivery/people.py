@@ -5,8 +5,8 @@ from typing import Final
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.ledger import reading_ledger, writing_ledger
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.people import HoldsPeople, IsMeant
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.people import HoldsPeople, IsMeant
 
 # How long an erasure waits for a delivery that is under way.
 _PATIENCE_SECONDS: Final = 10

@@ -30,10 +30,10 @@ from leads_pipeline.portal.http import checked_address, checked_header, make_asy
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.pace import parse_retry_after
 from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import Place
+from leads_pipeline.raw.rows import LandedVersion
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import Place
-from leads_pipeline.storage.rows import LandedVersion
 from leads_pipeline.warehouse.current_leads import typed_leads
 
 # Requests at once, and how long each may take as a whole.

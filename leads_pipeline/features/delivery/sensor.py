@@ -11,8 +11,8 @@ from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.features.delivery.sending import Endpoint, deliver
 from leads_pipeline.features.delivery.settings import DeliverySettings
 from leads_pipeline.orchestration.names import PLAIN, Names
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 
 DELIVERY_INTERVAL_SECONDS: Final = 5
 # Without an endpoint there is nothing to do.

@@ -22,10 +22,10 @@ from xlsxwriter import Workbook
 from xlsxwriter.exceptions import FileCreateError
 
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import make_folder, publish_file, storing
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.durable import make_folder, publish_file, storing
 from leads_pipeline.warehouse.duck import literal, quoted, telling_errors
-from leads_pipeline.warehouse.reading import attached_version, check_follows_list
+from leads_pipeline.warehouse.published import attached_version, check_follows_list
 
 ALL: Final = "all"
 FORMATS: Final = ("csv", "parquet", "xlsx")

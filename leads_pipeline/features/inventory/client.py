@@ -12,7 +12,7 @@ from leads_pipeline.features.inventory.contract import (
     read_inventory_page,
 )
 from leads_pipeline.portal.http import checked_header
-from leads_pipeline.portal.requests import Requests, RequestSpec, Service
+from leads_pipeline.portal.run import Requests, RequestSpec, Service
 from leads_pipeline.portal.tokens import Tokens
 
 # The largest page that the service gives (openapi.yaml, inventorySearch).

@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from leads_pipeline.domain.answer import parsed, received
+from leads_pipeline.domain.bodies import parsed, received
 from leads_pipeline.domain.contract import Field, FieldType
-from leads_pipeline.domain.slicing import cut_list
+from leads_pipeline.domain.json_pieces import cut_list
 from leads_pipeline.errors import InvalidAnswerError
 
 INVENTORY_TOKEN_PATH: Final = "/token"  # noqa: S105 - a path, not a secret

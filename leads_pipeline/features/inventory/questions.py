@@ -9,22 +9,22 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.inventory.client import InventoryClient
 from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.inventory.settings import InventorySettings
-from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.questions import Doubt, Light, Seen, about_token, ask
+from leads_pipeline.health.doctor import Doubt, Light, Seen, about_token, ask
+from leads_pipeline.health.facts import Facts
 from leads_pipeline.portal import RetryPolicy, Tokens
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.words import counted
 
 
-def questions(known: Known) -> Iterator[Seen]:
+def questions(facts: Facts) -> Iterator[Seen]:
     """Ask the inventory API for the first page of the first place."""
     from leads_pipeline.features.inventory.service import InventoryService  # loads Dagster
 
-    own = known.settings.of(InventorySettings)
+    own = facts.settings.of(InventorySettings)
     if own.inventory_base_url is None:
         yield Seen("inventory", Light.GREEN, "Not set up. Everything else works without it.")
         return
-    service = InventoryService.of(known.settings, known.data)
+    service = InventoryService.of(facts.settings, facts.data)
     yield ask("inventory", partial(_first_page, own.inventory_base_url, own, service.tokens))
 
 

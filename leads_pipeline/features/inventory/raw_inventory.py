@@ -31,18 +31,18 @@ from leads_pipeline.features.inventory.service import InventoryService
 from leads_pipeline.features.inventory.settings import InventorySettings
 from leads_pipeline.features.inventory.table import RAW_INVENTORY
 from leads_pipeline.features.inventory.today import INVENTORY_JOB
+from leads_pipeline.orchestration.asking import DAILY_CRON, DAILY_TAGS
 from leads_pipeline.orchestration.catalog import with_conventions
 from leads_pipeline.orchestration.checks import failure
 from leads_pipeline.orchestration.jobs import asset_job
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
-from leads_pipeline.orchestration.pulling import DAILY_CRON, DAILY_TAGS
 from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.orchestration.resources import DataFolderResource
+from leads_pipeline.raw.data_folder import DataFolder, first_day
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder, first_day
 from leads_pipeline.warehouse.duck import statement
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 
 # Name of the metadata that says why no inventory was pulled for a day.
 NOT_PULLED: Final = "not_pulled"

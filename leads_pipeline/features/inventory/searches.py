@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from leads_pipeline.features.inventory.contract import InventoryItem
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import RAW, RawFile, list_folders, set_aside
-from leads_pipeline.storage.rows import hash_of, microseconds, moment_of, parquet_of
-from leads_pipeline.storage.store import Store
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import RAW, RawFile, list_folders, set_aside
+from leads_pipeline.raw.rows import hash_of, microseconds, moment_of, parquet_of
+from leads_pipeline.raw.store import Store
 
 _FOLDER: Final = f"{RAW}/inventory/"
 _DAY: Final = re.compile(_FOLDER + r"day=([12]\d{3}-(?:0\d|1[0-2])-[0-3]\d)/", re.ASCII)

@@ -9,8 +9,8 @@ from leads_pipeline.features.inventory.contract import INVENTORY_TOKEN_PATH
 from leads_pipeline.features.inventory.settings import InventorySettings
 from leads_pipeline.orchestration.resources import DataFolderResource, required
 from leads_pipeline.portal import ClientCredentials, Tokens
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import AuthMethod, Settings
-from leads_pipeline.storage.data_folder import DataFolder
 
 
 class InventoryService(ConfigurableResource[None]):

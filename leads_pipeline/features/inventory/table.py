@@ -1,6 +1,6 @@
 """The table of the inventory: each item once, in its newest state.
 
-Belongs here: the table and its rows. Doesn't: the files of searches (searches.py), typing (warehouse/reader.py).
+Belongs here: the table and its rows. Doesn't: the files of searches (searches.py), typing (warehouse/typed_rows.py).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -15,13 +15,13 @@ import pyarrow as pa
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.features.inventory.contract import INVENTORY_FIELDS
 from leads_pipeline.features.inventory.searches import Inventory, Search
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.duck import Column
 from leads_pipeline.warehouse.flatten import lead_columns
 from leads_pipeline.warehouse.publication import PublicationSettings
-from leads_pipeline.warehouse.reader import read_leads
 from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline.warehouse.tables import DRIFT_COLUMNS, Table, columns_of, create_table, declared_columns
+from leads_pipeline.warehouse.typed_rows import read_leads
 
 # The asset of the raw files.
 RAW_INVENTORY: Final = "raw_inventory"

@@ -22,9 +22,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.lake.parquet_tables import TABLES, delete_tables, remove_tables, rows_of
-from leads_pipeline.storage.store import Store
+from leads_pipeline.raw.store import Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
-from leads_pipeline.warehouse.reading import attached
+from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.tables import Table, lead_tables
 from leads_pipeline.warehouse.versions import number_of
 

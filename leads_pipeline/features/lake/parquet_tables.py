@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.storage.durable import copy_file, storing, sync
-from leads_pipeline.storage.store import Store
+from leads_pipeline.raw.durable import copy_file, storing, sync
+from leads_pipeline.raw.store import Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
-from leads_pipeline.warehouse.reading import attached
+from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.tables import Table, is_of, lead_tables
 from leads_pipeline.warehouse.versions import number_of
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
 from leads_pipeline.features.lake.parquet_tables import TABLES
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.people import HoldsPeople, IsMeant
-from leads_pipeline.storage.rows import parquet_of
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.people import HoldsPeople, IsMeant
+from leads_pipeline.raw.rows import parquet_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,19 @@ import duckdb
 from leads_pipeline.features.lake.parquet_tables import TABLES, count_rows
 from leads_pipeline.features.lake.settings import LakeSettings
 from leads_pipeline.features.lake.step import want_deltalake
-from leads_pipeline.observe.known import Known
-from leads_pipeline.observe.questions import Light, Seen, ask
-from leads_pipeline.observe.verification import summed_up
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.starting import how_to_publish
+from leads_pipeline.health.doctor import Light, Seen, ask
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.verify import summed_up
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.starting import how_to_publish
 from leads_pipeline.warehouse.duck import quoted
 from leads_pipeline.warehouse.tables import lead_tables
 from leads_pipeline.warehouse.versions import number_of
 
 
-def questions(known: Known) -> Iterator[Seen]:
+def questions(facts: Facts) -> Iterator[Seen]:
     """Ask whether Delta tables can be written, if they are wanted."""
-    if known.settings.of(LakeSettings).tables == "delta":
+    if facts.settings.of(LakeSettings).tables == "delta":
         yield ask("Delta tables", want_deltalake)
 
 

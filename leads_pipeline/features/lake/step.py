@@ -9,9 +9,9 @@ from datetime import datetime
 from leads_pipeline.errors import SettingsError, how_to_install
 from leads_pipeline.features.lake.parquet_tables import TABLES, delete_tables, remove_tables, write_tables
 from leads_pipeline.features.lake.settings import LakeSettings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import replace_file, storing
-from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.durable import replace_file, storing
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.step import Publication, Step
 

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.storage.durable import digest_of, reading
+from leads_pipeline.raw.durable import digest_of, reading
 from leads_pipeline.warehouse.duck import file_name
 from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline.warehouse.tables import fill

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from leads_pipeline.features.own_tables.settings import OwnTablesSettings
-from leads_pipeline.observe.finding import Finding, Level, finder
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Finding, Level, finder
 
 
 @finder("own-marts")
-def own_marts(known: Known) -> Iterator[Finding]:
+def own_marts(facts: Facts) -> Iterator[Finding]:
     """A mart or a file of your own can't be made into a table.
 
     Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows. After an
@@ -17,12 +17,12 @@ def own_marts(known: Known) -> Iterator[Finding]:
     long or too much memory is tried again when it changes, and once a day.
     Over: when a publication makes the table.
     """
-    folder = known.settings.of(OwnTablesSettings).marts_dir
+    folder = facts.settings.of(OwnTablesSettings).marts_dir
     rows = (
         "select file, problem, not is_made and name in (select table_name from duckdb_tables()) "
         "from pipeline.own_tables where problem is not null order by file"
     )
-    for file, problem, is_kept in known.rows(rows, table="own_tables"):
+    for file, problem, is_kept in facts.rows(rows, table="own_tables"):
         yield Finding(
             Level.WARNING,
             f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",

@@ -26,14 +26,14 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.features.own_tables.answers import ANSWER_FILES, LoadAnswers
 from leads_pipeline.features.own_tables.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
 from leads_pipeline.features.own_tables.settings import OwnTablesSettings
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.durable import reading
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import reading
 from leads_pipeline.warehouse.contents import table_names
 from leads_pipeline.warehouse.duck import connection, literal, quoted, tables_read
 from leads_pipeline.warehouse.marts import Mart, read_mart
 from leads_pipeline.warehouse.publication import PublicationSettings
-from leads_pipeline.warehouse.reading import Reader
+from leads_pipeline.warehouse.published import Reader
 from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Step
 from leads_pipeline.warehouse.tables import columns_of, comment, fill
 

@@ -21,9 +21,9 @@ from leads_pipeline.features.privacy.identity import CONTACT, FIRST_NAME, LAST_N
 from leads_pipeline.features.privacy.receipt import recipients
 from leads_pipeline.features.privacy.search import FoundLead, Row
 from leads_pipeline.features.privacy.settings import PrivacySettings
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.durable import make_folder, replace_file
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import make_folder, replace_file
 from leads_pipeline.warehouse.html import template_of
 
 # True of every installation. docs/guides/answer-a-person.md asks the agency to add the rest.

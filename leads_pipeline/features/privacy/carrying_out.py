@@ -13,8 +13,8 @@ from leads_pipeline.features.privacy.receipt import RECEIPTED, forget_deliveries
 from leads_pipeline.features.privacy.requests import note_done, open_entries
 from leads_pipeline.features.privacy.search import left_of, unchanged_by
 from leads_pipeline.features.privacy.suppression import Action, Entry
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.people import holders
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.people import holders
 
 _DONE_LATER: Final = "The command was interrupted. A later run has finished the request."
 

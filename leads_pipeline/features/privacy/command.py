@@ -44,9 +44,9 @@ from leads_pipeline.features.privacy.search import (
 )
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.suppression import Action, Entry
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
 from leads_pipeline.portal.http import server_time
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.words import counted
 
 # A reference of the agency's own, in which no name and no address fits.
@@ -193,7 +193,7 @@ def retain(dry_run: bool) -> None:
     if keep_days is None:
         raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more.")
     check_clock(settings, now, server_time)
-    before = due_before(now, Known(settings, data, now).zone, keep_days)
+    before = due_before(now, Facts(settings, data, now).zone, keep_days)
     days = list(cut_days(data, before, is_dry=dry_run))
     leads = f"{counted(sum(one.leads for one in days), 'lead')} from before {before}"
     troubles = [f"{one.day} {one.kind.name}: {one.error}" for one in days if one.error is not None]

@@ -9,8 +9,8 @@ from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.requests import due_on, in_words, open_entries
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.suppression import Action
-from leads_pipeline.observe.finding import Finding, Level, finder, never_set_up
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Finding, Level, finder, never_set_up
 from leads_pipeline.words import counted
 
 # The command carries a request out at once: with millions of leads within an hour.
@@ -18,14 +18,14 @@ _LONGEST_REQUEST: Final = timedelta(days=1)
 
 
 @finder("sweep", is_verified=True)
-def sweep(known: Known) -> Iterator[Finding]:
+def sweep(facts: Facts) -> Iterator[Finding]:
     """The folder is behind the suppression list.
 
     Meaning: an erasure was cut off, or a backup was restored. Leads of people on the list may still be published.
     Do: `leads-pipeline privacy apply`. The next publication does the same.
     Over: when the folder follows the list.
     """
-    if known.data.is_behind:
+    if facts.data.is_behind:
         yield Finding(
             Level.ERROR,
             "The data folder is behind the suppression list: leads of people on the list may still be there.",
@@ -35,7 +35,7 @@ def sweep(known: Known) -> Iterator[Finding]:
 
 
 @finder("corrections-lost", stays=True)
-def corrections_lost(known: Known) -> Iterator[Finding]:
+def corrections_lost(facts: Facts) -> Iterator[Finding]:
     """A correction is lost.
 
     Meaning: the file with the correction was damaged, or a backup from before the correction was restored. Tables show
@@ -44,7 +44,7 @@ def corrections_lost(known: Known) -> Iterator[Finding]:
     `leads-pipeline privacy log` has the reference of the case.
     Over: when the leads are corrected again or erased, or when a person acknowledges it.
     """
-    suppressed = list_of(known.data).read()
+    suppressed = list_of(facts.data).read()
     for entry in suppressed.active:
         if entry.action is Action.CORRECT and (leads := suppressed.lacking.intersection(entry.leads)):
             case = f" (case {entry.case})" if entry.case else ""
@@ -58,7 +58,7 @@ def corrections_lost(known: Known) -> Iterator[Finding]:
 
 
 @finder("requests-open")
-def requests_open(known: Known) -> Iterator[Finding]:
+def requests_open(facts: Facts) -> Iterator[Finding]:
     """A person's request isn't carried out.
 
     Meaning: its command was interrupted, or something of the person is left. After the day on which the person has to
@@ -66,12 +66,12 @@ def requests_open(known: Known) -> Iterator[Finding]:
     Do: run `leads-pipeline privacy apply`. It names what is left.
     Over: when the request is done.
     """
-    for entry in open_entries(list_of(known.data).read()):
-        if has_passed(_LONGEST_REQUEST, entry.at, known.now):
+    for entry in open_entries(list_of(facts.data).read()):
+        if has_passed(_LONGEST_REQUEST, entry.at, facts.now):
             due = due_on(entry.received or entry.at.date())
             case = f" (case {entry.case})" if entry.case else ""
             yield Finding(
-                Level.ERROR if known.now.date() > due else Level.WARNING,
+                Level.ERROR if facts.now.date() > due else Level.WARNING,
                 f"Request {entry.number}{case}, {in_words(entry)}, isn't carried out. The person has to be answered by "
                 f"{due}.",
                 "Run `leads-pipeline privacy apply`. It names what is left.",
@@ -81,7 +81,7 @@ def requests_open(known: Known) -> Iterator[Finding]:
 
 
 @finder("suppression-list")
-def suppression_list(known: Known) -> Iterator[Finding]:
+def suppression_list(facts: Facts) -> Iterator[Finding]:
     """The suppression list lies in the data folder.
 
     Meaning: a restored backup of the data folder brings an older list back, and with it the people who were erased
@@ -89,10 +89,10 @@ def suppression_list(known: Known) -> Iterator[Finding]:
     Do: move the folder to a place with its own backups, and set `LEADS_PRIVACY_DIR`.
     Over: when the list is in another folder. An empty list is no finding.
     """
-    entries = list_of(known.data)
-    if known.data.bucket is None and entries.folder.is_relative_to(known.data.folder) and entries.read():
+    entries = list_of(facts.data)
+    if facts.data.bucket is None and entries.folder.is_relative_to(facts.data.folder) and entries.read():
         yield Finding(
-            never_set_up(known),
+            never_set_up(facts),
             f"The suppression list is in the data folder, in {entries.folder}. A restored backup would bring erased "
             "people back.",
             f"Move it to another disk that has its own backups, such as `mv {entries.folder} /mnt/other/privacy`. Then "
@@ -101,7 +101,7 @@ def suppression_list(known: Known) -> Iterator[Finding]:
 
 
 @finder("retention")
-def retention(known: Known) -> Iterator[Finding]:
+def retention(facts: Facts) -> Iterator[Finding]:
     """Personal data is kept for ever.
 
     Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
@@ -109,7 +109,7 @@ def retention(known: Known) -> Iterator[Finding]:
     --help` says what is deleted.
     Over: when it is set.
     """
-    if known.settings.of(PrivacySettings).keep_personal_days is None:
+    if facts.settings.of(PrivacySettings).keep_personal_days is None:
         yield Finding(
             Level.HINT,
             "LEADS_KEEP_PERSONAL_DAYS isn't set: names, addresses and messages are kept for ever.",

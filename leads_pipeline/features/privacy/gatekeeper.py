@@ -10,11 +10,11 @@ from pathlib import Path
 from leads_pipeline.errors import BugError
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.suppression import Gate, SuppressionList
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.gatekeeper import GUARD, LIST
+from leads_pipeline.raw.state import State
+from leads_pipeline.raw.store import Store
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.gatekeeper import GUARD, LIST
-from leads_pipeline.storage.state import State
-from leads_pipeline.storage.store import Store
 
 
 def gatekeeper(

@@ -17,8 +17,8 @@ from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.sweeping import log_forgotten_deliveries, sweep_what_appeared
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http import server_time
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
 
 MOST_CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 _WEEK: Final = timedelta(days=7)

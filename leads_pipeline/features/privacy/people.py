@@ -18,7 +18,7 @@ from leads_pipeline.features.privacy.access import Contact, versions_of, written
 from leads_pipeline.features.privacy.identity import Person, lead_key
 from leads_pipeline.features.privacy.search import Found, FoundLead, find
 from leads_pipeline.features.privacy.suppression import Entry
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.words import counted
 
 # As options, as words of --from, and in the order in which they are asked for.

@@ -14,10 +14,10 @@ from leads_pipeline.features.privacy.retain import anonymise_former
 from leads_pipeline.features.privacy.search import learn_lost
 from leads_pipeline.features.privacy.suppression import Meant
 from leads_pipeline.features.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.duck import quoted
 from leads_pipeline.warehouse.load_leads import former_of
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline.warehouse.step import Publication, Step
 
 

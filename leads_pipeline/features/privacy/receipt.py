@@ -13,10 +13,10 @@ from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.requests import NOUNS, due_on
 from leads_pipeline.features.privacy.suppression import Action, Entry
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.durable import replace_file
-from leads_pipeline.storage.gatekeeper import LIST
-from leads_pipeline.storage.people import IsMeant, holders
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.durable import replace_file
+from leads_pipeline.raw.gatekeeper import LIST
+from leads_pipeline.raw.people import IsMeant, holders
 
 _PORTAL: Final = "The portal: it has data of its own. Send the person there."
 _COPIES: Final = "The CRM, exports, notebooks, spreadsheets, e-mails and copies that analysts made."

@@ -1,7 +1,7 @@
 """Removes the person, or the message, from a lead's text.
 
 Belongs here: which members stay, and the address that stands for the person. Doesn't: files and days, cutting an
-answer into leads (answer.py).
+answer into leads (bodies.py).
 """
 
 import hmac
@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from leads_pipeline.domain.contract import ChildTable, Field, FieldType, LeadKind, declared_members
-from leads_pipeline.domain.slicing import list_parts, members_of, only_value, text_of
+from leads_pipeline.domain.json_pieces import list_parts, members_of, only_value, text_of
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline.features.privacy.contact_keys import keys_in
 from leads_pipeline.features.privacy.identity import texts_of

@@ -21,9 +21,9 @@ from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import LeadKey, LeadRow, Person
 from leads_pipeline.features.privacy.search import PLACES_OF_RAW, Found, FoundLead
 from leads_pipeline.features.privacy.suppression import IDENTITY, Action, Entry, Suppressed
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.rows import CORRECTION, corrected
-from leads_pipeline.warehouse.reader import read_leads
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.rows import CORRECTION, corrected
+from leads_pipeline.warehouse.typed_rows import read_leads
 
 NOUNS: Final = {
     Action.ERASE: "erasure",

@@ -1,7 +1,7 @@
 """The agency's own retention: a day becomes anonymous after so many days. Its rows stay and are counted.
 
 Belongs here: which days are due, what is done to each in which order. Doesn't: what stays of a lead's text
-(redact.py), rewriting a raw window (storage/), when it runs (orchestration/, command.py).
+(redact.py), rewriting a raw window (raw/), when it runs (orchestration/, command.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,11 +15,11 @@ import duckdb
 from leads_pipeline.domain.contract import LEAD_KINDS, Field, LeadKind
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import Place, list_places
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import Place, list_places
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.load_leads import former_of
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 
 _EMAIL: Final = "contact_email"
 

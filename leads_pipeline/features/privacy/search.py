@@ -29,12 +29,12 @@ from leads_pipeline.features.privacy.identity import (
 )
 from leads_pipeline.features.privacy.redact import without_message
 from leads_pipeline.features.privacy.suppression import Action, Entry, Meant, Suppressed
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
-from leads_pipeline.storage.store import FolderStore, Store
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import QUARANTINE, RAW, RESTRICTED, Place, list_places
+from leads_pipeline.raw.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
+from leads_pipeline.raw.store import FolderStore, Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
-from leads_pipeline.warehouse.reading import attached
+from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.versions import Versions
 
 # The places of a lead's exact texts, by window.

@@ -17,8 +17,8 @@ from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.features.privacy.gatekeeper import gate_of
 from leads_pipeline.features.privacy.receipt import forgotten_deliveries
 from leads_pipeline.features.privacy.search import learn_lost
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import Place, list_places
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import Place, list_places
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 logger = logging.getLogger(__name__)

@@ -6,15 +6,15 @@ from typing import Final
 
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.features.pushes.settings import PushSettings
-from leads_pipeline.observe.finding import Finding, Level, finder
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Finding, Level, finder
 
 # The portal tries a push again for 24 hours. Four of them are left to start the receiver.
 _LONGEST_RECEIVER_PAUSE: Final = timedelta(hours=20)
 
 
 @finder("receiver")
-def receiver(known: Known) -> Iterator[Finding]:
+def receiver(facts: Facts) -> Iterator[Finding]:
     """Nobody takes the leads that the portal pushes.
 
     Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal gives up a push after 24 hours.
@@ -24,8 +24,8 @@ def receiver(known: Known) -> Iterator[Finding]:
     pushes nothing any more, remove LEADS_RECEIVE_KEY.
     Over: when it runs.
     """
-    seen_at, is_wanted = known.data.state.receiver_seen_at(), known.settings.of(PushSettings).receive_key
-    if is_wanted and seen_at and has_passed(_LONGEST_RECEIVER_PAUSE, seen_at, known.now):
+    seen_at, is_wanted = facts.data.state.receiver_seen_at(), facts.settings.of(PushSettings).receive_key
+    if is_wanted and seen_at and has_passed(_LONGEST_RECEIVER_PAUSE, seen_at, facts.now):
         yield Finding(
             Level.ERROR,
             "`leads-pipeline receive` has not run for more than 20 hours. The portal gives up a push after 24 hours, "

@@ -7,10 +7,10 @@ from datetime import date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.domain.answer import read_texts
+from leads_pipeline.domain.bodies import read_texts
 from leads_pipeline.domain.contract import LeadKind, ReceivedLead
 from leads_pipeline.domain.window import Scope, ScopeKind, today
-from leads_pipeline.storage.raw import PUSH_SCOPE, Place
+from leads_pipeline.raw.names import PUSH_SCOPE, Place
 
 # Nobody looks for news in older windows.
 _OLDEST: Final = timedelta(days=60)

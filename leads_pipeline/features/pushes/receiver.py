@@ -1,6 +1,6 @@
 """Receives the leads that the portal pushes: an ASGI application on uvicorn.
 
-Belongs here: HTTP, the key, the answers. Doesn't: the form of a push (domain/answer.py), which window a lead
+Belongs here: HTTP, the key, the answers. Doesn't: the form of a push (domain/bodies.py), which window a lead
 belongs to (features/pushes/placement.py), TLS and slow senders (nginx or Caddy in front).
 No answer and no log line holds a key or a lead.
 """
@@ -19,12 +19,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from leads_pipeline.domain.answer import read_push
+from leads_pipeline.domain.bodies import read_push
 from leads_pipeline.domain.contract import LeadKind, ReceivedLead
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, StorageError
 from leads_pipeline.features.pushes.placement import Placement
-from leads_pipeline.storage.landing import Raw
-from leads_pipeline.storage.raw import Place
+from leads_pipeline.raw.landing import Raw
+from leads_pipeline.raw.names import Place
 
 PATH: Final = "/leads"
 

@@ -5,9 +5,9 @@ from dagster import AssetExecutionContext, AssetsDefinition, MaterializeResult, 
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.orchestration.checks import failure
 from leads_pipeline.orchestration.names import PLAIN, Names
-from leads_pipeline.storage.data_folder import DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.marts import marts
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 
 
 def report_asset(names: Names = PLAIN) -> AssetsDefinition:

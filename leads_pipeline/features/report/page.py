@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.storage.durable import replace_file
+from leads_pipeline.raw.durable import replace_file
 from leads_pipeline.warehouse.duck import statement
 from leads_pipeline.warehouse.html import template_of
-from leads_pipeline.warehouse.reading import Reader
+from leads_pipeline.warehouse.published import Reader
 
 _SQL: Final = Path(__file__).parent / "sql"
 

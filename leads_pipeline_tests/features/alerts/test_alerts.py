@@ -14,7 +14,7 @@ from leads_pipeline.features.alerts import channels
 from leads_pipeline.features.alerts.alerts import Alerts, Told
 from leads_pipeline.features.alerts.channels import Heartbeat
 from leads_pipeline.features.alerts.digest import Digest
-from leads_pipeline.observe.findings import Finding, Level
+from leads_pipeline.health.findings import Finding, Level
 
 MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
 MINUTE = 1 / 60

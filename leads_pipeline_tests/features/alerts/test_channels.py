@@ -18,7 +18,7 @@ from leads_pipeline.features.alerts.alerts import Told
 from leads_pipeline.features.alerts.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
 from leads_pipeline.features.alerts.digest import Digest
 from leads_pipeline.features.alerts.settings import AlertSettings
-from leads_pipeline.observe.findings import Finding, Level
+from leads_pipeline.health.findings import Finding, Level
 from leads_pipeline.settings import Secret, Settings
 from leads_pipeline_tests.support.raw_server import unknown_authority
 from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink

@@ -21,9 +21,9 @@ from leads_pipeline.features.backup.snapshots import BackedUp, back_up, snapshot
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.features.privacy.sweeping import sweep
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.raw import RESTRICTED, Place
-from leads_pipeline.storage.store import open_store
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import RESTRICTED, Place
+from leads_pipeline.raw.store import open_store
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, NEXT_DAY, land, publish, published_leads, with_list

@@ -21,8 +21,8 @@ from leads_pipeline.features.delivery.sending import Endpoint
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.portal.http_library import httpx
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.features.delivery.agency import Agency, lead
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
-from leads_pipeline.observe.findings import find
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.findings import find
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.features.delivery.agency import Agency, lead
@@ -11,7 +11,7 @@ from leads_pipeline_tests.features.delivery.agency import Agency, lead
 
 def told(agency: Agency) -> dict[str, str]:
     settings = Settings.from_variables(agency.variables | {"LEADS_DATA_DIR": str(agency.house.folder)})
-    findings = find(Known(settings, agency.house.data, agency.house.now))
+    findings = find(Facts(settings, agency.house.data, agency.house.now))
     of_deliveries = [one for one in findings if one.key.startswith("deliver") or one.key == "receiver"]
     return {one.key: f"{one.message} {one.what_to_do}" for one in of_deliveries}
 

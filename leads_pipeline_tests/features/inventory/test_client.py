@@ -17,9 +17,9 @@ from leads_pipeline.features.inventory.service import InventoryService
 from leads_pipeline.portal import ClientCredentials, RetryPolicy, Tokens
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.tokens import Token
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import AuthMethod, Secret, Settings
 from leads_pipeline.simulator.server import running
-from leads_pipeline.storage.data_folder import DataFolder
 from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 

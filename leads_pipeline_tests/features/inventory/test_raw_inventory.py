@@ -9,12 +9,12 @@ import pytest
 from dagster import AssetKey
 
 from leads_pipeline.features.inventory.today import INVENTORY_JOB
-from leads_pipeline.observe.findings import Finding, find
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.findings import Finding, find
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config
-from leads_pipeline.warehouse.reading import LeadsFile
+from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import Installation, installation
 
@@ -90,7 +90,7 @@ def found(house: House, now: datetime) -> dict[str, Finding]:
         "INVENTORY_BASE_URL": "https://inventory.example",
         "INVENTORY_ADDRESSES": "SW1",
     }
-    return {one.key: one for one in find(Known(Settings.from_variables(account), house.data, now))}
+    return {one.key: one for one in find(Facts(Settings.from_variables(account), house.data, now))}
 
 
 def test_an_inventory_that_was_never_pulled_is_told_after_a_day(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from leads_pipeline.features.inventory.contract import InventoryItem
 from leads_pipeline.features.inventory.searches import FoundItem, Inventory, Search
-from leads_pipeline.storage.rows import hash_of, microseconds
-from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.raw.rows import hash_of, microseconds
+from leads_pipeline.raw.store import FolderStore
 
 DAY = date(2026, 11, 19)
 AT = datetime(2026, 11, 19, 8, tzinfo=UTC)

@@ -12,7 +12,7 @@ import pytest
 from leads_pipeline.features.inventory.contract import read_inventory_page
 from leads_pipeline.features.inventory.searches import FoundItem, Inventory, Search
 from leads_pipeline.features.inventory.table import INVENTORY, load_inventory
-from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.warehouse.tables import create_table
 
 DAY = date(2026, 11, 19)

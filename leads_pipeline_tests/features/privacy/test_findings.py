@@ -7,8 +7,8 @@ import pytest
 
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.observe.findings import Finding, Level, find
-from leads_pipeline.observe.known import Known
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.findings import Finding, Level, find
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import House
 
@@ -19,7 +19,7 @@ PORTAL = "https://portal.example"
 def found(house: House, base_url: str = SIMULATOR) -> dict[str, Finding]:
     """What is above a hint, by key."""
     settings = Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), "LEADS_BASE_URL": base_url})
-    findings = find(Known(settings, house.data, house.now))
+    findings = find(Facts(settings, house.data, house.now))
     return {one.key: one for one in findings if one.level is not Level.HINT}
 
 

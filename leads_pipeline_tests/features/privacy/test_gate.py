@@ -11,10 +11,10 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.domain.window import Window
 from leads_pipeline.features.privacy.suppression import Action, Gate, SuppressionList
-from leads_pipeline.storage.landing import Raw
-from leads_pipeline.storage.raw import RESTRICTED, Place, list_places, place_of
-from leads_pipeline.storage.rows import CORRECTION, Row, merged, newest_payloads
-from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.raw.landing import Raw
+from leads_pipeline.raw.names import RESTRICTED, Place, list_places, place_of
+from leads_pipeline.raw.rows import CORRECTION, Row, merged, newest_payloads
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, WINDOW
 

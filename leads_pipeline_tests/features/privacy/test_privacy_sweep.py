@@ -13,9 +13,9 @@ from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.nightly import work_of_night as work_of_privacy
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.orchestration.night import Night, work_of_night
+from leads_pipeline.raw.names import list_places
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.raw import list_places
-from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, left_by_list, listed
 

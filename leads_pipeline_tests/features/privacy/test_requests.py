@@ -32,9 +32,9 @@ from leads_pipeline.features.privacy.search import find, left_of
 from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.store import FolderStore
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House

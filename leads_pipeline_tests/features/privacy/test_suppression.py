@@ -23,8 +23,8 @@ from leads_pipeline.features.privacy.identity import THEIRS, LeadRow, Person, ju
 from leads_pipeline.features.privacy.publishing import FollowList
 from leads_pipeline.features.privacy.search import Found, FoundLead
 from leads_pipeline.features.privacy.suppression import Action, Suppressed, SuppressionList
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.store import FolderStore
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, entry_of, everything_in, lead, left_by_list, listed
@@ -373,7 +373,7 @@ def test_nobody_who_is_erased_lands_and_a_new_enquiry_does(house: House) -> None
     for _ in range(2):
         house.land("applicant", [JANE, JOHN])
     house.push("applicant", JANE | {"id": "pushed"}, lead("mary", email="mary@people.example", createdAt=BEFORE))
-    # Known by their ids now, whatever contact and moment they show.
+    # Facts by their ids now, whatever contact and moment they show.
     house.land("applicant", [JANE | {"contact": JOHN["contact"], "createdAt": AFTER}])
     house.land("applicant", [lead("again", email=EMAIL, createdAt=AFTER)])
     house.publish()

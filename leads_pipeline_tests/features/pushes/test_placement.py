@@ -9,7 +9,7 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.domain.window import Scope
 from leads_pipeline.features.pushes.placement import Placement
-from leads_pipeline.storage.raw import PUSH_SCOPE, Place
+from leads_pipeline.raw.names import PUSH_SCOPE, Place
 
 PLACEMENT = Placement([Scope.parse("branch-101"), Scope.parse("company-7")], ZoneInfo("Europe/London"))
 RECEIVED_AT = datetime(2026, 7, 30, 23, 30, tzinfo=UTC)  # the 31st in London

@@ -30,10 +30,10 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.pushes import receiver
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.pushes.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
-from leads_pipeline.storage.data_folder import DataFolder
-from leads_pipeline.storage.landing import Landed, Raw
-from leads_pipeline.storage.raw import Place, list_places
-from leads_pipeline.storage.rows import merged
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.landing import Landed, Raw
+from leads_pipeline.raw.names import Place, list_places
+from leads_pipeline.raw.rows import merged
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT, wait_for
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.staging import LONDON

@@ -22,8 +22,8 @@ import msgspec
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.privacy.suppression.entries import NOBODY, Action, Entry, Suppressed
-from leads_pipeline.storage.durable import locked, reading, replace_file, storing
-from leads_pipeline.storage.store import FolderStore, Store
+from leads_pipeline.raw.durable import locked, reading, replace_file, storing
+from leads_pipeline.raw.store import FolderStore, Store
 
 KEY_FILE: Final = "key"
 VERSIONS: Final = "list/"

@@ -1,7 +1,7 @@
 """The gate: what the suppression list keeps out of raw files, asked wherever rows are merged into one.
 
 Belongs here: asking the list, rows that are set aside in `restricted/`, cutting what lands in an anonymous day.
-Doesn't: the list itself (files.py), landing (storage/landing.py), going through a whole folder (privacy/).
+Doesn't: the list itself (files.py), landing (raw/landing.py), going through a whole folder (privacy/).
 """
 
 import shutil
@@ -17,15 +17,15 @@ from leads_pipeline.features.privacy.identity import LeadKey, LeadRow
 from leads_pipeline.features.privacy.redact import cut_payload, removed_address, without_message
 from leads_pipeline.features.privacy.suppression.entries import Action, Entry, Meant, Suppressed
 from leads_pipeline.features.privacy.suppression.files import SuppressionList
-from leads_pipeline.storage.gatekeeper import LIST
-from leads_pipeline.storage.landing import Raw
-from leads_pipeline.storage.raw import RAW, RESTRICTED, Place, list_places
-from leads_pipeline.storage.rows import CORRECTION, Row, corrected_texts, merged
-from leads_pipeline.storage.store import FolderStore, Store
+from leads_pipeline.raw.gatekeeper import LIST
+from leads_pipeline.raw.landing import Raw
+from leads_pipeline.raw.names import RAW, RESTRICTED, Place, list_places
+from leads_pipeline.raw.rows import CORRECTION, Row, corrected_texts, merged
+from leads_pipeline.raw.store import FolderStore, Store
 
 
 class Gate:
-    """Decides which leads raw windows may hold. It is the Gatekeeper of storage/gatekeeper.py.
+    """Decides which leads raw windows may hold. It is the Gatekeeper of raw/gatekeeper.py.
 
     `entries` is the list itself, `raw` are the windows behind the gate, those in `restricted/` too. `key_of_day` gives
     the key under which the people of an anonymous day become random ids, None for other days. Methods raise

@@ -1,0 +1,187 @@
+"""Cutting what the portal sends into leads, each with its exact text.
+
+Belongs here: which bodies are answers, the id of a lead. Doesn't: requests (portal/), where a piece of JSON begins and
+ends (json_pieces.py), what a lead's members mean (contract.py), typed rows (warehouse/typed_rows.py).
+"""
+
+import codecs
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from leads_pipeline.domain.contract import (
+    LEAD_KINDS,
+    LeadKind,
+    ReceivedLead,
+)
+from leads_pipeline.domain.json_pieces import cut_list, list_parts, members_of, object_in, only_value, text_of
+from leads_pipeline.errors import InvalidAnswerError
+
+# Beginnings of names of members of answers that come in pages, without case, `_` and `-`.
+_PAGING: Final = re.compile(
+    r"next|pag(e|ing|ination)|total|cursor|count$|has(more|next)|more(results|available)|(is)?truncated|offset"
+)
+
+# Usual names of members beside a list, likewise. Any other name may repeat the request, so it is not shown.
+_USUAL: Final = re.compile(
+    r"(total|count)(count|pages|results|records|elements|items|hits|leads|applicants|appraisals)?"
+    r"|(page|result|record|element|item|hit|lead|applicant|appraisal)s?count|numfound|(num|number)?(of)?pages"
+    r"|next(page|token|cursor|link|ur[il])?|has(more|next|nextpage)|more(results|available)?|(is)?truncated"
+    r"|meta(data)?|links?|data|pag(e|ing|ination)|(page|batch)?size|limit|offset|cursor|version|status|errors?|warnings?"
+    r"|messages?|request(id)?|(generated|created|updated)(at|on)?|timestamp|time|date|from|to|kind|type"
+)
+
+# How deep members within members are looked at, as in `meta.paging.next`.
+_DEPTH: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CutAnswer:
+    """A body, cut into its leads.
+
+    `unknown_members` are those beside the list, each with its path and JSON type as `meta.nextToken/text`. A name that
+    could be a person's is `…` there.
+    """
+
+    leads: tuple[ReceivedLead, ...]
+    unknown_members: frozenset[str]
+
+
+def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
+    """Cut a 200 body into its leads.
+
+    An answer is a JSON object that holds the kind's list; an empty list means no leads. The list's key counts in any
+    spelling, and each time it occurs. An odd lead, such as NaN, a lone surrogate or an integer of 5,000 digits, is kept
+    and flagged. The other leads are not affected. Raises InvalidAnswerError for everything else; its message describes
+    the body without quoting it.
+    """
+    elements, members = cut_list(kind.list_key, body)
+    beside = {name: parsed(value) for name, value in members if name is not None}
+    return CutAnswer(
+        leads=tuple(ReceivedLead(*received(element)) for element in elements),
+        unknown_members=frozenset(_typed_members(beside, depth=_DEPTH)),
+    )
+
+
+def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
+    """Cut a push into its leads, each with its kind and the exact text received.
+
+    The body is a JSON object (specification, "Events"). It holds a lead under its kind's name, `{"applicant": {…}}`, or
+    a list under the kind's list key, as an answer does. A name with null holds none. Each lead is judged as in
+    read_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
+    """
+    leads: list[tuple[LeadKind, ReceivedLead]] = []
+    has_leads = False
+    body = body.removeprefix(codecs.BOM_UTF8)
+    for key, start, end in members_of(body, object_in(body)):
+        name = text_of(key)
+        kind = next((kind for kind in LEAD_KINDS if name in (kind.name, kind.list_key)), None)
+        if kind is None or body[start:end] == b"null":
+            continue
+        has_leads = True
+        spans = list_parts(kind.list_key, body, (start, end)) if name == kind.list_key else [(start, end)]
+        leads += [(kind, ReceivedLead(*received(body[slice(*span)]))) for span in spans]
+    if not has_leads:
+        names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
+        raise InvalidAnswerError(
+            f"The body ({len(body)} bytes) is a JSON object with none of {names} in it.", reason="no lead"
+        )
+    return tuple(leads)
+
+
+def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
+    """Return those top-level members of a lead that hold text or a number, as text. It may be invalid JSON."""
+    body, texts = payload.encode(), dict[str, str]()
+    with contextlib.suppress(InvalidAnswerError):  # members behind a broken place are lost
+        for key, start, end in members_of(body, only_value(body)):
+            name, text = text_of(key), _id_text(body[start:end])
+            if name is not None and name in names and text is not None:
+                texts[name] = text
+    return texts
+
+
+def is_of_paging(path: str) -> bool:
+    """Whether an unknown member's name is one of answers that come in pages, as `meta.nextToken`."""
+    return _PAGING.match(_plain(path.rpartition(".")[2])) is not None
+
+
+def _typed_members(members: Mapping[str, object], depth: int) -> Iterator[str]:
+    """Yield path and JSON type of each member, and of the members within it."""
+    for name, value in members.items():
+        shown = _shown(name)
+        yield f"{shown}/{_json_type(value)}"
+        if isinstance(value, dict) and depth > 1:
+            yield from (f"{shown}.{inner}" for inner in _typed_members(value, depth - 1))
+
+
+def _shown(name: str) -> str:
+    """Return a usual name as it is. Of another one, return the word of paging that it begins with, or `…` alone."""
+    plain = _plain(name)
+    if _USUAL.fullmatch(plain) and re.fullmatch(r"[A-Za-z_-]+", name):
+        return name
+    word = _PAGING.match(plain)
+    return f"{word[0]}…" if word else "…"
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower())
+
+
+def parsed(value: bytes) -> object:
+    """Return what a piece of JSON means. What can't be read stays as it is."""
+    try:
+        return json.loads(value, parse_int=float)  # an integer of 5,000 digits is a float, and no error
+    except (ValueError, RecursionError):
+        return value
+
+
+def _json_type(value: object) -> str:
+    types = {str: "text", bool: "boolean", float: "number", dict: "object", list: "list", type(None): "null"}
+    return types.get(type(value), "unreadable")
+
+
+# --- one lead ----------------------------------------------------------------------------------------------------
+
+
+class _Identified(msgspec.Struct):
+    id: msgspec.Raw = msgspec.Raw()
+
+
+_IDENTIFIED: Final = msgspec.json.Decoder(_Identified)
+_STRING: Final = msgspec.json.Decoder(str)
+
+
+def received(element: bytes) -> tuple[str, str]:
+    """Return the element's id, or the hash of its bytes if it has none, and its exact text."""
+    try:
+        payload = element.decode()
+    except UnicodeDecodeError:
+        # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
+        payload = element.decode("latin-1")
+    try:
+        element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
+    except msgspec.ValidationError:  # not an object
+        element_id = None
+    except (msgspec.DecodeError, RecursionError):  # it still merges with later versions
+        element_id = read_texts(payload, ("id",)).get("id")
+    return element_id or f"sha256:{hashlib.sha256(element).hexdigest()}", payload
+
+
+def _id_text(raw: bytes) -> str | None:
+    """Return an id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
+    with contextlib.suppress(msgspec.DecodeError):  # nearly every id, in a fraction of json's time
+        text = _STRING.decode(raw)
+        return text if text.strip() else None
+    if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):
+        return raw.decode()
+    try:
+        value = json.loads(raw)
+        return value if isinstance(value, str) and value.strip() and value.encode() else None
+    except (ValueError, RecursionError):  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
+        return None

@@ -1,0 +1,127 @@
+"""The questions of `verify`: whether every file is whole, and whether counts agree from raw files to marts.
+
+Belongs here: reading all of a data folder once. Doesn't: what whole means (raw/, warehouse/), services and settings
+(doctor.py).
+"""
+
+# ruff: noqa: S608 - only our own names are in the statements
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import duckdb
+
+from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
+from leads_pipeline.extensions import VERIFIERS, loaded
+from leads_pipeline.health.doctor import Light, Seen, seen
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import LEADS_DUCKDB, all_finders, find
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import RESTRICTED, list_places
+from leads_pipeline.raw.starting import how_to_publish
+from leads_pipeline.warehouse.current_leads import WindowKey
+from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.published import attached, is_readable
+from leads_pipeline.warehouse.versions import Versions, number_of
+from leads_pipeline.words import counted
+
+# Marts that count each lead once, in a column `leads`.
+_COUNTING_MARTS: Final = ("mart_leads_daily", "mart_people_daily")
+
+# Windows with the hash of their files and the ids of their leads.
+_Windows = dict[WindowKey, tuple[str, set[str]]]
+
+
+def verify(facts: Facts) -> Iterator[Seen]:
+    """Read every file, compare every hash, then count from raw to the marts. Raises StorageError.
+
+    A damaged raw file is moved to quarantine, as by any run. Windows that wait for a publication, for example after an
+    erasure, aren't counted.
+    """
+    data, raw, files, windows = facts.data, _Windows(), 0, set[WindowKey]()
+    for place in [*list_places(data.store), *list_places(data.store, RESTRICTED)]:
+        contents = data.raw.read(place)
+        if not contents.opened:  # damaged, or merged meanwhile
+            continue
+        files += len(contents.opened)
+        window = (place.kind.name, place.day, place.scope)
+        windows.add(window)
+        if place.root != RESTRICTED:  # nothing of those is published
+            raw[window] = contents.folder.hash, {row.lead_id for row in contents.rows}
+    whole = f"{counted(files, 'file')} of {counted(len(windows), 'window')} are whole."
+    yield Seen("raw files", Light.GREEN, whole)
+    asked = [one for one in all_finders().values() if one.is_verified]
+    yield from map(seen, find(replace(facts, is_thorough=True), asked))
+    version, publish = Versions(data.folder).current(), f"{how_to_publish(data.state)}."
+    if version is None:
+        yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {publish}")
+        return
+    if not (data.folder / WAREHOUSE_FILE).exists():
+        yield Seen(
+            LEADS_DUCKDB,
+            Light.YELLOW,
+            f"The link leads.duckdb is missing, as in a backup. The file behind it is .versions/{version.name}. "
+            f"{publish}",
+        )
+    yield from _published(data, version, raw, publish)
+
+
+def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> Iterator[Seen]:
+    if not (Versions(data.folder).has_its_hash() and is_readable(data.folder, version)):
+        # The next publication then reads all of it, and makes a new one.
+        data.state.note_rewriting()
+        yield Seen(
+            LEADS_DUCKDB,
+            Light.RED,
+            "leads.duckdb is damaged: its bytes aren't those that were published. A new one is "
+            f"made from raw files. {publish} Check the disk.",
+        )
+        return
+    with attached(data.folder, version) as db:
+        known = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
+        published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in known}
+        waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}
+        if waiting:
+            days = ", ".join(sorted({str(day) for _, day, _ in waiting}))
+            yield Seen(LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {publish}")
+        else:
+            yield Seen("published", Light.GREEN, f"{version.name} is whole, and has every window that landed.")
+        for kind in LEAD_KINDS:
+            ids = {
+                lead_id
+                for window, (_, of_window) in raw.items()
+                if window[0] == kind.name and window not in waiting
+                for lead_id in of_window
+            }
+            yield _count(db, data, kind, ids)
+        for of_feature in loaded(VERIFIERS):
+            yield from of_feature(data, db, number_of(version))
+
+
+def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw: set[str]) -> Seen:
+    rows = db.execute(f"select lead_id from {quoted(kind.table)}").fetchall()
+    published = {lead_id for (lead_id,) in rows}
+    unpublished = raw - published
+    missing = len(unpublished - data.gate.kept_out(kind, unpublished))
+    troubles = [f"{missing} of {len(raw)} leads in raw files are not in leads.duckdb."] if missing else []
+    if len(rows) != len(published):
+        troubles.append(f"{len(rows) - len(published)} leads are in leads.duckdb twice.")
+    for mart in _COUNTING_MARTS:
+        [(leads,)] = db.execute(
+            f"select coalesce(sum(leads), 0) from {mart} where kind = $kind", {"kind": kind.name}
+        ).fetchall()
+        if leads != len(rows):
+            troubles.append(f"{mart} counts {leads} leads, and the table has {len(rows)}.")
+    if troubles:
+        troubles.append("This is a fault of the program: please report it.")
+    only = len(published - raw)
+    lost = f" {only} of them have no raw file any more." if only else ""
+    well = f"{len(rows)}, each once, in leads.duckdb and in the marts.{lost}"
+    return summed_up(f"{kind.name} leads", troubles, well)
+
+
+def summed_up(check: str, troubles: list[str], well: str) -> Seen:
+    """Return a red line with all troubles, or a green one."""
+    return Seen(check, Light.RED, " ".join(troubles)) if troubles else Seen(check, Light.GREEN, well)

@@ -1,0 +1,34 @@
+"""Where people are besides raw windows and tables.
+
+A feature that keeps leads, or who got them, somewhere else says here what of a person it has. Erasures and access
+requests ask all of them.
+"""
+
+from collections.abc import Callable
+
+from leads_pipeline.extensions import HOLDERS, loaded
+from leads_pipeline.raw.data_folder import DataFolder
+
+# Whether a lead, by its kind and id, is the person's.
+IsMeant = Callable[[tuple[str, str]], bool]
+
+
+class HoldsPeople:
+    """What holds people. A feature overrides the methods that it needs."""
+
+    def recipients(self, is_meant: IsMeant) -> dict[str, list[str]]:  # noqa: ARG002 - as any
+        """Return to which hosts such leads were sent, and on which days, as ISO dates. Raises StorageError."""
+        return {}
+
+    def forget(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
+        """Forget such leads. Return what couldn't be forgotten, in sentences that say what to do."""
+        return []
+
+    def left(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
+        """Return what still has such leads after a publication, in sentences that say what to do."""
+        return []
+
+
+def holders(data: DataFolder) -> list[HoldsPeople]:
+    """Return everything that holds people."""
+    return [of_feature(data) for of_feature in loaded(HOLDERS)]

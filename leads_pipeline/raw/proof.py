@@ -1,0 +1,137 @@
+"""Tries out whether a bucket or a file system does what the pipeline needs.
+
+Some buckets accept a condition and ignore it, and some file systems have no links.
+
+Belongs here: trying it out, with an object or a folder of its own. Doesn't: the verbs (store.py).
+"""
+
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from leads_pipeline.errors import StorageError
+from leads_pipeline.raw.durable import lacks_links, make_folder, replace_file, storing
+from leads_pipeline.raw.room import mount_of
+from leads_pipeline.raw.state import State
+from leads_pipeline.raw.store import Store
+
+_PROOFS: Final = "proof/"
+
+
+def prove(store: Store) -> timedelta:
+    """Create a key twice, find it and delete it. Return how far the store's clock is ahead of this machine's.
+
+    Raises StorageError if the store can't be used, or would lose what it is given.
+    """
+    key = f"{_PROOFS}{secrets.token_hex(8)}"
+    try:
+        if not store.create_once(key, b"first"):
+            raise _unfit(store, "refuses to create a new key, as if it were there already")
+        before = datetime.now(UTC)
+        if store.create_once(key, b"second") or store.get(key) != b"first":
+            raise _unfit(
+                store,
+                "replaces an object although it is asked not to (If-None-Match: *), so that "
+                "two machines would lose each other's entries of the suppression list",
+            )
+        created = store.modified_at(key)
+        if created is None or key not in store.list(_PROOFS):
+            raise _unfit(store, "doesn't find or doesn't list a key that was just created")
+    finally:
+        store.delete([key])
+    if store.get(key) is not None:
+        raise _unfit(store, "still has an object that was deleted")
+    return created - before
+
+
+def _unfit(store: Store, what: str) -> StorageError:
+    return StorageError(
+        f"{store.address} can't hold leads: it {what}. Use another store (AWS S3 and Ceph RGW do it right), or a newer "
+        "version of this one. Nothing was kept there.",
+        reason="unfit store",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """What a file system may lack, because the pipeline works without it."""
+
+    has_hard_links: bool
+    syncs_folders: bool
+
+
+def prove_folder(folder: Path) -> FileSystem:
+    """Try out the file system of a data folder. Nothing stays there.
+
+    Raises StorageError if it lacks what the pipeline needs: files that replace others, locks, symbolic links.
+    """
+    place = State(folder).path / "locks"  # which backups leave out
+    with storing(place):
+        make_folder(place)
+        with TemporaryDirectory(prefix="proof-", dir=place, ignore_cleanup_errors=True) as name:
+            trial = Path(name)
+            _want_replacing(trial / "file")
+            _want_locks(trial)
+            want_symbolic_links(trial / "link")
+            return FileSystem(has_hard_links=_has_hard_links(trial), syncs_folders=_syncs_folders(trial))
+
+
+def want_symbolic_links(link: Path) -> None:
+    """Raise StorageError if no symbolic link can be made at that path. Nothing stays there."""
+    with storing(link):
+        try:
+            link.symlink_to("nothing")
+        except OSError as error:
+            if not lacks_links(error):
+                raise
+            raise StorageError(
+                f"The file system {mount_of(link.parent)} has no symbolic links, and leads.duckdb is one. Set "
+                "LEADS_DATA_DIR, or LEADS_WORK_DIR with a bucket, to a folder on another file system, for example "
+                "ext4, XFS or APFS. Landed leads are safe: move the data folder there.",
+                reason="no symbolic links",
+            ) from None
+        link.unlink()
+
+
+def _want_replacing(path: Path) -> None:
+    for content in (b"first", b"second"):
+        replace_file(path, content)
+    if path.read_bytes() != b"second":
+        raise StorageError(
+            f"The file system {mount_of(path)} doesn't replace a file by renaming another one. Set LEADS_DATA_DIR to a "
+            "folder on another file system."
+        )
+
+
+def _want_locks(folder: Path) -> None:
+    state = State(folder)
+    with state.lock("proof", timeout_seconds=1):
+        if not state.is_held("proof"):
+            raise StorageError(
+                f"The file system {mount_of(folder)} gives a lock to two holders at once, so two processes would "
+                "overwrite each other's files. Mount it with locks, or set LEADS_DATA_DIR to a folder on another file "
+                "system."
+            )
+
+
+def _has_hard_links(folder: Path) -> bool:
+    with suppress(OSError):
+        (folder / "hard link").hardlink_to(folder / "file")
+        return True
+    return False
+
+
+def _syncs_folders(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,123 @@
+"""One table of windows, made from names alone.
+
+Belongs here: the state of each window. Doesn't: what is asked for (domain/due.py), who is told of it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from enum import StrEnum
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from leads_pipeline.domain.contract import LeadKind
+from leads_pipeline.domain.due import Failure, next_look
+from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
+from leads_pipeline.raw.names import RAW, Folder, list_folders, place_of, read_failure
+from leads_pipeline.raw.rows import moment_of
+from leads_pipeline.raw.store import Store
+
+
+class WindowState(StrEnum):
+    """How a window stands.
+
+    LANDED and EMPTY have a whole look between the end of the window and the moment when the portal began to delete it.
+    PARTIAL has only a later one. Without such a look it is FAILED if the last run for it failed, or a file of it was
+    damaged. Else it is OPEN until its end, and then MISSING. A landed window whose later look failed stays landed:
+    `failure` says so.
+    """
+
+    LANDED = "landed"
+    EMPTY = "empty"
+    OPEN = "open"
+    PARTIAL = "partial"
+    FAILED = "failed"
+    MISSING = "missing"
+
+
+class WindowRow(NamedTuple):
+    """A row of the table.
+
+    `looked_at` is the newest whole look, in UTC. `leads` adds up the files, so a lead that was pulled and then pushed
+    counts twice until the next look.
+    """
+
+    kind: str
+    window: Window
+    state: WindowState
+    looked_at: datetime | None
+    leads: int
+    failure: Failure | None
+
+    @property
+    def day(self) -> date:
+        """The window's local day."""
+        return self.window.day
+
+    @property
+    def scope(self) -> str:
+        """The scope's key."""
+        return self.window.scope.key
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, empty if it didn't."""
+        return self.failure.reason if self.failure else ""
+
+    def has_its_looks(self, now: datetime) -> bool:
+        """Whether the window has each whole look that is due by now. A failed run since then takes nothing from it."""
+        if self.looked_at is None:
+            return False
+        look = next_look(self.window, self.looked_at, self.failure, now)
+        return look is None or look > now
+
+
+def list_days(store: Store, kind: LeadKind, of_days: Iterable[date] | None, now: datetime) -> dict[str, Folder]:
+    """Return the folders of these days or of all, by their keys, those of scopes that aren't configured too."""
+    if of_days is None:
+        return list_folders(store, f"{RAW}/{kind.table}/", now)
+    folders: dict[str, Folder] = {}
+    for day in of_days:
+        folders |= list_folders(store, f"{RAW}/{kind.table}/day={day.isoformat()}/", now)
+    return folders
+
+
+def known_windows(
+    store: Store, kind: LeadKind, scopes: Sequence[Scope], zone: ZoneInfo, first_day: date, now: datetime
+) -> list[WindowRow]:
+    """Return the kind's windows that the portal has not deleted, from the first day to the day under way."""
+    shown = days(max(first_day, today(zone, now - RETENTION)), today(zone, now))
+    windows = [Window.of(day, scope, zone) for day in shown for scope in scopes]
+    return window_table(store, kind, windows, now)
+
+
+def window_table(store: Store, kind: LeadKind, windows: Iterable[Window], now: datetime) -> list[WindowRow]:
+    """Return a row for each of the windows, in their order. Only failures are read, not files."""
+    windows = list(windows)
+    folders = list_days(store, kind, sorted({window.day for window in windows}), now)
+    return window_rows(store, kind, windows, folders, now)
+
+
+def window_rows(
+    store: Store, kind: LeadKind, windows: Iterable[Window], folders: Mapping[str, Folder], now: datetime
+) -> list[WindowRow]:
+    """Return the rows of windows whose folders are listed already."""
+    rows = []
+    for window in windows:
+        key = place_of(kind, window).key
+        folder = folders.get(key, Folder())
+        newest, leads = folder.newest, sum(file.leads for file in folder.files)
+        failure = read_failure(store, key, folder)
+        state = _state(folder, leads, has_failed=failure is not None, is_over=window.is_closed(now))
+        looked_at = moment_of(newest.look) if newest else None
+        rows.append(WindowRow(kind.name, window, state, looked_at, leads, failure))
+    return rows
+
+
+def _state(folder: Folder, leads: int, *, has_failed: bool, is_over: bool) -> WindowState:
+    if folder.state == "closed":
+        return WindowState.LANDED if leads else WindowState.EMPTY
+    if folder.state == "partial":
+        return WindowState.PARTIAL
+    if has_failed:
+        return WindowState.FAILED
+    return WindowState.MISSING if is_over else WindowState.OPEN

@@ -1,0 +1,420 @@
+"""`doctor`: each thing that can be wrong has a line that says what happened and what to do."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from click.testing import CliRunner, Result
+
+from leads_pipeline.cli import main
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.health.doctor import Seen, ask_folder, ask_leads, ask_pool, ask_settings
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.store import FolderStore
+from leads_pipeline.settings import OURS, Settings
+from leads_pipeline.simulator.app import Config, Simulator
+from leads_pipeline.simulator.server import running
+from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
+from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.people import listed
+from leads_pipeline_tests.support.small_portal import SmallPortal, served
+
+# Dagster calls what it has deprecated itself.
+pytestmark = pytest.mark.filterwarnings(r"ignore:InitResourceContext\.dagster_run:DeprecationWarning")
+
+POOL = "leads_portal"
+UNUSED = "http://127.0.0.1:9"  # the discard port: nothing listens there
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with running(Config(branches=3, leads_per_day=2)) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+def variables(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """An installation with all that doctor asks for, and nothing pulled yet."""
+    monkeypatch.chdir(tmp_path)  # away from the developer's own .env
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    return {
+        **simulator.environment(),
+        "LEADS_DATA_DIR": str(folder),
+        "LEADS_KEEP_PERSONAL_DAYS": "365",
+        "LEADS_TIMEZONE": "Europe/London",
+        "LEADS_ALERT_WEBHOOK": UNUSED,
+        "LEADS_HEARTBEAT_URL": UNUSED,
+    }
+
+
+def call(variables: Mapping[str, str], *options: str, **changes: str | None) -> Result:
+    foreign = dict.fromkeys(name for name in os.environ if name.startswith(OURS))  # the seeds of these tests, for one
+    return CliRunner().invoke(main, ["doctor", *options], env={**foreign, **variables, **changes}, color=False)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Lights and messages of the lines, by check."""
+
+    lights: dict[str, str]
+    messages: dict[str, str]
+    exit_code: int
+
+    @property
+    def not_green(self) -> dict[str, str]:
+        return {check: light for check, light in self.lights.items() if light != "green"}
+
+
+def found(variables: Mapping[str, str], **changes: str | None) -> Found:
+    result = call(variables, "--json", **changes)
+    seen = json.loads(result.stdout)["findings"]
+    lights = {one["check"]: one["light"] for one in seen}
+    return Found(lights, {one["check"]: one["message"] for one in seen}, result.exit_code)
+
+
+# A new folder has nothing to back up yet.
+FRESH = {"backup": "hint", "windows-missing/first": "hint"}
+
+
+def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hints(variables: dict[str, str]) -> None:
+    result = call(variables)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if not line.startswith(("green ", "hint "))] == []
+    assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
+        *("settings", "clock", "secret", "token", "applicant leads", "appraisal leads"),
+        *("inventory", "data folder", "source", "file system", "file rights"),
+        *("windows-missing/first", "backup", "findings"),
+    ]
+
+
+def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
+    call(variables)  # so that both find a token
+    lines, document = call(variables, LEADS_BRANCH_IDS="999"), call(variables, "--json", LEADS_BRANCH_IDS="999")
+    seen = json.loads(document.stdout)
+    assert seen["is_well"] is False
+    assert lines.exit_code == document.exit_code == 1
+    checks = [(one["light"], one["check"]) for one in seen["findings"]]
+    assert checks == [(line.split()[0], line[7:].split(":")[0]) for line in lines.stdout.splitlines()]
+
+
+NO_TOKEN = {"token": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
+MISSING = {"settings": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
+NO_INVENTORY = {"inventory": "red"}
+REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected", "check", "words"),
+    [
+        ({"LEADS_CLIENT_ID": None}, MISSING, "settings", "Settings are missing: LEADS_CLIENT_ID."),
+        ({"LEADS_CLIENT_SECRET": ""}, MISSING, "applicant leads", "Not tried, as settings are missing."),
+        ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
+        ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "applicant leads", "Not tried, as there is no token."),
+        ({"LEADS_AUTH_URL": UNUSED}, NO_TOKEN, "token", "found no connection"),
+        ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", **NO_TOKEN}, "clock", "refused"),
+        ({"LEADS_BRANCH_IDS": "101,999,998"}, REFUSED, "appraisal leads", "2 of 3 scopes (branch-998, branch-999)."),
+        ({"INVENTORY_CLIENT_SECRET": "wrong"}, NO_INVENTORY, "inventory", "ask the portal's technical contact"),
+        ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),
+        ({"INVENTORY_ADDRESSES": ""}, {"inventory": "yellow"}, "inventory", "says what to search for"),
+        ({"INVENTORY_BASE_URL": ""}, {}, "inventory", "Not set up"),
+        ({"LEADS_TIMEZONE": None}, {"time-zone": "hint"}, "time-zone", "LEADS_TIMEZONE=Europe/London"),
+        ({"LEADS_ALERT_WEBHOOK": None}, {"alert-channels": "hint"}, "alert-channels", "alert --test"),
+    ],
+)
+def test_what_is_wrong_is_found_and_what_to_do_is_said(
+    variables: dict[str, str], changes: dict[str, str | None], expected: dict[str, str], check: str, words: str
+) -> None:
+    seen = found(variables, **changes)
+    assert seen.not_green == expected | FRESH
+    assert words in seen.messages[check]
+    assert seen.exit_code == (2 if expected.get("settings") == "red" else "red" in expected.values())
+
+
+def test_delta_tables_without_their_package_are_told_with_how_to_install_it(
+    variables: dict[str, str], house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Leads are published all the same."""
+    monkeypatch.setitem(sys.modules, "deltalake", None)  # as if it weren't there
+    seen = found(variables, LEADS_TABLES="delta")
+    assert seen.lights["Delta tables"] == "red"
+    assert "uv pip install -c requirements.lock -e '.[delta]'" in seen.messages["Delta tables"]
+    house.tables_as = "delta"
+    house.land("applicant", [{"id": "a"}])
+    with pytest.raises(AssertionError):  # the house takes no trouble
+        house.publish()
+    assert house.leads("applicant").keys() == {"a"}
+
+
+def test_the_token_is_tried_before_the_branches_are_known(variables: dict[str, str]) -> None:
+    seen = found(variables, LEADS_BRANCH_IDS="")
+    assert seen.not_green == MISSING | {"backup": "hint"}
+    assert seen.lights["token"] == "green"
+
+
+def test_a_full_disk_is_found_when_the_file_system_is_tried(variables: dict[str, str], small_disk: Path) -> None:
+    (small_disk / "data").mkdir()
+    with suppress(OSError):
+        (small_disk / "fill").write_bytes(bytes(2_000_000))
+
+    seen = found(variables, LEADS_DATA_DIR=str(small_disk / "data"))
+
+    assert seen.lights["file system"] == "red"
+    assert f"The file system {small_disk} is full: 0.0 of 1 MB are free." in seen.messages["file system"]
+
+
+def test_a_setting_that_cannot_be_right_is_the_only_red_line(variables: dict[str, str]) -> None:
+    seen = found(variables, LEADS_BASE_URL="portal")
+    assert seen.not_green == {"settings": "red"}
+    assert "LEADS_BASE_URL is not an address" in seen.messages["settings"]
+
+
+@pytest.mark.parametrize(
+    ("secret", "light", "words"),
+    [
+        ("made\u00a0up", "red", "at position 5"),
+        ("\u201cmade-up\u201d", "red", "at position 1"),
+        ('"made-up"', "yellow", "begins or ends with a quotation mark. Was it pasted with it?"),
+    ],
+)
+def test_a_secret_that_was_pasted_with_more_is_told_and_never_shown(
+    variables: dict[str, str], secret: str, light: str, words: str
+) -> None:
+    seen = found(variables, LEADS_CLIENT_SECRET=secret)
+    assert seen.lights["secret"] == light
+    assert words in seen.messages["secret"]
+    assert not any(secret in message for message in seen.messages.values())
+
+
+def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: Path) -> None:
+    wrong = "canary-wr0ng-secret"
+    outputs = [
+        call(variables, **changes).output
+        for changes in ({}, {"LEADS_CLIENT_SECRET": wrong}, {"HTTPS_PROXY": f"http://agent:{wrong}/x@proxy.example:1"})
+    ]
+    tokens = [json.loads(path.read_bytes())["access_token"] for path in (tmp_path / "data").rglob("tokens/*.json")]
+    assert len(tokens) == 2
+    hidden = [*tokens, wrong, variables["LEADS_CLIENT_SECRET"], variables["INVENTORY_CLIENT_SECRET"]]
+    assert [secret for secret in hidden for output in outputs if secret in output] == []
+
+
+@needs_gpg
+def test_a_secret_from_a_pgp_message_gets_a_token_and_its_key_is_private(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
+    key, message = tmp_path / "key.asc", tmp_path / "message.asc"
+    with running_gpg() as gpg:
+        key.write_bytes(gpg.make_key("agency", passphrase="canary-passphrase"))
+        message.write_bytes(gpg.encrypt(variables["LEADS_CLIENT_SECRET"].encode(), "agency"))
+    key.chmod(0o640)
+    changes = {"LEADS_CLIENT_SECRET": None, "LEADS_CLIENT_SECRET_PGP_FILE": str(message)}
+    changes |= {"LEADS_PGP_PRIVATE_KEY_FILE": str(key), "LEADS_PGP_PASSPHRASE": "canary-passphrase"}
+    seen = found(variables, **changes)
+    assert seen.not_green == {"secret": "yellow"} | FRESH
+    assert f"chmod 600 {key}" in seen.messages["secret"]
+
+
+def test_each_scope_is_asked_for_once_with_each_lead_kind(variables: dict[str, str]) -> None:
+    with running(Config(branches=3, leads_per_day=2)) as simulator:
+        assert call({**variables, **simulator.environment()}).exit_code == 0
+        asked = simulator.counters().windows
+    assert {(kind, scope) for kind, scope, _ in asked} == {
+        (kind, f"branch-{branch}") for kind in ("applicant", "appraisal") for branch in (101, 102, 103)
+    }
+    assert set(asked.values()) == {1}
+
+
+def test_a_token_that_the_full_disk_cannot_keep_is_told_of_once(
+    variables: dict[str, str], small_disk: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tokens = small_disk / "data" / ".state" / "tokens"
+    tokens.mkdir(parents=True)
+    with (small_disk / "fill").open("wb", buffering=0) as fill, suppress(OSError):
+        while fill.write(bytes(4096)):
+            pass
+    seen = found(variables, LEADS_DATA_DIR=str(small_disk / "data"), INVENTORY_BASE_URL=None)
+    assert (seen.lights["appraisal leads"], [*tokens.glob("*.json")]) == ("green", [])
+    assert caplog.text.count("This token can't be kept") == 1
+
+
+@pytest.mark.parametrize(("status", "light"), [(429, "yellow"), (503, "red")])
+def test_a_busy_service_is_no_fault_and_is_asked_once(tmp_path: Path, status: int, light: str) -> None:
+    with served(SmallPortal("secret", lambda *_: (status, b""))) as portal:
+        variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "secret", "LEADS_BRANCH_IDS": "101"}
+        seen = found(variables, LEADS_DATA_DIR=str(tmp_path))
+    assert (seen.lights["applicant leads"], seen.lights["appraisal leads"]) == (light, light)
+    assert len([token for token in portal.data_requests if token]) == 2
+
+
+def missing() -> NoReturn:
+    raise SettingsError("No secret.")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "light", "words"),
+    [
+        (22, "green", "Within 2"),
+        (60, "yellow", "s ahead of the portal's"),
+        (-60, "yellow", "s behind the portal's"),
+        (400, "red", "timedatectl"),
+    ],
+)
+def test_a_clock_that_is_off_is_found(variables: dict[str, str], seconds: int, light: str, words: str) -> None:
+    facts = Facts(Settings.from_variables(variables), DataFolder.at(Path("data")), datetime.now(UTC))
+    seen = ask_leads(facts, missing, missing, lambda: datetime.now(UTC) + timedelta(seconds=seconds))
+    [clock] = [one for one in seen if one.check == "clock"]
+    assert clock.light == light
+    assert words in clock.message
+
+
+# --- the data folder --------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_made_is_red_and_the_data_is_not_looked_at(variables: dict[str, str]) -> None:
+    seen = found(variables, LEADS_DATA_DIR="/proc/leads")
+    assert "set LEADS_DATA_DIR" in seen.messages["data folder"]
+    assert [*seen.lights][-1] == "data folder"
+
+
+def others_portal(data: DataFolder) -> None:
+    data.state.claim("portal.example")
+
+
+def open_leads(data: DataFolder) -> None:
+    (data.folder / "raw").mkdir()
+    (data.folder / "raw").chmod(0o755)
+    data.folder.chmod(0o755)
+
+
+def list_without_its_key(data: DataFolder) -> None:
+    listed(list_of(data))
+    (list_of(data).folder / "key").unlink()
+
+
+def no_database(data: DataFolder) -> None:
+    (data.folder / "leads.duckdb").write_bytes(b"no database" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("harm", "check", "light", "words"),
+    [
+        (others_portal, "source", "red", "holds leads from portal.example"),
+        (open_leads, "file rights", "yellow", "chmod o= "),
+        (list_without_its_key, "finder-failed/suppression-list", "red", "key"),
+        (no_database, "leads-duckdb", "red", "Run `leads-pipeline backfill --last 1d`"),
+    ],
+)
+def test_harm_to_the_data_folder_has_a_line_with_a_remedy(
+    variables: dict[str, str], harm: Callable[[DataFolder], None], check: str, light: str, words: str
+) -> None:
+    data = DataFolder.at(Path(variables["LEADS_DATA_DIR"]))
+    harm(data)
+    seen = look(variables, data)
+    assert (check, light) in {(one.check, one.light) for one in seen}
+    assert any(words in one.message for one in seen if one.check == check)
+
+
+def look(variables: Mapping[str, str], data: DataFolder) -> list[Seen]:
+    return list(ask_folder(Facts(Settings.from_variables(variables), data, datetime.now(UTC))))
+
+
+def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path) -> None:
+    data = DataFolder.at(tmp_path / "data")
+    (data.folder / "reports").symlink_to("/proc/self")
+    [disk] = [one for one in look(variables, data) if one.check == "file system"]
+    assert (disk.light, "reports in" in disk.message) == ("red", True)
+
+
+@pytest.mark.parametrize(
+    ("limit", "light", "words"),
+    [
+        (1, "green", "Dagster runs one pull at a time."),
+        (None, "yellow", "has no limit"),
+        (3, "yellow", "has the limit 3"),
+    ],
+)
+def test_with_a_bucket_the_pool_of_pulls_needs_the_limit_1(
+    tmp_path: Path, limit: int | None, light: str, words: str
+) -> None:
+    """Fault 106: only our own dagster.yaml set it, and nothing said so."""
+    data = DataFolder.at(tmp_path / "data", bucket=FolderStore(tmp_path / "bucket"))
+    facts = Facts(Settings.from_variables({}), data, datetime.now(UTC))
+
+    [pool] = ask_pool(facts, POOL, lambda: limit)
+
+    assert (pool.check, pool.light, words in pool.message) == ("Dagster pool", light, True)
+    assert ("dagster instance concurrency set leads_portal 1`" in pool.message) is (light == "yellow")
+    assert list(ask_pool(replace(facts, data=DataFolder.at(tmp_path / "data")), POOL, lambda: limit)) == []
+
+
+@pytest.mark.slow
+def test_doctor_reads_the_limit_in_the_dagster_home(
+    variables: dict[str, str], tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 106."""
+    variables["LEADS_DATA_DIR"] = f"{new_bucket(moto, monkeypatch)}/leads"
+    variables["LEADS_WORK_DIR"] = str(tmp_path / "work")
+    (tmp_path / "work").mkdir(mode=0o700)
+
+    before = found(variables, DAGSTER_HOME=None)
+    dagster_home(Settings.from_variables(variables))
+    after = found(variables, DAGSTER_HOME=None)
+
+    assert (before.lights["Dagster pool"], after.lights["Dagster pool"]) == ("yellow", "green")
+    assert "has no dagster.yaml yet" in before.messages["Dagster pool"]
+
+
+def test_a_pool_that_cannot_be_read_is_a_doubt(tmp_path: Path) -> None:
+    """Fault 106: pulls may work all the same."""
+    data = DataFolder.at(tmp_path / "data", bucket=FolderStore(tmp_path / "bucket"))
+
+    def limit() -> NoReturn:
+        raise SettingsError("It has no dagster.yaml yet.")
+
+    [pool] = ask_pool(Facts(Settings.from_variables({}), data, datetime.now(UTC)), POOL, limit)
+    assert (pool.light, pool.message) == ("yellow", "It has no dagster.yaml yet.")
+
+
+class LateStore(FolderStore):
+    """A store whose clock is two minutes behind."""
+
+    def modified_at(self, key: str) -> datetime | None:
+        moment = super().modified_at(key)
+        return moment and moment - timedelta(minutes=2)
+
+
+def test_a_bucket_is_tried_and_its_clock_compared(variables: dict[str, str], tmp_path: Path) -> None:
+    data = DataFolder.at(tmp_path / "data")
+    for store, light, words in (
+        (FolderStore(tmp_path / "store"), "green", "can be written to and read"),
+        (LateStore(tmp_path / "store"), "yellow", "are 12"),  # seconds: writing takes some
+    ):
+        [seen] = [one for one in look(variables, replace(data, bucket=store)) if one.check == "object store"]
+        assert seen.light == light
+        assert words in seen.message
+
+
+def test_an_env_file_that_others_can_read_is_found() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / ".env"
+        path.write_text("LEADS_CLIENT_SECRET=s\n")
+        seen = []
+        for folder_mode, file_mode in [(0o755, 0o644), (0o755, 0o640), (0o700, 0o644), (0o755, 0o600)]:
+            path.parent.chmod(folder_mode)
+            path.chmod(file_mode)
+            [_, one] = ask_settings(Settings.from_variables({}), path)
+            seen.append((one.light, f"chmod 600 {path}" in one.message))
+    assert seen == [("yellow", True), *[("green", False)] * 3]

@@ -1,0 +1,623 @@
+"""What is wrong is found, said once with what to do, and ends when its cause does, or when a person takes note."""
+
+import atexit
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from itertools import product
+from pathlib import Path
+from tempfile import mkdtemp
+from zoneinfo import ZoneInfo
+
+import duckdb
+import pytest
+
+from leads_pipeline.domain.contract import lead_kind
+from leads_pipeline.errors import QuestionError, StorageError
+from leads_pipeline.features.alerts.alerts import Told
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Finder
+from leads_pipeline.health.findings import Finding, Level, acknowledge, find, look
+from leads_pipeline.orchestration.publish_sensor import noted_publication
+from leads_pipeline.raw.names import Place
+from leads_pipeline.raw.publications import Publications
+from leads_pipeline.raw.store import FolderStore
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+
+SIMULATOR = "http://127.0.0.1:8000"
+PORTAL = "https://portal.example"
+KINDS = ("applicant", "appraisal")
+BRANCHES = ("branch-101", "branch-102")
+# What nobody has set up.
+HINTS = ("backup", "alert-channels", "retention")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path / "data")
+
+
+def known(house: House, **variables: str) -> Facts:
+    given = {
+        "LEADS_DATA_DIR": str(house.folder),
+        "LEADS_BASE_URL": SIMULATOR,
+        "LEADS_BRANCH_IDS": "101,102",
+        "LEADS_TIMEZONE": "Europe/London",
+        "LEADS_START_DATE": str(house.first_day),
+        **variables,
+    }
+    return Facts(Settings.from_variables(given), house.data, house.now)
+
+
+def found(house: House, **variables: str) -> dict[str, Finding]:
+    """What is above a hint, by key."""
+    return {one.key: one for one in find(known(house, **variables)) if one.level is not Level.HINT}
+
+
+def land_all(house: House, *days: date) -> None:
+    for day in days or (DAY, NEXT_DAY):
+        for kind in KINDS:
+            for branch in BRANCHES:
+                house.land(kind, [{"id": f"{kind}-{day}-{branch}"}], day, branch)
+
+
+@cache
+def _published() -> House:
+    folder = mkdtemp(prefix="leads-pipeline-findings-")
+    atexit.register(shutil.rmtree, folder)
+    house = House(Path(folder) / "data")
+    land_all(house)
+    house.publish()
+    return house
+
+
+def publish_all(house: House) -> None:
+    """Land both days and publish them."""
+    shutil.copytree(_published().folder, house.folder, symlinks=True)
+    house.now = _published().now
+
+
+def remove(house: House, day: date = NEXT_DAY) -> None:
+    """Remove the raw file of a window, as somebody might by hand."""
+    shutil.rmtree(house.folder / Place(lead_kind("applicant"), day, "branch-101").key)
+
+
+def damage(file: Path) -> None:
+    content = file.read_bytes()
+    file.chmod(0o600)
+    file.write_bytes(bytes(100) + content[100:])
+
+
+def fail(
+    house: House,
+    kind: str = "applicant",
+    day: date = NEXT_DAY,
+    branch: str = "branch-101",
+    *,
+    reason: str = "server error (503)",
+    is_permanent: bool = False,
+) -> None:
+    place = Place(lead_kind(kind), day, branch)
+    house.data.raw.fail(place, reason, f"It was a {reason}.", is_permanent=is_permanent)
+
+
+# --- a healthy installation -------------------------------------------------------------------------------------------
+
+
+def test_a_fresh_healthy_installation_has_nothing_above_hints(house: House) -> None:
+    house.folder.mkdir()
+    house.data.state.remember_time_zone("Europe/London")
+    assert found(house) == {}  # before the first pull, too
+    land_all(house)
+    house.publish()
+    assert found(house) == {}
+
+
+def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a_portal(house: House) -> None:
+    publish_all(house)
+    levels = {one.key: one.level for one in find(known(house))}
+    assert levels["backup"] == levels["alert-channels"] == Level.HINT
+    real = found(house, LEADS_BASE_URL=PORTAL)
+    assert real.keys() == {"backup", "alert-channels"}
+    assert {one.level for one in real.values()} == {Level.WARNING}
+    assert "leads-pipeline backup TARGET" in real["backup"].what_to_do
+
+
+def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: House) -> None:
+    publish_all(house)
+    told, began_at = Told(), house.now - timedelta(hours=2)
+    told.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", began_at)
+    told.write(house.data.state.path)
+    [one] = found(house).values()
+    assert (one.key, one.level, one.may_pass) == ("alert-channels/LEADS_SMTP_URL", Level.ERROR, True)
+    assert one.since == began_at
+    assert one.message == "Messages don't get through on LEADS_SMTP_URL. The mail server can't be reached."
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(house: House) -> None:
+    publish_all(house)
+    (house.folder / Place(lead_kind("applicant"), NEXT_DAY, "branch-101").key).rename(house.folder / "away")
+    fail(house, reason="refused (403)", is_permanent=True)
+    [(key, finding)] = [one for one in found(house).items() if one[0].startswith("windows-")]
+    assert (key, finding.level, finding.may_pass) == ("windows-refused/refused-403", Level.ERROR, False)
+    assert finding.message.startswith("The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a ")
+    assert "begins to delete its leads on 2026-12-20 00:00 UTC" in finding.message
+    command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
+    assert finding.what_to_do == f"Do what the message says. Run `{command}`."
+    assert finding.since == house.now
+    house.land("applicant", [], NEXT_DAY)
+    assert "windows-refused/refused-403" not in found(house)
+
+
+def test_a_refused_branch_is_one_finding_with_the_windows_that_nobody_asked_for(house: House) -> None:
+    house.first_day = DAY - timedelta(days=29)
+    land_all(house)
+    for kind in KINDS:
+        fail(house, kind, branch="branch-103", reason="refused (403)", is_permanent=True)
+    [finding] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
+    assert finding.key == "windows-refused/refused-403"
+    assert "6 applicant and appraisal windows of branch-103, 2026-11-18 to 2026-11-20. " in finding.message
+    assert "begins to delete their leads on 2026-12-18 00:00 UTC" in finding.message
+    assert "--from 2026-11-18 --to 2026-11-20 --scope branch-103`" in finding.what_to_do
+
+
+def test_a_temporary_error_is_one_finding_for_all_windows_and_may_pass(house: House) -> None:
+    land_all(house, DAY)
+    fail(house)
+    fail(house, "appraisal", branch="branch-102", reason="busy (429)")
+    finding = found(house)["windows-failing"]
+    assert finding.may_pass
+    assert "2 applicant and appraisal windows of branch-101, branch-102" in finding.message
+    assert "It was a server error (503)." in finding.message
+    assert "It was a busy (429)." in finding.message
+
+
+def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: House) -> None:
+    land_all(house, DAY)
+    house.now = datetime(2026, 11, 22, 1, tzinfo=UTC)
+    assert "windows-missing" not in found(house)
+    house.now = datetime(2026, 11, 22, 2, tzinfo=UTC)
+    finding = found(house)["windows-missing"]
+    assert (finding.level, finding.may_pass) == (Level.ERROR, True)
+    assert finding.message.startswith(
+        "4 applicant and appraisal windows of branch-101, branch-102, 2026-11-20 are missing for more than a day. "
+        "The portal begins to delete their leads on 2026-12-20 00:00 UTC."
+    )
+    assert finding.what_to_do == "Run `leads-pipeline backfill --from 2026-11-20 --to 2026-11-20`."
+
+
+def test_a_pull_that_hangs_is_told_of_with_the_windows_that_wait_for_it(house: House) -> None:
+    land_all(house, DAY)
+    with house.data.state.pulling():
+        house.now = datetime(2026, 11, 22, 12, tzinfo=UTC)
+        assert not any(one.key.startswith("windows-") for one in find(known(house)))
+        house.now += timedelta(days=1)
+        finding = found(house)["windows-missing"]
+    assert finding.what_to_do.startswith("A pull is under way, and others wait for it. If it hangs, end it: `fuser ")
+
+
+def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: House) -> None:
+    land_all(house)
+    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    for kind in KINDS:  # 21 and 22 November
+        for branch in BRANCHES:
+            for day in (21, 22):
+                house.land(kind, [], date(2026, 11, day), branch)
+    finding = found(house)["windows-missing/looks"]
+    assert finding.level is Level.WARNING
+    assert "Not looked at again, so that late leads would be missed: 8 " in finding.message
+
+
+def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_refusal(house: House) -> None:
+    land_all(house)
+    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    for day in (date(2026, 11, number) for number in (19, 20, 21, 22)):
+        for kind, branch in product(KINDS, BRANCHES):
+            if (kind, branch) != ("applicant", "branch-101"):
+                house.land(kind, [], day, branch)
+        fail(house, day=day, reason="refused (403)", is_permanent=True)
+    assert {key for key in found(house) if key.startswith("windows-")} == {"windows-refused/refused-403"}
+
+
+def test_a_landed_window_whose_later_looks_all_fail_is_a_warning(house: House) -> None:
+    land_all(house)
+    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    for day in (date(2026, 11, number) for number in (19, 20, 21, 22)):
+        for kind, branch in product(KINDS, BRANCHES):
+            if (day, kind, branch) != (DAY, "applicant", "branch-101"):
+                house.land(kind, [], day, branch)
+    fail(house, day=DAY)
+    message = found(house)["windows-missing/looks"].message
+    assert "missed: 1 applicant window of branch-101, 2026-11-19. It was a server error (503)." in message
+
+
+def test_an_installation_that_never_pulls_is_told_two_days_after_its_start(house: House) -> None:
+    house.data.state.remember_time_zone("Europe/London")
+    house.now = datetime.now(UTC)
+    house.first_day = house.today - timedelta(days=3)  # the portal has deleted no window yet
+    variables = {
+        "LEADS_AUTH_URL": SIMULATOR,
+        "LEADS_CLIENT_ID": "made-up",
+        "LEADS_CLIENT_SECRET": "made-up-secret",
+    }
+    assert found(house, **variables) == {}
+    house.later(days=2)
+    assert "windows-missing" in found(house, **variables)
+
+
+def test_the_days_before_the_first_pull_raise_no_alarm(house: House) -> None:
+    house.first_day = DAY - timedelta(days=90)
+    land_all(house)
+    assert found(house) == {}  # nor are they lost
+    hint = next(one for one in find(known(house)) if one.key == "windows-missing/first")
+    assert "2026-10-22 to 2026-11-18" in hint.message  # the portal has those
+
+
+def test_a_new_branch_is_late_with_the_last_days_alone_and_may_pass(house: House) -> None:
+    house.first_day = DAY - timedelta(days=29)
+    land_all(house)
+    [late] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
+    assert (late.key, late.may_pass) == ("windows-missing", True)
+    assert "of branch-103, " in late.message
+    assert "2026-11-18 to 2026-11-19 are missing for more than a day" in late.message
+    assert late.what_to_do.endswith(" --scope branch-103`.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("days_later", [31, 75])
+def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: House, days_later: int) -> None:
+    land_all(house, DAY)
+    fail(house)
+    house.later(days=days_later)
+    house.publish()
+    key = f"windows-lost/{NEXT_DAY}"
+    finding = found(house)[key]
+    assert finding.level is Level.ERROR
+    assert finding.message.startswith("Leads of 2026-11-20 are lost: the portal deleted applicant branch-101")
+    assert finding.since == datetime(2026, 12, 21, tzinfo=UTC)
+    house.later(days=1)
+    assert key in found(house)
+    assert [one.key for one in acknowledge(known(house), [key])] == [key]
+    assert key not in found(house)
+    assert {one for one in found(house) if one.startswith("windows-lost")} == set(found(house)) & {
+        f"windows-lost/{DAY + timedelta(days=ago)}" for ago in range(days_later)
+    }
+
+
+# --- leads.duckdb and the files ---------------------------------------------------------------------------------------
+
+
+def test_a_publication_that_fails_is_an_error_that_may_pass(house: House) -> None:
+    publish_all(house)
+    Publications(began_at=house.now, published_at=house.now, failures=2).write(house.data.state.path)
+    finding = found(house)["leads-duckdb"]
+    assert (finding.may_pass, finding.message.partition(" in")[0]) == (True, "Publishing leads.duckdb failed 2 times")
+
+
+def test_a_publication_under_way_has_not_failed_until_its_process_is_gone(house: House) -> None:
+    publish_all(house)
+    under_way = noted_publication(house.data, ZoneInfo("Europe/London"), is_nightly=False, clock=lambda: house.now)
+    with suppress(KeyboardInterrupt), under_way:
+        with house.data.state.publishing():
+            pass  # the file is swapped in, and its checks are made
+        assert "leads-duckdb" not in found(house)
+        raise KeyboardInterrupt
+    assert "failed 1 time" in found(house)["leads-duckdb"].message
+
+
+def test_leads_that_are_not_published_within_an_hour_are_an_error(house: House) -> None:
+    publish_all(house)
+    Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
+    landed_at = (house.now + timedelta(minutes=1)).timestamp()
+    os.utime(house.data.state.path / "landed", (landed_at, landed_at))
+    house.later(minutes=59)
+    assert "leads-duckdb" not in found(house)
+    house.later(minutes=3)
+    assert "are not published" in found(house)["leads-duckdb"].message
+
+
+def test_nights_without_a_publication_are_told_although_another_machine_has_landed_the_leads(house: House) -> None:
+    publish_all(house)
+    Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
+    house.later(days=2, minutes=1)
+    house.data.state.note_service(house.now, [])
+    assert "Nothing was published since" in found(house)["leads-duckdb"].message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_again(house: House, harm: str) -> None:
+    publish_all(house)
+    assert "leads-duckdb" not in found(house)
+    if harm == "missing":
+        house.file.unlink()
+    else:
+        damage(house.file.resolve())
+    assert {one.key for one in find(known(house))} == {"leads-duckdb", *HINTS}  # one cause is one finding
+    assert {"drift", "checks"} <= look(known(house))[1]  # what they found before isn't over
+    finding = found(house)["leads-duckdb"]
+    assert "made from raw files" in finding.message
+    assert "leads-pipeline backfill" in finding.what_to_do
+    assert "untouched" not in finding.message
+    house.publish()
+    assert "leads-duckdb" not in found(house)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", ["missing", "damaged"])
+def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_last_day(house: House, harm: str) -> None:
+    publish_all(house)
+    place = Place(lead_kind("applicant"), NEXT_DAY, "branch-101")
+    if harm == "missing":
+        remove(house)
+    else:
+        damage(next((house.folder / place.key).glob("*.parquet")))
+        house.data.raw.read(place)  # any run sets it aside
+    house.later(days=1)
+    land_all(house, date(2026, 11, 21))
+    house.publish()
+    assert set(found(house)) == {"files-damaged"}
+    finding = found(house)["files-damaged"]
+    assert finding.message.startswith(
+        "Raw files of 1 applicant window of branch-101, 2026-11-20 are damaged or missing."
+    )
+    command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
+    assert finding.what_to_do == f"Run `{command}`. The portal has it until 2026-12-20 UTC. Check the disk."
+    house.data.state.note_service(house.now, [])
+    assert "backfill" not in found(house)["files-damaged"].what_to_do
+    house.later(days=40)
+    told = found(house)["files-damaged/backup"]
+    assert place.key in told.message
+    assert "from a backup" in told.what_to_do
+    house.later(days=30)
+    house.publish()
+    assert "files-damaged/backup" in found(house)
+    assert f"windows-lost/{NEXT_DAY}" not in found(house)  # its leads are published
+
+
+def test_a_file_that_is_no_windows_is_told_as_what_it_is(house: House) -> None:
+    land_all(house)
+    (house.folder / "quarantine").mkdir()
+    (house.folder / "quarantine" / "note.txt").touch()
+    assert "1 file in quarantine/ is of no window: quarantine/note.txt." in found(house)["files-damaged/others"].message
+
+
+def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: House) -> None:
+    land_all(house)
+    house.answers([["applicant-2026-11-19-branch-101", "2026-11-19"]])
+    house.publish()
+    finding = found(house)["checks/answers_count/answers"]
+    assert finding.level is Level.WARNING
+    assert "1 rows: " in finding.message
+
+
+def test_a_mart_that_could_not_be_made_is_named_although_checks_read_it(house: House) -> None:
+    land_all(house)
+    house.publish()
+    file = house.file.resolve()
+    file.chmod(0o600)
+    with duckdb.connect(file) as db:
+        db.execute("drop view answers")
+        db.execute("insert into pipeline.mart_problems values ('answers', 'Why.')")
+    told = found(house)
+    assert "answers: Why." in told["checks/marts_are_made/lead_facts"].message
+    assert "finder-failed/checks" in told
+
+
+@pytest.mark.slow
+def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: House) -> None:
+    house.land("applicant", [{"id": str(number), "petFriendly": True, "shoeSize": 9} for number in range(3)])
+    house.publish()
+    assert {"drift/applicant/petFriendly", "drift/applicant/shoeSize"} <= found(house).keys()
+    assert "`_extra`" in found(house)["drift/applicant/petFriendly"].what_to_do
+    assert len(acknowledge(known(house), ["drift"])) == 2
+    assert not {key for key in found(house) if key.startswith("drift")}
+    house.land("applicant", [{"id": str(number), "newest": 1} for number in range(3)])
+    house.publish()
+    assert {key for key in found(house) if key.startswith("drift")} == {"drift/applicant/newest"}
+
+
+def test_an_unknown_member_of_answers_is_told_until_a_person_acknowledges_its_name_and_type(house: House) -> None:
+    paging = ("meta.nextToken/text", "pageSize/number", "total…/number", "cursor/null", "count/number")
+    others = ("meta/object", "account/text", "…/list")
+    house.data.state.note_unknown_members(f"applicant/{member}" for member in (*paging, *others))
+
+    levels = {key.removeprefix("answer-members/applicant/"): one.level for key, one in found(house).items()}
+    assert {levels.get(member) for member in paging} == {Level.ERROR}
+    assert {levels.get(member) for member in others} == {Level.WARNING}
+
+    acknowledge(known(house), ["answer-members"])
+    house.data.state.note_unknown_members(["applicant/meta.nextToken/text", "applicant/cursor/text"])
+    assert [key for key in found(house) if key.startswith("answer")] == ["answer-members/applicant/cursor/text"]
+
+
+def test_a_new_member_of_an_enumeration_is_a_hint_of_drift(house: House) -> None:
+    """Fault 87: 37 published members that the contract didn't know were 37 warnings."""
+    values = {"urgency": "URGENCY_TODAY", "intent": "today"}
+    house.land("appraisal", [{"id": str(number), **values} for number in range(3)])
+    house.publish()
+
+    told = {one.key: one for one in find(known(house))}
+
+    assert told["drift/appraisal/urgency-URGENCY_TODAY"].level is Level.HINT
+    assert told["drift/appraisal/intent-today"].level is Level.WARNING
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("emptied", "level"), [(1, Level.WARNING), (2, Level.ERROR)])
+def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
+    house: House, emptied: int, level: Level
+) -> None:
+    def land(without: int) -> None:
+        full = {"email": "jane@example.com", "phoneNumber": "07700900123", "firstName": "Jane"}
+        contacts = [{**full, "phoneNumber": None} if number < without else full for number in range(40)]
+        house.land("applicant", [{"id": str(number), "contact": one} for number, one in enumerate(contacts)])
+        house.publish()
+
+    key = f"contacts-emptied/applicant/{DAY}/{level}"
+    land(0)
+    assert key not in found(house)
+    land(emptied)
+    finding = found(house)[key]
+    assert (finding.level, f"{emptied} of 40 applicant leads of {DAY}" in finding.message) == (level, True)
+    house.names = "id,name\n101,York\n"  # has leads.duckdb built anew
+    house.publish()
+    assert key in found(house)
+    house.erase(email="nobody@example.com")  # a rewriting
+    assert key in found(house)
+    land(0)
+    assert key not in found(house)
+
+
+def test_an_anonymous_day_has_no_emptied_contacts(house: House) -> None:
+    house.land("applicant", [{"id": "a", "contact": {"email": "jane@example.com", "phoneNumber": "07700900123"}}])
+    house.publish()
+    house.later(days=40)
+    house.retain(35)
+    assert not {key for key in found(house) if key.startswith("contacts-emptied")}
+
+
+# --- the machine, the service, settings -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("free", "level"), [(900_000_000, Level.WARNING), (1_000_000, Level.ERROR)])
+def test_a_full_disk_is_told(house: House, free: int, level: Level) -> None:
+    land_all(house)
+    facts = known(house)
+    facts.__dict__["free_bytes"] = free
+    [finding] = [one for one in find(facts) if one.key == "disk"]
+    assert finding.level is level
+    assert str(house.folder) in finding.message
+    assert "needs up to 0.1 GB" in finding.message
+
+
+def test_a_backup_older_than_two_days_is_a_warning(house: House) -> None:
+    land_all(house)
+    house.data.state.note_backup(house.now)
+    house.later(days=1.9)
+    assert "backup" not in found(house, LEADS_BASE_URL=PORTAL)
+    house.later(days=0.2)
+    assert "backup" in found(house)
+
+
+def test_a_service_that_was_not_stopped_and_is_silent_is_an_error(house: House) -> None:
+    land_all(house)
+    house.data.state.note_service(house.now, [])
+    house.later(minutes=14)
+    assert "service" not in found(house)
+    house.later(minutes=2)
+    assert "leads-pipeline serve" in found(house)["service"].what_to_do
+    house.data.state.forget_service()
+    assert "service" not in found(house)
+
+
+def test_in_somebodys_dagster_findings_name_its_jobs_and_sensors_and_no_command_that_starts_runs(
+    house: House, tmp_path: Path
+) -> None:
+    house.data.state.note_dagster_home(tmp_path / "theirs", "a/b")
+    land_all(house, DAY)
+    landed_at = house.now.timestamp()
+    os.utime(house.data.state.path / "landed", (landed_at, landed_at))
+    fail(house)
+
+    unserved = found(house)
+    house.data.state.note_service(house.now, [])
+    served = found(house)
+    house.later(days=3)
+    silent = found(house)
+
+    pull = "In your Dagster, start the job `a_b_pull_leads` for 2026-11-20 of branch-101"
+    assert unserved["windows-failing"].what_to_do == f"{pull}."
+    assert f"{pull} to ask now." in served["windows-failing"].what_to_do
+    assert "job `a_b_publish`" in silent["leads-duckdb"].what_to_do
+    assert "Start the daemon of your Dagster." in silent["service"].what_to_do
+    assert "`a_b_retry_failed_partitions`" in silent["service"].what_to_do
+    told = [*unserved.values(), *served.values(), *silent.values()]
+    assert not [one.key for one in told if "leads-pipeline backfill" in one.what_to_do]
+    assert not [one.key for one in told if "leads-pipeline serve" in one.what_to_do]
+
+
+def test_a_sensor_that_is_needed_and_off_is_an_error(house: House) -> None:
+    land_all(house)
+    house.data.state.note_service(house.now, ["agency_publish_changes"])
+    assert {key for key in found(house) if key.startswith("service")} == {"service/agency_publish_changes"}
+
+
+def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: House) -> None:
+    land_all(house)
+    house.data.state.remember_time_zone("UTC")
+    finding = found(house)["time-zone"]
+    assert finding.level is Level.ERROR
+    assert "Set LEADS_TIMEZONE=UTC." in finding.what_to_do
+
+
+def test_a_time_zone_is_forgotten_as_the_finding_says_with_a_bucket_too(house: House, tmp_path: Path) -> None:
+    house.bucket = FolderStore(tmp_path / "bucket")
+    house.data.state.remember_time_zone("UTC")
+    what_to_do = found(house)["time-zone"].what_to_do
+    for file in what_to_do.rpartition("delete ")[2].rstrip(".").split(" and "):
+        Path(file).unlink()
+    assert house.data.state.time_zone() is None
+
+
+def test_a_time_zone_that_nobody_set_is_asked_for(house: House) -> None:
+    land_all(house)
+    finding = found(house, LEADS_BASE_URL=PORTAL, LEADS_TIMEZONE="")["time-zone"]
+    assert (finding.level, "Europe/London" in finding.what_to_do) == (Level.WARNING, True)
+
+
+def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: House, tmp_path: Path) -> None:
+    land_all(house)
+    names = tmp_path / "branches.csv"
+    names.write_text("id,name\n101,York\n101,Leeds\n")
+    assert "has 101 a second time in row 3" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    names.write_text("id,name\n101,York\n")
+    assert "has no name for branch-102" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    names.write_text("id,name\n101,York\n102,Leeds\n")
+    assert "branch-names" not in found(house, LEADS_BRANCHES_FILE=str(names))
+
+
+# --- the list itself --------------------------------------------------------------------------------------------------
+
+
+def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: House) -> None:
+    def broken(_: Facts) -> Iterator[Finding]:
+        raise StorageError("The disk is gone.")
+
+    def faulty(_: Facts) -> Iterator[Finding]:
+        yield Finding(Level.HINT, f"{1 / 0}", "Nothing.")
+
+    def works(_: Facts) -> Iterator[Finding]:
+        yield Finding(Level.HINT, "Works.", "Nothing.")
+
+    finders = [Finder(one.__name__, one, stays=False) for one in (broken, faulty, works)]
+    findings, failed = look(known(house), finders)
+    assert [one.key for one in findings] == ["finder-failed/broken", "finder-failed/faulty", "works"]
+    assert findings[0].message == "The disk is gone."
+    assert "ZeroDivisionError" in findings[1].message
+    assert failed == {"broken", "faulty"}
+
+
+def test_errors_come_first_and_then_the_oldest(house: House) -> None:
+    def some(_: Facts) -> Iterator[Finding]:
+        yield Finding(Level.HINT, "", "", key="hint")
+        yield Finding(Level.ERROR, "", "", key="unknown")
+        yield Finding(Level.ERROR, "", "", house.now, key="young")
+        yield Finding(Level.ERROR, "", "", house.now - timedelta(days=1), key="old")
+
+    parts = [one.key for one in find(known(house), [Finder("some", some, stays=False)])]
+    assert parts == ["some/old", "some/young", "some/unknown", "some/hint"]
+
+
+@pytest.mark.parametrize(("key", "why"), [("windows-lost/2026-01-01", "No open finding"), ("backup", "ends when its")])
+def test_only_an_open_loss_or_news_can_be_acknowledged(house: House, key: str, why: str) -> None:
+    land_all(house)
+    with pytest.raises(QuestionError, match=why):
+        acknowledge(known(house), [key])

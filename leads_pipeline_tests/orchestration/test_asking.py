@@ -1,0 +1,574 @@
+"""Windows that are due are asked for, pulled, and shown in Dagster. Nothing is decided by Dagster's events."""
+
+import platform
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from dagster import (
+    AssetCheckEvaluation,
+    AssetCheckSeverity,
+    AssetKey,
+    DagsterEvent,
+    DagsterRunStatus,
+    ExecuteInProcessResult,
+    RunRequest,
+    SkipReason,
+)
+from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LeadKind
+from leads_pipeline.domain.window import Window
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.orchestration.asking import pull_request
+from leads_pipeline.orchestration.dead_runs import MACHINE_TAG, end_dead_runs
+from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import Place
+from leads_pipeline.raw.store import FolderStore
+from leads_pipeline.raw.windows import WindowState
+from leads_pipeline.simulator.faults import Rule, Then, When
+from leads_pipeline_tests.support.people import listed
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline, text_of_failure
+
+RAW = AssetKey("raw_applicant_leads")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Pipeline]:
+    with pipeline(tmp_path) as started:
+        yield started
+
+
+def by_hand(here: Pipeline, *keys: str, **tags: str) -> ExecuteInProcessResult:
+    """Pull these windows of applicants, as a person asks for them."""
+    config = {"ops": {"raw_applicant_leads": {"config": {"partition_keys": [*keys]}}}}
+    return here.execute(config if keys else None, tags, [RAW])
+
+
+def verdict(here: Pipeline, window: Window, kind: LeadKind = APPLICANT) -> str:
+    """The verdict on a window that failed."""
+    failure = here.row(window, kind).failure
+    return failure.verdict if failure else "none"
+
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+
+def test_windows_that_are_due_are_pulled_in_one_run_soonest_deleted_first(here: Pipeline) -> None:
+    request = here.tick("pull_daily")
+    wanted = sorted(here.keys(1, 2, 3))
+    assert here.asked_for() == {"applicant": wanted, "appraisal": wanted}
+
+    assert here.run(request).success
+
+    assert here.shown(APPLICANT) == here.shown(APPRAISAL) == dict.fromkeys(wanted, "MATERIALIZED")
+    for key in wanted:
+        window = Window.from_partition_key(key, LONDON)
+        truth = here.simulator.truth("applicant", window.scope.key, window.start, window.end)
+        row = here.row(window)
+        assert row.state in {WindowState.LANDED, WindowState.EMPTY}
+        assert row.leads == len(truth)
+    assert here.tick() == SkipReason("No window is due.")
+
+
+def test_a_day_that_has_closed_is_asked_for_after_75_minutes_whenever_the_service_was_started(tmp_path: Path) -> None:
+    with pipeline(tmp_path, datetime(2026, 11, 21, 0, 30, tzinfo=UTC), first=1) as here:
+        assert here.asked_for() == {}
+        here.clock.now += 46 * MINUTE
+        assert here.asked_for() == dict.fromkeys(("applicant", "appraisal"), sorted(here.keys(1)))
+
+
+def test_the_hourly_schedule_pulls_the_day_under_way(here: Pipeline) -> None:
+    result = here.run(here.tick("pull_hourly"))
+
+    assert result.success
+    assert set(here.records(result)) == here.keys(0)
+    assert here.row(here.window(0)).state is WindowState.OPEN
+
+
+def test_while_a_pull_is_under_way_nothing_is_asked_for(here: Pipeline) -> None:
+    with here.folder.state.pulling():
+        assert "under way" in str(here.tick())
+
+
+def test_while_a_pull_waits_nothing_is_asked_for(here: Pipeline) -> None:
+    here.clock.now = datetime.now(UTC)  # Dagster's own
+    run_of(here, DagsterRunStatus.NOT_STARTED)
+
+    assert "under way" in str(here.tick())
+    assert "under way" in str(here.tick("pull_daily"))
+
+
+def started_run(here: Pipeline) -> str:
+    """Return the id of a run that Dagster has seen start, by Dagster's own clock."""
+    run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB), tags=PLAIN.run_tags)
+    here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", PULL_JOB), run.run_id)
+    return run.run_id
+
+
+def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(here: Pipeline) -> None:
+    run_id = started_run(here)
+    here.clock.now = datetime.now(UTC) + 9 * MINUTE
+    assert "under way" in str(here.tick())
+
+    here.clock.now += 2 * MINUTE
+
+    assert here.asked_for().keys() == {"applicant", "appraisal"}
+    assert [(run.run_id, run.status) for run in here.runs()] == [(run_id, DagsterRunStatus.FAILURE)]
+
+
+def test_a_pull_that_was_killed_while_the_clock_ran_ahead_is_ended(here: Pipeline) -> None:
+    started_run(here)
+    assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) - DAY, lambda _: None) == 1
+
+
+LOCATION = RegisteredCodeLocationOrigin("leads_pipeline.definitions")
+
+
+def run_of(here: Pipeline, status: DagsterRunStatus) -> None:
+    """Have a run of that status."""
+    here.instance.create_run_for_job(
+        here.definitions.resolve_job_def(PULL_JOB),
+        status=status,
+        tags=PLAIN.run_tags,
+        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(LOCATION, "__repository__"), PULL_JOB),
+        job_code_origin=None,
+    )
+
+
+@pytest.mark.parametrize("status", [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING])
+def test_a_pull_that_never_started_while_the_clock_ran_ahead_keeps_no_other_waiting(
+    here: Pipeline, status: DagsterRunStatus
+) -> None:
+    """Fault 76: such a run stayed "under way" until the clock was there again."""
+    run_of(here, status)
+    here.clock.now = datetime.now(UTC) - DAY
+
+    assert here.asked_for().keys() == {"applicant", "appraisal"}
+    assert [run.status for run in here.runs()] == [DagsterRunStatus.FAILURE]
+
+
+@pytest.mark.parametrize(("status", "ended"), [(DagsterRunStatus.QUEUED, 0), (DagsterRunStatus.STARTING, 1)])
+def test_a_pull_whose_process_never_came_is_ended_and_a_queued_one_may_wait(
+    here: Pipeline, status: DagsterRunStatus, ended: int
+) -> None:
+    run_of(here, status)
+
+    assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) + HOUR, lambda _: None) == ended
+
+
+def test_a_pull_that_takes_its_lock_while_it_is_looked_at_is_not_ended(here: Pipeline) -> None:
+    started_run(here)
+    working = ExitStack()
+
+    def take_lock(_: float) -> None:
+        working.enter_context(here.folder.state.pulling())
+
+    with working:
+        assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) + HOUR, take_lock) == 0
+
+
+def test_a_command_of_another_machine_with_the_same_bucket_is_not_ended(here: Pipeline, tmp_path: Path) -> None:
+    data = DataFolder.at(tmp_path / "work", bucket=FolderStore(tmp_path / "bucket"))
+    here_too = platform.node()
+    for machine in ("another", here_too):
+        run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB), tags={MACHINE_TAG: machine})
+        here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", PULL_JOB), run.run_id)
+
+    end_dead_runs(here.instance, data, datetime.now(UTC) + HOUR, lambda _: None)
+
+    statuses = {run.tags[MACHINE_TAG]: run.status for run in here.runs()}
+    assert statuses == {"another": DagsterRunStatus.STARTED, here_too: DagsterRunStatus.FAILURE}
+
+
+def test_a_pull_lands_nobody_who_was_erased_on_another_machine_with_the_same_bucket(
+    here: Pipeline, tmp_path: Path
+) -> None:
+    bucket = FolderStore(tmp_path / "bucket")
+    here.folder = DataFolder.at(tmp_path / "work", bucket=bucket, clock=here.clock)
+    other = DataFolder.at(tmp_path / "other", bucket=bucket, clock=here.clock)
+    here.start()
+    window = here.window(1)
+    ids = {*here.simulator.truth("applicant", window.scope.key, window.start, window.end)}
+    listed(list_of(other), emails=(), leads=[("applicant", ids.pop())])
+
+    assert here.run(here.tick("pull_daily")).success
+
+    place = Place(APPLICANT, window.day, window.scope.key)
+    assert {row.lead_id for row in here.folder.raw.read(place).rows} == ids
+
+
+def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
+    first = here.tick()
+    again = here.tick()
+
+    assert isinstance(first, RunRequest)
+    assert isinstance(again, RunRequest)
+    assert first.run_key == again.run_key
+
+
+# --- what fails ------------------------------------------------------------------------------------------------------
+
+
+def test_failed_windows_are_red_say_why_and_cost_the_others_nothing(here: Pipeline) -> None:
+    refused, busy, broken = here.key(1), here.key(2, 102), here.key(3, 103)
+    here.fail({refused: Then(status=403), busy: Then(status=500), broken: Then(status=200, body="<html>")})
+
+    result = here.run(here.tick())
+
+    assert not result.success
+    failed = dict.fromkeys((refused, busy, broken), "FAILED")
+    assert here.shown() == dict.fromkeys(here.keys(1, 2, 3), "MATERIALIZED") | failed
+    assert set(here.shown(APPRAISAL).values()) == {"MATERIALIZED"}
+    said = {}
+    for record in here.instance.fetch_observations(RAW, 10).records:
+        if record.asset_observation:
+            said[record.partition_key] = record.asset_observation.metadata["verdict"].value
+    assert said == {refused: "refused", busy: "temporary", broken: "temporary"}
+    text = text_of_failure(result)
+    assert text.startswith("3 of 9 windows failed.")
+    assert "refused (403): 1 (" in text
+
+
+def test_a_failed_window_is_asked_for_after_its_wait_and_turns_green(here: Pipeline) -> None:
+    here.fail({here.key(1): Then(status=500), here.key(2): Then(status=403)})
+    here.run(here.tick())
+    assert here.tick() == SkipReason("No window is due.")
+
+    here.clock.now += 11 * MINUTE
+    here.fail({})
+    assert here.asked_for() == {"applicant": [here.key(1)]}
+    here.run(here.tick())
+    assert here.shown()[here.key(1)] == "MATERIALIZED"
+
+    here.clock.now += DAY
+    assert here.key(3) in here.asked_for()["applicant"]  # two days ago at the start
+
+
+def test_a_client_without_the_right_to_one_kind_is_named_at_the_second_run_and_gets_the_other_kind(
+    here: Pipeline,
+) -> None:
+    """Fault 75: the first 401 may pass. A second one, with another token, is a refusal."""
+    here.simulator.set_faults([Rule(Then(status=401), When(path="/appraisal-leads"))])
+    window = here.window(1)
+
+    here.run(here.tick())
+    assert set(here.shown(APPLICANT).values()) == {"MATERIALIZED"}
+    assert verdict(here, window, APPRAISAL) == "temporary"
+
+    here.clock.now += 11 * MINUTE
+    assert here.asked_for().keys() == {"appraisal"}
+    here.run(here.tick())
+    assert verdict(here, window, APPRAISAL) == "refused"
+    message = str(here.row(window, APPRAISAL).failure)
+    assert "appraisal leads of branch-101" in message
+    assert "secret are right" in message
+
+    here.simulator.set_faults([])
+    here.clock.now += DAY
+    here.run(here.tick())
+    assert set(here.shown(APPRAISAL).values()) == {"MATERIALIZED"}
+
+
+def test_a_401_beside_accepted_requests_for_the_same_branch_is_temporary(here: Pipeline) -> None:
+    """Fault 75: another 401 in the next run is the first one of which nothing was accepted."""
+    here.fail({here.key(1): Then(status=401)})
+
+    here.run(here.tick())
+    here.clock.now += HOUR
+    here.run(here.tick())
+
+    assert verdict(here, here.window(1)) == "temporary"
+
+
+@pytest.mark.slow
+def test_a_corrected_secret_has_refused_windows_asked_for_at_the_first_tick(here: Pipeline) -> None:
+    here.start(LEADS_CLIENT_SECRET="wrong")
+    assert not here.run(here.tick()).success
+    assert set(here.shown().values()) == {"FAILED"}
+    here.clock.now += HOUR
+    assert here.tick() == SkipReason("No window is due.")
+
+    here.start()
+    here.clock.now += MINUTE
+    assert here.run(here.tick()).success
+    assert set(here.shown().values()) == {"MATERIALIZED"}
+
+
+def test_a_start_by_a_clock_that_ran_ahead_asks_for_no_refused_window_at_once(here: Pipeline) -> None:
+    here.clock.now += DAY
+    here.start(LEADS_CLIENT_SECRET="wrong")
+    here.tick()
+    here.clock.now -= DAY
+
+    assert not here.run(here.tick()).success
+
+    assert here.tick() == SkipReason("No window is due.")
+
+
+def test_windows_that_a_run_never_came_to_keep_their_count_and_are_asked_for_next(here: Pipeline) -> None:
+    here.simulator.set_faults([Rule(Then(status=503, headers={"retry-after": "600"}))])
+
+    assert not here.run(here.tick()).success
+
+    failures = {key: here.row_of(key).failure for key in here.keys(1, 2, 3)}
+    waiting = {key for key, failure in failures.items() if failure is None}
+    assert 0 < len(waiting) < 9
+    assert {failure.attempts for failure in failures.values() if failure} == {1}
+    assert set(here.asked_for()["applicant"]) == waiting
+
+
+def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(here: Pipeline) -> None:
+    window = here.window(1)
+    noon = window.start + 12 * HOUR
+    whole_day = When(
+        path="/applicant-leads", scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}", first=1
+    )
+    one_hour = When(path="/applicant-leads", scope=window.scope.key, from_time=f"{noon:%Y-%m-%dT%H:%M}")
+    here.simulator.set_faults([Rule(Then(status=413), whole_day), Rule(Then(status=500), one_hour)])
+
+    assert not here.run(here.tick()).success
+
+    row = here.row(window)
+    assert row.state is WindowState.FAILED
+    assert row.leads > 0
+    assert here.shown()[here.key(1)] == "FAILED"
+
+
+def test_a_window_whose_answer_has_an_unknown_member_has_landed_and_the_check_of_windows_names_it(
+    here: Pipeline,
+) -> None:
+    body = '{"applicants": [{"id": "lead-1"}], "total": 2}'
+    here.fail({here.key(1): Then(status=200, headers={"content-type": "application/json"}, body=body)})
+
+    result = here.run(here.tick())
+
+    assert here.row(here.window(1)).leads == 1
+    assert here.shown()[here.key(1)] == "MATERIALIZED"
+    [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
+    assert (failed.asset_key, failed.check_name) == (RAW, "windows")
+    assert "unknown member beside the list: total (number)" in str(failed.description)
+
+
+# --- what is shown ---------------------------------------------------------------------------------------------------
+
+
+def test_a_further_look_that_finds_nothing_new_is_no_record_for_dagster(here: Pipeline) -> None:
+    here.run(here.tick())
+    here.clock.now += DAY
+    asked = here.asked_for()["applicant"]
+    assert len(asked) > 3
+
+    result = here.run(here.tick())
+
+    assert result.success
+    # Yesterday's windows are new. All others were looked at, and nothing of them is news.
+    assert set(here.records(result)) == here.keys(1)
+    looks = [here.row_of(key).looked_at for key in asked]
+    assert all(at is not None and at > here.clock.now - HOUR for at in looks)
+
+
+def test_a_run_asks_again_what_is_due_once_it_has_its_turn(here: Pipeline) -> None:
+    request = here.tick()
+    here.run(request)
+    assert here.requests() == 2 * 9
+
+    result = here.run(request)
+
+    assert result.success
+    assert here.requests() == 0
+    assert len(here.records(result)) == 1  # Dagster calls a run without any failed
+
+
+def test_a_person_gets_each_window_that_was_asked_for(here: Pipeline) -> None:
+    here.run(here.tick())
+    here.fail({here.key(1, 102): Then(status=403)})
+    first, last = here.key(2, 101), here.key(1, 102)
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+
+    result = by_hand(here, **tags)
+
+    assert not result.success
+    assert set(here.records(result)) == {first, here.key(2, 102), here.key(1, 101)}
+    assert here.shown()[last] == "FAILED"
+
+
+def test_what_a_killed_run_has_landed_is_shown_by_the_next_automatic_run(here: Pipeline) -> None:
+    here.killed_after = 2
+    assert not here.run(here.tick()).success
+    here.killed_after = None
+    landed = {key for key in here.keys(1, 2, 3) if here.row_of(key).looked_at}
+    assert len(here.shown()) < len(landed)
+
+    # Nothing is decided by what Dagster shows: only the others are asked for.
+    assert set(here.asked_for().get("applicant", ())) == here.keys(1, 2, 3) - landed
+
+    here.clock.now += DAY
+    here.run(here.tick())
+    assert here.shown() == dict.fromkeys(here.keys(1, 2, 3, 4), "MATERIALIZED")
+
+
+def test_a_queued_run_does_not_ask_for_a_branch_that_was_removed_meanwhile(here: Pipeline) -> None:
+    request = pull_request({APPLICANT: [here.key(1, 102), here.key(1, 103)]}, "retry", here.clock())
+    here.start(LEADS_BRANCH_IDS="101,102")
+
+    result = here.run(request)
+
+    assert result.success
+    assert here.requests() == 1
+    assert here.records(result) == [here.key(1, 102)]
+
+
+def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_one_is_red(here: Pipeline) -> None:
+    landed, missing = here.key(2), here.key(3)
+    by_hand(here, landed)
+    here.clock.now += 40 * DAY
+    here.requests()
+
+    result = by_hand(here, missing, landed)
+
+    assert here.requests() == 0
+    assert here.shown() == {landed: "MATERIALIZED", missing: "FAILED"}
+    assert here.row_of(missing).state is WindowState.MISSING
+    # Fault 107: it was promised within 12 hours.
+    text = text_of_failure(result)
+    assert "Nobody asks for 1 window again: the portal has deleted them." in text
+    assert "The service asks" not in text
+
+
+def test_a_window_that_the_portal_has_deleted_and_that_landed_only_in_part_is_red(here: Pipeline) -> None:
+    here.run(here.tick("pull_hourly"))
+    key = here.key(0)
+    assert here.row_of(key).state is WindowState.OPEN
+    here.clock.now += 40 * DAY
+
+    assert not by_hand(here, key).success
+
+    assert here.shown()[key] == "FAILED"
+
+
+def test_the_sensor_notes_which_dagster_home_serves_the_folder(here: Pipeline) -> None:
+    """Fault 105: `backfill` compares it with its own."""
+    here.tick()
+
+    assert here.folder.state.dagster_home() == (Path(here.instance.root_directory), "")
+
+
+# --- what a failed run says of its windows ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [500, 403])
+def test_a_landed_window_that_a_person_fails_to_pull_again_is_green_after_the_next_automatic_run(
+    here: Pipeline, status: int
+) -> None:
+    """Fault 107: the run promised another request within 12 hours, no tick made one, and the window stayed red."""
+    here.run(here.tick())
+    landed = here.key(3)
+    here.fail({landed: Then(status=status)})
+
+    text = text_of_failure(by_hand(here, landed))
+    assert "Landed before: 1 window." in text
+    assert "asks for" not in text
+    assert here.shown()[landed] == "FAILED"
+    assert here.tick() == SkipReason("No window is due.")
+
+    here.clock.now += DAY
+    assert landed not in here.asked_for()["applicant"]
+    here.run(here.tick())
+    assert here.shown()[landed] == "MATERIALIZED"
+    assert here.row_of(landed).state is WindowState.LANDED
+
+
+def test_a_failed_run_says_when_its_windows_are_asked_for_again(here: Pipeline) -> None:
+    """Fault 107: the text was the same for each window."""
+    here.fail({here.key(1): Then(status=500), here.key(2): Then(status=403)})
+
+    text = text_of_failure(here.run(here.tick()))
+
+    assert "The service asks for 2 windows again, from 2026-11-21 06:10 UTC on." in text
+    assert "it asks for refused ones at once." in text
+    assert "Landed before" not in text
+
+
+def test_a_further_look_that_fails_stays_red_until_it_succeeds(here: Pipeline) -> None:
+    """Fault 107: a window that waits for another request isn't shown as landed meanwhile."""
+    here.run(here.tick())
+    here.clock.now += DAY
+    again = here.key(2)
+    here.fail({again: Then(status=500)})
+    here.run(here.tick())
+
+    here.run(pull_request({APPLICANT: [here.key(0)]}, "hourly", here.clock()))
+    assert here.shown()[again] == "FAILED"
+
+    here.fail({})
+    here.clock.now += HOUR
+    here.run(here.tick())
+    assert here.shown()[again] == "MATERIALIZED"
+
+
+def test_a_window_of_today_that_failed_is_asked_for_after_the_day(here: Pipeline) -> None:
+    """Fault 107: it was promised within 12 hours."""
+    here.fail({here.key(0): Then(status=500)})
+
+    text = text_of_failure(by_hand(here, here.key(0)))
+
+    assert "The service asks for 1 window again, from 2026-11-22 01:15 UTC on." in text
+
+
+# --- whether raw leads are fresh --------------------------------------------------------------------------------------
+
+
+def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(here: Pipeline) -> None:
+    """Fault 108: a further look at any old window made the asset fresh."""
+    here.run(here.tick())
+    here.clock.now += DAY
+    here.fail({here.key(1, 102): Then(status=500)})
+
+    check = freshness(here.run(here.tick()))
+    assert not check.passed
+    assert check.severity is AssetCheckSeverity.ERROR
+    assert check.metadata["day"].value == "2026-11-21"
+    assert "1 applicant window of branch-102, 2026-11-21" in str(check.description)
+    assert "leads-pipeline backfill --from 2026-11-21 --to 2026-11-21 --scope branch-102" in str(check.description)
+    assert not freshness(by_hand(here, here.key(4))).passed
+
+    here.fail({})
+    here.clock.now += 11 * MINUTE
+    check = freshness(here.run(here.tick()))
+    assert check.passed
+    assert check.description == "All windows of 2026-11-21 have landed."
+
+
+def test_until_six_in_the_morning_the_day_before_yesterday_has_to_have_landed(here: Pipeline) -> None:
+    """Fault 108: yesterday's windows are pulled from 01:15 on."""
+    here.run(here.tick())
+    here.clock.now = datetime(2026, 11, 22, 5, 59, tzinfo=UTC)
+    here.fail(dict.fromkeys(here.keys(1), Then(status=500)))
+    assert freshness(here.run(here.tick())).passed
+
+
+def test_a_refused_window_of_yesterday_is_red_before_six_already(here: Pipeline) -> None:
+    """Fault 108: nobody asks for it again on that day, so no later run would say it."""
+    here.run(here.tick())
+    here.clock.now = datetime(2026, 11, 22, 1, 16, tzinfo=UTC)
+    here.fail({here.key(1, 102): Then(status=403)})
+    check = freshness(here.run(here.tick("pull_daily")))
+    assert (check.passed, check.metadata["day"].value) == (False, "2026-11-21")
+
+
+def test_the_nightly_pull_says_that_yesterday_has_landed(here: Pipeline) -> None:
+    """Fault 108."""
+    here.run(here.tick())
+    here.clock.now = datetime(2026, 11, 22, 1, 16, tzinfo=UTC)
+    assert freshness(here.run(here.tick("pull_daily"))).description == "All windows of 2026-11-21 have landed."
+
+
+def freshness(result: ExecuteInProcessResult) -> AssetCheckEvaluation:
+    """What a run's check says of yesterday's windows of applicants."""
+    checks = result.get_asset_check_evaluations()
+    [check] = [one for one in checks if (one.asset_key, one.check_name) == (RAW, "yesterday_has_landed")]
+    return check

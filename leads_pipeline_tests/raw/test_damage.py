@@ -1,0 +1,201 @@
+"""Damaged and missing files: they are found, named wherever somebody looks, and cost no lead until they are whole."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import SensorDefinition
+
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.retain import cut_days
+from leads_pipeline.features.privacy.suppression import Action
+from leads_pipeline.health import facts as facts_module
+from leads_pipeline.health.doctor import Light
+from leads_pipeline.health.verify import verify
+from leads_pipeline.orchestration.names import PUBLISH_JOB
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import Place
+from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse.published import LeadsFile
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline_tests.support.people import EMAIL, left_by_list, listed
+from leads_pipeline_tests.support.pulls import keys_of
+from leads_pipeline_tests.support.staging import (
+    DAY,
+    FETCHED_AT,
+    NEXT_DAY,
+    land,
+    publish,
+    published,
+    published_leads,
+)
+
+BEFORE = "2026-11-19T10:00:00Z"
+LATER = FETCHED_AT + timedelta(hours=1)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataFolder:
+    """Two branches with two leads each, published."""
+    data = DataFolder.at(tmp_path / "data")
+    for branch in ("101", "102"):
+        land(data, APPLICANT, [{"id": f"{branch}-{n}"} for n in (1, 2)], scope=f"branch-{branch}")
+    publish(data)
+    return data
+
+
+def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
+    [path] = (data.folder / Place(APPLICANT, day, f"branch-{branch}").key).glob("*.parquet")
+    return path
+
+
+def damaged_files(data: DataFolder) -> list[str]:
+    return [one.key for one in facts_module.Facts(settings_of(data), data, datetime.now(UTC), is_thorough=True).damaged]
+
+
+def settings_of(data: DataFolder) -> Settings:
+    return Settings.from_variables({"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)})
+
+
+def published_ids(data: DataFolder) -> list[str]:
+    return sorted(published_leads(data, APPLICANT))
+
+
+ALL = ["101-1", "101-2", "102-1", "102-2"]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_readers_keep_what_a_damaged_or_missing_raw_file_held(data: DataFolder, is_gone: bool) -> None:
+    path = raw_of(data, "101")
+    path.unlink() if is_gone else path.write_bytes(b"rotten")
+    land(data, APPLICANT, [{"id": "next"}], day=NEXT_DAY, fetched_at=LATER)
+    seen = verify(facts_module.Facts(settings_of(data), data, LATER))
+    assert next(one.check for one in seen if one.light is Light.RED) == "files-damaged"
+    publish(data, LATER)
+    assert published_ids(data) == [*ALL, "next"]
+    [damaged] = damaged_files(data)
+    assert damaged.startswith(f"{'raw' if is_gone else 'quarantine/raw'}/applicant_leads/day={DAY}/scope=branch-101")
+
+
+def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_over(data: DataFolder) -> None:
+    raw_of(data, "101").write_bytes(b"rotten")
+    (data.folder / ".state" / "person_key").unlink()  # all people's hashes change
+    assert publish(data).way == "new file"
+    assert published_ids(data) == ALL
+    assert damaged_files(data)[0].startswith("quarantine/raw/")
+
+
+def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(data: DataFolder) -> None:
+    land(data, APPLICANT, [{"id": "103-1"}], scope="branch-103")
+    path = raw_of(data, "103")
+    content = path.read_bytes()
+    path.write_bytes(b"rotten")
+    publish(data)
+    assert published_ids(data) == ALL
+
+    path.write_bytes(content)
+    publish(data)
+    assert published_ids(data) == [*ALL, "103-1"]
+
+
+def test_what_is_no_windows_is_damaged_until_it_is_deleted_by_hand(data: DataFolder) -> None:
+    below = f"raw/applicant_leads/day={DAY}/scope=branch-101/pushed.parquet.20261119T120000.000000Z"
+    aside = data.folder / "quarantine" / below
+    aside.parent.mkdir(parents=True)
+    aside.write_bytes(b"rotten")
+    assert damaged_files(data) == [f"quarantine/{below}"]
+    aside.unlink()
+    assert damaged_files(data) == []
+    assert published_ids(data) == ALL
+
+
+def test_a_lost_window_is_given_up_as_the_readme_says(data: DataFolder) -> None:
+    raw_of(data, "101").unlink()
+    (data.folder / "leads.duckdb").unlink()
+    shutil.rmtree(data.folder / ".versions")
+    publish(data)
+    assert published_ids(data) == ["102-1", "102-2"]
+    assert damaged_files(data) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", [Action.ERASE, Action.RESTRICT])
+def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: Action) -> None:
+    theirs = {"id": "theirs", "contact": {"email": EMAIL}, "createdAt": BEFORE, "viewingTimes": [{"earliest": BEFORE}]}
+    land(data, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}, theirs], fetched_at=LATER)
+    publish(data)
+    assert "theirs" in published_ids(data)
+    raw_of(data, "101").unlink()
+    listed(list_of(data), action, leads=[(APPLICANT.name, "theirs")])
+    publish(data)
+    assert published_ids(data) == ALL
+    assert published(data, "applicant_viewing_times") == []
+    assert left_by_list(data) == []
+
+
+def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
+    land(data, APPLICANT, [{"id": "101-1", "contact": {"email": EMAIL}, "message": "planted"}], fetched_at=LATER)
+    publish(data)
+    raw_of(data, "101").unlink()
+    data = DataFolder.at(data.folder, clock=lambda: LATER + timedelta(days=50))
+    assert [day.leads for day in cut_days(data, NEXT_DAY)] == [1]
+    publish(data)
+    assert published_leads(data, APPLICANT)["101-1"]["message"] is None
+    content = LeadsFile(data).path.read_bytes()
+    assert b"planted" not in content
+    assert EMAIL.encode() not in content
+
+
+# --- as a user meets it ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "250")
+    with installation(tmp_path, first=3) as started:
+        yield started
+
+
+@pytest.mark.slow
+def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_again(here: Installation) -> None:
+    def files_are_whole() -> bool:
+        """Publish, and return whether no finding names damage then."""
+        assert here.execute(PUBLISH_JOB, tags={}).success
+        return "files-damaged" not in run("findings").output
+
+    def leads() -> int:
+        _, [(count,)] = LeadsFile(here.data).query("select count(*) from applicant_leads")
+        assert isinstance(count, int)
+        return count
+
+    here.pull(here.keys([2, 3]), LEAD_KINDS)
+    assert files_are_whole()
+    before = leads()
+    damaged = {here.key(2, branch) for branch in (101, 102)}
+    for branch in (101, 102):
+        raw_of(here.data, str(branch), here.day(2)).write_bytes(b"rotten")
+    assert run("verify").exit_code == 1
+    assert not files_are_whole()
+    assert leads() == before
+
+    told = run("coverage", "--days", 3, "--json")
+    assert told.exit_code == 1
+    assert damaged <= {window["partition"] for window in json.loads(told.stdout)["not_landed"]}
+    doctor = run("doctor").output
+    assert f"files-damaged: Raw files of 2 applicant windows of branch-101, branch-102, {here.day(2)} are" in doctor
+    assert "windows-failing" not in doctor
+
+    [sensor] = [one for one in here.definitions.sensors or () if one.name == "retry_failed_partitions"]
+    assert isinstance(sensor, SensorDefinition)
+    [request] = here.tick(sensor).run_requests or ()
+    assert damaged <= {*keys_of(request)[APPLICANT.name]}
+    here.pull(damaged)
+    assert files_are_whole()
+    assert leads() == before
+    assert "files-damaged" not in run("doctor").output

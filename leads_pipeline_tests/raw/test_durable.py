@@ -1,0 +1,107 @@
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.errors import StorageError
+from leads_pipeline.raw.durable import copy_file, locked, publish_file, replace_file, sync
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_001])
+def test_a_copy_is_whole_and_replaces_what_was_there(tmp_path: Path, size: int) -> None:
+    content = os.urandom(size)
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(content)
+    target.write_bytes(b"longer than before" * 1_000_000)
+    copy_file(source, target)
+    assert target.read_bytes() == content
+    target.write_bytes(b"its own")
+    assert source.read_bytes() == content
+
+
+@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="this system has no copy_file_range")
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.EIO, None])
+def test_a_copy_that_the_kernel_refuses_or_stops_is_made_as_a_plain_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
+) -> None:
+    """Some file systems tell of no bytes copied in place of an error (docs of copy_file_range, its bugs)."""
+    content = os.urandom(300_000)
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(content)
+    copied: list[int] = []
+    copy_in_kernel = os.copy_file_range
+
+    def stopping(read: int, written: int, count: int) -> int:
+        if not copied:
+            copied.append(copy_in_kernel(read, written, count // 2))
+            return copied[0]
+        if code is None:
+            return 0
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "copy_file_range", stopping)
+    copy_file(source, target)
+    assert (copied, target.read_bytes() == content) == ([150_000], True)
+
+
+def test_a_file_that_cannot_be_written_is_a_storage_error_that_says_what_to_do(tmp_path: Path) -> None:
+    """A file where a folder should be: the one obstacle that stops root too."""
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file")
+
+    with pytest.raises(StorageError, match="can't be written"):
+        replace_file(blocked / "x", b"")
+    with pytest.raises(StorageError, match="can't be written"):
+        publish_file(tmp_path / "missing", tmp_path / "target")
+
+
+def test_a_file_and_its_folder_are_on_the_disk_before_the_writer_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bool]] = []
+    path = tmp_path / "folder" / "file"
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink().suffix or "folder", path.exists()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    replace_file(path, b"content")
+    # The folder above it, the draft before it gets its name, and the folder after.
+    assert synced == [("folder", False), (".tmp", False), ("folder", True)]
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP])
+def test_a_file_that_cannot_be_synced_is_an_error_and_a_folder_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Fault 82: older SMB mounts can't sync a folder."""
+
+    def refuse(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    sync(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=os.strerror(code)):
+        sync(tmp_path / "file")
+
+
+def test_a_lock_that_another_holds_for_too_long_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locked(path, 1), pytest.raises(StorageError, match=f"Another process has held {path} for more than 0.1 s"):
+        locked(path, 0.1).__enter__()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+def test_files_and_folders_are_this_users_alone_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+    path = tmp_path / "folder" / "file"
+    before = os.umask(mask)
+    try:
+        replace_file(path, b"content")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]

@@ -1,0 +1,200 @@
+"""File systems that lack hard links, symbolic links, the fsync of a folder, or locks: what works, and what is said.
+
+The kernel refuses the calls, as exFAT and SMB do. Neither can be mounted everywhere.
+"""
+
+import errno
+import shutil
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.raw.proof import FileSystem, prove_folder
+from leads_pipeline.raw.store import FolderStore
+from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.system_calls import EXFAT, NO_LOCKS, SMB, Fault, Outcome, needs_seccomp, run
+
+pytestmark = needs_seccomp
+
+JANE = {"id": "jane", "contact": {"email": "jane.roe@people.example"}}
+JOHN = {"id": "john", "contact": {"email": "john.doe@people.example"}}
+
+
+def said(outcome: Outcome) -> str:
+    """What the work said, if it ended with an error."""
+    return f"{outcome.error}: {outcome.message}" if outcome.error else ""
+
+
+# --- without hard links (fault 81) ------------------------------------------------------------------------------------
+
+
+def create_by_many(folder: Path) -> tuple[list[bool], str, list[str]]:
+    """Create a key once by eight threads. Return who was first, what is there, and all keys."""
+    store = FolderStore(folder)
+    with ThreadPoolExecutor(8) as pool:
+        created = list(pool.map(lambda number: store.create_once("list/1", str(number).encode()), range(8)))
+    return created, (store.get("list/1") or b"").decode(), store.list("")
+
+
+def test_without_hard_links_one_of_many_creates_a_key(tmp_path: Path) -> None:
+    """Fault 81."""
+    outcome = run(create_by_many, tmp_path, folder=tmp_path, lacks=EXFAT)
+
+    assert said(outcome) == ""
+    created, content, keys = outcome.result
+    assert created.count(True) == 1
+    assert content == str(created.index(True))
+    assert keys == ["list/1"]
+
+
+def ask_three_times(folder: Path) -> list[str]:
+    """Erase Jane, note John's objection and a restriction. Return the published leads."""
+    house = House(folder)
+    house.land("applicant", [JANE, JOHN, {"id": "other", "contact": {"email": "other@people.example"}}])
+    house.erase(email="jane.roe@people.example")
+    house.object_(email="john.doe@people.example")
+    house.restrict(email="other@people.example")
+    return sorted(house.leads("applicant"))
+
+
+def test_without_hard_links_people_can_be_erased_can_object_and_be_restricted(tmp_path: Path) -> None:
+    """Fault 81."""
+    outcome = run(ask_three_times, tmp_path / "data", folder=tmp_path, lacks=SMB)
+
+    assert said(outcome) == ""
+    assert outcome.result == ["john"]
+
+
+# --- without the fsync of a folder (fault 82) -------------------------------------------------------------------------
+
+
+def back_up_three_times(folder: Path) -> None:
+    house = House(folder / "data")
+    house.land("applicant", [JANE])
+    house.publish()
+    for _ in range(3):
+        house.back_up(folder / "backups", keep=1)
+
+
+def test_without_the_fsync_of_a_folder_backups_are_made_and_deleted(tmp_path: Path) -> None:
+    """Fault 82."""
+    outcome = run(back_up_three_times, tmp_path, folder=tmp_path, lacks=SMB)
+
+    assert said(outcome) == ""
+    assert len([*(tmp_path / "backups").iterdir()]) == 1
+    assert House(tmp_path / "data").restore(tmp_path / "backups", tmp_path / "back").leads("applicant").keys() == {
+        "jane"
+    }
+
+
+# --- without symbolic links (fault 83) --------------------------------------------------------------------------------
+
+
+def publish_three_times(folder: Path) -> list[str]:
+    """Land and publish. Return what was said."""
+    house = House(folder)
+    messages = []
+    for number in range(3):
+        house.land("applicant", [{"id": f"lead-{number}"}])
+        try:
+            house.publish()
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            messages.append(f"{type(error).__name__}: {error}")
+    return messages
+
+
+def test_without_symbolic_links_a_publication_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    """Fault 83."""
+    outcome = run(publish_three_times, tmp_path / "data", folder=tmp_path, lacks=EXFAT)
+
+    assert said(outcome) == ""
+    assert [*(tmp_path / "data" / ".versions").iterdir()] == []
+    assert len(outcome.result) == 3
+    assert all("has no symbolic links" in message for message in outcome.result), outcome.result
+    assert all("Set LEADS_DATA_DIR" in message for message in outcome.result)
+
+
+def publish_a_lead(folder: Path, lead_id: str) -> None:
+    house = House(folder)
+    house.land("applicant", [{"id": lead_id}])
+    house.publish()
+
+
+@pytest.mark.parametrize("last_call", ["rename .versions/draft-link", "fsync .versions"])
+def test_a_publication_that_fails_before_its_link_is_there_leaves_no_version(last_call: str, tmp_path: Path) -> None:
+    """Fault 83: one more whole database was left each time."""
+    data = tmp_path / "data"
+    publish_a_lead(data, "a")
+    shutil.copytree(data, tmp_path / "copy", symlinks=True)
+    calls = run(publish_a_lead, tmp_path / "copy", "b", folder=tmp_path / "copy").calls
+    before = sorted(path.name for path in (data / ".versions").glob("leads-*"))
+
+    outcome = run(publish_a_lead, data, "b", folder=data, fault=Fault.EIO, at=calls.index(last_call))
+
+    assert outcome.error == "StorageError"
+    assert sorted(path.name for path in (data / ".versions").glob("leads-*")) == before
+
+
+# --- too few descriptors (fault 85) -----------------------------------------------------------------------------------
+
+
+def land(folder: Path) -> None:
+    House(folder).land("applicant", [JANE])
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.EMFILE, "Raise the limit of open files (ulimit -n, or LimitNOFILE= in a systemd unit)"),
+        (errno.ENFILE, "All programs of this machine have too many files open. End some"),
+        (errno.ENOMEM, "The machine or the container has no memory left"),
+    ],
+)
+def test_what_a_process_may_not_have_is_not_taken_for_a_fault_of_the_disk(
+    code: int, advice: str, tmp_path: Path
+) -> None:
+    """Fault 85: 24 descriptors advised to check the disk."""
+    outcome = run(land, tmp_path / "data", folder=tmp_path, lacks={"openat": code, "open": code})
+
+    assert said(outcome).startswith("StorageError: ")
+    assert advice in outcome.message
+    assert "Check the disk" not in outcome.message
+
+
+# --- doctor tries the file system -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lacks", "found"),
+    [
+        ({}, FileSystem(has_hard_links=True, syncs_folders=True)),
+        (SMB, FileSystem(has_hard_links=False, syncs_folders=False)),
+    ],
+    ids=["nothing", "SMB"],
+)
+def test_a_file_system_that_can_be_used_is_tried_out_and_nothing_stays(
+    lacks: Mapping[str, int], found: FileSystem, tmp_path: Path
+) -> None:
+    outcome = run(prove_folder, tmp_path, folder=tmp_path, lacks=lacks)
+
+    assert said(outcome) == ""
+    assert outcome.result == found
+    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
+
+
+@pytest.mark.parametrize(
+    ("lacks", "words"),
+    [
+        (EXFAT, "has no symbolic links, and leads.duckdb is one. Set LEADS_DATA_DIR"),
+        (NO_LOCKS, "has no locks for files, so two processes would overwrite each other's"),
+    ],
+    ids=["no symbolic links", "no locks"],
+)
+def test_a_file_system_that_cannot_be_used_is_named(lacks: Mapping[str, int], words: str, tmp_path: Path) -> None:
+    outcome = run(prove_folder, tmp_path, folder=tmp_path, lacks=lacks)
+
+    mount = next(one for one in tmp_path.parents if one.is_mount())
+    assert said(outcome).startswith(f"StorageError: The file system {mount} ")
+    assert words in outcome.message

@@ -1,0 +1,229 @@
+"""A folder or a bucket that another version wrote is refused before anything is written, a new one gets a number."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+from dagster import DagsterInstance, asset, build_init_resource_context, materialize
+
+from leads_pipeline.cli import main
+from leads_pipeline.cli.installation import opened
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.orchestration.resources import DataFolderResource
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.rows import FORMAT
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.serving import free_port
+
+WINDOW: Final = "raw/applicant_leads/day=2026-11-19/scope=branch-101"
+HASH: Final = "0123456789abcdef0123456789abcdef"
+
+NEWER: Final = {".state/raw_format": f"{FORMAT + 1}\n", f"{WINDOW}/of-tomorrow.leads": "leads"}
+OTHERS: Final = {
+    "a newer number": NEWER,
+    "a window": {f"{WINDOW}/leads.parquet": "PAR1"},
+    "pushed leads": {f"{WINDOW}/pushed.parquet": "PAR1"},
+    "an inventory": {"raw/inventory/day=2026-11-19/items.parquet": "PAR1"},
+    "pushed leads that waited": {"spool/20261119T120000.000000Z-ab.pushed": "leads", "raw/.keep": ""},
+}
+
+# What commands need to come as far as the data folder. These don't use it.
+WITHOUT_FOLDER: Final = {"explain", "init", "settings", "simulate"}
+PERSON: Final = ("--email", "jane@people.example")
+ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
+    "acknowledge": ("windows-lost",),
+    "alert": ("--test",),
+    "backfill": ("--last", "1d"),
+    "backup": ("backups",),
+    "deliver replay": ("--from", "2026-11-19", "--to", "2026-11-19"),
+    "dev": ("--port", str(free_port())),
+    "export": ("all", "--to", "exports", "--format", "csv"),
+    "privacy correct": (*PERSON, "--new-email", "right@people.example"),
+    "privacy erase": (*PERSON, "--yes"),
+    "privacy export": (*PERSON, "--to", "person", "--case", "DSR-7"),
+    "privacy find": PERSON,
+    "privacy lift": ("1", "--yes"),
+    "privacy object": PERSON,
+    "privacy restrict": PERSON,
+    "receive": ("--port", "0"),
+    "restore": ("source",),
+    "serve": ("--port", str(free_port())),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that the settings name. The working directory is beside it."""
+    here = tmp_path / "here"
+    (here / "source" / ".state").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    nobody = "http://127.0.0.1:1"
+    for name, value in {
+        "LEADS_DATA_DIR": str(tmp_path / "data"),
+        "LEADS_BASE_URL": nobody,
+        "LEADS_AUTH_URL": nobody,
+        "LEADS_CLIENT_ID": "client",
+        "LEADS_CLIENT_SECRET": "secret",
+        "LEADS_BRANCH_IDS": "101",
+        "LEADS_TIMEZONE": "Europe/London",
+        "LEADS_RECEIVE_KEY": "0123456789abcdef",
+        "LEADS_DELIVERY_URL": nobody,
+        "LEADS_DELIVERY_SECRET": "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMgbG9uZw==",
+        "LEADS_ALERT_WEBHOOK": nobody,
+        "LEADS_KEEP_PERSONAL_DAYS": "35",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "data"
+
+
+def commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
+    """The names of all commands, those of groups too."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *names, name)
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield (*names, name)
+
+
+COMMANDS: Final = [" ".join(names) for names in commands(main)]
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+
+
+def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Each file and folder with the moment of its last change and its content."""
+    return {
+        str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"")
+        for path in [folder, *folder.rglob("*")]
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in WITHOUT_FOLDER])
+def test_every_command_refuses_the_files_of_another_version_in_one_sentence_and_touches_nothing(
+    folder: Path, command: str
+) -> None:
+    for files in OTHERS.values():
+        there = folder.with_name(f"data-{len(list(folder.parent.iterdir()))}")
+        write(there, files)
+        os.environ["LEADS_DATA_DIR"] = str(there)
+        before = tree(folder.parent)
+
+        done = run(*command.split(), *ARGUMENTS.get(command, ()))
+
+        assert done.exit_code == 2, done.output
+        lines = [line for line in done.output.splitlines() if str(there) in line]
+        assert len(lines) == 1, done.output
+        assert "of leads-pipeline" in lines[0]
+        assert lines[0].count(". ") <= 1  # doctor adds that nothing else was checked
+        assert tree(folder.parent) == before
+
+
+def test_a_restore_refuses_the_backup_of_another_version(folder: Path) -> None:
+    for name, files in OTHERS.items():
+        source = folder.with_name(name) / "2026-11-19T070000Z"
+        write(source, {".state/person_key": "5eed" * 16, **files})
+        before = tree(folder.parent)
+
+        done = run("restore", source.parent)
+
+        assert done.exit_code == 2
+        assert f"{source} has " in done.output
+        assert tree(folder.parent) == before
+
+
+@pytest.mark.parametrize("files", OTHERS.values(), ids=OTHERS.keys())
+def test_runs_and_sensors_refuse_the_folder_of_another_version(folder: Path, files: dict[str, str]) -> None:
+    write(folder, files)
+    before = tree(folder)
+    resource = DataFolderResource.of(Settings.from_variables(os.environ))
+
+    with DagsterInstance.ephemeral() as instance, pytest.raises(SettingsError, match="of leads-pipeline"):
+        resource.create_resource(build_init_resource_context(instance=instance))
+
+    assert tree(folder) == before
+
+
+def test_a_new_folder_gets_the_number_and_keeps_it(folder: Path) -> None:
+    settings = Settings.from_variables(os.environ)
+
+    for _ in range(2):
+        opened(settings)
+
+    assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"
+    assert (folder / ".state").stat().st_mode & 0o777 == 0o700
+    DataFolder.of(settings).want_format()
+
+
+def test_a_folder_without_a_number_opens_if_its_names_are_of_today(folder: Path) -> None:
+    write(folder, {f"{WINDOW}/1794985215724783-closed-22-f9bc2f523253a2e5.parquet": ""})
+
+    opened(Settings.from_variables(os.environ))
+
+    assert (folder / ".state" / "raw_format").exists()
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"state/raw_format": f"{FORMAT + 1}\n"},
+        {f"{WINDOW}/leads-{HASH}.parquet": "PAR1"},
+        {"spool/20261119T120000.000000Z-ab.pushed": "leads"},
+    ],
+)
+def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
+    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]
+) -> None:
+    address = new_bucket(moto, monkeypatch)
+    os.environ.update({"LEADS_DATA_DIR": address, "LEADS_WORK_DIR": str(folder)})
+    bucket: Any = DataFolder.of(Settings.from_variables(os.environ)).bucket
+    for key, content in files.items():
+        bucket.create(key, content.encode())
+
+    for command in ("status", "verify", "backfill --last 1d", "privacy log", "deliver", "receive --port 0", "doctor"):
+        done = run(*command.split())
+        assert (done.exit_code, f"{address} has " in done.output) == (2, True), done.output
+
+    assert {key: bucket.get(key).decode() for key in bucket.list("")} == files
+    assert not folder.exists()
+
+
+def test_a_run_refuses_the_bucket_of_another_version(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.environ.update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
+    settings = Settings.from_variables(os.environ)
+    bucket: Any = DataFolder.of(settings).bucket
+    bucket.create("state/raw_format", f"{FORMAT + 1}\n".encode())
+
+    @asset(required_resource_keys={"data"})
+    def anything() -> None: ...
+
+    with DagsterInstance.ephemeral() as instance:
+        done = materialize(
+            [anything], resources={"data": DataFolderResource.of(settings)}, instance=instance, raise_on_error=False
+        )
+
+    assert not done.success
+    assert bucket.list("") == ["state/raw_format"]
+    assert not folder.exists()
+
+
+def test_a_new_bucket_gets_the_number(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.environ.update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
+
+    opened(Settings.from_variables(os.environ))
+
+    data = DataFolder.of(Settings.from_variables(os.environ))
+    assert data.bucket is not None
+    assert data.bucket.get("state/raw_format") == f"{FORMAT}\n".encode()
+    assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"

@@ -1,0 +1,670 @@
+"""Raw windows: landing, pushes, the suppression list, damage, clocks, rewriting, and who else can read the files."""
+
+import hashlib
+import io
+import itertools
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, ReceivedLead
+from leads_pipeline.domain.due import due_at
+from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.raw.landing import MOST_FILES, Landed, Raw
+from leads_pipeline.raw.names import PUSH_SCOPE, Place, list_folders, list_places, place_of, read_failure
+from leads_pipeline.raw.rows import CORRECTION, PULL, Row, merged, microseconds, newest_payloads
+from leads_pipeline.raw.store import FolderStore, Store, open_store
+from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.keeping_out import KeptOut
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, lead
+
+PLACE = place_of(APPLICANT, WINDOW)
+NOW = CLOSED_AT + timedelta(days=2)
+SECOND = timedelta(seconds=1)
+
+
+class Windows:
+    """A data folder or a bucket, its list, and a clock that the tests set."""
+
+    def __init__(self, store: Store, kept_out: KeptOut) -> None:
+        self.store, self.kept_out = store, kept_out
+        self.now = NOW
+        self.raw = Raw(store, kept_out, lambda: self.now)
+
+    def land(
+        self, leads: Sequence[ReceivedLead], asked_at: datetime = CLOSED_AT, window: Window = WINDOW, run: str = "run-1"
+    ) -> Landed:
+        """Land the answer that held these leads."""
+        body = hashlib.sha256(repr(leads).encode()).hexdigest()
+        return self.raw.land(APPLICANT, window, leads, asked_at, body, run)
+
+    def push(self, *leads: ReceivedLead, at: datetime = LATER, place: Place = PLACE) -> Landed:
+        return self.raw.add(place, leads, at)
+
+    @property
+    def names(self) -> list[str]:
+        """What lies in the window's folder."""
+        return [key.removeprefix(PLACE.key) for key in self.store.list(PLACE.key)]
+
+    @property
+    def name(self) -> str:
+        (name,) = self.names
+        return name
+
+    def rows(self, place: Place = PLACE) -> list[Row]:
+        return merged(self.raw.read(place).rows)
+
+    def texts(self) -> dict[str, str]:
+        """The message of each lead as it counts."""
+        return {id_: json.loads(payload)["message"] for id_, payload in newest_payloads(self.rows()).items()}
+
+    def footer(self) -> dict[bytes, bytes]:
+        content = self.store.get(PLACE.key + self.name)
+        assert content is not None
+        metadata = pq.ParquetFile(io.BytesIO(content)).metadata.metadata
+        assert metadata is not None
+        return metadata
+
+    def damage(self, name: str) -> None:
+        content = bytearray(self.store.get(PLACE.key + name) or b"")
+        content[len(content) // 2] ^= 1
+        self.store.create(PLACE.key + name, bytes(content))
+
+
+@pytest.fixture
+def windows(tmp_path: Path) -> Windows:
+    return Windows(FolderStore(tmp_path / "data"), KeptOut(tmp_path / "list"))
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Windows]:
+    """The same in a folder and in a bucket."""
+    kept_out = KeptOut(tmp_path / "list")
+    if request.param == "folder":
+        yield Windows(FolderStore(tmp_path / "data"), kept_out)
+    else:
+        address = new_bucket(request.getfixturevalue("moto"), monkeypatch)
+        yield Windows(open_store(address, plain_http=True), kept_out)
+
+
+# --- landing ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_name_says_when_and_how_wholly_the_window_was_looked_at_and_how_many_leads_it_has(
+    anywhere: Windows,
+) -> None:
+    assert anywhere.land(TWENTY) == Landed(leads=20, new=20)
+    content = anywhere.store.get(PLACE.key + anywhere.name)
+    assert content is not None
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    assert anywhere.name == f"{microseconds(CLOSED_AT)}-closed-20-{digest}.parquet"
+    assert PLACE.key == "raw/applicant_leads/day=2026-11-19/scope=branch-101/"
+
+
+def test_a_row_is_a_version_of_a_lead_with_its_exact_text_and_the_moment_of_its_request(windows: Windows) -> None:
+    odd = ReceivedLead("odd", '{"id":"odd","n":1e400,"big":' + "9" * 5000 + ',"nul":"\x00"}')
+    windows.land([lead(1), odd])
+    number = microseconds(CLOSED_AT)
+    assert windows.rows() == [
+        Row("lead-01", number, lead(1).payload, PULL),
+        Row("odd", number, odd.payload, PULL),
+    ]
+    facts = windows.footer()
+    assert facts[b"run_id"] == b"run-1"
+    assert facts[b"body_hash"]
+    assert facts[b"list_number"] == b"0"
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "state"),
+    [
+        (WINDOW.end - SECOND, "open"),
+        (WINDOW.end, "closed"),
+        (WINDOW.start + RETENTION, "closed"),
+        (WINDOW.start + RETENTION + SECOND, "partial"),
+    ],
+)
+def test_the_state_follows_from_the_window_and_the_moment_of_the_request(
+    windows: Windows, asked_at: datetime, state: str
+) -> None:
+    windows.now = asked_at
+    windows.land(TWENTY, asked_at)
+    assert f"-{state}-" in windows.name
+
+
+def test_a_window_that_was_whole_stays_whole(windows: Windows) -> None:
+    windows.now = late = WINDOW.start + RETENTION + SECOND
+    windows.land(TWENTY)
+    windows.land(TWENTY[:3], late)
+    assert windows.name.startswith(f"{microseconds(late)}-closed-20-")
+
+
+def test_a_lead_that_the_answer_no_longer_holds_stays(windows: Windows) -> None:
+    windows.land(TWENTY)
+    assert windows.land([lead(1, "changed"), lead(30)], LATER) == Landed(leads=21, new=1, changed=1)
+    assert len(windows.names) == 1
+    assert windows.texts() == {f"lead-{n:02}": "first" for n in (*range(20), 30)} | {"lead-01": "changed"}
+
+
+def test_a_lead_that_comes_back_counts_from_then_and_its_earlier_texts_stay(windows: Windows) -> None:
+    for number, leads in enumerate([[lead(1, "A")], [lead(1, "B")], [], [lead(2)], [lead(1, "B"), lead(2)]]):
+        windows.land(leads, CLOSED_AT + number * SECOND)
+    windows.push(lead(1, "B"))
+    assert [(row.payload, row.number) for row in windows.rows() if row.lead_id == "lead-01"] == [
+        (lead(1, text).payload, microseconds(CLOSED_AT + number * SECOND)) for text, number in (("A", 0), ("B", 4))
+    ]
+
+
+def test_a_kill_in_the_landing_of_a_lead_that_comes_back_changes_nothing(windows: Windows) -> None:
+    windows.land([lead(1, "A")])
+    windows.land([], CLOSED_AT + SECOND)
+    earlier = PLACE.key + windows.name
+    content = windows.store.get(earlier) or b""
+    windows.land([lead(1, "A")], CLOSED_AT + 2 * SECOND)
+    windows.store.create(earlier, content)  # it was killed before it deleted the merged file
+    assert [row.number for row in windows.rows()] == [microseconds(CLOSED_AT + 2 * SECOND)]
+    windows.land([lead(1, "A"), lead(2)], CLOSED_AT + 3 * SECOND)
+    assert windows.rows()[0].number == microseconds(CLOSED_AT + 2 * SECOND)
+
+
+def test_a_lead_that_was_pushed_after_the_request_is_not_gone(windows: Windows) -> None:
+    windows.push(lead(1), at=CLOSED_AT + SECOND)
+    windows.land([], CLOSED_AT)
+    windows.land([lead(1)], LATER)
+    assert [row.number for row in windows.rows()] == [microseconds(CLOSED_AT + SECOND)]
+
+
+def test_an_erased_lead_is_not_named_among_those_that_the_answer_no_longer_held(windows: Windows) -> None:
+    windows.land([lead(1), lead(2)])
+    windows.land([], LATER)
+    assert b"lead-01" in windows.footer()[b"gone"]
+    windows.raw.rewrite(PLACE, lambda rows: [row for row in rows if row.lead_id != "lead-01"])
+    assert windows.footer()[b"gone"] == b'["lead-02"]'
+
+
+def test_of_a_then_b_then_a_again_the_last_counts(windows: Windows) -> None:
+    for number, text in enumerate(["A", "B", "A"]):
+        windows.land([lead(1, text)], CLOSED_AT + number * SECOND)
+        assert windows.texts() == {"lead-01": text}
+    assert len(windows.rows()) == 3
+
+
+def test_of_a_lead_that_stands_twice_in_an_answer_the_later_text_counts(windows: Windows) -> None:
+    windows.land([lead(1, "z"), lead(2), lead(1, "a")])
+    assert windows.texts() == {"lead-01": "a", "lead-02": "first"}
+    assert "-closed-2-" in windows.name
+
+
+def test_the_same_answer_again_renames_the_file_and_writes_nothing(anywhere: Windows) -> None:
+    anywhere.land(TWENTY, WINDOW.end - SECOND)
+    before = anywhere.store.get(PLACE.key + anywhere.name)
+    anywhere.raw.fail(PLACE, "busy (429)", is_permanent=False)
+    assert anywhere.land(TWENTY, CLOSED_AT) == Landed(leads=20)
+    assert anywhere.names == [anywhere.name]
+    assert anywhere.name.startswith(f"{microseconds(CLOSED_AT)}-closed-20-")
+    assert anywhere.store.get(PLACE.key + anywhere.name) == before
+
+
+def test_the_same_answer_again_counts_over_a_push_that_came_between(windows: Windows) -> None:
+    for pushes in (1, MOST_FILES + 1):
+        windows.land([lead(1)], CLOSED_AT)
+        for number in range(pushes):
+            windows.push(lead(1, f"pushed {number}"), at=CLOSED_AT + number * SECOND)
+        windows.land([lead(1)], LATER)
+        assert windows.texts() == {"lead-01": "first"}
+
+
+def test_a_push_that_came_while_an_answer_was_under_way_counts(windows: Windows) -> None:
+    windows.push(lead(1, "pushed"), at=LATER)
+    windows.land([lead(1, "asked before")], CLOSED_AT)
+    assert windows.texts() == {"lead-01": "pushed"}
+    # What the portal still says an hour later counts again.
+    windows.land([lead(1, "asked before")], LATER + SECOND)
+    assert windows.texts() == {"lead-01": "asked before"}
+
+
+def test_an_older_answer_that_lands_later_adds_and_overwrites_nothing(windows: Windows) -> None:
+    windows.land([lead(1, "newer")], LATER, run="fast")
+    windows.land([lead(1, "older"), lead(2)], CLOSED_AT, run="slow")
+    assert windows.texts() == {"lead-01": "newer", "lead-02": "first"}
+    assert windows.name.startswith(f"{microseconds(LATER)}-closed-2-")
+    assert windows.footer()[b"run_id"] == b"fast"
+    assert len(windows.rows()) == 3
+
+
+def test_a_fresh_window_is_landed_without_a_look_at_its_folder(tmp_path: Path) -> None:
+    class Blind(FolderStore):
+        def list(self, prefix: str) -> list[str]:
+            raise AssertionError(prefix)
+
+    raw = Raw(Blind(tmp_path), KeptOut(tmp_path / "list"))
+    landed = raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run-1", is_fresh=True)
+    assert landed == Landed(leads=20, new=20)
+
+
+def test_two_landings_at_once_leave_two_files_and_the_next_merges_them(windows: Windows) -> None:
+    for number in range(2):
+        windows.raw.land(APPLICANT, WINDOW, [lead(number)], CLOSED_AT + number * SECOND, "hash", "run", is_fresh=True)
+    assert len(windows.names) == 2
+    assert windows.texts() == {"lead-00": "first", "lead-01": "first"}
+    windows.land([lead(2)], LATER)
+    assert len(windows.names) == 1
+    assert len(windows.texts()) == 3
+
+
+def test_a_file_that_vanishes_while_the_folder_is_read_makes_it_be_read_again(tmp_path: Path) -> None:
+    class Moving(FolderStore):
+        """Another process lands while this one reads."""
+
+        others: list[Callable[[], object]]
+
+        def get(self, key: str) -> bytes | None:
+            if self.others:
+                self.others.pop()()
+            return super().get(key)
+
+    kept_out = KeptOut(tmp_path / "list")
+    there = Windows(FolderStore(tmp_path / "data"), kept_out)
+    there.land([lead(1)])
+    store = Moving(tmp_path / "data")
+    store.others = [lambda: there.land([lead(1)], LATER), lambda: there.land([lead(2)], LATER + SECOND)]
+    here = Windows(store, kept_out)
+    here.land([lead(3)], LATER + 2 * SECOND)
+    assert len(here.names) == 1
+    assert here.texts().keys() == {"lead-01", "lead-02", "lead-03"}
+
+
+def test_an_id_that_would_leave_the_folder_is_refused(windows: Windows, tmp_path: Path) -> None:
+    escaping = Window.of(DAY, Scope(ScopeKind.BRANCH, "../../../../escaped"), UTC_ZONE)
+    with pytest.raises(SettingsError, match="not a scope"):
+        windows.land(TWENTY, window=escaping)
+    assert not (tmp_path / "data").exists()
+
+
+def test_files_of_other_names_are_ignored(windows: Windows) -> None:
+    windows.land(TWENTY)
+    for name in ("leads.parquet", ".0f3a.tmp", "notes.txt", "1-closed-1-0123.parquet"):
+        windows.store.create(PLACE.key + name, b"other")
+    windows.land([lead(30)], LATER)
+    assert len(windows.texts()) == 21
+    assert len(windows.names) == 4
+
+
+texts = st.sampled_from("ABC")
+moments = st.integers(min_value=1, max_value=6)
+some_rows = st.lists(st.builds(Row, st.sampled_from(["1", "2"]), moments, texts), max_size=6)
+
+
+@given(some_rows, some_rows, some_rows)
+def test_merging_loses_no_version_and_no_order_matters(one: list[Row], two: list[Row], three: list[Row]) -> None:
+    everything = merged([*one, *two, *three])
+    assert everything == merged([*three, *one, *two]) == merged(everything)
+    assert {(row.lead_id, row.payload) for row in everything} == {
+        (row.lead_id, row.payload) for row in (*one, *two, *three)
+    }
+    newest = {row.lead_id: row.payload for row in sorted([*one, *two, *three])}
+    assert newest_payloads(everything) == newest
+    later = [(row.lead_id, row.payload) for row in everything]
+    assert all(left != right for left, right in itertools.pairwise(later))
+
+
+# --- pushes -----------------------------------------------------------------------------------------------------------
+
+
+def test_pushed_leads_lie_in_a_file_of_their_own_and_land_no_window(anywhere: Windows) -> None:
+    anywhere.push(lead(1), lead(2))
+    assert re.fullmatch(r"0{16}-rows-2-[0-9a-f]{16}\.parquet", anywhere.name)
+    assert [row.source for row in anywhere.rows()] == ["push", "push"]
+    (folder,) = list_folders(anywhere.store, "raw/", NOW).values()
+    assert folder.newest is None
+
+
+def test_a_push_leaves_look_state_and_the_answers_file_alone(windows: Windows) -> None:
+    windows.land(TWENTY)
+    (answered,) = windows.names
+    assert windows.push(lead(1, "pushed"), lead(30)) == Landed(leads=21, new=1, changed=1)
+    assert len(windows.names) == 2
+    assert answered in windows.names
+    assert windows.texts()["lead-01"] == "pushed"
+
+
+def test_a_push_of_what_is_known_writes_nothing(windows: Windows) -> None:
+    windows.land(TWENTY)
+    assert windows.push(lead(1)) == Landed(leads=20)
+    assert len(windows.names) == 1
+
+
+def test_more_than_eight_files_are_merged_by_the_next_landing(windows: Windows) -> None:
+    windows.land(TWENTY)
+    for number in range(MOST_FILES):
+        windows.push(lead(30 + number), at=LATER + number * SECOND)
+    assert len(windows.names) == MOST_FILES + 1
+    windows.push(lead(50), at=LATER + timedelta(minutes=1))
+    assert windows.name.startswith(f"{microseconds(CLOSED_AT)}-closed-29-")
+
+
+def test_pushes_alone_merge_into_rows(windows: Windows) -> None:
+    for number in range(MOST_FILES + 2):
+        windows.push(lead(number), at=LATER + number * SECOND)
+    assert windows.name.startswith("0000000000000000-rows-10-")
+
+
+def test_the_leads_of_an_incomplete_answer_land_as_rows(windows: Windows) -> None:
+    windows.raw.add(PLACE, TWENTY, CLOSED_AT, PULL, "run-1")
+    assert "-rows-20-" in windows.name
+    assert windows.rows()[0].source == PULL
+    assert windows.footer()[b"run_id"] == b"run-1"
+
+
+# --- clocks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clock", [timedelta(hours=-1), timedelta(days=-365)], ids=["by an hour", "by a year"])
+def test_after_the_clock_was_set_back_what_is_received_later_counts(windows: Windows, clock: timedelta) -> None:
+    windows.now = LATER
+    windows.land([lead(1, "older")], LATER)
+    windows.now = LATER + clock
+    windows.land([lead(1, "newer")], LATER + clock)
+    assert windows.texts() == {"lead-01": "newer"}
+    windows.push(lead(1, "newest"), at=LATER + clock + SECOND)
+    assert windows.texts() == {"lead-01": "newest"}
+
+
+def test_a_look_of_the_future_counts_as_the_files_modification_time(windows: Windows, tmp_path: Path) -> None:
+    windows.land(TWENTY, datetime(2036, 1, 1, tzinfo=UTC))
+    path = tmp_path / "data" / PLACE.key / windows.name
+    os.utime(path, (CLOSED_AT.timestamp(), CLOSED_AT.timestamp()))
+    (folder,) = list_folders(windows.store, "raw/", NOW).values()
+    assert folder.newest is not None
+    assert folder.newest.look == microseconds(CLOSED_AT)
+    windows.land(TWENTY[:3], LATER)
+    assert windows.name.startswith(f"{microseconds(LATER)}-closed-20-")
+
+
+def test_a_look_of_the_future_whose_file_is_of_the_future_too_is_none(windows: Windows, tmp_path: Path) -> None:
+    ahead = datetime(2036, 1, 1, tzinfo=UTC)
+    windows.land(TWENTY, ahead)
+    os.utime(tmp_path / "data" / PLACE.key / windows.name, (ahead.timestamp(), ahead.timestamp()))
+    (folder,) = list_folders(windows.store, "raw/", NOW).values()
+    assert folder.newest is None
+    windows.land(TWENTY[:3], WINDOW.end - SECOND)
+    assert windows.name.startswith(f"{microseconds(WINDOW.end - SECOND)}-open-20-")
+
+
+# --- the suppression list ---------------------------------------------------------------------------------------------
+
+
+def test_who_is_on_the_list_does_not_land(windows: Windows) -> None:
+    windows.kept_out.keep_out("lead-01")
+    assert windows.land([lead(1), lead(2)]) == Landed(leads=1, new=1, refused=1)
+    assert windows.push(lead(1, "pushed")) == Landed(leads=1, refused=1)
+    assert windows.texts().keys() == {"lead-02"}
+
+
+def test_the_hash_of_an_answer_is_not_kept_if_somebody_was_taken_out_of_it(windows: Windows) -> None:
+    windows.kept_out.keep_out("lead-01")
+    windows.land([lead(1), lead(2)])
+    assert windows.footer()[b"body_hash"] == b""
+    assert windows.footer()[b"list_number"] == b"1"
+
+
+def test_the_same_answer_is_filtered_again_once_the_list_has_grown(windows: Windows) -> None:
+    windows.land(TWENTY)
+    windows.kept_out.keep_out("lead-01")
+    windows.land(TWENTY, LATER)
+    assert "lead-01" not in windows.texts()
+
+
+@pytest.mark.parametrize("way", ["land", "the same again", "push", "fresh"])
+def test_who_is_put_on_the_list_during_a_landing_is_out_when_it_returns(tmp_path: Path, way: str) -> None:
+    to_keep_out: list[str] = []
+
+    def while_landing() -> None:
+        while to_keep_out:
+            kept_out.keep_out(to_keep_out.pop())
+
+    class Renaming(FolderStore):
+        def rename(self, key: str, new_key: str) -> bool:
+            while_landing()
+            return super().rename(key, new_key)
+
+    kept_out: KeptOut = KeptOut(tmp_path / "list", while_landing)
+    windows = Windows(Renaming(tmp_path / "data"), kept_out)
+    if way != "fresh":
+        windows.land(TWENTY)
+    to_keep_out.append("lead-01")
+    match way:
+        case "land":
+            windows.land([lead(1, "again"), lead(2)], LATER)
+        case "the same again":
+            windows.land(TWENTY, LATER)
+        case "push":
+            windows.push(lead(1, "again"))
+        case "fresh":
+            windows.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run", is_fresh=True)
+    assert kept_out.number == 1
+    assert "lead-01" not in windows.texts()
+    assert len(windows.texts()) == 19
+
+
+def test_a_push_takes_out_of_the_folder_whom_the_list_means_by_then(windows: Windows) -> None:
+    windows.land(TWENTY)
+    windows.kept_out.keep_out("lead-01")
+    windows.push(lead(30))
+    assert windows.texts().keys() == {f"lead-{n:02}" for n in (0, *range(2, 20), 30)}
+    assert windows.name.startswith(f"{microseconds(CLOSED_AT)}-closed-20-")
+
+
+# --- rewriting --------------------------------------------------------------------------------------------------------
+
+
+def test_an_erasure_rewrites_the_window_and_its_look_stays(anywhere: Windows) -> None:
+    anywhere.land(TWENTY)
+    anywhere.push(lead(1, "pushed"))
+    anywhere.kept_out.keep_out("lead-01")
+    assert anywhere.raw.rewrite(PLACE)
+    assert anywhere.name.startswith(f"{microseconds(CLOSED_AT)}-closed-19-")
+    assert anywhere.footer()[b"body_hash"] == b""
+    assert not anywhere.raw.rewrite(PLACE)
+
+
+def test_a_rewriting_that_changes_nothing_writes_nothing(windows: Windows) -> None:
+    windows.land(TWENTY)
+    before = windows.names
+    windows.kept_out.keep_out("somebody else")
+    assert not windows.raw.rewrite(PLACE)
+    assert windows.names == before
+
+
+def test_a_window_of_pushed_leads_alone_is_gone_with_its_last_lead(windows: Windows) -> None:
+    windows.push(lead(1))
+    windows.kept_out.keep_out("lead-01")
+    assert windows.raw.rewrite(PLACE)
+    assert windows.names == []
+
+
+def test_what_lands_during_a_rewriting_is_changed_as_well(windows: Windows) -> None:
+    def cut(rows: list[Row]) -> list[Row]:
+        while pushes:
+            windows.push(pushes.pop())
+        return [row._replace(payload='{"message": "cut"}') for row in rows]
+
+    pushes = [lead(30)]
+    windows.land(TWENTY)
+    assert windows.raw.rewrite(PLACE, cut)
+    assert set(windows.texts().values()) == {"cut"}
+    assert len(windows.texts()) == 21
+
+
+def test_an_anonymous_window_says_so_until_somebody_lands_in_it(windows: Windows) -> None:
+    windows.land(TWENTY[:2])
+    assert windows.raw.rewrite(PLACE, is_anonymous=True)
+    assert windows.footer()[b"personal_fields"] == b"anonymous"
+    assert not windows.raw.rewrite(PLACE, is_anonymous=True)
+    windows.land(TWENTY, LATER)
+    assert b"personal_fields" not in windows.footer()
+
+
+def test_the_places_that_have_files_are_listed_and_other_names_are_none(windows: Windows) -> None:
+    windows.land(TWENTY)
+    windows.push(lead(1), place=Place(APPRAISAL, DAY, PUSH_SCOPE))
+    for key in ("day=2026-13-01/scope=branch-1", "day=2026-11-19/scope=..", "day=2026-11-19"):
+        windows.store.create(f"raw/applicant_leads/{key}/{windows.name}", b"not ours")
+    assert list_places(windows.store) == [PLACE, Place(APPRAISAL, DAY, PUSH_SCOPE)]
+
+
+def test_a_correction_stays_over_later_answers_and_is_no_version(windows: Windows) -> None:
+    windows.land([lead(1)])
+    windows.raw.add(PLACE, [ReceivedLead("lead-01", '{"contact": {}}')], LATER, CORRECTION)
+    windows.land([lead(1)], LATER + SECOND)
+    assert [row.source for row in windows.rows()] == ["pull", "correction"]
+    assert windows.texts() == {"lead-01": "first"}
+
+
+# --- failures and damage ----------------------------------------------------------------------------------------------
+
+
+def failure_in(windows: Windows) -> tuple[str, str, int] | None:
+    folder = list_folders(windows.store, PLACE.key, windows.now).get(PLACE.key)
+    failure = read_failure(windows.store, PLACE.key, folder) if folder else None
+    return (failure.reason, failure.verdict, failure.attempts) if failure else None
+
+
+def test_failures_count_until_a_whole_look(anywhere: Windows) -> None:
+    for attempt in (1, 2):
+        assert anywhere.raw.fail(PLACE, "busy (429)", is_permanent=False).attempts == attempt
+    anywhere.now += SECOND
+    refused = anywhere.raw.fail(PLACE, "refused (403)", is_permanent=True)
+    assert (refused.first_failed_at, refused.failed_at) == (NOW, NOW + SECOND)
+    anywhere.push(lead(1))
+    assert failure_in(anywhere) == ("refused (403)", "refused", 3)
+    anywhere.land(TWENTY)
+    assert failure_in(anywhere) is None
+    assert len(anywhere.names) == 1
+
+
+def test_a_failure_before_the_newest_look_counts_as_none(windows: Windows) -> None:
+    windows.now = CLOSED_AT - SECOND
+    windows.raw.fail(PLACE, "busy (429)", is_permanent=False)
+    windows.now = NOW
+    windows.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run", is_fresh=True)
+    assert len(windows.names) == 2
+    assert failure_in(windows) is None
+    assert windows.raw.fail(PLACE, "busy (429)", is_permanent=False).attempts == 1
+
+
+def test_a_failure_that_rotted_is_none(windows: Windows) -> None:
+    windows.store.create(f"{PLACE.key}_failed.json", b'{"reason": ')
+    assert failure_in(windows) is None
+
+
+def test_each_file_that_is_created_is_told_of_and_a_look_that_finds_the_same_is_not(windows: Windows) -> None:
+    created = list[int]()
+    windows.raw = Raw(windows.store, windows.kept_out, lambda: windows.now, lambda: created.append(len(windows.names)))
+    windows.land(TWENTY)
+    windows.land(TWENTY, LATER)
+    windows.push(lead(30))
+    assert created == [0, 1, 1, 2], "before as well: a killed process would wake nobody afterwards"
+
+
+def test_a_damaged_file_alone_is_set_aside_and_its_window_asked_for_again(anywhere: Windows) -> None:
+    anywhere.land(TWENTY)
+    anywhere.push(lead(30))
+    pushed, answered = anywhere.names
+    assert "closed" in answered
+    anywhere.damage(answered)
+    assert anywhere.texts().keys() == {"lead-30"}
+    assert anywhere.names == [pushed, "_failed.json"]
+    assert anywhere.store.list("quarantine/") == [f"quarantine/{PLACE.key}{answered}.{anywhere.now:%Y%m%dT%H%M%S.%fZ}"]
+    assert failure_in(anywhere) == ("damaged file", "temporary", 0)
+    anywhere.land(TWENTY, LATER)
+    assert len(anywhere.texts()) == 21
+    assert failure_in(anywhere) is None
+
+
+def test_a_run_that_fails_for_a_damaged_window_leaves_it_due_for_another_look(windows: Windows) -> None:
+    windows.land(TWENTY)
+    windows.push(lead(30))
+    windows.damage(windows.names[0])
+    windows.raw.read(PLACE)
+    failure = windows.raw.fail(PLACE, "busy (429)", is_permanent=False)
+    assert (failure.attempts, failure.damaged_at) == (1, NOW)
+    assert due_at(WINDOW, CLOSED_AT, failure, CLOSED_AT, NOW) == NOW + timedelta(minutes=10)
+
+
+def test_the_same_answer_again_does_not_rename_a_damaged_file(windows: Windows) -> None:
+    windows.land(TWENTY)
+    windows.damage(windows.name)
+    windows.land(TWENTY, LATER)
+    assert len(windows.texts()) == 20
+    assert len(windows.store.list("quarantine/")) == 1
+
+
+def test_a_whole_file_that_is_no_raw_file_is_set_aside(windows: Windows, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    pd.DataFrame({"item_id": ["1"]}).to_parquet(other)
+    for content in (b"not Parquet at all", other.read_bytes()):
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        windows.store.create(f"{PLACE.key}{microseconds(CLOSED_AT)}-closed-1-{digest}.parquet", content)
+    assert windows.rows() == []
+    assert len(windows.store.list("quarantine/")) == 2
+
+
+def test_a_file_of_a_newer_version_is_left_alone(windows: Windows) -> None:
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, pa.schema([("lead", pa.string())])) as writer:
+        writer.add_key_value_metadata({"format": "4"})
+    digest = hashlib.sha256(sink.getvalue()).hexdigest()[:16]
+    windows.store.create(f"{PLACE.key}{microseconds(CLOSED_AT)}-closed-0-{digest}.parquet", sink.getvalue())
+    with pytest.raises(StorageError, match=r"format 4.*newer version"):
+        windows.land(TWENTY, LATER)
+    assert windows.store.list("quarantine/") == []
+
+
+def test_a_disk_that_cannot_be_read_moves_nothing(tmp_path: Path) -> None:
+    class Failing(FolderStore):
+        def get(self, key: str) -> bytes | None:
+            raise StorageError(f"{key} can't be read")
+
+    kept_out = KeptOut(tmp_path / "list")
+    there = Windows(FolderStore(tmp_path / "data"), kept_out)
+    there.land(TWENTY)
+    with pytest.raises(StorageError):
+        Windows(Failing(tmp_path / "data"), kept_out).land(TWENTY, LATER)
+    assert len(there.names) == 1
+
+
+# --- other readers ----------------------------------------------------------------------------------------------------
+
+
+def test_pandas_pyarrow_and_duckdb_read_the_folder_as_a_hive(windows: Windows, tmp_path: Path) -> None:
+    other = Window.of(DAY + timedelta(days=1), Scope.parse("branch-102"), UTC_ZONE)
+    windows.land(TWENTY)
+    windows.push(lead(30))
+    windows.land([], window=other, asked_at=other.end)
+    windows.raw.fail(PLACE, "busy (429)", is_permanent=False)
+    folder = str(tmp_path / "data/raw/applicant_leads")
+
+    frame = pd.read_parquet(folder)
+    assert sorted(frame.columns) == ["day", "lead_id", "number", "payload", "scope", "source"]
+    assert len(frame) == 21
+    assert set(frame["scope"]) == {"branch-101"}
+    table = ds.dataset(folder, partitioning="hive").to_table()
+    assert table.num_rows == 21
+    found = duckdb.execute(
+        "select distinct day, scope from read_parquet(?, hive_partitioning = true)", [f"{folder}/**/*.parquet"]
+    ).fetchall()
+    assert found == [(DAY, "branch-101")]

@@ -1,0 +1,90 @@
+"""A store that doesn't do what landing needs is refused, and nothing is kept there."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from leads_pipeline.errors import StorageError
+from leads_pipeline.raw.proof import prove
+from leads_pipeline.raw.store import FolderStore, open_store
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.server import running
+from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.serving import QuietHandler, serving
+
+
+class Replacing(FolderStore):
+    def create_once(self, key: str, content: bytes) -> bool:
+        self.create(key, content)
+        return True
+
+
+class Refusing(FolderStore):
+    def create_once(self, *_: Any) -> bool:
+        return False
+
+
+class Listless(FolderStore):
+    def list(self, *_: Any) -> list[str]:
+        return []
+
+
+class Keeping(FolderStore):
+    def delete(self, *_: Any) -> None:
+        pass
+
+
+def test_a_store_that_does_what_landing_needs_is_taken_and_nothing_stays_there(tmp_path: Path) -> None:
+    assert abs(prove(FolderStore(tmp_path))) < timedelta(minutes=1)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        (Replacing, "replaces an object"),
+        (Refusing, "refuses to create a new key"),
+        (Listless, "doesn't list a key"),
+        (Keeping, "still has an object"),
+    ],
+)
+def test_a_store_that_does_not_is_refused_with_the_reason(kind: type[FolderStore], why: str, tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=f"can't hold leads: it .*{why}"):
+        prove(kind(tmp_path))
+
+
+class Careless(QuietHandler):
+    """A server of buckets that ignores If-None-Match, as some do: all else goes to another one."""
+
+    behind = ""
+
+    def do_PUT(self) -> None:
+        own = ("host", "if-none-match")
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in own}
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        answer = httpx.request(self.command, f"{self.behind}{self.path}", headers=headers, content=body)
+        told: dict[str, Any] = {
+            name: answer.headers[name] for name in ("ETag", "Last-Modified") if name in answer.headers
+        }
+        self.answer(answer.status_code, answer.content, **told)
+
+    do_GET = do_HEAD = do_POST = do_DELETE = do_PUT
+
+
+def test_no_lead_goes_to_a_bucket_that_replaces_objects(
+    moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Careless, "behind", moto)
+    monkeypatch.chdir(tmp_path)
+    with serving(Careless) as address, running(Config(branches=1, leads_per_day=2)) as portal:
+        store = open_store(bucket := new_bucket(address, monkeypatch), plain_http=True)
+        for name, value in {**portal.environment(), "LEADS_DATA_DIR": bucket}.items():
+            monkeypatch.setenv(name, value)
+        result = run("backfill", "--last", "1d")
+        assert result.exit_code
+        assert "replaces an object although it is asked not to" in " ".join(result.output.split())
+        assert store.list("") == []

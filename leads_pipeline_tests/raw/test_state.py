@@ -1,0 +1,204 @@
+"""What a data folder remembers over processes and machines, and its locks."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.raw.service_lock import alone, is_served
+from leads_pipeline.raw.state import State
+from leads_pipeline.raw.store import FolderStore
+from leads_pipeline.settings import THIS_MACHINE
+
+DAY = date(2026, 11, 19)
+NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from leads_pipeline.raw.state import State
+with getattr(State(Path(sys.argv[1])), sys.argv[2])(*sys.argv[3:]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return State(tmp_path)
+
+
+def test_it_makes_nothing_until_it_remembers_something(tmp_path: Path, state: State) -> None:
+    assert (state.start_date(), state.claimed_by(), state.swept_to(), state.last_backup()) == (None, None, 0, None)
+    assert (state.is_pulling(), state.is_publishing()) == (False, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "is_held"),
+    [
+        ("pulling", [], State.is_pulling),
+        ("alive", ["spill-1"], lambda state: state.is_held("spill-1")),
+    ],
+)
+def test_a_lock_shows_in_other_processes_and_a_kill_frees_it(
+    tmp_path: Path, state: State, verb: str, arguments: list[str], is_held: Callable[[State], bool]
+) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path), verb, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        holder.stdout.readline()
+        assert is_held(state)
+        holder.kill()
+        holder.wait()
+    assert not is_held(state)
+
+
+@pytest.mark.parametrize("take", [lambda state: state.publishing(), lambda state: state.lock("sweep")])
+def test_a_lock_keeps_other_threads_out(
+    tmp_path: Path, state: State, take: Callable[[State], AbstractContextManager[None]]
+) -> None:
+    inside = list[str]()
+
+    def enter() -> None:
+        with take(State(tmp_path)):
+            inside.append("second")
+
+    with take(state):
+        second = threading.Thread(target=enter)
+        second.start()
+        time.sleep(0.1)
+        inside.append("first")
+    second.join()
+    assert inside == ["first", "second"]
+
+
+def test_a_holder_that_hangs_is_named(state: State, tmp_path: Path) -> None:
+    with (
+        state.lock("sweep"),
+        pytest.raises(StorageError, match=r"held .*sweep\.lock for more than 0\.1 s"),
+        State(tmp_path).lock("sweep", timeout_seconds=0.1),
+    ):
+        pass
+
+
+def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_pull_lock(state: State) -> None:
+    broken_off = state.pulling()
+    broken_off.__enter__()
+    with state.pulling():
+        assert state.is_pulling()
+    broken_off.__exit__(None, None, None)
+    assert not state.is_pulling()
+
+
+# --- what was done ----------------------------------------------------------------------------------------------------
+
+
+def test_each_rewriting_of_raw_has_a_mark_of_its_own(state: State) -> None:
+    marks = [state.last_rewriting()]
+    for _ in range(2):
+        state.note_rewriting()
+        marks.append(state.last_rewriting())
+    assert len(set(marks)) == 3
+    assert state.landed_at() is not None
+
+
+def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, state: State) -> None:
+    key = state.make_key_of_day(DAY)
+    assert State(tmp_path).make_key_of_day(DAY) == key
+    assert state.key_of_day(DAY) is None
+    state = State(tmp_path, clock=lambda: NOW + timedelta(days=40))
+    state.note_retention(DAY + timedelta(days=1))
+    assert state.key_of_day(DAY) == key
+    assert state.key_of_day(DAY + timedelta(days=1)) is None
+    state.forget_key_of_day(DAY)
+    assert key != state.key_of_day(DAY) != state.key_of_day(DAY)
+
+
+# --- what is the same for all machines --------------------------------------------------------------------------------
+
+
+def test_a_dagster_home_within_the_data_folder_is_the_same_under_another_path(tmp_path: Path) -> None:
+    """Fault 105: a container and its host have the data folder at different paths."""
+    (tmp_path / "in container").mkdir()
+    (tmp_path / "host").symlink_to(tmp_path / "in container")
+
+    State(tmp_path / "in container").note_dagster_home(tmp_path / "in container" / ".dagster")
+
+    assert State(tmp_path / "host").dagster_home() == (tmp_path / "host" / ".dagster", "")
+
+
+def test_a_folder_takes_the_leads_of_one_portal_only(state: State) -> None:
+    state.claim("https://leads.portal.example")
+    state.claim("https://leads.portal.example")
+    with pytest.raises(SettingsError, match=r"http://127\.0\.0\.1.* is another portal"):
+        state.claim("http://127.0.0.1:8000")
+    assert state.claimed_by() == "https://leads.portal.example"
+
+
+def test_the_demo_is_moved_aside_by_a_command_unless_the_folder_belongs_to_somebodys_dagster(state: State) -> None:
+    state.claim(THIS_MACHINE)
+    with pytest.raises(SettingsError, match="--move-demo"):
+        state.claim("https://leads.portal.example")
+
+    state.note_dagster_home(state.path / "theirs", "leads")
+
+    with pytest.raises(SettingsError, match="set LEADS_DATA_DIR to another folder") as refused:
+        state.claim("https://leads.portal.example")
+    assert "--move-demo" not in str(refused.value)
+
+
+def test_the_first_start_date_counts_and_one_that_cannot_be_read_is_not_replaced(tmp_path: Path, state: State) -> None:
+    assert state.remember_start_date(DAY) == state.remember_start_date(DAY + timedelta(days=1)) == DAY
+    (tmp_path / ".state" / "start_date").write_text("soon")
+    with pytest.raises(StorageError, match="holds no day"):
+        state.remember_start_date(DAY)
+
+
+def test_a_broken_key_of_people_is_not_replaced(tmp_path: Path, state: State) -> None:
+    assert state.person_key() == State(tmp_path).person_key()
+    (tmp_path / ".state" / "person_key").write_text("ab")
+    with pytest.raises(StorageError, match="64 hexadecimal digits"):
+        state.person_key()
+
+
+def test_machines_of_one_bucket_agree_on_what_the_first_one_remembered(tmp_path: Path) -> None:
+    bucket = FolderStore(tmp_path / "bucket")
+    one, two = State(tmp_path / "one", bucket), State(tmp_path / "two", bucket)
+    assert one.person_key() == two.person_key()
+    assert one.remember_start_date(DAY) == two.remember_start_date(DAY + timedelta(days=9)) == DAY
+    one.claim("https://leads.portal.example")
+    two.share()
+    assert two.claimed_by() == "https://leads.portal.example"
+    with pytest.raises(SettingsError):
+        two.claim("https://other.example")
+
+
+def test_a_folder_brings_along_to_a_bucket_what_it_remembers_and_another_buckets_folder_is_refused(
+    tmp_path: Path,
+) -> None:
+    key = State(tmp_path / "one").person_key()
+    bucket = FolderStore(tmp_path / "bucket")
+    State(tmp_path / "one", bucket).share()
+    assert State(tmp_path / "two", bucket).person_key() == key
+    State(tmp_path / "three").person_key()
+    with pytest.raises(SettingsError, match="another person_key"):
+        State(tmp_path / "three", bucket).share()
+
+
+def test_a_second_daemon_on_a_home_is_refused(tmp_path: Path) -> None:
+    with alone(tmp_path, "http://127.0.0.1:3000"):
+        assert is_served(tmp_path)
+        with pytest.raises(SettingsError, match=r"Another daemon runs on .*:3000"), alone(tmp_path, "another"):
+            pass
+    assert not is_served(tmp_path)

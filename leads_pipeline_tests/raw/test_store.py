@@ -1,0 +1,218 @@
+"""One contract for every store: a folder, and a bucket of moto."""
+
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.raw.store import FolderStore, S3Store, Store, open_store
+from leads_pipeline_tests.support.buckets import new_bucket
+
+
+@pytest.fixture(params=["folder", "moto", "moto/leads/of=us"])
+def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    if request.param == "folder":
+        return open_store(f"{tmp_path.as_uri()}/a%20store")
+    server, slash, prefix = request.param.partition("/")
+    address = new_bucket(request.getfixturevalue(server), monkeypatch)
+    return open_store(f"{address}{slash}{prefix}", plain_http=True)
+
+
+WINDOW = "raw/applicant_leads/day=2026-11-19/scope=branch-101/"
+KEY = f"{WINDOW}0f3a.parquet"
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 12_000, os.urandom(7_000_000)], ids=["nothing", "little", "much"])
+def test_what_was_created_is_got_to_the_last_bit(store: Store, content: bytes) -> None:
+    store.create(KEY, content)
+    assert store.get(KEY) == content
+
+
+def test_a_file_that_is_created_again_is_replaced(store: Store) -> None:
+    for content in (b"first", b"second"):
+        store.create(KEY, content)
+    assert store.get(KEY) == b"second"
+    assert store.list("") == [KEY]
+
+
+def test_of_many_that_create_a_key_once_one_is_first(store: Store) -> None:
+    # moto looks for the key and writes it in two steps, so its writers come one after the other.
+    with ThreadPoolExecutor(8 if isinstance(store, FolderStore) else 1) as pool:
+        created = list(pool.map(lambda number: store.create_once(KEY, str(number).encode()), range(8)))
+    assert created.count(True) == 1
+    assert store.get(KEY) == str(created.index(True)).encode()
+
+
+def test_who_creates_a_key_once_and_finds_their_own_content_was_first(store: Store) -> None:
+    """The answer to the first request may have been lost."""
+    assert store.create_once(KEY, b"ours")
+    assert store.create_once(KEY, b"ours")
+    assert not store.create_once(KEY, b"theirs")
+
+
+def test_what_is_not_there_is_nothing(store: Store) -> None:
+    assert store.get(KEY) is None
+    assert store.modified_at(KEY) is None
+    assert store.list("") == store.list("raw/") == []
+    assert not store.rename(KEY, f"{KEY}2")
+    store.delete([])
+    store.delete([KEY])
+    store.delete_drafts("raw/")
+
+
+def test_each_key_is_listed_as_soon_as_it_is_created(store: Store) -> None:
+    keys = sorted(f"raw/day={day}/leads-{number}" for day in range(3) for number in range(4))
+    for key in reversed(keys):
+        store.create(key, b"")
+        assert key in store.list("raw/")
+    store.create("raws/other", b"")
+    assert store.list("raw/") == keys
+    assert store.list("raw/day=1/") == keys[4:8]
+    assert store.list("ra/") == []
+    assert store.list("") == [*keys, "raws/other"]
+
+
+@pytest.mark.slow
+def test_more_than_a_page_of_keys_is_listed_and_deleted(store: Store) -> None:
+    keys = sorted(f"raw/{number}" for number in range(1100))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: store.create(key, b"x"), keys))
+    assert store.list("raw/") == keys
+    store.delete(keys[1:])
+    assert store.list("") == keys[:1]
+
+
+def test_a_renamed_file_has_its_new_key_alone(store: Store) -> None:
+    store.create(KEY, b"lead")
+    aside = f"quarantine/{KEY}"
+    assert store.rename(KEY, aside)
+    assert store.list("") == [aside]
+    assert store.get(aside) == b"lead"
+
+
+RENAMES = """
+import itertools, os, sys, time
+for number in itertools.count():
+    os.rename(f"{sys.argv[1]}/look-{number:07}", f"{sys.argv[1]}/look-{number + 1:07}")
+    time.sleep(0.002)
+"""
+
+
+def test_a_file_that_is_renamed_now_and_then_is_in_each_listing_of_a_long_folder(tmp_path: Path) -> None:
+    """Of a disk's folder with 1,500 names, one listing in thirty misses it (not of a folder in memory)."""
+    for number in range(1500):
+        (tmp_path / f"other-{number:04}").touch()
+    (tmp_path / "look-0000000").touch()
+    store = FolderStore(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", RENAMES, tmp_path]) as renaming:
+        try:
+            for _ in range(200):
+                assert any(key.startswith("look-") for key in store.list(""))
+            assert renaming.poll() is None
+        finally:
+            renaming.kill()
+
+
+def test_the_store_says_when_a_file_was_written(store: Store) -> None:
+    before = datetime.now(UTC)
+    store.create(KEY, b"")
+    modified = store.modified_at(KEY)
+    assert modified is not None
+    second = timedelta(seconds=1)  # moto tells whole ones
+    assert before - second <= modified <= datetime.now(UTC) + second
+
+
+def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket = new_bucket(moto, monkeypatch)
+    one, two = (open_store(f"{bucket}/{name}", plain_http=True) for name in ("a", "ab"))
+    one.create(KEY, b"one")
+    assert two.list("") == []
+
+
+# --- unfinished files -------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_writer_left_is_no_key_and_can_be_deleted(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+    store.create(KEY, b"whole")
+    left = tmp_path / WINDOW / ".0f3a.tmp"
+    left.write_bytes(b"half")
+    assert store.list("") == [KEY]
+    store.delete_drafts("raw/")
+    assert not left.exists()
+    assert store.get(KEY) == b"whole"
+
+
+def test_a_link_that_leads_nowhere_is_no_key(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "file").symlink_to(tmp_path / "a disk that isn't mounted")
+    assert FolderStore(tmp_path).list("raw/") == []
+
+
+def test_a_writer_whose_draft_is_deleted_writes_it_again(tmp_path: Path) -> None:
+    store = FolderStore(tmp_path)
+
+    def delete() -> None:
+        for _ in range(3_000):
+            store.delete_drafts("")
+
+    thread = threading.Thread(target=delete)
+    thread.start()
+    for number in range(300):
+        store.create(f"raw/{number}", b"lead")
+        assert store.create_once(f"once/{number}", b"key")
+    thread.join()
+    assert len(store.list("")) == 600
+
+
+# --- errors in words --------------------------------------------------------------------------------------------------
+
+
+def test_a_bucket_that_is_not_there_is_named(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(f"{new_bucket(moto, monkeypatch)}-which-nobody-made", plain_http=True)
+    verbs: list[Any] = [
+        lambda: store.list(""),
+        lambda: store.create(KEY, b"a lead's text"),
+        lambda: store.create_once(KEY, b"a lead's text"),
+    ]
+    for verb in verbs:
+        with pytest.raises(
+            StorageError, match=r"s3://leads-\w+-which-nobody-made/.*Look whether the bucket exists"
+        ) as told:
+            verb()
+        assert "lead's text" not in str(told.value)
+        assert "a-secret" not in str(told.value)
+
+
+def test_a_refusal_says_which_rights_are_needed(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(new_bucket(moto, monkeypatch), plain_http=True)
+    assert isinstance(store, S3Store)
+    errors = store._obstore.exceptions  # noqa: SLF001 - moto lets everybody in
+    with pytest.raises(StorageError, match="s3:PutObject"), store._told(KEY):  # noqa: SLF001
+        raise errors.PermissionDeniedError
+
+
+def test_an_endpoint_of_http_is_not_talked_to_unless_it_may_be(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StorageError):
+        open_store(new_bucket(moto, monkeypatch), plain_http=False).list("")
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    open_store.cache_clear()
+    with pytest.raises(SettingsError, match=r"uv pip install -c requirements.lock -e '.\[s3\]'"):
+        open_store("s3://leads")
+
+
+@pytest.mark.parametrize("verb", [FolderStore.create, FolderStore.create_once])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, verb: Any) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="can't be written"):
+        verb(FolderStore(tmp_path / "file"), "below", b"")
