@@ -128,7 +128,7 @@ class Session:
             landed = 0
             for kind, of_kind in windows.items():
                 rows = window_table(self.data.store, kind, of_kind, datetime.now(UTC))
-                landed += sum(1 for row in rows if row.looked_at is not None and row.looked_at >= began_at)
+                landed += sum(1 for row in rows if row.fetched_at is not None and row.fetched_at >= began_at)
             raise KeyboardInterrupt(
                 f"Cancelled. {counted(landed, 'window')} landed and stay. To pull the others, run the command again."
             ) from None

@@ -1,6 +1,6 @@
-"""When a window is asked for: one rule for the nightly pull, further looks and retries.
+"""When a window is asked for: one rule for the nightly pull, further fetches and retries.
 
-Belongs here: the rule, and the failure that it looks at. Doesn't: reading looks and failures from the disk (raw/),
+Belongs here: the rule, and the failure that it takes into account. Doesn't: reading both from the disk (raw/),
 starting a run (orchestration/asking.py).
 """
 
@@ -14,7 +14,7 @@ from leads_pipeline.domain.window import RETENTION, Window
 
 # After a window's end. A closed day's list may be filled a little later. Late, moved and corrected leads come in the
 # days after.
-LOOKS: Final = (timedelta(minutes=75), *(timedelta(days=days, minutes=75) for days in (1, 2, 7, 14, 21, 28)))
+FETCHES: Final = (timedelta(minutes=75), *(timedelta(days=days, minutes=75) for days in (1, 2, 7, 14, 21, 28)))
 
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=12)
@@ -23,10 +23,10 @@ _DOUBLINGS: Final = 12
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a window isn't as it should be. `attempts` counts the runs that failed since the last whole look.
+    """Why a window isn't as it should be. `attempts` counts the runs that failed since the last whole fetch.
 
     `reason` is the same for all windows that failed alike, `message` says more. Neither holds personal data.
-    A damaged file is no failed run: it counts no attempt, and `damaged_at` asks for another look.
+    A damaged file is no failed run: it counts no attempt, and `damaged_at` asks for another fetch.
     """
 
     reason: str
@@ -38,45 +38,45 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     damaged_at: datetime | None = None
 
 
-def next_look(window: Window, looked_at: datetime | None, failure: Failure | None, now: datetime) -> datetime | None:
-    """Return when the window's next whole look is due. Failed runs don't matter, damage does.
+def next_fetch(window: Window, fetched_at: datetime | None, failure: Failure | None, now: datetime) -> datetime | None:
+    """Return when the window's next whole fetch is due. Failed runs don't matter, damage does.
 
-    None if no look is left, or the portal has deleted the window.
+    None if no fetch is left, or the portal has deleted the window.
     """
     if window.is_deleted(now):
         return None
-    moments = [window.end + look for look in LOOKS]
+    moments = [window.end + after for after in FETCHES]
     if failure is not None and failure.damaged_at is not None:
         moments.append(failure.damaged_at)
-    return min((moment for moment in moments if looked_at is None or moment > looked_at), default=None)
+    return min((moment for moment in moments if fetched_at is None or moment > fetched_at), default=None)
 
 
 def due_at(
-    window: Window, looked_at: datetime | None, failure: Failure | None, started_at: datetime, now: datetime
+    window: Window, fetched_at: datetime | None, failure: Failure | None, started_at: datetime, now: datetime
 ) -> datetime | None:
-    """Return when the window is to be asked for next. None if no look is left, or the portal has deleted it.
+    """Return when the window is to be asked for next. None if no fetch is left, or the portal has deleted it.
 
-    `looked_at` is its newest whole look. `started_at` is when the service was last started: a refusal from before
+    `fetched_at` is its newest whole fetch. `started_at` is when the service was last started: a refusal from before
     doesn't wait, as somebody may have corrected a setting.
     """
-    look = next_look(window, looked_at, failure, now)
-    if look is None or failure is None or failure.attempts == 0:
-        return look
+    fetch = next_fetch(window, fetched_at, failure, now)
+    if fetch is None or failure is None or failure.attempts == 0:
+        return fetch
     # A clock that ran ahead wrote a failure of the future.
-    is_over = looked_at is not None and failure.failed_at <= looked_at
+    is_over = fetched_at is not None and failure.failed_at <= fetched_at
     is_corrected = failure.verdict == "refused" and started_at > failure.failed_at
     if is_over or is_corrected or failure.failed_at > now:
-        return look
+        return fetch
     wait = _FIRST_WAIT * 2 ** min(failure.attempts - 1, _DOUBLINGS)
     wait = _REFUSED_WAIT if failure.verdict == "refused" else min(wait, _LONGEST_WAIT)
     # Near the deletion the portal is asked more often.
     half_of_the_rest = (window.end + RETENTION - failure.failed_at) / 2
-    return max(look, failure.failed_at + min(wait, half_of_the_rest))
+    return max(fetch, failure.failed_at + min(wait, half_of_the_rest))
 
 
 def due(
     known: Iterable[tuple[Window, datetime | None, Failure | None]], started_at: datetime, now: datetime
 ) -> list[Window]:
-    """Return the windows to ask for now, soonest deleted first. `known`: each window, its newest look, its failure."""
-    moments = ((window, due_at(window, looked_at, failure, started_at, now)) for window, looked_at, failure in known)
+    """Return the windows to ask for now, soonest deleted first. `known`: each window, its newest fetch, its failure."""
+    moments = ((window, due_at(window, fetched_at, failure, started_at, now)) for window, fetched_at, failure in known)
     return sorted((window for window, at in moments if at is not None and at <= now), key=lambda w: (w.start, w.scope))

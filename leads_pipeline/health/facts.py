@@ -270,11 +270,11 @@ class Facts:
 
 
 def _is_replaced(data: DataFolder, file: Quarantined, now: datetime) -> bool:
-    """Whether a whole look has come since. Pushed leads may be nowhere else. A new leads.duckdb is made by itself."""
+    """Whether a whole fetch has come since. Pushed leads may be nowhere else. A new leads.duckdb is made by itself."""
     if file.key == f"{QUARANTINE}/{WAREHOUSE_FILE}":
         return True
     if file.place is None or file.set_aside_at is None or file.is_pushed:
         return False
     folders = list_folders(data.store, file.place.key, now)
     newest = folders[file.place.key].newest if file.place.key in folders else None
-    return newest is not None and moment_of(newest.look) > file.set_aside_at
+    return newest is not None and moment_of(newest.fetch) > file.set_aside_at

@@ -66,7 +66,7 @@ class Figures:
     def of(cls, facts: Facts) -> Self:
         """Put them together. Raises StorageError."""
         states = Counter(row.state for row in facts.windows)
-        looks = [row.looked_at for row in facts.recent if row.looked_at]
+        fetches = [row.fetched_at for row in facts.recent if row.fetched_at]
         deletions = [
             row.window.start + RETENTION
             for row in facts.windows
@@ -77,7 +77,7 @@ class Figures:
             at=facts.now,
             leads=_leads(facts),
             windows={state.value: states[state] for state in WindowState},
-            last_landing_at=max(looks, default=None),
+            last_landing_at=max(fetches, default=None),
             last_publication_at=facts.publications.published_at if (folder / WAREHOUSE_FILE).exists() else None,
             last_backup_at=facts.data.state.last_backup(),
             service_seen_at=facts.service[0] if facts.service else None,
@@ -134,23 +134,23 @@ _MOMENTS: Final = {
 }
 
 
-def registry(look: Callable[[], Figures]) -> CollectorRegistry:
-    """Return what prometheus-client serves or prints. `look` is called each time that it is asked."""
+def registry(figures_now: Callable[[], Figures]) -> CollectorRegistry:
+    """Return what prometheus-client serves or prints. `figures_now` is called each time that it is asked."""
     made = CollectorRegistry()
-    made.register(_Gauges(look))
+    made.register(_Gauges(figures_now))
     return made
 
 
 class _Gauges(Collector):
     """One gauge a figure. Things that never happened have no value."""
 
-    def __init__(self, look: Callable[[], Figures]) -> None:
-        self._look = look
+    def __init__(self, figures_now: Callable[[], Figures]) -> None:
+        self._figures_now = figures_now
 
     def collect(self) -> Iterator[Metric]:
         """The figures of this moment. If they can't be had, `leads_pipeline_well` alone is there, and is 0."""
         try:
-            figures = self._look()
+            figures = self._figures_now()
         except LeadsPipelineError:
             yield _gauge("well", "1 if no error is open, else 0", {"": 0})
             return

@@ -18,7 +18,7 @@ from leads_pipeline.health.facts import Facts, UnreadableFileError
 from leads_pipeline.settings import THIS_MACHINE, origin
 from leads_pipeline.warehouse.published import LeadsFile
 
-# A finder that can't look is a finding with this name and the finder's.
+# A finder that fails is a finding with this name and the finder's.
 FAILED: Final = "finder-failed"
 
 # The finding that tells of a leads.duckdb that can't be read.
@@ -43,7 +43,7 @@ class Finding:
     `link` is the command that prints its entry in the runbook. If `may_pass`, it often ends by itself: alerts wait an
     hour.
 
-    A finder gives as `key` what tells it from its other findings. `look` puts the finder's name before it.
+    A finder gives as `key` what tells it from its other findings. `find_all` puts the finder's name before it.
     """
 
     key: str = field(default="", kw_only=True)
@@ -55,19 +55,19 @@ class Finding:
     may_pass: bool = False
 
 
-Look = Callable[[Facts], Iterator[Finding]]
+Find = Callable[[Facts], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """A function that looks at the facts. Its docstring is the entry in the runbook.
+    """A function over the facts. Its docstring is the entry in the runbook.
 
     `stays`: it happened, and has no end. A person ends it by `leads-pipeline acknowledge KEY`. `is_verified`: `verify`
     asks it.
     """
 
     name: str
-    look: Look
+    find: Find
     stays: bool
     is_verified: bool = False
 
@@ -82,27 +82,27 @@ def all_finders() -> dict[str, Finder]:
     return _FINDERS
 
 
-def finder(name: str, *, stays: bool = False, is_verified: bool = False) -> Callable[[Look], Look]:
+def finder(name: str, *, stays: bool = False, is_verified: bool = False) -> Callable[[Find], Find]:
     """Make a function a finder of that name."""
 
-    def add(look: Look) -> Look:
-        _FINDERS[name] = Finder(name, look, stays, is_verified)
-        return look
+    def add(find: Find) -> Find:
+        _FINDERS[name] = Finder(name, find, stays, is_verified)
+        return find
 
     return add
 
 
-def look(facts: Facts, finders: Iterable[Finder] | None = None) -> tuple[list[Finding], set[str]]:
-    """Return what all finders find, and the names of those that can't look.
+def find_all(facts: Facts, finders: Iterable[Finder] | None = None) -> tuple[list[Finding], set[str]]:
+    """Return what all finders find, and the names of those that fails.
 
-    Errors come first, then the oldest. Acknowledged findings are left out. A finder that can't look is a finding
+    Errors come first, then the oldest. Acknowledged findings are left out. A finder that fails is a finding
     itself, unless the reason is a leads.duckdb that is a finding already.
     """
     found, failed = list[Finding](), dict[str, LeadsPipelineError]()
     with LeadsFile(facts.data).kept_open():
         for each in finders or all_finders().values():
             try:
-                found += (_of(each.name, one, facts.now) for one in each.look(facts))
+                found += (_of(each.name, one, facts.now) for one in each.find(facts))
             except LeadsPipelineError as error:
                 failed[each.name] = error
             except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
@@ -122,8 +122,8 @@ def look(facts: Facts, finders: Iterable[Finder] | None = None) -> tuple[list[Fi
 
 
 def find(facts: Facts, finders: Iterable[Finder] | None = None) -> list[Finding]:
-    """Return what all finders find (see `look`)."""
-    return look(facts, finders)[0]
+    """Return what all finders find (see `find_all`)."""
+    return find_all(facts, finders)[0]
 
 
 def _of(finder: str, one: Finding, now: datetime) -> Finding:

@@ -23,8 +23,8 @@ from leads_pipeline.health.finding import (
     Level,
     acknowledge,
     find,
+    find_all,
     finder,
-    look,
     never_set_up,
 )
 from leads_pipeline.raw.branches import read_branches
@@ -40,7 +40,7 @@ __all__ = [
     "Level",
     "acknowledge",
     "find",
-    "look",
+    "find_all",
     "window_findings",
 ]
 

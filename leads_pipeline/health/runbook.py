@@ -57,7 +57,7 @@ YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_
 
 def finding_entries() -> list[Entry]:
     """Return the entries of all findings, in the order of their finders."""
-    found = [_entry(one.name, inspect.getdoc(one.look) or "", _levels(one)) for one in all_finders().values()]
+    found = [_entry(one.name, inspect.getdoc(one.find) or "", _levels(one)) for one in all_finders().values()]
     return [*found, _entry(FAILED, _CANNOT_LOOK, Level.ERROR)]
 
 
@@ -111,5 +111,5 @@ def _entry(name: str, docstring: str, how_bad: str) -> Entry:
 
 def _levels(finder: Finder) -> str:
     """Say how bad it can be, by the levels that its function names."""
-    source = inspect.getsource(finder.look).replace("never_set_up", "Level.WARNING Level.HINT")
+    source = inspect.getsource(finder.find).replace("never_set_up", "Level.WARNING Level.HINT")
     return " or ".join(level.value for level in Level if f"Level.{level.name}" in source)

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.due import due_at, next_look
+from leads_pipeline.domain.due import due_at, next_fetch
 from leads_pipeline.domain.window import RETENTION, day_interval
 from leads_pipeline.health.facts import RECENT_DAYS, Facts
 from leads_pipeline.health.finding import Finding, Level, finder
@@ -84,12 +84,12 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
     # A pull that is under way may bring them. One that is stopped or hangs keeps all others waiting.
     is_pulling = facts.data.state.is_pulling()
     overdue = facts.now - (2 * _OVERDUE if is_pulling else _OVERDUE)
-    late, looks, others = dict[WindowRow, datetime](), dict[WindowRow, datetime](), list[WindowRow]()
+    late, again, others = dict[WindowRow, datetime](), dict[WindowRow, datetime](), list[WindowRow]()
     refused = _failed(facts, "refused")
     told = {row.reason for row in (*refused, *_failed(facts, "temporary"))}
     branches = {(row.kind, row.scope) for row in refused}
     for row in facts.windows:
-        at = due_at(row.window, row.looked_at, None, facts.now, facts.now)
+        at = due_at(row.window, row.fetched_at, None, facts.now, facts.now)
         if at is None or at > facts.now or (row.kind, row.day, row.scope) in facts.damaged_windows:
             continue  # damage is a finding of its own
         if row.state is WindowState.FAILED or row.reason in told:
@@ -97,17 +97,17 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
         if _is_missing_of(branches, facts, row):
             continue  # windows-refused tells of them
         if at <= overdue and facts.is_expected(row):
-            (looks if row.looked_at else late)[row] = at
+            (again if row.fetched_at else late)[row] = at
         elif row.state is WindowState.MISSING and not is_pulling:
             others.append(row)
     if rows := [*late]:
         message = f"{_are(facts, rows)} missing for more than a day. {deletion(facts, rows)}"
         what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
         yield Finding(Level.ERROR, message, what_to_do, min(late.values()), may_pass=True)
-    if rows := [*looks]:
+    if rows := [*again]:
         message = f"Not looked at again, so that late leads would be missed: {_windows(facts, rows)}. {_messages(rows)}"
         what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
-        yield Finding(Level.WARNING, message.rstrip(), what_to_do, min(looks.values()), key="looks", may_pass=True)
+        yield Finding(Level.WARNING, message.rstrip(), what_to_do, min(again.values()), key="looks", may_pass=True)
     if others:
         message = f"{_are(facts, others)} not pulled yet. {deletion(facts, others)}"
         yield Finding(Level.HINT, message, _pull(facts, others, _BY_ITSELF), key="first")
@@ -291,7 +291,7 @@ def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
     for row in rows:
         if row.window.is_deleted(now):
             deleted.append(row)
-        elif row.has_its_looks(now):
+        elif row.has_its_fetches(now):
             landed.append(row)
         else:
             others.append(row)
@@ -334,14 +334,14 @@ def what_to_do_about(facts: Facts, rows: Sequence[WindowRow]) -> str:
 def _asked_at(row: WindowRow, now: datetime) -> datetime | None:
     """Return when the service asks for the window again, if it isn't restarted."""
     not_restarted = row.failure.failed_at if row.failure else now
-    return due_at(row.window, row.looked_at, row.failure, not_restarted, now)
+    return due_at(row.window, row.fetched_at, row.failure, not_restarted, now)
 
 
 def _is_asked_after_a_restart(row: WindowRow, now: datetime) -> bool:
     if row.failure is None or row.failure.verdict != "refused":
         return False
-    look = next_look(row.window, row.looked_at, row.failure, now)
-    return look is not None and look <= now
+    fetch = next_fetch(row.window, row.fetched_at, row.failure, now)
+    return fetch is not None and fetch <= now
 
 
 def _first_failed_at(rows: Iterable[WindowRow]) -> datetime:
@@ -349,6 +349,6 @@ def _first_failed_at(rows: Iterable[WindowRow]) -> datetime:
 
 
 def _asks_at(facts: Facts, rows: Iterable[WindowRow]) -> datetime:
-    """Return when the service asks for the first of them again: at its next look if that has passed."""
+    """Return when the service asks for the first of them again: at its next fetch if that has passed."""
     moments = [_asked_at(row, facts.now) for row in rows if row.failure]
     return max(facts.now, min(filter(None, moments), default=facts.now))

@@ -75,7 +75,7 @@ def raw_key(kind: LeadKind, names: Names = PLAIN) -> AssetKey:
 
 def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) -> list[Window]:
     """Return those of the windows that are due, soonest deleted first."""
-    return due(((row.window, row.looked_at, row.failure) for row in rows), started_at, now)
+    return due(((row.window, row.fetched_at, row.failure) for row in rows), started_at, now)
 
 
 # --- what is asked for ------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Asking:
             execution_timezone=self.settings.zone.key,
             default_status=self.names.schedule_status,
             required_resource_keys={self.names.name("data")},
-            description="Pulls the windows that are due, one run for all: the day that has closed, and further looks.",
+            description="Pulls the windows that are due, one run for all: the day that has closed, and others again.",
         )
         def pull_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
             data: DataFolder = self.names.resource(context.resources, "data")

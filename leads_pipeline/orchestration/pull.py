@@ -176,7 +176,7 @@ class Pull:
         now = self.clock()
         not_asked_for = self.plan.always_shown.difference(self.plan.windows)
         for row in self.plan.rows.values():
-            if row.window in not_asked_for and row.has_its_looks(now):
+            if row.window in not_asked_for and row.has_its_fetches(now):
                 yield self._as_landed_before(row)
 
         yield from self._pulled(client_of)
@@ -223,7 +223,7 @@ class Pull:
             answer.fetched_at,
             answer.body_sha256,
             run_id,
-            is_fresh=row.looked_at is None and not row.leads and row.failure is None,
+            is_fresh=row.fetched_at is None and not row.leads and row.failure is None,
         )
         return LandedAnswer(answer, landed)
 
@@ -235,13 +235,13 @@ class Pull:
 
     def _is_news(self, outcome: LandedAnswer) -> bool:
         window = outcome.answer.window
-        looked_at = self.plan.rows[window].looked_at
-        if window in self.plan.always_shown or looked_at is None:
+        fetched_at = self.plan.rows[window].fetched_at
+        if window in self.plan.always_shown or fetched_at is None:
             return True
         if outcome.landed.new or outcome.landed.changed:
             return True
-        # The first look after its end: the window is closed now.
-        return looked_at < window.end <= outcome.answer.fetched_at
+        # The first fetch after its end: the window is closed now.
+        return fetched_at < window.end <= outcome.answer.fetched_at
 
     # --- a failure ----------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class Pull:
 
     def _landed_before(self) -> list[WindowRow]:
         """Return the windows that had landed when the run began."""
-        return [row for row in self.plan.rows.values() if row.looked_at is not None and row.failure is None]
+        return [row for row in self.plan.rows.values() if row.fetched_at is not None and row.failure is None]
 
     def _log_beginning(self) -> None:
         windows = self.plan.windows
@@ -356,18 +356,18 @@ class Pull:
 def tokens_refused_since(rows: Iterable[WindowRow]) -> dict[Scope, datetime]:
     """Return the scopes of one kind whose newest answers are all 401, with the moment in UTC of the first of these."""
     rows = list(rows)
-    looked_at: dict[Scope, datetime] = {}
+    fetched_at: dict[Scope, datetime] = {}
     for row in rows:
-        if row.looked_at is not None:
+        if row.fetched_at is not None:
             scope = row.window.scope
-            looked_at[scope] = max(row.looked_at, looked_at.get(scope, row.looked_at))
+            fetched_at[scope] = max(row.fetched_at, fetched_at.get(scope, row.fetched_at))
 
     refused_since: dict[Scope, datetime] = {}
     for row in rows:
         if row.failure is None or row.failure.reason != TokenRefusedError.default_reason:
             continue
         scope, failed_at = row.window.scope, row.failure.failed_at
-        is_newest = scope not in looked_at or looked_at[scope] < failed_at
+        is_newest = scope not in fetched_at or fetched_at[scope] < failed_at
         if is_newest:
             refused_since[scope] = min(failed_at, refused_since.get(scope, failed_at))
     return refused_since

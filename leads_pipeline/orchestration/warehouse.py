@@ -106,7 +106,7 @@ def _publish(
         branches=known_branches(settings.branches_file, LeadsFile(data)),
         installation=settings,
     )
-    # A look from after this moment would count as one of the future.
+    # A fetch from after this moment would count as one of the future.
     publication = publishing.bring_up_to_date(data, of_publication, datetime.now(UTC))
 
     for what, why in publication.problems.items():

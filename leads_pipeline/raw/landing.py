@@ -54,7 +54,7 @@ MOST_FILES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Fetch:
     """A whole answer. `at` is the moment of its request in microseconds since 1970."""
 
     at: int
@@ -92,7 +92,7 @@ class Contents:
 
     @property
     def footer(self) -> Footer:
-        """The footer of the file of the newest look."""
+        """The footer of the file of the newest fetch."""
         newest = self.folder.newest
         return self.opened[newest].footer if newest else Footer()
 
@@ -176,20 +176,20 @@ class Raw:
         `is_fresh`: a listing showed that the window's folder is empty or missing, so that nothing is listed or read.
         """
         place = place_of(kind, window)
-        look = Look(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id)
+        fetch = Fetch(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id)
         number = self._gate.number
         before = Contents() if is_fresh else self.read(place)
-        if landed := self._confirm(place, before, look, number):
+        if landed := self._confirm(place, before, fetch, number):
             return landed
         received = received_rows(leads, asked_at, before.rows, self._clock())
-        return self._merge(place, before, received, look, number)
+        return self._merge(place, before, received, fetch, number)
 
     def merge(
-        self, place: Place, received: Sequence[Row], look: Look | None = None, *, is_anonymous: bool = False
+        self, place: Place, received: Sequence[Row], fetch: Fetch | None = None, *, is_anonymous: bool = False
     ) -> Landed:
-        """Merge rows that have their numbers already, with the look that found them if it was a whole one."""
+        """Merge rows that have their numbers already, with the fetch that found them if it was a whole one."""
         number = self._gate.number
-        return self._merge(place, self.read(place), received, look, number, is_anonymous=is_anonymous)
+        return self._merge(place, self.read(place), received, fetch, number, is_anonymous=is_anonymous)
 
     def add(
         self, place: Place, leads: Iterable[ReceivedLead], received_at: datetime, source: str = PUSH, run_id: str = ""
@@ -211,15 +211,15 @@ class Raw:
             self._follow_list(place, number)
         return _counts(before.rows, received, now)
 
-    def _confirm(self, place: Place, before: Contents, look: Look, number: int) -> Landed | None:
+    def _confirm(self, place: Place, before: Contents, fetch: Fetch, number: int) -> Landed | None:
         """Give the window's only file a newer name, if the answer has the same bytes as the one that made it."""
         newest = before.folder.newest
-        if newest is None or len(before.opened) > 1 or look.at <= newest.look:
+        if newest is None or len(before.opened) > 1 or fetch.at <= newest.fetch:
             return None
         footer = before.footer
-        if footer.body_hash != look.body_hash or footer.list_number != number:
+        if footer.body_hash != fetch.body_hash or footer.list_number != number:
             return None
-        renamed = newest._replace(look=look.at, state=most_whole(newest.state, look.state))
+        renamed = newest._replace(fetch=fetch.at, state=most_whole(newest.state, fetch.state))
         if not self._store.rename(newest.key, renamed.named(place.key)):
             return None
         self._forget_failure(place, before)
@@ -231,15 +231,15 @@ class Raw:
         place: Place,
         before: Contents,
         received: Sequence[Row],
-        look: Look | None,
+        fetch: Fetch | None,
         number: int,
         *,
         is_anonymous: bool = False,
     ) -> Landed:
         """Put one file in the place of those before it."""
         rows, newest = before.rows, before.folder.newest
-        is_newest_look = look is not None and (newest is None or look.at >= newest.look)
-        if is_newest_look:
+        is_newest_fetch = fetch is not None and (newest is None or fetch.at >= newest.fetch)
+        if is_newest_fetch:
             rows = without_returned(rows, received, before.footer.gone)
         everything = [*rows, *received]
         admitted = self._gate.admit(place, everything)
@@ -247,28 +247,28 @@ class Raw:
         footer = replace(
             before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous and before.is_anonymous
         )
-        if look is not None and is_newest_look:
+        if fetch is not None and is_newest_fetch:
             # The same answer again changes nothing only if nothing newer came by another way. And if a person was
             # taken out, the hash would confirm a guess of the whole answer.
-            is_as_answered = admitted == everything and all(row.number <= look.at for row in rows)
-            body_hash = look.body_hash if is_as_answered else ""
+            is_as_answered = admitted == everything and all(row.number <= fetch.at for row in rows)
+            body_hash = fetch.body_hash if is_as_answered else ""
             # Leads that landed after the request can't be in its answer.
-            here = {row.lead_id for row in [*received, *(row for row in now if row.number > look.at)]}
+            here = {row.lead_id for row in [*received, *(row for row in now if row.number > fetch.at)]}
             gone = frozenset(row.lead_id for row in now) - here
-            footer = replace(footer, run_id=look.run_id, body_hash=body_hash, gone=gone)
-        self._replace(place, before, now, footer, look)
-        if look is not None:
+            footer = replace(footer, run_id=fetch.run_id, body_hash=body_hash, gone=gone)
+        self._replace(place, before, now, footer, fetch)
+        if fetch is not None:
             self._forget_failure(place, before)
         self._follow_list(place, number)
         return _counts(rows, received, now)
 
     def _replace(
-        self, place: Place, before: Contents, rows: list[Row], footer: Footer, look: Look | None = None
+        self, place: Place, before: Contents, rows: list[Row], footer: Footer, fetch: Fetch | None = None
     ) -> None:
         """Create one file, then delete those that it stands for."""
         newest = before.folder.newest
-        at = max(newest.look if newest else 0, look.at if look else 0)
-        state = most_whole(before.folder.state, look.state if look else "rows")
+        at = max(newest.fetch if newest else 0, fetch.at if fetch else 0)
+        state = most_whole(before.folder.state, fetch.state if fetch else "rows")
         made = self._create(place, rows, footer, at, state) if rows or at else ""
         self._store.delete([file.key for file in before.opened if file.key != made])
 
@@ -299,7 +299,7 @@ class Raw:
         """Take rows out of a window or change them, and filter it by today's list. Return whether anything changed.
 
         `change` is called again until it changes nothing. `is_anonymous`: from then on nobody is named in the rows.
-        Look and state stay.
+        Moment and state stay.
         """
         has_changed = False
         while True:

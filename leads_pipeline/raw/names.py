@@ -2,7 +2,7 @@
 
     raw/applicant_leads/day=2026-11-19/scope=branch-101/1795000000000000-closed-20-0123456789abcdef.parquet
 
-A name holds the moment of the newest look, how whole that look was, the number of leads, and the hash of the bytes. So
+A name holds the moment of the newest fetch, how whole that was, the number of leads, and the hash of the bytes. So
 a listing tells the state of each window.
 
 Belongs here: names, and what a listing tells. Doesn't: reading and landing (landing.py), rows (rows.py), the verbs of a
@@ -46,7 +46,7 @@ _FAILURE: Final = msgspec.json.Decoder(Failure)
 logger = logging.getLogger(__name__)
 
 State = Literal["rows", "open", "partial", "closed"]
-# A later state wins: a complete window stays complete if a later look finds half of it deleted.
+# A later state wins: a complete window stays complete if a later fetch finds half of it deleted.
 _STATES: Final[tuple[State, ...]] = ("rows", "open", "partial", "closed")
 
 
@@ -84,10 +84,10 @@ def place_of(kind: LeadKind, window: Window) -> Place:
 
 
 class RawFile(NamedTuple):
-    """A raw file by its name alone. `look` is 0 in a file of `rows`. `leads` counts different ids."""
+    """A raw file by its name alone. `fetch` is 0 in a file of `rows`. `leads` counts different ids."""
 
     key: str
-    look: int
+    fetch: int
     state: State
     leads: int
     hash: str
@@ -98,25 +98,25 @@ class RawFile(NamedTuple):
         match = _NAME.fullmatch(key, key.rfind("/") + 1)
         if match is None:
             return None
-        look, state, leads, hash_ = match.groups()
-        return cls(key, int(look), state, int(leads), hash_)  # type: ignore[arg-type]  # the pattern's states
+        fetch, state, leads, hash_ = match.groups()
+        return cls(key, int(fetch), state, int(leads), hash_)  # type: ignore[arg-type]  # the pattern's states
 
     def named(self, folder: str) -> str:
         """Return the key that the file has in that folder."""
-        return f"{folder}{self.look:016}-{self.state}-{self.leads}-{self.hash}.parquet"
+        return f"{folder}{self.fetch:016}-{self.state}-{self.leads}-{self.hash}.parquet"
 
 
 @dataclass(slots=True)
 class Folder:
-    """A window's files. `has_failed`: a failure lies beside them, which may be older than the newest look."""
+    """A window's files. `has_failed`: a failure lies beside them, which may be older than the newest fetch."""
 
     files: list[RawFile] = field(default_factory=list)
     has_failed: bool = False
 
     @property
     def newest(self) -> RawFile | None:
-        """The file of the newest whole look, None before the first."""
-        return max((file for file in self.files if file.look), key=attrgetter("look"), default=None)
+        """The file of the newest whole fetch, None before the first."""
+        return max((file for file in self.files if file.fetch), key=attrgetter("fetch"), default=None)
 
     @property
     def state(self) -> State:
@@ -125,7 +125,7 @@ class Folder:
 
     @property
     def hash(self) -> str:
-        """What changes with the files, but not with a newer look that found the same."""
+        """What changes with the files, but not with a newer fetch that found the same."""
         return hashlib.sha256(" ".join(sorted(file.hash for file in self.files)).encode()).hexdigest()[:16]
 
 
@@ -139,7 +139,7 @@ def state_of(window: Window, asked_at: datetime) -> State:
 def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
     """Return the windows' folders below the prefix, by their keys. Unknown names are ignored.
 
-    A look of the future comes from a clock that ran ahead. The file's modification time counts instead. If that lies
+    A fetch of the future comes from a clock that ran ahead. The file's modification time counts instead. If that lies
     in the future too, the file counts as rows.
     """
     folders: dict[str, Folder] = {}
@@ -147,10 +147,10 @@ def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
     for key in store.list(prefix):
         folder = key[: key.rfind("/") + 1]
         if file := RawFile.parse(key):
-            if file.look > latest:
+            if file.fetch > latest:
                 modified_at = store.modified_at(key)
-                look = microseconds(modified_at) if modified_at and modified_at <= now else 0
-                file = file._replace(look=look, state=file.state if look else "rows")
+                fetch = microseconds(modified_at) if modified_at and modified_at <= now else 0
+                file = file._replace(fetch=fetch, state=file.state if fetch else "rows")
             folders.setdefault(folder, Folder()).files.append(file)
         elif key.endswith(FAILED):
             folders.setdefault(folder, Folder()).has_failed = True
@@ -164,7 +164,7 @@ def list_places(store: Store, root: str = RAW) -> list[Place]:
 
 
 def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
-    """Return the failure of the folder with that key. None if none is newer than its newest look."""
+    """Return the failure of the folder with that key. None if none is newer than its newest fetch."""
     content = store.get(key + FAILED) if folder.has_failed else None
     if content is None:
         return None
@@ -173,7 +173,7 @@ def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
     except msgspec.DecodeError:  # damaged: the window is asked for anyway
         return None
     newest = folder.newest
-    return failure if newest is None or microseconds(failure.failed_at) > newest.look else None
+    return failure if newest is None or microseconds(failure.failed_at) > newest.fetch else None
 
 
 def set_aside(store: Store, key: str, now: datetime, what_now: str) -> None:

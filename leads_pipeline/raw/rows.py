@@ -76,7 +76,7 @@ _PERSONAL: Final = "personal_fields"
 class Footer:
     """How a file came to be.
 
-    `run_id`: the run of its newest whole look. `body_hash`: SHA-256 of that look's answer, empty if the rows are no
+    `run_id`: the run of its newest whole fetch. `body_hash`: SHA-256 of its answer, empty if the rows are no
     longer exactly those that it left. `list_number`: the suppression list that the rows were filtered by.
     `is_anonymous`: nobody is named in the payloads. `gone`: leads that the answer no longer held, by id.
     """

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.domain.due import Failure, next_look
+from leads_pipeline.domain.due import Failure, next_fetch
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
 from leads_pipeline.raw.names import RAW, Folder, list_folders, place_of, read_failure
 from leads_pipeline.raw.rows import moment_of
@@ -20,9 +20,9 @@ from leads_pipeline.raw.store import Store
 class WindowState(StrEnum):
     """How a window stands.
 
-    LANDED and EMPTY have a whole look between the end of the window and the moment when the portal began to delete it.
-    PARTIAL has only a later one. Without such a look it is FAILED if the last run for it failed, or a file of it was
-    damaged. Else it is OPEN until its end, and then MISSING. A landed window whose later look failed stays landed:
+    LANDED and EMPTY have a whole fetch between the end of the window and the moment when the portal began to delete it.
+    PARTIAL has only a later one. Without such a fetch it is FAILED if the last run for it failed, or a file of it was
+    damaged. Else it is OPEN until its end, and then MISSING. A landed window whose later fetch failed stays landed:
     `failure` says so.
     """
 
@@ -37,14 +37,14 @@ class WindowState(StrEnum):
 class WindowRow(NamedTuple):
     """A row of the table.
 
-    `looked_at` is the newest whole look, in UTC. `leads` adds up the files, so a lead that was pulled and then pushed
-    counts twice until the next look.
+    `fetched_at` is the newest whole fetch, in UTC. `leads` adds up the files, so a lead that was pulled and then pushed
+    counts twice until the next fetch.
     """
 
     kind: str
     window: Window
     state: WindowState
-    looked_at: datetime | None
+    fetched_at: datetime | None
     leads: int
     failure: Failure | None
 
@@ -63,12 +63,12 @@ class WindowRow(NamedTuple):
         """Why it failed, empty if it didn't."""
         return self.failure.reason if self.failure else ""
 
-    def has_its_looks(self, now: datetime) -> bool:
-        """Whether the window has each whole look that is due by now. A failed run since then takes nothing from it."""
-        if self.looked_at is None:
+    def has_its_fetches(self, now: datetime) -> bool:
+        """Whether the window has each whole fetch that is due by now. A failed run since then takes nothing from it."""
+        if self.fetched_at is None:
             return False
-        look = next_look(self.window, self.looked_at, self.failure, now)
-        return look is None or look > now
+        fetch = next_fetch(self.window, self.fetched_at, self.failure, now)
+        return fetch is None or fetch > now
 
 
 def list_days(store: Store, kind: LeadKind, of_days: Iterable[date] | None, now: datetime) -> dict[str, Folder]:
@@ -108,8 +108,8 @@ def window_rows(
         newest, leads = folder.newest, sum(file.leads for file in folder.files)
         failure = read_failure(store, key, folder)
         state = _state(folder, leads, has_failed=failure is not None, is_over=window.is_closed(now))
-        looked_at = moment_of(newest.look) if newest else None
-        rows.append(WindowRow(kind.name, window, state, looked_at, leads, failure))
+        fetched_at = moment_of(newest.fetch) if newest else None
+        rows.append(WindowRow(kind.name, window, state, fetched_at, leads, failure))
     return rows
 
 

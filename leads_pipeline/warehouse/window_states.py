@@ -58,7 +58,7 @@ class NoteWindowStates(Step):
         self._known: dict[bool, _ListedWindows] = {}
 
     def inputs(self) -> str:
-        """What is known of the windows, but for the moments of looks that found nothing new.
+        """What is known of the windows, but for the moments of fetches that found nothing new.
 
         The next publication notes those. Otherwise each pull would write the whole file. Windows from before the last
         60 days are noted by the first publication of a day, which has another day in any case.
@@ -132,13 +132,13 @@ def _what_matters(row: WindowRow, configured: AbstractSet[Window]) -> tuple[obje
 
 
 def _is_closed(row: WindowRow) -> bool:
-    """Whether it was looked at after its end."""
-    return row.looked_at is not None and row.looked_at >= row.window.end
+    """Whether it was fetched after its end."""
+    return row.fetched_at is not None and row.fetched_at >= row.window.end
 
 
 def _state(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...]:
     failure = row.failure
-    was_looked_at = row.looked_at is not None
+    was_fetched = row.fetched_at is not None
     return (
         row.kind,
         row.day,
@@ -147,8 +147,8 @@ def _state(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...
         row.window.start,
         row.window.end,
         _is_closed(row),
-        row.leads if was_looked_at or row.leads else None,
-        row.looked_at,
+        row.leads if was_fetched or row.leads else None,
+        row.fetched_at,
         failure.attempts if failure else 0,
         (failure.message or failure.reason) if failure else None,
         failure is not None and failure.verdict == "refused",

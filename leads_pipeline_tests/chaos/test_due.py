@@ -2,7 +2,7 @@
 
 import pytest
 
-from leads_pipeline_tests.support.looks import Weeks
+from leads_pipeline_tests.support.fetches import Weeks
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -20,7 +20,7 @@ from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.features.alerts.alerts import Told
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import Finder
-from leads_pipeline.health.findings import Finding, Level, acknowledge, find, look
+from leads_pipeline.health.findings import Finding, Level, acknowledge, find, find_all
 from leads_pipeline.orchestration.publish_sensor import noted_publication
 from leads_pipeline.raw.names import Place
 from leads_pipeline.raw.publications import Publications
@@ -341,7 +341,7 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
     else:
         damage(house.file.resolve())
     assert {one.key for one in find(known(house))} == {"leads-duckdb", *HINTS}  # one cause is one finding
-    assert {"drift", "checks"} <= look(known(house))[1]  # what they found before isn't over
+    assert {"drift", "checks"} <= find_all(known(house))[1]  # what they found before isn't over
     finding = found(house)["leads-duckdb"]
     assert "made from raw files" in finding.message
     assert "leads-pipeline backfill" in finding.what_to_do
@@ -598,7 +598,7 @@ def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: House
         yield Finding(Level.HINT, "Works.", "Nothing.")
 
     finders = [Finder(one.__name__, one, stays=False) for one in (broken, faulty, works)]
-    findings, failed = look(known(house), finders)
+    findings, failed = find_all(known(house), finders)
     assert [one.key for one in findings] == ["finder-failed/broken", "finder-failed/faulty", "works"]
     assert findings[0].message == "The disk is gone."
     assert "ZeroDivisionError" in findings[1].message

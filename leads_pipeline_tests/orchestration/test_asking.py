@@ -367,7 +367,7 @@ def test_a_further_look_that_finds_nothing_new_is_no_record_for_dagster(here: Pi
     assert result.success
     # Yesterday's windows are new. All others were looked at, and nothing of them is news.
     assert set(here.records(result)) == here.keys(1)
-    looks = [here.row_of(key).looked_at for key in asked]
+    looks = [here.row_of(key).fetched_at for key in asked]
     assert all(at is not None and at > here.clock.now - HOUR for at in looks)
 
 
@@ -400,7 +400,7 @@ def test_what_a_killed_run_has_landed_is_shown_by_the_next_automatic_run(here: P
     here.killed_after = 2
     assert not here.run(here.tick()).success
     here.killed_after = None
-    landed = {key for key in here.keys(1, 2, 3) if here.row_of(key).looked_at}
+    landed = {key for key in here.keys(1, 2, 3) if here.row_of(key).fetched_at}
     assert len(here.shown()) < len(landed)
 
     # Nothing is decided by what Dagster shows: only the others are asked for.

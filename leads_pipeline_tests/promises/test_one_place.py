@@ -192,9 +192,9 @@ from leads_pipeline.cli.health import facts_now
 from leads_pipeline.features.alerts.alerts import Alerts
 from leads_pipeline.features.alerts.channels import channels_of
 from leads_pipeline.features.alerts.settings import AlertSettings
-from leads_pipeline.health.findings import look
+from leads_pipeline.health.findings import find_all
 channels = channels_of(facts_now().settings.of(AlertSettings))
-print(Alerts(house.data.state.path, channels, None).tell(*look(facts_now()), datetime.now(UTC)))
+print(Alerts(house.data.state.path, channels, None).tell(*find_all(facts_now()), datetime.now(UTC)))
 from leads_pipeline_tests.docs.findings_page import page
 print(page())
 """,

@@ -389,7 +389,7 @@ def test_a_look_of_the_future_counts_as_the_files_modification_time(windows: Win
     os.utime(path, (CLOSED_AT.timestamp(), CLOSED_AT.timestamp()))
     (folder,) = list_folders(windows.store, "raw/", NOW).values()
     assert folder.newest is not None
-    assert folder.newest.look == microseconds(CLOSED_AT)
+    assert folder.newest.fetch == microseconds(CLOSED_AT)
     windows.land(TWENTY[:3], LATER)
     assert windows.name.startswith(f"{microseconds(LATER)}-closed-20-")
 

@@ -55,7 +55,7 @@ def test_a_row_says_how_a_window_stands(store: FolderStore, raw: Raw) -> None:
         kind="applicant",
         window=WINDOW,
         state=WindowState.LANDED,
-        looked_at=CLOSED_AT,
+        fetched_at=CLOSED_AT,
         leads=20,
         failure=None,
     )
@@ -90,14 +90,14 @@ def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     assert [row.reason for row in table if row.reason] == ["busy (429)"] * 2
     before = window_table(store, APPLICANT, [places["half"], places["missing"]], WINDOW.end - HOUR)
     assert [str(row.state) for row in before] == ["open", "open"]
-    assert table[3].looked_at is None
+    assert table[3].fetched_at is None
 
 
-def test_pushed_leads_in_an_empty_window_count_and_are_no_look(store: FolderStore, raw: Raw) -> None:
+def test_pushed_leads_in_an_empty_window_count_and_are_no_fetch(store: FolderStore, raw: Raw) -> None:
     land(raw, WINDOW, CLOSED_AT, count=0)
     raw.add(place_of(APPLICANT, WINDOW), [lead(1)], NOW)
     row = row_of(store, WINDOW)
-    assert (row.state, row.leads, row.looked_at) == (WindowState.LANDED, 1, CLOSED_AT)
+    assert (row.state, row.leads, row.fetched_at) == (WindowState.LANDED, 1, CLOSED_AT)
 
 
 def test_kinds_and_days_are_told_apart(store: FolderStore, raw: Raw) -> None:

@@ -13,7 +13,7 @@ from leads_pipeline.features.alerts.alerts import Alerts
 from leads_pipeline.features.alerts.channels import Heartbeat, channels_of
 from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.findings import look
+from leads_pipeline.health.findings import find_all
 from leads_pipeline.orchestration.asking import utc_now
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.service import note_service
@@ -54,7 +54,7 @@ def alert_sensor(
         now = clock()
         # Else a machine that was off would be told of once it is on again, if this sensor ticks first.
         note_service(context.instance, settings, data.state, now, names)
-        findings, failed = look(Facts(settings, data, now))
+        findings, failed = find_all(Facts(settings, data, now))
         results = alerts.tell(findings, failed, now)
         for name, is_sent in results.items():
             if not is_sent:

@@ -104,7 +104,7 @@ class Inventory:
         self._store.create(file.named(folder), content)
         self._note_landed()
         newest, *older = self._newest_first(folder)
-        self._store.delete([former.key for former in older if former.look < newest.look])
+        self._store.delete([former.key for former in older if former.fetch < newest.fetch])
         return len(items)
 
     def searches(self) -> Iterator[Search]:
@@ -123,7 +123,7 @@ class Inventory:
     def searched_at(self) -> datetime | None:
         """Return when the newest search was made, in UTC. None if there is none."""
         files = self._newest_first(_FOLDER)
-        return moment_of(files[0].look) if files else None
+        return moment_of(files[0].fetch) if files else None
 
     def hashes(self) -> list[str]:
         """Return what changes with the files that `searches` reads."""
@@ -136,7 +136,7 @@ class Inventory:
     def _newest_first(self, prefix: str) -> list[RawFile]:
         folders = list_folders(self._store, prefix, self._clock()).values()
         files = (file for folder in folders for file in folder.files)
-        return sorted(files, key=attrgetter("look", "key"), reverse=True)
+        return sorted(files, key=attrgetter("fetch", "key"), reverse=True)
 
 
 def _folder_of(day: date) -> str:
@@ -156,7 +156,7 @@ def _read(content: bytes, file: RawFile) -> list[FoundItem] | None:
     try:
         table = parquet_of(content).read(use_threads=False)
         if "fetched_at" not in table.column_names:  # the first files of this form had none
-            moments = pa.array([moment_of(file.look)] * len(table), SCHEMA.field("fetched_at").type)
+            moments = pa.array([moment_of(file.fetch)] * len(table), SCHEMA.field("fetched_at").type)
             table = table.append_column("fetched_at", moments)
         return list(map(FoundItem, *(table[name].to_pylist() for name in FoundItem._fields)))
     except (pa.ArrowInvalid, KeyError):

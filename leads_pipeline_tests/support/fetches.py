@@ -1,4 +1,4 @@
-"""Weeks of looks at windows, with outages, refusals, kills and a machine that is off now and then.
+"""Weeks of fetches of windows, with outages, refusals, kills and a machine that is off now and then.
 
 Belongs here: letting them pass by the product's rule, and judging by the rule's promise. Doesn't: files, a portal.
 """
@@ -8,7 +8,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.domain.due import LOOKS, Failure, due, due_at
+from leads_pipeline.domain.due import FETCHES, Failure, due, due_at
 from leads_pipeline.domain.window import RETENTION, Scope, Window
 
 TICK, HOUR, DAY = timedelta(minutes=5), timedelta(hours=1), timedelta(days=1)
@@ -38,12 +38,12 @@ class Weeks:
         begins = [some_moment() for _ in range(6)]
         self.mishaps = [(at, at + HOUR * dice.choice([1, 5, 30, 70]), dice.choice(kinds)) for at in begins]
         self.starts = [FIRST, some_moment(), some_moment()]
-        self.looked_at: dict[Window, datetime] = {}
+        self.fetched_at: dict[Window, datetime] = {}
         self.failures: dict[Window, Failure] = {}
-        self.looks: defaultdict[Window, list[datetime]] = defaultdict(list)
+        self.fetches: defaultdict[Window, list[datetime]] = defaultdict(list)
 
     def pass_and_judge(self) -> None:
-        """Let the weeks pass. Each look has to happen in time, if any good time was left for it."""
+        """Let the weeks pass. Each fetch has to happen in time, if any good time was left for it."""
         # A window that isn't due before a moment is asked about again at that moment, or when the service is started.
         waiting = {window: window.end for window in self.windows}
         started_at = FIRST
@@ -58,11 +58,11 @@ class Weeks:
             self._run(due([self._known(window) for window in asked], started_at, self.now), under_way)
             waiting |= {window: due_at(*self._known(window), started_at, self.now) or NEVER for window in asked}
         for window in self.windows:
-            for look in LOOKS:
-                self._judge(window, window.end + look)
+            for after in FETCHES:
+                self._judge(window, window.end + after)
 
     def _known(self, window: Window) -> tuple[Window, datetime | None, Failure | None]:
-        return window, self.looked_at.get(window), self.failures.get(window)
+        return window, self.fetched_at.get(window), self.failures.get(window)
 
     def _run(self, windows: list[Window], under_way: set[str]) -> None:
         for window in windows:
@@ -79,14 +79,14 @@ class Weeks:
                 )
             else:
                 self.failures.pop(window, None)
-                self.looked_at[window] = self.now
-                self.looks[window].append(self.now)
+                self.fetched_at[window] = self.now
+                self.fetches[window].append(self.now)
 
     def _judge(self, window: Window, wanted: datetime) -> None:
         good_from = wanted
         while late := [end for begin, end, _ in self.mishaps if begin < good_from + PATIENCE and end > good_from]:
             good_from = max(late)
         if good_from + PATIENCE < window.end + RETENTION:
-            made = next((at for at in self.looks[window] if at >= wanted), None)
+            made = next((at for at in self.fetches[window] if at >= wanted), None)
             assert made is not None, (window, wanted)
             assert made <= good_from + PATIENCE, (window, wanted, made)
