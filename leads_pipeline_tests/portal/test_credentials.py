@@ -1,5 +1,4 @@
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from leads_pipeline.portal.credentials import (
     read_secret,
 )
 from leads_pipeline.settings import Secret
-from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg, running_gpg
+from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg
 
 CANARY = "canary-5Ecr3t-b:%+ c"
 
@@ -131,17 +130,6 @@ class Delivery:
     @property
     def secret(self) -> PgpSecret:
         return PgpSecret(self.message, self.key, in_file(self.passphrase))
-
-
-@pytest.fixture(scope="module")
-def gpg() -> Iterator[Gpg]:
-    with running_gpg() as gpg:
-        yield gpg
-
-
-@pytest.fixture(scope="module")
-def key(gpg: Gpg) -> bytes:
-    return gpg.make_key("agency")
 
 
 @pytest.fixture

@@ -12,23 +12,12 @@ import pytest
 
 from leads_pipeline.errors import CredentialsError
 from leads_pipeline.portal import pgp
-from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg, running_gpg
+from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg
 from leads_pipeline_tests.support.newcomer import wait_for
 
 CANARY = b"canary-5Ecr3t-b:%+ c"
 
 pytestmark = needs_gpg
-
-
-@pytest.fixture(scope="module")
-def gpg() -> Iterator[Gpg]:
-    with running_gpg() as gpg:
-        yield gpg
-
-
-@pytest.fixture(scope="module")
-def key(gpg: Gpg) -> bytes:
-    return gpg.make_key("agency")
 
 
 @pytest.fixture(scope="module")

@@ -91,14 +91,19 @@ def client_of(portal: Simulator) -> httpx.Client:
     return httpx.Client(verify=PLAIN, base_url=portal.base_url, timeout=60, headers=leads_headers(portal))
 
 
+def ask_for_token(
+    portal: Simulator, form: dict[str, str], headers: dict[str, str] | None = None, path: str = "/oauth2/token"
+) -> httpx.Response:
+    return httpx.post(verify=PLAIN, url=portal.base_url + path, data=form, headers=headers)
+
+
 def leads_headers(portal: Simulator) -> dict[str, str]:
-    answer = httpx.post(verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=body_form(portal))
-    return {"Authorization": f"Bearer {answer.json()['access_token']}"}
+    return {"Authorization": f"Bearer {ask_for_token(portal, body_form(portal)).json()['access_token']}"}
 
 
 def inventory_headers(portal: Simulator) -> dict[str, str]:
     form = {"grant_type": "client_credentials"}
-    answer = httpx.post(verify=PLAIN, url=f"{portal.base_url}/token", data=form, headers=BASIC_OF_INVENTORY)
+    answer = ask_for_token(portal, form, BASIC_OF_INVENTORY, "/token")
     reference = portal.environment()["INVENTORY_AGENCY_REF"]
     return {"Authorization": f"Bearer {answer.json()['access_token']}", "AgencyRef": reference}
 
@@ -384,18 +389,12 @@ def test_a_wrong_request_is_refused_with_its_code(client: httpx.Client, query: s
 # --- tokens ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("form", ["body", "basic"])
-def test_both_forms_of_the_token_request_give_a_token_for_an_hour(form: str) -> None:
+@pytest.mark.parametrize("headers", [None, BASIC], ids=["body", "basic"])
+def test_both_forms_of_the_token_request_give_a_token_for_an_hour(headers: dict[str, str] | None) -> None:
     now = [NOW]
-    with (
-        running(Config(clock=lambda: now[0])) as portal,
-        httpx.Client(verify=PLAIN, base_url=portal.base_url) as client,
-    ):
+    with running(Config(clock=lambda: now[0])) as portal, client_of(portal) as client:
         in_header = {"grant_type": "client_credentials", "scope": "api/api_access"}
-        if form == "body":
-            answer = client.post("/oauth2/token", data=body_form(portal))
-        else:
-            answer = client.post("/oauth2/token", data=in_header, headers=BASIC)
+        answer = ask_for_token(portal, in_header if headers else body_form(portal), headers)
         client.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
 
         assert answer.json()["expires_in"] == 3600
@@ -420,9 +419,7 @@ def test_both_forms_of_the_token_request_give_a_token_for_an_hour(form: str) -> 
 def test_a_wrong_token_request_is_refused_with_its_code(
     portal: Simulator, change: dict[str, str], headers: dict[str, str], status: int, code: str
 ) -> None:
-    form = body_form(portal) | change
-
-    answer = httpx.post(verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=form, headers=headers)
+    answer = ask_for_token(portal, body_form(portal) | change, headers)
 
     assert answer.status_code == status
     assert answer.json()["error"] == code
@@ -433,9 +430,7 @@ def test_a_wrong_token_request_is_refused_with_its_code(
 def test_a_secret_in_the_header_is_encoded_and_comes_with_a_scope(
     portal: Simulator, headers: dict[str, str], code: str
 ) -> None:
-    form = {"grant_type": "client_credentials"}
-
-    answer = httpx.post(verify=PLAIN, url=f"{portal.base_url}/oauth2/token", data=form, headers=headers)
+    answer = ask_for_token(portal, {"grant_type": "client_credentials"}, headers)
 
     assert answer.json()["error"] == code
 
