@@ -42,6 +42,7 @@ PRICED = {
     "weekly": (300, "per week", 1300, "1,000 to 1,499"),
     "free": (None, "per month", None, "unknown"),
     "of no time": (1300, None, None, "unknown"),
+    "dear": (Decimal(10**9), "per month", Decimal(10**9), "20,000 or more"),
     "owed": (-5, "per month", -5, "unknown"),
     "beyond any rent": (10**16 - 1, "per week", None, "unknown"),
 }
@@ -71,6 +72,7 @@ ODD: list[dict[str, Any]] = [
     let("weekly", 300, "RENT_FREQUENCY_PER_WEEK"),
     let("free", 0, "RENT_FREQUENCY_PER_MONTH"),
     let("of no time", 1300),
+    let("dear", 10**9, "RENT_FREQUENCY_PER_MONTH"),
     let("owed", -5, "RENT_FREQUENCY_PER_MONTH"),
     let("beyond any rent", 10**16 - 1, "RENT_FREQUENCY_PER_WEEK"),
 ]
@@ -464,6 +466,7 @@ STOCK = [
     inventory_item("house", "14", "St. John's Road", "XA1 2BC"),
     inventory_item("flat", "16", "High Street", "XA1 2BD", "Flat 2"),
     inventory_item("no street", "20", None, "XA1 2BE"),
+    inventory_item("no address", None, " ", "XA1 2BF"),
     inventory_item("no number", " ", "High Street", "XA1 2BH"),
     inventory_item("no postcode", "22", "High Street", None),
     inventory_item("again", "24", "High Street", "XA1 2BG"),
@@ -485,6 +488,7 @@ ADDRESSES: list[tuple[tuple[str, str, str | None], tuple[str, int, str | None]]]
     (("16", "High Street", "XA1 2BD"), ("postcode only", 1, None)),
     (("Flat 3 16", "High Street", "XA1 2BD"), ("postcode only", 1, None)),
     (("20", "High Street", "XA1 2BE"), ("postcode only", 1, None)),
+    (("", "", "XA1 2BF"), ("postcode only", 1, None)),
     (("", "High Street", "XA1 2BH"), ("postcode only", 1, None)),
     (("22", "High Street", ""), ("none", 0, None)),
     (("24", "High Street", "XA1 2BG"), ("address", 2, "once more")),
