@@ -4,8 +4,10 @@ Belongs here: what defs.yaml may say, and a first defs.yaml. Doesn't: the defini
 means (settings.py).
 """
 
+import os
+import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from dagster import (
     AssetSpec,
@@ -13,7 +15,9 @@ from dagster import (
     ComponentLoadContext,
     Definitions,
     Model,
+    ResolutionContext,
     Resolvable,
+    Resolver,
     Scaffolder,
     ScaffoldRequest,
     scaffold_with,
@@ -29,6 +33,27 @@ from leads_pipeline.settings import unknown
 _SEPARATORS = {"INVENTORY_ADDRESSES": ";"}
 
 Value = str | int | Sequence[str | int]
+
+# The text of a variable, and nothing around it.
+_OF_ENVIRONMENT: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+
+
+def _resolved(context: ResolutionContext, settings: Mapping[str, Any]) -> dict[str, Value]:
+    """Resolve the templates in settings.
+
+    Dagster reads the text that a template gives as Python: of a secret 1_000 it would make 1000. A variable of the
+    environment is taken as it is. Raises SettingsError if there is none.
+    """
+    resolved: dict[str, Value] = {}
+    for name, value in settings.items():
+        named = _OF_ENVIRONMENT.fullmatch(value.strip()) if isinstance(value, str) else None
+        if named is None:
+            resolved[name] = context.resolve_value(value)
+        elif named[1] in os.environ:
+            resolved[name] = os.environ[named[1]]
+        else:
+            raise SettingsError(f"settings: {name} is the variable {named[1]} of the environment, which isn't set.")
+    return resolved
 
 
 class LeadsPipelineScaffolder(Scaffolder[Any]):
@@ -62,11 +87,13 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
     ]
     settings: Annotated[
         Mapping[str, Value],
+        Resolver(_resolved, model_field_type=Mapping[str, Value], inject_before_resolve=False),
         Field(
+            repr=False,  # it has secrets
             description=(
                 "The variables of the settings page, by their names. A secret is {{ env.LEADS_CLIENT_SECRET }}, or a "
                 "file: LEADS_CLIENT_SECRET_FILE. LEADS_DATA_DIR is an absolute path."
-            )
+            ),
         ),
     ]
     owners: Annotated[Sequence[str], Field(description="Owners of all assets: addresses, and teams as team:data.")] = ()

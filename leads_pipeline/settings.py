@@ -385,12 +385,12 @@ class Settings(BaseModel):
 
         settings: Settings = read.pop(Settings)
         settings._of_features = read
-        settings._given = {name: value for name, value in given.items() if name in variables_without_secrets()}
+        settings._given = given
         return settings
 
     @property
-    def without_secrets(self) -> dict[str, str]:
-        """The variables that were given, but for secrets. Another process reads them with `from_variables`."""
+    def given(self) -> dict[str, str]:
+        """The variables as they were given, secrets among them. A process of ours reads them with `from_variables`."""
         return dict(self._given)
 
     def of(self, model: type[F]) -> F:
@@ -522,11 +522,6 @@ def described() -> Iterator[Variable]:
 def secrets() -> list[str]:
     """The variables that hold a secret. Each may instead be in the file that the variable with _FILE names."""
     return [one.name for one in described() if one.is_secret]
-
-
-def variables_without_secrets() -> frozenset[str]:
-    """The names of all variables that hold no secret and name no file of one."""
-    return frozenset(one.name for one in described() if not one.is_secret)
 
 
 def variables() -> frozenset[str]:

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -146,6 +147,38 @@ def test_a_wrong_setting_is_told_by_dg_check(project: Path, settings: dict[str, 
         defs_of(project)
 
     assert message in str(told.value.__cause__)
+
+
+@pytest.mark.parametrize("secret", ["1_000", "0x1f", "None", "1.50", '"quoted"', "{{ no template }}"])
+def test_a_secret_of_the_environment_is_taken_as_it_is(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    file = scaffold(project, "agency")
+    change(file, settings={"LEADS_DATA_DIR": str(tmp_path / "data")})
+    monkeypatch.setenv("LEADS_CLIENT_SECRET", secret)
+    seen: list[LeadsPipelineComponent] = []
+
+    def build_defs(component: LeadsPipelineComponent, _: object) -> Definitions:
+        seen.append(component)
+        return Definitions()
+
+    monkeypatch.setattr(LeadsPipelineComponent, "build_defs", build_defs)
+
+    defs_of(project)
+
+    [component] = seen
+    assert component.variables["LEADS_CLIENT_SECRET"] == secret
+    assert "settings" not in repr(component)
+
+
+def test_a_variable_that_is_not_set_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scaffold(project, "agency")
+    monkeypatch.delenv("LEADS_CLIENT_SECRET")
+
+    with pytest.raises(Exception, match=r"defs\.yaml") as told:
+        defs_of(project)
+
+    assert "LEADS_CLIENT_SECRET of the environment, which isn't set" in "".join(format_exception(told.value))
 
 
 def test_several_values_are_a_list() -> None:

@@ -67,7 +67,7 @@ def backfill(
     settings = Settings.from_variables(os.environ)
     if kinds:
         settings.want_portal()
-    named = [_PULLED_TODAY[name] for name in kind_names if name in _PULLED_TODAY]
+    named = [_PULLED_TODAY[name] for name in dict.fromkeys(kind_names) if name in _PULLED_TODAY]
     for one in named:
         if reason := one.reason_against(settings):
             raise SettingsError(reason)

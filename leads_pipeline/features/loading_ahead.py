@@ -1,13 +1,12 @@
 """The helper process of a pull (warehouse/loading_ahead.py), behind the gatekeeper that the features bring."""
 
-import json
 import sys
 
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.warehouse.loading_ahead import Task, help_pull
+from leads_pipeline.warehouse.loading_ahead import help_pull
 
 if __name__ == "__main__":
     try:
-        help_pull(Task(*json.loads(sys.argv[1])))
+        help_pull()
     except LeadsPipelineError:  # the pull says that it happened; the message may name a lead
         sys.exit(1)

@@ -28,6 +28,7 @@ from leads_pipeline.raw.windows import WindowRow, WindowState, list_days, window
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.published import LeadsFile
+from leads_pipeline.warehouse.versions import Versions
 
 # The windows that are listed: the portal's 30 days, and some days for publications, which know the older ones.
 RECENT_DAYS: Final = 35
@@ -161,7 +162,7 @@ class Facts:
     @cached_property
     def has_published(self) -> bool:
         """Whether leads.duckdb was ever published here. It may be gone."""
-        is_there = any((self.data.folder / name).exists() for name in (WAREHOUSE_FILE, ".versions"))
+        is_there = Versions(self.data.folder).current() is not None
         return is_there or self.publications.published_at is not None
 
     def query(

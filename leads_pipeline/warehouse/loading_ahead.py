@@ -24,14 +24,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from zoneinfo import ZoneInfo
 
 import duckdb
 
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.durable import PRIVATE_FILE_MODE, copy_file, reading, storing
+from leads_pipeline.raw.durable import PRIVATE_FILE_MODE, copy_file, reading, storing, sync
 from leads_pipeline.raw.room import has_room
 from leads_pipeline.raw.state import State
 from leads_pipeline.settings import Settings
@@ -119,13 +119,16 @@ class LoadedAhead:
         The caller holds the lock of publications. `edition` is the published file, None if there is none.
         """
         origin = Origin.of(edition, self.zone, self.state, shown_by)
+        # Taken before it is read: one that kills its reader is gone then.
+        taken = versions.take_ahead()
+        windows = None
         # Nobody waits for a helper that still runs.
         with suppress(StorageError), self.state.lock(LOCK, timeout_seconds=0):
-            windows = _windows_from(origin, versions.folder, versions.ahead / _FILE)
-            if windows is not None:
-                return Base(versions.take_ahead() / _FILE, windows)
-        versions.remove_ahead()
-        return None
+            windows = _windows_from(origin, versions.folder, taken / _FILE)
+        if windows is None:
+            versions.remove_taken(taken)
+            return None
+        return Base(taken / _FILE, windows)
 
 
 def _windows_from(origin: Origin, folder: Path, draft: Path) -> dict[WindowKey, str] | None:
@@ -152,8 +155,8 @@ class Task(NamedTuple):
 @contextmanager
 def loading_ahead(settings: Settings, windows: int) -> Iterator[None]:
     """Load ahead while the block pulls so many windows. The pull goes on whatever becomes of the helper."""
-    task = Task(settings.without_secrets, windows)
-    helper = _started(task) if windows >= WINDOWS_MIN else None
+    task = Task(settings.given, windows)
+    helper = _started(task, settings.data_dir) if windows >= WINDOWS_MIN else None
     try:
         yield
     finally:
@@ -161,15 +164,21 @@ def loading_ahead(settings: Settings, windows: int) -> Iterator[None]:
             _end(helper)
 
 
-def _started(task: Task) -> "subprocess.Popen[bytes] | None":
+def _started(task: Task, folder: Path) -> "subprocess.Popen[bytes] | None":
     # Its errors may quote a lead.
     quiet = subprocess.DEVNULL
-    command = [sys.executable, "-m", HELPER, json.dumps(task)]
+    # The folder is for people who look at the machine's processes. All else isn't for everybody, and goes another way.
+    # -P: what lies in the working directory is no part of the program.
+    command = [sys.executable, "-P", "-m", HELPER, str(folder)]
     try:
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)  # noqa: S603 - ours
+        helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)  # noqa: S603 - ours
+        stdin: Any = helper.stdin
+        stdin.write(f"{json.dumps(task)}\n".encode())
+        stdin.flush()
     except OSError as error:
         logger.warning("No leads are loaded during the pull: %s. The publication loads them.", error.strerror)
         return None
+    return helper
 
 
 def _end(helper: "subprocess.Popen[bytes]") -> None:
@@ -187,9 +196,10 @@ def _end(helper: "subprocess.Popen[bytes]") -> None:
 # --- the helper -----------------------------------------------------------------------------------
 
 
-def help_pull(task: Task) -> None:
-    """Load ahead for that task, until stdin ends with the pull. Raises LeadsPipelineError."""
+def help_pull() -> None:
+    """Load ahead for the task in the first line of stdin, until stdin ends with the pull. Raises LeadsPipelineError."""
     os.nice(_NICENESS)
+    task = Task(*json.loads(sys.stdin.readline()))
     settings = Settings.from_variables(task.variables)
     follow(DataFolder.of(settings), settings.zone, task.windows, _has_ended)
 
@@ -249,6 +259,7 @@ class _Follower:
 
     def _is_worth_a_draft(self) -> bool:
         """Whether enough has landed that isn't published, and the next publication isn't about to change the file."""
+        self.pause_seconds = _PAUSE_SECONDS
         if self.data.is_behind or self.data.state.is_publishing():
             return False
         edition = self.versions.current()
@@ -303,6 +314,7 @@ class _Follower:
             if origin.edition:
                 copy_file(self.versions.ahead.parent / origin.edition, self.file)
                 self.file.chmod(PRIVATE_FILE_MODE)
+                sync(self.file)  # else the origin could be on the disk after a power cut, and the leads not
         with connection(self.data.folder, self.file) as db:
             db.execute(f"create schema {AHEAD}")
             db.execute(f"create table {AHEAD}.origin (edition varchar, made_by varchar, shown_by varchar)")
@@ -318,8 +330,11 @@ class _Follower:
             while not self.has_ended(self.pause_seconds):
                 if not self.file.exists() or self._origin() != origin:
                     break
+                if not self._has_room(self.file.stat().st_size):
+                    self.pause_seconds = _PAUSE_SECONDS
+                    continue
                 windows = self._next_round(_windows_in(db))
-                if windows and self._has_room(self.file.stat().st_size):
+                if windows:
                     self._load(db, windows)
             else:
                 return

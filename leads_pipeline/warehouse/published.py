@@ -91,6 +91,8 @@ def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
 def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None) -> bool:
     """Whether DuckDB can decode each value of these tables of the file, or of all. `folder` is the data folder.
 
+    A file that has none of these tables isn't one of ours.
+
     Raises StorageError if the disk can't be read, for want of space, or if another program writes to the file.
     """
     if is_open_for_writing(file):
@@ -105,17 +107,19 @@ def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None)
     with connection(folder) as db:
         try:
             db.execute(f"attach {literal(str(file))} as published (read_only)")
-            for schema, table in db.execute(found).fetchall():
-                if tables is None or table in tables:
-                    rows = f"published.{quoted(schema)}.{quoted(table)}"
-                    db.execute(f"select bit_xor(hash(rows)) from {rows} as rows").fetchall()  # noqa: S608 - our own names
+            there = db.execute(found).fetchall()
+            if tables is not None:
+                there = [(schema, table) for schema, table in there if table in tables]
+            for schema, table in there:
+                rows = f"published.{quoted(schema)}.{quoted(table)}"
+                db.execute(f"select bit_xor(hash(rows)) from {rows} as rows").fetchall()  # noqa: S608 - our own names
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
             if says_too_many_files(str(error)):
                 raise
             return False
-    return True
+    return tables is None or bool(there)
 
 
 def is_open_for_writing(file: Path) -> bool:

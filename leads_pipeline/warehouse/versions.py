@@ -7,6 +7,7 @@ SHA-256 of the bytes. The version before stays until the next one comes, because
 just before. DuckDB from 1.5 on resolves it first.
 """
 
+import errno
 import hashlib
 import re
 import secrets
@@ -80,16 +81,19 @@ class Versions:
 
         A helper that still runs can't make a file in it any more.
         """
-        taken = self._versions / f"draft-ahead-{secrets.token_hex(8)}"
+        taken = self._versions / f"draft-ahead_{secrets.token_hex(8)}"
         with storing(self.ahead), suppress(FileNotFoundError):
             self.ahead.rename(taken)
         return taken
 
     def remove_ahead(self) -> None:
         """Remove what is loaded ahead, if there is something. Raises StorageError."""
-        taken = self.take_ahead()
-        with storing(taken):
-            _remove_folder(taken)
+        self.remove_taken(self.take_ahead())
+
+    def remove_taken(self, folder: Path) -> None:
+        """Remove what was taken, if there was something. Raises StorageError."""
+        with storing(folder):
+            _remove_folder(folder)
 
     def draft(self, name: str) -> Path:
         """Return the path of a file that isn't published yet."""
@@ -190,8 +194,18 @@ def number_of(path: Path) -> int:
 def _remove_folder(folder: Path) -> None:
     """Remove a folder, which a publication and a helper may do at once. Raises OSError."""
     while folder.exists():
-        with suppress(FileNotFoundError):
+        try:
+            # First, because somebody's leads are in them.
+            for file in [path for path in folder.rglob("*") if not path.is_dir()]:
+                file.unlink()
             shutil.rmtree(folder)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            # On NFS, what a helper still has open gets another name, and goes when the helper closes it.
+            if error.errno not in (errno.ENOTEMPTY, errno.EBUSY):
+                raise
+            return
 
 
 def _hash_of(file: Path) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse.loading_ahead import HELPER
 from leads_pipeline_tests.support.house import House
 
 
@@ -46,6 +47,6 @@ def helpers_of(house: House) -> list[int]:
             state = (process / "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:  # it has just ended
             continue
-        if "loading_ahead" in command and f'"{house.folder}"' in command and state != "Z":
+        if {HELPER, str(house.folder)} <= {*command.split("\0")} and state != "Z":
             found.append(int(process.name))
     return found

@@ -62,7 +62,7 @@ Made = tuple[bool, str | None]
 
 def make_table(task: Task, seconds: float = SECONDS_MAX) -> Made:
     """Make one table in a process of its own, which is killed after that time."""
-    command = [sys.executable, "-m", __name__, str(os.getpid())]
+    command = [sys.executable, "-P", "-m", __name__, str(os.getpid())]
     try:
         done = subprocess.run(  # noqa: S603 - ours
             command,
