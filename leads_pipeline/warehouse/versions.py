@@ -27,6 +27,9 @@ from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 _FOLDER_MODE: Final = 0o750
 _FILE_MODE: Final = 0o440
 
+# How the name of a folder begins that was loaded ahead and taken by a publication.
+_TAKEN: Final = "draft-ahead_"
+
 # An earlier release wrote no hash.
 _HASH: Final = re.compile(r"leads-\d+-([0-9a-f]{16})\.duckdb")
 
@@ -60,7 +63,7 @@ class Versions:
 
     def _remove_drafts(self) -> None:
         for draft in self._versions.glob("draft*"):
-            if draft.is_dir():
+            if draft.name.startswith(_TAKEN):
                 _remove_folder(draft)
             else:
                 draft.unlink(missing_ok=True)
@@ -81,7 +84,7 @@ class Versions:
 
         A helper that still runs can't make a file in it any more.
         """
-        taken = self._versions / f"draft-ahead_{secrets.token_hex(8)}"
+        taken = self._versions / f"{_TAKEN}{secrets.token_hex(8)}"
         with storing(self.ahead), suppress(FileNotFoundError):
             self.ahead.rename(taken)
         return taken

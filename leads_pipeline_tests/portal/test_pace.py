@@ -166,3 +166,27 @@ def test_an_answer_to_a_request_from_before_the_complaint_speeds_nothing_up() ->
     pace.succeeded(before)
 
     assert pace.interval_seconds == Pace.FIRST_INTERVAL_SECONDS
+
+
+@pytest.mark.parametrize("per_second", [0.2, 100.0])
+def test_any_rate_limit_is_found_with_few_refusals(per_second: float) -> None:
+    pace = Pace(POLICY, rng())
+    now, tokens, refreshed = 0.0, 1.0, 0.0
+    answered = refused = 0
+
+    while answered < 300:
+        now += pace.wait_seconds(now)
+        number = pace.start(now)
+        tokens = min(1.0, tokens + (now - refreshed) * per_second)
+        refreshed = now
+        if tokens >= 1:
+            tokens -= 1
+            answered += 1
+            pace.succeeded(number)
+        else:
+            refused += 1
+            pace.asked_for_patience(number, now, None)
+        now += 0.002
+
+    assert refused < answered / 3
+    assert now < 3 * answered / per_second + 30
