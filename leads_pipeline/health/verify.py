@@ -23,6 +23,7 @@ from leads_pipeline.raw.names import RESTRICTED, list_places
 from leads_pipeline.raw.starting import how_to_publish
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
 from leads_pipeline.warehouse.published import attached, is_readable
 from leads_pipeline.warehouse.versions import Versions, number_of
 from leads_pipeline.words import counted
@@ -80,8 +81,7 @@ def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> 
         )
         return
     with attached(data.folder, version) as db:
-        known = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
-        published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in known}
+        published = by_window(db.execute(LOADED_WINDOWS).fetchall())
         waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}
         if waiting:
             days = ", ".join(sorted({str(day) for _, day, _ in waiting}))

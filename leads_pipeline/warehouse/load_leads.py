@@ -8,7 +8,7 @@ leads (current_leads.py), the statements (flatten.py).
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.metadata import version
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -55,6 +55,15 @@ _TABLES: Final = {
         "Leads that lost a part of their contact",
     ),
 }
+
+
+# The windows that a file was made from, for `by_window`.
+LOADED_WINDOWS: Final = "select kind, day, scope, hash from pipeline.windows"
+
+
+def by_window(rows: Iterable[Sequence[Any]]) -> dict[WindowKey, str]:
+    """Return the hashes of the rows of LOADED_WINDOWS by their windows."""
+    return {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
 
 
 class LoadLeads(Step):
@@ -108,7 +117,6 @@ def load_windows(draft: Draft, windows: Windows, zone: ZoneInfo) -> None:
 
 
 def _create_tables(draft: Draft) -> None:
-    draft.db.execute("create schema if not exists pipeline")
     for table in lead_tables():
         create_table(draft.db, table)
     for name, (columns, comment) in _TABLES.items():

@@ -37,7 +37,15 @@ from leads_pipeline.raw.state import State
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, set_person_key
-from leads_pipeline.warehouse.load_leads import AHEAD, LOADED_AHEAD, load_windows, made_by, note_round
+from leads_pipeline.warehouse.load_leads import (
+    AHEAD,
+    LOADED_AHEAD,
+    LOADED_WINDOWS,
+    by_window,
+    load_windows,
+    made_by,
+    note_round,
+)
 from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.step import Changes, Draft
 from leads_pipeline.warehouse.tables import columns_of, fill
@@ -316,6 +324,7 @@ class _Follower:
                 self.file.chmod(PRIVATE_FILE_MODE)
                 sync(self.file)  # else the origin could be on the disk after a power cut, and the leads not
         with connection(self.data.folder, self.file) as db:
+            db.execute("create schema if not exists pipeline")  # the published file has it
             db.execute(f"create schema {AHEAD}")
             db.execute(f"create table {AHEAD}.origin (edition varchar, made_by varchar, shown_by varchar)")
             fill(db, f"{AHEAD}.origin", [origin])
@@ -355,5 +364,4 @@ def _windows_in(db: duckdb.DuckDBPyConnection) -> dict[WindowKey, str]:
     """Return the windows that are loaded, with the hashes of their files."""
     if not columns_of(db, "windows", "pipeline"):
         return {}
-    rows = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
-    return {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
+    return by_window(db.execute(LOADED_WINDOWS).fetchall())

@@ -24,6 +24,7 @@ from leads_pipeline.raw.durable import copy_file, storing
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, quoted
+from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
 from leads_pipeline.warehouse.loading_ahead import Base, LoadedAhead
 from leads_pipeline.warehouse.published import attached, is_open_for_writing, is_readable
 from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Publication, Step
@@ -298,14 +299,13 @@ def _read_former(versions: Versions, file: Path) -> _Former | None:
     try:
         with attached(versions.folder, file) as db:
             facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
-            rows = db.execute("select kind, day, scope, hash from pipeline.windows").fetchall()
+            windows = by_window(db.execute(LOADED_WINDOWS).fetchall())
     except (StorageError, BugError):
         return None
     if facts.keys() != _FACTS:
         return None
 
     stands_alone = facts.pop("stands_alone") == "True"
-    windows = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
     return _Former(_MadeFrom(**facts), stands_alone, windows)
 
 

@@ -19,6 +19,7 @@ from leads_pipeline.raw.names import Folder, Place
 from leads_pipeline.raw.store import Store
 from leads_pipeline.raw.windows import list_days
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads, current_leads
+from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
 from leads_pipeline.warehouse.published import LeadsFile
 
 # A publication looks at the windows of so many days. Nobody pulls or pushes into older ones.
@@ -70,7 +71,6 @@ def unpublished_days(data: DataFolder) -> list[date]:
     """Return the days with a window that leads.duckdb lacks, or has in an older state."""
     published: dict[WindowKey, str] = {}
     with suppress(LeadsPipelineError):  # there is none, or it is of another release or damaged
-        _, rows = LeadsFile(data).query("select kind, day, scope, hash from pipeline.windows")
-        published = {(kind, day, scope): hash_ for kind, day, scope, hash_ in rows}
+        published = by_window(LeadsFile(data).query(LOADED_WINDOWS)[1])
     hashes = RawWindows(data.store, data.gate).hashes(of_all_days=False)
     return sorted({day for (kind, day, scope), hash_ in hashes.items() if published.get((kind, day, scope)) != hash_})
