@@ -12,7 +12,6 @@ from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.retain import anonymise_former
 from leads_pipeline.features.privacy.search import learn_lost
-from leads_pipeline.features.privacy.suppression import Meant
 from leads_pipeline.features.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.duck import quoted
@@ -75,21 +74,17 @@ class GateForFormer:
         """As warehouse/load_leads.py asks: erased and restricted leads go, cleared messages, names of old days."""
         suppressed = list_of(self._data).read()
         leads = quoted(former_of(kind.table))
-        out = {"ids": _ids_of(db, suppressed.out, kind, leads)}
-        for table in kind.tables:
-            of_ids = "where lead_id in (select unnest($ids::varchar[]))"
-            db.execute(f"delete from {quoted(former_of(table))} {of_ids}", out)
+        if suppressed:
+            ids = [lead_id for (lead_id,) in db.execute(f"select lead_id from {leads}").fetchall()]
+            is_named = "lead_id in (select unnest($ids::varchar[]))"
 
-        cleared = {"ids": _ids_of(db, suppressed.cleared, kind, leads)}
-        of_ids = "where message <> '' and lead_id in (select unnest($ids::varchar[]))"
-        db.execute(f"update {leads} set message = '' {of_ids}", cleared)
+            out = {"ids": sorted(suppressed.out.known_among(kind, ids))}
+            for table in kind.tables:
+                db.execute(f"delete from {quoted(former_of(table))} where {is_named}", out)
+
+            cleared = {"ids": sorted(suppressed.cleared.known_among(kind, ids))}
+            db.execute(f"update {leads} set message = '' where message <> '' and {is_named}", cleared)
 
         before = self._data.state.retained_before()
         if before is not None:
             anonymise_former(db, kind, before)
-
-
-def _ids_of(db: duckdb.DuckDBPyConnection, meant: Meant, kind: LeadKind, leads: str) -> list[str]:
-    """The leads among these rows that the list knows by their ids. A lead that left raw is known by its id."""
-    rows = db.execute(f"select distinct lead_id from {leads}").fetchall() if meant else []
-    return [lead_id for (lead_id,) in rows if meant.is_known(kind.name, lead_id)]

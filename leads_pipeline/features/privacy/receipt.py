@@ -115,8 +115,9 @@ def forgotten_deliveries(data: DataFolder) -> list[str]:
     """
     suppressed = list_of(data).read()
     # The receipt of one that isn't done yet reads the ledger first.
-    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
-    erasures = [entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number in done]
+    erasures = [
+        entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number in suppressed.done
+    ]
     if not erasures:
         return []
     delivered = _delivered(data, erasures)

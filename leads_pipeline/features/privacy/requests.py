@@ -235,13 +235,13 @@ def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | 
 
 def open_access(suppressed: Suppressed) -> list[Entry]:
     """Access requests that weren't answered yet."""
-    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
+    done = suppressed.done
     return [entry for entry in suppressed.entries if entry.action is Action.ACCESS and entry.number not in done]
 
 
 def open_entries(suppressed: Suppressed) -> list[Entry]:
     """Requests that aren't carried out yet. A request that was lifted needn't be."""
-    done = {entry.of for entry in suppressed.entries if entry.action is Action.DONE}
+    done = suppressed.done
     lifts = [entry for entry in suppressed.entries if entry.action is Action.LIFT]
     return [entry for entry in (*suppressed.active, *lifts) if entry.number not in done]
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.features.privacy.contact_keys import former_keys, former_name_key
 from leads_pipeline.features.privacy.identity import THEIRS, Contact, LeadKey, LeadRow, Owner, names_of, read_contact
 
@@ -141,6 +142,11 @@ class Suppressed:
         return newest
 
     @cached_property
+    def done(self) -> Set[int]:
+        """The numbers of the requests that were carried out or answered."""
+        return {entry.of for entry in self.entries if entry.action is Action.DONE}
+
+    @cached_property
     def changed(self) -> Set[str]:
         """The hashed ids of leads that aren't shown as the portal sent them: kept out, with no message, corrected."""
         return self.out.known | self.cleared.known | self.corrected.known
@@ -261,6 +267,10 @@ class Meant:
     def is_known(self, kind: str, lead_id: str) -> bool:
         """Whether an entry has the lead's id. Then all versions of the lead are meant, whomever they show."""
         return bool(self._by_lead) and self._list.hashed_lead(kind, lead_id) in self._by_lead
+
+    def known_among(self, kind: LeadKind, lead_ids: Iterable[str]) -> set[str]:
+        """Those of these leads whose ids an entry has. A lead that left raw is known by its id."""
+        return {lead_id for lead_id in lead_ids if self.is_known(kind.name, lead_id)}
 
     @property
     def known(self) -> Set[str]:

@@ -1,7 +1,7 @@
 """The gate: what the suppression list keeps out of raw files, asked wherever rows are merged into one.
 
 Belongs here: asking the list, rows that are set aside in `restricted/`, cutting what lands in an anonymous day.
-Doesn't: the list itself (files.py), landing (raw/landing.py), going through a whole folder (privacy/).
+Doesn't: the list itself (files.py), landing (raw/landing.py), going through a whole folder (sweeping.py).
 """
 
 import shutil
@@ -82,11 +82,11 @@ class Gate:
 
     def kept_out(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
         """Return which of these leads were erased or are restricted, by their ids."""
-        return _known_among(lead_ids, kind, self.entries.read().out)
+        return self.entries.read().out.known_among(kind, lead_ids)
 
     def objecting(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
         """Return which of these leads belong to people who object to direct marketing, by their ids."""
-        return _known_among(lead_ids, kind, self.entries.read().objecting)
+        return self.entries.read().objecting.known_among(kind, lead_ids)
 
     def objecting_people(self) -> set[str]:
         """Return the people whom entries of earlier versions name as the column `person` does."""
@@ -260,11 +260,6 @@ def _anonymous(kind: LeadKind, rows: Sequence[Row], key: bytes) -> list[Row]:
 
 def _ids_of(rows: Iterable[Row]) -> set[str]:
     return {row.lead_id for row in rows}
-
-
-def _known_among(lead_ids: Collection[str], kind: LeadKind, meant: Meant) -> set[str]:
-    """The leads among these that the entries know by their ids. A lead that left raw is known by its id."""
-    return {lead_id for lead_id in lead_ids if meant.is_known(kind.name, lead_id)}
 
 
 def _noted(action: Action, of: int, leads: tuple[str, ...], _: Suppressed, number: int) -> Entry:
