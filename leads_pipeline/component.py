@@ -106,10 +106,9 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
 
     def get_asset_spec(self, spec: AssetSpec) -> AssetSpec:
         """Return the spec of an asset as the catalog shows it. Override it to change what you like, but the key."""
-        return spec.replace_attributes(
-            owners=[*spec.owners, *(owner for owner in self.owners if owner not in spec.owners)],
-            tags={**spec.tags, **(self.tags or {})},
-        )
+        more_owners = [owner for owner in self.owners if owner not in spec.owners]
+        tags = {**spec.tags, **(self.tags or {})}
+        return spec.replace_attributes(owners=[*spec.owners, *more_owners], tags=tags)
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:  # noqa: ARG002 - as any component
         """Build the definitions. Raises SettingsError for a value that can't be right, and a name that isn't known."""

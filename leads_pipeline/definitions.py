@@ -114,9 +114,12 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     assets = [*raw_leads, *published]
 
     added: list[Definitions] = [of_feature(settings, names) for of_feature in brought("definitions")]
-    added_assets = [asset for one in added for asset in one.assets or () if isinstance(asset, AssetsDefinition)]
-    keys = frozenset(key for asset in (*assets, *added_assets) for key in asset.keys)
-    asking = Asking(settings, first, names=names, assets=keys)
+    keys = {key for asset in assets for key in asset.keys}
+    for one in added:
+        for asset in one.assets or ():
+            if isinstance(asset, AssetsDefinition):
+                keys |= asset.keys
+    asking = Asking(settings, first, names=names, assets=frozenset(keys))
     others = [spec for of_feature in brought("assets") for spec in of_feature(settings, names)]
     core = Definitions(
         assets=with_conventions([*assets, *others], settings, names),

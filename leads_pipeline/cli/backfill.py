@@ -20,8 +20,9 @@ from leads_pipeline.settings import Settings
 if TYPE_CHECKING:
     from leads_pipeline.cli.session import Session
 
-# A backfill can pull this too.
+# A backfill can pull these too.
 _PULLED_TODAY = {one.name: one for one in pulled_today()}
+_KINDS = [*(kind.name for kind in LEAD_KINDS), *_PULLED_TODAY]
 _AND_TODAY = "".join(f", and the {name} if today is among the days" for name in _PULLED_TODAY)
 
 
@@ -41,7 +42,7 @@ def last_days(text: str) -> timedelta:
     "--kind",
     "kind_names",
     multiple=True,
-    type=click.Choice([*(kind.name for kind in LEAD_KINDS), *_PULLED_TODAY]),
+    type=click.Choice(_KINDS),
     help=f"Only this kind; repeat for more. Default: all{_AND_TODAY}.",
 )
 @move_demo_option
@@ -84,7 +85,7 @@ def backfill(
         windows = [Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes]
         besides = named
         if not kind_names and last == session.today:
-            besides = [one for one in pulled_today() if one.reason_against(settings) is None]
+            besides = [one for one in _PULLED_TODAY.values() if one.reason_against(settings) is None]
         is_done = session.bring(dict.fromkeys(kinds, windows), besides)
     sys.exit(0 if is_done else 1)
 

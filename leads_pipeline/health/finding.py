@@ -93,10 +93,10 @@ def finder(name: str, *, stays: bool = False, is_verified: bool = False) -> Call
 
 
 def find_all(facts: Facts, finders: Iterable[Finder] | None = None) -> tuple[list[Finding], set[str]]:
-    """Return what all finders find, and the names of those that fails.
+    """Return what all finders find, and the names of those that fail.
 
-    Errors come first, then the oldest. Acknowledged findings are left out. A finder that fails is a finding
-    itself, unless the reason is a leads.duckdb that is a finding already.
+    Errors come first, then the oldest. Acknowledged findings are left out. A finder that fails is a finding itself,
+    unless the reason is a leads.duckdb that is a finding already.
     """
     found, failed = list[Finding](), dict[str, LeadsPipelineError]()
     with LeadsFile(facts.data).kept_open():

@@ -67,9 +67,8 @@ def definitions(settings: Settings, names: Names) -> Definitions:
     """What the inventory adds to Dagster."""
     partitions = Partitions.of(settings, first_day(settings))
     raw_inventory = raw_inventory_asset(settings, partitions, names)
-    is_set_up = settings.of(InventorySettings).reason_against is None
     return Definitions(
-        assets=with_conventions([raw_inventory], settings, names, are_expected=is_set_up),
+        assets=with_conventions([raw_inventory], settings, names, are_expected=bool(needed(settings))),
         resources={names.name("inventory"): InventoryService.of(settings, DataFolderResource.of(settings))},
         jobs=[asset_job(INVENTORY_JOB, [raw_inventory], names, "Pull today's inventory.", is_last_in_queue=True)],
         schedules=[inventory_schedule(settings, names)],
