@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,6 +18,7 @@ from leads_pipeline_tests.support.buckets import running_moto
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.migrations import read_migrations_once
 from leads_pipeline_tests.support.progress import show_progress
+from leads_pipeline_tests.support.raw_server import RawServer
 
 # The seed of the tests that choose at random. It is set here, so that all workers of pytest-xdist have the same.
 SEED_VARIABLE = "CHAOS_SEED"
@@ -101,3 +103,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def house(tmp_path: Path) -> House:
     """A data folder that the tests work on in this process."""
     return House(tmp_path / "house" / "data")
+
+
+@pytest.fixture
+def raw_server() -> Iterator[RawServer]:
+    with closing(RawServer()) as server:
+        yield server

@@ -168,7 +168,7 @@ def test_an_answer_to_a_request_from_before_the_complaint_speeds_nothing_up() ->
     assert pace.interval_seconds == Pace.FIRST_INTERVAL_SECONDS
 
 
-@pytest.mark.parametrize("per_second", [0.2, 100.0])
+@pytest.mark.parametrize("per_second", [0.2, 1.0, 10.0, 100.0])
 def test_any_rate_limit_is_found_with_few_refusals(per_second: float) -> None:
     pace = Pace(POLICY, rng())
     now, tokens, refreshed = 0.0, 1.0, 0.0

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,34 +14,19 @@ from leads_pipeline.features.inventory import client
 from leads_pipeline.features.inventory.client import InventoryClient
 from leads_pipeline.features.inventory.contract import INVENTORY_PATH, INVENTORY_TOKEN_PATH, read_inventory_page
 from leads_pipeline.features.inventory.service import InventoryService
-from leads_pipeline.portal import ClientCredentials, RetryPolicy, Tokens
+from leads_pipeline.portal import RetryPolicy
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.portal.tokens import Token
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.settings import AuthMethod, Secret, Settings
+from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.support.fake_timing import FakeTiming
+from leads_pipeline_tests.support.good_tokens import BASE_URL, TOKEN, GoodTokens
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
 OPENAPI = Path(__file__).parents[2] / "support" / "openapi.yaml"
-BASE_URL = "http://portal.example"
-TOKEN = "t0ken-t0ken"
 SECRET = "s3cr3t-s3cr3t"
 ONCE = RetryPolicy(max_attempts=1)
 Handler = Callable[[httpx.Request], httpx.Response]
-CREDENTIALS = ClientCredentials(
-    token_url=f"{BASE_URL}/token", client_id="me", secret=Secret("A_SECRET", SECRET), method=AuthMethod.BASIC
-)
-
-
-class OneToken(Tokens):
-    """Always the same token, too young to be replaced."""
-
-    def __init__(self) -> None:
-        super().__init__(CREDENTIALS, Path("/nowhere"))
-
-    def get(self, refused: Token | None = None) -> Token:  # noqa: ARG002 - see the class
-        return Token(TOKEN, 0.0, 3600.0)
 
 
 def test_the_paths_are_those_of_the_contract() -> None:
@@ -96,7 +81,7 @@ def test_a_page_without_its_list_is_no_answer(body: bytes) -> None:
 def inventory_client(handler: Handler, *, policy: RetryPolicy = ONCE) -> InventoryClient:
     return InventoryClient(
         BASE_URL,
-        OneToken(),
+        GoodTokens(),
         "agency-7",
         policy=policy,
         transport=httpx.MockTransport(handler),
@@ -162,23 +147,16 @@ def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
 @pytest.mark.parametrize("reference", ["", " a", "a\r\nX: y", "a\n", "ä", "a\0b"])
 def test_an_agency_ref_that_is_no_header_is_refused_unsent(reference: str) -> None:
     with pytest.raises(SettingsError, match="INVENTORY_AGENCY_REF"):
-        InventoryClient(BASE_URL, OneToken(), reference)
-
-
-@pytest.fixture
-def raw_server() -> Iterator[RawServer]:
-    server = RawServer()
-    yield server
-    server.close()
+        InventoryClient(BASE_URL, GoodTokens(), reference)
 
 
 def test_the_address_stays_out_of_logs_and_messages(raw_server: RawServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     raw_server.script = respond(b'{"items": []}')
-    InventoryClient(raw_server.url, OneToken(), "agency-7").search("Zanzibar Villas")
+    InventoryClient(raw_server.url, GoodTokens(), "agency-7").search("Zanzibar Villas")
     raw_server.script = respond(b'{"items": "Zanzibar"}', status=500)
     with pytest.raises(ServerError) as caught:
-        InventoryClient(raw_server.url, OneToken(), "agency-7", policy=ONCE).search("Zanzibar Villas")
+        InventoryClient(raw_server.url, GoodTokens(), "agency-7", policy=ONCE).search("Zanzibar Villas")
     assert b"Zanzibar" in raw_server.requests[0]
     assert "Zanzibar" not in caplog.text + str(caught.value)
 
