@@ -46,7 +46,9 @@ def backup(target: Path, keep: int) -> None:
     if target.stat().st_dev == settings.data_dir.stat().st_dev:
         click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
     facts = Facts(settings, data, datetime.now(UTC), is_thorough=True)
-    if damaged := sorted({*done.damaged, *(one.key for one in facts.damaged)}):
+    damaged_by_facts = {raw.key for raw in facts.damaged}
+    damaged = sorted(damaged_by_facts.union(done.damaged))
+    if damaged:
         click.echo(
             f"Damaged or missing in the data folder: {some(damaged)}. This backup may lack them. `leads-pipeline "
             "verify` says what to do.",
