@@ -68,7 +68,7 @@ class Scope:
     @property
     def key(self) -> str:
         """Return the scope as partition key and folder name: `branch-101`, `all`."""
-        return self.kind.value if self.kind is ScopeKind.ALL else f"{self.kind.value}-{self.id}"
+        return str(self.kind) if self.kind is ScopeKind.ALL else f"{self.kind}-{self.id}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
