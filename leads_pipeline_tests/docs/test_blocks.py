@@ -377,7 +377,7 @@ def test_each_file_of_ours_that_a_command_takes_is_there(name: str) -> None:
     assert {file for file in files if not (ROOT / file).is_file()} == set()
 
 
-TRIED = ["back-up-and-restore.md", "pull-by-hand.md"]
+TRIED = ["after-a-long-stop.md", "back-up-and-restore.md", "pull-by-hand.md", "see-what-failed.md"]
 
 
 @pytest.mark.parametrize("guide", TRIED)
