@@ -11,6 +11,7 @@ from leads_pipeline.features import FEATURES, brought
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
+from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.leftovers import DeleteCache, DeleteUnclaimed
 from leads_pipeline.warehouse.load_leads import LoadLeads
 from leads_pipeline.warehouse.loading_ahead import LoadedAhead
@@ -19,13 +20,12 @@ from leads_pipeline.warehouse.publication import PublicationSettings, publish
 from leads_pipeline.warehouse.shown import NoteObjections, ShowEverybody
 from leads_pipeline.warehouse.step import Publication, Step
 from leads_pipeline.warehouse.unpublished import RawWindows
-from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
 
 
 def bring_up_to_date(data: DataFolder, settings: PublicationSettings, now: datetime) -> Publication:
     """Publish all that has landed. Raises StorageError and BugError. Then leads.duckdb is as before."""
-    published_at = Versions(data.folder).published_at()
+    published_at = Editions(data.folder).published_at()
     is_first_of_day = published_at is None or today(settings.zone, published_at) != today(settings.zone, now)
     windows = RawWindows(data.store, data.gate, lambda: now)
     steps = steps_of(data, settings, windows, now, is_first_of_day=is_first_of_day)

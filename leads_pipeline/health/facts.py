@@ -27,8 +27,8 @@ from leads_pipeline.raw.service_lock import is_served
 from leads_pipeline.raw.windows import WindowRow, WindowState, list_days, window_rows
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.published import LeadsFile
-from leads_pipeline.warehouse.versions import Versions
 
 # The windows that are listed: the portal's 30 days, and some days for publications, which know the older ones.
 RECENT_DAYS: Final = 35
@@ -162,7 +162,7 @@ class Facts:
     @cached_property
     def has_published(self) -> bool:
         """Whether leads.duckdb was ever published here. It may be gone."""
-        is_there = Versions(self.data.folder).current() is not None
+        is_there = Editions(self.data.folder).current() is not None
         return is_there or self.publications.published_at is not None
 
     def query(

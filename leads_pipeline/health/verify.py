@@ -23,9 +23,9 @@ from leads_pipeline.raw.names import RESTRICTED, list_places
 from leads_pipeline.raw.starting import how_to_publish
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.editions import Editions, number_of
 from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
 from leads_pipeline.warehouse.published import attached, is_readable
-from leads_pipeline.warehouse.versions import Versions, number_of
 from leads_pipeline.words import counted
 
 # Marts that count each lead once, in a column `leads`.
@@ -55,22 +55,22 @@ def verify(facts: Facts) -> Iterator[Seen]:
     yield Seen("raw files", Light.GREEN, whole)
     asked = [one for one in all_finders().values() if one.is_verified]
     yield from map(seen, find(replace(facts, is_thorough=True), asked))
-    version, publish = Versions(data.folder).current(), f"{how_to_publish(data.state)}."
-    if version is None:
+    edition, publish = Editions(data.folder).current(), f"{how_to_publish(data.state)}."
+    if edition is None:
         yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {publish}")
         return
     if not (data.folder / WAREHOUSE_FILE).exists():
         yield Seen(
             LEADS_DUCKDB,
             Light.YELLOW,
-            f"The link leads.duckdb is missing, as in a backup. The file behind it is .versions/{version.name}. "
+            f"The link leads.duckdb is missing, as in a backup. The file behind it is .versions/{edition.name}. "
             f"{publish}",
         )
-    yield from _published(data, version, raw, publish)
+    yield from _published(data, edition, raw, publish)
 
 
-def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> Iterator[Seen]:
-    if not (Versions(data.folder).has_its_hash() and is_readable(data.folder, version)):
+def _published(data: DataFolder, edition: Path, raw: _Windows, publish: str) -> Iterator[Seen]:
+    if not (Editions(data.folder).has_its_hash() and is_readable(data.folder, edition)):
         # The next publication then reads all of it, and makes a new one.
         data.state.note_rewriting()
         yield Seen(
@@ -80,14 +80,14 @@ def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> 
             f"made from raw files. {publish} Check the disk.",
         )
         return
-    with attached(data.folder, version) as db:
+    with attached(data.folder, edition) as db:
         published = by_window(db.execute(LOADED_WINDOWS).fetchall())
         waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}
         if waiting:
             days = ", ".join(sorted({str(day) for _, day, _ in waiting}))
             yield Seen(LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {publish}")
         else:
-            yield Seen("published", Light.GREEN, f"{version.name} is whole, and has every window that landed.")
+            yield Seen("published", Light.GREEN, f"{edition.name} is whole, and has every window that landed.")
         for kind in LEAD_KINDS:
             ids = {
                 lead_id
@@ -97,7 +97,7 @@ def _published(data: DataFolder, version: Path, raw: _Windows, publish: str) -> 
             }
             yield _count(db, data, kind, ids)
         for of_feature in loaded(VERIFIERS):
-            yield from of_feature(data, db, number_of(version))
+            yield from of_feature(data, db, number_of(edition))
 
 
 def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw: set[str]) -> Seen:

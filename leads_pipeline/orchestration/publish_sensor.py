@@ -31,8 +31,8 @@ from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, Names
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import RAW
 from leads_pipeline.raw.publications import NIGHT, NOTING, Publications
+from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.unpublished import recent_days
-from leads_pipeline.warehouse.versions import Versions
 
 # Marks the run of the night, which also sweeps, applies retention and deletes old runs.
 NIGHTLY_TAG: Final = "leads_pipeline/nightly"
@@ -112,7 +112,7 @@ def publish_sensor(
         now = clock()
         known, mark = Publications.read(data.state.path), landed_mark(data, now, inputs)
         is_nightly = known.is_night_due(zone, now)
-        is_as_published = Versions(data.folder).is_as_published()
+        is_as_published = Editions(data.folder).is_as_published()
         next_at = known.next_at(is_urgent=is_nightly or not is_as_published)
         if not mark and next_at is None:
             return SkipReason("Nothing has landed yet.")

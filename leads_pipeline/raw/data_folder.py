@@ -99,14 +99,14 @@ class DataFolder:
     @property
     def is_behind(self) -> bool:
         """Whether the suppression list has entries that the folder wasn't swept for."""
-        return self.state.swept_to() != self.gate.number
+        return self.state.swept_to() != self.gate.newest_entry
 
-    def shown_by(self, list_number: int) -> str:
+    def shown_by(self, newest_entry: int) -> str:
         """Return what decides who is shown: an entry of the list, and the last rewriting of raw files.
 
         leads.duckdb remembers it. Another one means that somebody may have to go.
         """
-        return f"{list_number} {self.state.last_rewriting()}"
+        return f"{newest_entry} {self.state.last_rewriting()}"
 
     def want_format(self, *, reads_bucket: bool = True) -> None:
         """Raise SettingsError if another version wrote what is in the folder or the bucket. Nothing is written."""

@@ -36,7 +36,7 @@ class Gatekeeper(Protocol):
         """The folder of the list's files. It may be missing."""
 
     @property
-    def number(self) -> int:
+    def newest_entry(self) -> int:
         """The number of the list's newest entry, read anew each time. It only grows."""
 
     def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
@@ -77,7 +77,7 @@ class OpenGate:
         self._bucket = bucket
 
     @property
-    def number(self) -> int:
+    def newest_entry(self) -> int:
         """The number of no entry."""
         self._want_no_list()
         return 0

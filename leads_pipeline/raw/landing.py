@@ -177,19 +177,19 @@ class Raw:
         """
         place = place_of(kind, window)
         fetch = Fetch(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id)
-        number = self._gate.number
+        newest_entry = self._gate.newest_entry
         before = Contents() if is_fresh else self.read(place)
-        if landed := self._confirm(place, before, fetch, number):
+        if landed := self._confirm(place, before, fetch, newest_entry):
             return landed
         received = received_rows(leads, asked_at, before.rows, self._clock())
-        return self._merge(place, before, received, fetch, number)
+        return self._merge(place, before, received, fetch, newest_entry)
 
     def merge(
         self, place: Place, received: Sequence[Row], fetch: Fetch | None = None, *, is_anonymous: bool = False
     ) -> Landed:
         """Merge rows that have their numbers already, with the fetch that found them if it was a whole one."""
-        number = self._gate.number
-        return self._merge(place, self.read(place), received, fetch, number, is_anonymous=is_anonymous)
+        newest_entry = self._gate.newest_entry
+        return self._merge(place, self.read(place), received, fetch, newest_entry, is_anonymous=is_anonymous)
 
     def add(
         self, place: Place, leads: Iterable[ReceivedLead], received_at: datetime, source: str = PUSH, run_id: str = ""
@@ -199,31 +199,31 @@ class Raw:
         They make a file of their own, until the folder has more than MOST_FILES. A window doesn't count as landed by
         them.
         """
-        number = self._gate.number
+        newest_entry = self._gate.newest_entry
         before = self.read(place)
         received = received_rows(leads, received_at, before.rows, self._clock(), source)
         known, admitted = set(before.rows), self._gate.admit(place, [*before.rows, *received])
         if len(before.opened) > MOST_FILES or not known <= set(admitted):
-            return self._merge(place, before, received, None, number)
+            return self._merge(place, before, received, None, newest_entry)
         now = merged(admitted)
         if arrived := [row for row in now if row not in known]:
-            self._create(place, arrived, Footer(run_id, list_number=number), 0, "rows")
-            self._follow_list(place, number)
+            self._create(place, arrived, Footer(run_id, newest_entry=newest_entry), 0, "rows")
+            self._follow_list(place, newest_entry)
         return _counts(before.rows, received, now)
 
-    def _confirm(self, place: Place, before: Contents, fetch: Fetch, number: int) -> Landed | None:
+    def _confirm(self, place: Place, before: Contents, fetch: Fetch, newest_entry: int) -> Landed | None:
         """Give the window's only file a newer name, if the answer has the same bytes as the one that made it."""
         newest = before.folder.newest
         if newest is None or len(before.opened) > 1 or fetch.at <= newest.fetch:
             return None
         footer = before.footer
-        if footer.body_hash != fetch.body_hash or footer.list_number != number:
+        if footer.body_hash != fetch.body_hash or footer.newest_entry != newest_entry:
             return None
         renamed = newest._replace(fetch=fetch.at, state=most_whole(newest.state, fetch.state))
         if not self._store.rename(newest.key, renamed.named(place.key)):
             return None
         self._forget_failure(place, before)
-        self._follow_list(place, number)
+        self._follow_list(place, newest_entry)
         return Landed(newest.leads)
 
     def _merge(
@@ -232,7 +232,7 @@ class Raw:
         before: Contents,
         received: Sequence[Row],
         fetch: Fetch | None,
-        number: int,
+        newest_entry: int,
         *,
         is_anonymous: bool = False,
     ) -> Landed:
@@ -245,7 +245,7 @@ class Raw:
         admitted = self._gate.admit(place, everything)
         now = merged(admitted)
         footer = replace(
-            before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous and before.is_anonymous
+            before.footer, body_hash="", newest_entry=newest_entry, is_anonymous=is_anonymous and before.is_anonymous
         )
         if fetch is not None and is_newest_fetch:
             # The same answer again changes nothing only if nothing newer came by another way. And if a person was
@@ -259,7 +259,7 @@ class Raw:
         self._replace(place, before, now, footer, fetch)
         if fetch is not None:
             self._forget_failure(place, before)
-        self._follow_list(place, number)
+        self._follow_list(place, newest_entry)
         return _counts(rows, received, now)
 
     def _replace(
@@ -282,9 +282,9 @@ class Raw:
         self._note_landed()
         return key
 
-    def _follow_list(self, place: Place, number: int) -> None:
-        """Filter again if the list has grown since that number was read."""
-        if self._gate.number != number:
+    def _follow_list(self, place: Place, newest_entry: int) -> None:
+        """Filter again if the list has grown since its newest entry was read."""
+        if self._gate.newest_entry != newest_entry:
             self.rewrite(place)
 
     # --- rewriting ----------------------------------------------------------------------------------------------------
@@ -303,16 +303,16 @@ class Raw:
         """
         has_changed = False
         while True:
-            number = self._gate.number
+            newest_entry = self._gate.newest_entry
             before = self.read(place)
             rows = merged(before.rows)
             now = merged(change(self._gate.admit(place, rows)))
             is_anonymous_now = is_anonymous or before.is_anonymous
             if now != rows or is_anonymous_now != before.is_anonymous:
-                footer = replace(before.footer, body_hash="", list_number=number, is_anonymous=is_anonymous_now)
+                footer = replace(before.footer, body_hash="", newest_entry=newest_entry, is_anonymous=is_anonymous_now)
                 self._replace(place, before, now, footer)
                 has_changed = True
-            elif self._gate.number == number:
+            elif self._gate.newest_entry == newest_entry:
                 return has_changed
 
     # --- failures and damage ------------------------------------------------------------------------------------------

@@ -77,13 +77,13 @@ class Footer:
     """How a file came to be.
 
     `run_id`: the run of its newest whole fetch. `body_hash`: SHA-256 of its answer, empty if the rows are no
-    longer exactly those that it left. `list_number`: the suppression list that the rows were filtered by.
+    longer exactly those that it left. `newest_entry`: that of the suppression list by which the rows were filtered.
     `is_anonymous`: nobody is named in the payloads. `gone`: leads that the answer no longer held, by id.
     """
 
     run_id: str = ""
     body_hash: str = ""
-    list_number: int = 0
+    newest_entry: int = 0
     is_anonymous: bool = False
     gone: frozenset[str] = frozenset()
 
@@ -250,7 +250,7 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
             "format": str(FORMAT),
             "run_id": footer.run_id,
             "body_hash": footer.body_hash,
-            "list_number": str(footer.list_number),
+            "list_number": str(footer.newest_entry),
         }
         if footer.is_anonymous:
             facts[_PERSONAL] = "anonymous"
@@ -301,7 +301,7 @@ def open_raw(content: bytes) -> Opened | None:
     footer = Footer(
         run_id=facts["run_id"],
         body_hash=facts["body_hash"],
-        list_number=int(facts["list_number"]),
+        newest_entry=int(facts["list_number"]),
         is_anonymous=_PERSONAL in facts,
         gone=frozenset(json.loads(facts.get("gone", "[]"))),
     )

@@ -1,9 +1,9 @@
-"""Versions of leads.duckdb: which one readers meet, and how a new one takes its place.
+"""Editions of leads.duckdb: which one readers meet, and how a new one takes its place.
 
 Belongs here: files and the link. Doesn't: what is in them (publication.py).
 
 `leads.duckdb` is a relative link to `.versions/leads-<number>-<hash>.duckdb`, where the hash is the beginning of the
-SHA-256 of the bytes. The version before stays until the next one comes, because a reader may have resolved the link
+SHA-256 of the bytes. The edition before stays until the next one comes, because a reader may have resolved the link
 just before. DuckDB from 1.5 on resolves it first.
 """
 
@@ -34,23 +34,23 @@ _TAKEN: Final = "draft-ahead_"
 _HASH: Final = re.compile(r"leads-\d+-([0-9a-f]{16})\.duckdb")
 
 
-class Versions:
-    """The versions in a data folder. The caller holds the lock of publications."""
+class Editions:
+    """The editions in a data folder. The caller holds the lock of publications."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / WAREHOUSE_FILE
-        self._versions = folder / ".versions"
-        self._link = self._versions / "draft-link"
+        self._editions = folder / ".versions"
+        self._link = self._editions / "draft-link"
 
     @contextmanager
     def drafting(self) -> Iterator[None]:
         """Have no drafts at first, killed publications' among them, and none afterwards. Raises StorageError."""
-        with storing(self._versions):
-            self._versions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+        with storing(self._editions):
+            self._editions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             self._remove_drafts()
             # DuckDB would apply a log that somebody else's writing left.
-            for log in (*self._versions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
+            for log in (*self._editions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
                 log.unlink()
         want_symbolic_links(self._link)  # before a file is made that nobody could be led to
         try:
@@ -62,7 +62,7 @@ class Versions:
                 self._remove_drafts()
 
     def _remove_drafts(self) -> None:
-        for draft in self._versions.glob("draft*"):
+        for draft in self._editions.glob("draft*"):
             if draft.name.startswith(_TAKEN):
                 _remove_folder(draft)
             else:
@@ -71,12 +71,12 @@ class Versions:
     @property
     def ahead(self) -> Path:
         """The folder of what is loaded ahead (loading_ahead.py)."""
-        return self._versions / "ahead"
+        return self._editions / "ahead"
 
     def make_ahead(self) -> None:
         """Make that folder, for this user alone. Raises StorageError."""
         with storing(self.ahead):
-            self._versions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            self._editions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             self.ahead.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
 
     def take_ahead(self) -> Path:
@@ -84,7 +84,7 @@ class Versions:
 
         A helper that still runs can't make a file in it any more.
         """
-        taken = self._versions / f"{_TAKEN}{secrets.token_hex(8)}"
+        taken = self._editions / f"{_TAKEN}{secrets.token_hex(8)}"
         with storing(self.ahead), suppress(FileNotFoundError):
             self.ahead.rename(taken)
         return taken
@@ -100,10 +100,10 @@ class Versions:
 
     def draft(self, name: str) -> Path:
         """Return the path of a file that isn't published yet."""
-        return self._versions / f"draft-{name}.duckdb"
+        return self._editions / f"draft-{name}.duckdb"
 
     def current(self) -> Path | None:
-        """Return the file that readers meet, or the newest version if the link is gone. None if there is neither.
+        """Return the file that readers meet, or the newest edition if the link is gone. None if there is neither.
 
         An earlier release published a file in the link's place.
         """
@@ -126,12 +126,12 @@ class Versions:
         name = _HASH.fullmatch(current.name) if current else None
         return current is None or name is None or name[1] == _hash_of(current)
 
-    def next_number(self, at: datetime) -> int:
-        """Return the number of the next version: the moment in seconds since 1970, above those of all versions here.
+    def next_edition_number(self, at: datetime) -> int:
+        """Return the number of the next edition: the moment in seconds since 1970, above those of all editions here.
 
-        So the numbers go on growing when these versions are lost, or older ones are restored.
+        So the numbers go on growing when these editions are lost, or older ones are restored.
         """
-        names = [*self._versions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
+        names = [*self._editions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
         newest = max(map(number_of, names), default=0)
         return max(newest + 1, int(at.timestamp()))
 
@@ -143,38 +143,38 @@ class Versions:
         current = self.current()
         return datetime.fromtimestamp(number_of(current), UTC) if current else None
 
-    def swap_in(self, draft: Path, number: int) -> None:
-        """Publish the draft. The version before stays too. Raises StorageError."""
+    def swap_in(self, draft: Path, edition_number: int) -> None:
+        """Publish the draft. The edition before stays too. Raises StorageError."""
         if draft.with_name(f"{draft.name}.wal").exists():
             raise StorageError(f"DuckDB couldn't finish {draft}. What was published before is untouched. Run again.")
-        version = self._versions / f"leads-{number}-{_hash_of(draft)}.duckdb"
+        edition = self._editions / f"leads-{edition_number}-{_hash_of(draft)}.duckdb"
         with storing(self.path):
             draft.chmod(_FILE_MODE)
             try:
-                publish_file(draft, version)
-                self._link.symlink_to(version.relative_to(self.folder))
+                publish_file(draft, edition)
+                self._link.symlink_to(edition.relative_to(self.folder))
                 self._link.replace(self.path)
             except (OSError, StorageError):
                 with suppress(OSError):
-                    version.unlink()  # or one more would stay after each failure
+                    edition.unlink()  # or one more would stay after each failure
                 raise
             sync(self.folder)
         self.remove_older(1)
 
     def older(self) -> list[Path]:
-        """Return the versions but the current one, newest first."""
+        """Return the editions but the current one, newest first."""
         current = self.current()
         others = [file for file in self._files() if current and file.name != current.name]
         return sorted(others, key=number_of, reverse=True)
 
     def remove_older(self, but: int) -> None:
-        """Remove all versions but the current one and so many others, the newest. Raises StorageError."""
-        with storing(self._versions):
+        """Remove all editions but the current one and so many others, the newest. Raises StorageError."""
+        with storing(self._editions):
             for file in self.older()[but:]:
                 file.unlink()
 
     def set_aside(self, damaged: Path) -> Path:
-        """Move a damaged version, which isn't published any more, to quarantine/. Return its path there.
+        """Move a damaged edition, which isn't published any more, to quarantine/. Return its path there.
 
         It replaces one that was moved there before. Raises StorageError.
         """
@@ -185,11 +185,11 @@ class Versions:
         return aside
 
     def _files(self) -> list[Path]:
-        return [*self._versions.glob("leads-*.duckdb")]
+        return [*self._editions.glob("leads-*.duckdb")]
 
 
 def number_of(path: Path) -> int:
-    """Return the number in the name of a version, or of a tree of typed tables. 0 if there is none."""
+    """Return the number in the name of an edition, or of a tree of typed tables. 0 if there is none."""
     found = re.search(r"-(\d+)", path.name)
     return int(found[1]) if found else 0
 

@@ -111,7 +111,7 @@ def load_windows(draft: Draft, windows: Windows, zone: ZoneInfo) -> None:
     hashes = dict(draft.changes.windows)
     read = _noting(windows.read([*hashes]), hashes)
 
-    flatten(draft.db, read, zone, publication=draft.changes.number)
+    flatten(draft.db, read, zone, publication=draft.changes.edition_number)
     _note_windows(draft, hashes)
     _note_emptied_contacts(draft)
 
@@ -172,7 +172,7 @@ def _copy_taken(draft: Draft, table: str, zone: ZoneInfo) -> None:
     """Copy the rows of leads that are taken over, by the names of their columns."""
     # Whatever depends on settings is made anew.
     anew = {
-        "published_in": str(draft.changes.number),
+        "published_in": str(draft.changes.edition_number),
         "lead_day": f"coalesce(timezone({literal(zone.key)}, created_at)::date, window_day)",
         "person": "person_of(contact_email, contact_phone_number)",
     }
@@ -250,5 +250,5 @@ def _adopt_rounds(draft: Draft) -> None:
             db.execute(f"insert into {name} from {AHEAD}.{name}")
     for kind in LEAD_KINDS:
         of_rounds = f"where published_in = {LOADED_AHEAD}"
-        db.execute(f"update {quoted(kind.table)} set published_in = {draft.changes.number} {of_rounds}")
+        db.execute(f"update {quoted(kind.table)} set published_in = {draft.changes.edition_number} {of_rounds}")
     db.execute(f"drop schema if exists {AHEAD} cascade")

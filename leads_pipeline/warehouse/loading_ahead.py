@@ -37,6 +37,7 @@ from leads_pipeline.raw.state import State
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, set_person_key
+from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.load_leads import (
     AHEAD,
     LOADED_AHEAD,
@@ -50,7 +51,6 @@ from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.step import Changes, Draft
 from leads_pipeline.warehouse.tables import columns_of, fill
 from leads_pipeline.warehouse.unpublished import RawWindows
-from leads_pipeline.warehouse.versions import Versions
 
 logger = logging.getLogger(__name__)
 
@@ -121,20 +121,20 @@ class LoadedAhead:
     state: State
     zone: ZoneInfo
 
-    def adopt(self, versions: Versions, edition: Path | None, shown_by: str) -> Base | None:
+    def adopt(self, editions: Editions, edition: Path | None, shown_by: str) -> Base | None:
         """Take the draft if it was begun from what is there now. Otherwise delete it. Raises StorageError.
 
         The caller holds the lock of publications. `edition` is the published file, None if there is none.
         """
         origin = Origin.of(edition, self.zone, self.state, shown_by)
         # Taken before it is read: one that kills its reader is gone then.
-        taken = versions.take_ahead()
+        taken = editions.take_ahead()
         windows = None
         # Nobody waits for a helper that still runs.
         with suppress(StorageError), self.state.lock(LOCK, timeout_seconds=0):
-            windows = _windows_from(origin, versions.folder, taken / _FILE)
+            windows = _windows_from(origin, editions.folder, taken / _FILE)
         if windows is None:
-            versions.remove_taken(taken)
+            editions.remove_taken(taken)
             return None
         return Base(taken / _FILE, windows)
 
@@ -248,12 +248,12 @@ class _Follower:
     pause_seconds: float = _PAUSE_SECONDS
 
     @property
-    def versions(self) -> Versions:
-        return Versions(self.data.folder)
+    def editions(self) -> Editions:
+        return Editions(self.data.folder)
 
     @property
     def file(self) -> Path:
-        return self.versions.ahead / _FILE
+        return self.editions.ahead / _FILE
 
     def follow(self) -> None:
         while not self.has_ended(self.pause_seconds):
@@ -262,7 +262,7 @@ class _Follower:
                     self._load_rounds(self._begin())
             except StorageError:
                 # Without the folder, a publication has taken it.
-                if self.versions.ahead.exists():
+                if self.editions.ahead.exists():
                     raise
 
     def _is_worth_a_draft(self) -> bool:
@@ -270,7 +270,7 @@ class _Follower:
         self.pause_seconds = _PAUSE_SECONDS
         if self.data.is_behind or self.data.state.is_publishing():
             return False
-        edition = self.versions.current()
+        edition = self.editions.current()
         if edition is None:
             return self._has_room(0) and bool(self._next_round({}))
         with reading(edition):
@@ -303,24 +303,24 @@ class _Follower:
         return windows if leads >= self.leads_min else {}
 
     def _origin(self) -> Origin:
-        edition = self.versions.current()
-        shown_by = self.data.shown_by(self.data.gate.number)
+        edition = self.editions.current()
+        shown_by = self.data.shown_by(self.data.gate.newest_entry)
         return Origin.of(edition, self.zone, self.data.state, shown_by)
 
     def _begin(self) -> Origin:
         """Begin a draft, or go on with that of another helper. Return what it was begun from."""
-        self.versions.make_ahead()
+        self.editions.make_ahead()
         origin = self._origin()
         if _windows_from(origin, self.data.folder, self.file) is not None:
             return origin
 
-        self.versions.remove_ahead()
-        self.versions.make_ahead()
+        self.editions.remove_ahead()
+        self.editions.make_ahead()
         # Looked at once the folder is there. A publication that replaces the file takes the folder after that.
         origin = self._origin()
         with storing(self.file):
             if origin.edition:
-                copy_file(self.versions.ahead.parent / origin.edition, self.file)
+                copy_file(self.editions.ahead.parent / origin.edition, self.file)
                 self.file.chmod(PRIVATE_FILE_MODE)
                 sync(self.file)  # else the origin could be on the disk after a power cut, and the leads not
         with connection(self.data.folder, self.file) as db:
@@ -334,7 +334,7 @@ class _Follower:
         """Load rounds until the pull has ended. Delete the draft if it can't be adopted any more."""
         with connection(self.data.folder, self.file) as db:
             # In the folder that a publication takes.
-            db.execute(f"set temp_directory = {literal(str(self.versions.ahead / 'spill'))}")
+            db.execute(f"set temp_directory = {literal(str(self.editions.ahead / 'spill'))}")
             set_person_key(db, self.data.state.person_key())
             while not self.has_ended(self.pause_seconds):
                 if not self.file.exists() or self._origin() != origin:
@@ -347,7 +347,7 @@ class _Follower:
                     self._load(db, windows)
             else:
                 return
-        self.versions.remove_ahead()
+        self.editions.remove_ahead()
 
     def _load(self, db: duckdb.DuckDBPyConnection, windows: Mapping[WindowKey, str]) -> None:
         draft = Draft(self.data.folder, db, Changes(LOADED_AHEAD, windows))

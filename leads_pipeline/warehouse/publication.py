@@ -1,7 +1,7 @@
 """Publishing: leads.duckdb is made in a draft, step by step, and swapped in whole.
 
 Belongs here: what has changed, the two ways to publish, what the file remembers of them. Doesn't: what the steps make
-(step.py says what a step is), files and links (versions.py), when to publish.
+(step.py says what a step is), files and links (editions.py), when to publish.
 """
 
 # ruff: noqa: S608 - only our own names are in the statements
@@ -24,12 +24,12 @@ from leads_pipeline.raw.durable import copy_file, storing
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, quoted
+from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
 from leads_pipeline.warehouse.loading_ahead import Base, LoadedAhead
 from leads_pipeline.warehouse.published import attached, is_open_for_writing, is_readable
 from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Publication, Step
 from leads_pipeline.warehouse.tables import fill, lead_tables
-from leads_pipeline.warehouse.versions import Versions
 
 logger = logging.getLogger(__name__)
 
@@ -77,11 +77,11 @@ def publish(
     for step in steps:
         step.before()
 
-    versions = Versions(folder)
+    editions = Editions(folder)
     with lock:
-        with versions.drafting():
-            number = versions.next_number(at)
-            publisher = _Publisher(versions, windows, steps, number, ahead, is_first_of_day)
+        with editions.drafting():
+            edition_number = editions.next_edition_number(at)
+            publisher = _Publisher(editions, windows, steps, edition_number, ahead, is_first_of_day)
             publication = publisher.publish()
 
         for step in steps:
@@ -115,7 +115,7 @@ class _MadeFrom:
 
 @dataclass(frozen=True, slots=True)
 class _Former:
-    """What the published file remembers. `stands_alone`: no version from before it may stay."""
+    """What the published file remembers. `stands_alone`: no edition from before it may stay."""
 
     made_from: _MadeFrom
     stands_alone: bool
@@ -124,21 +124,21 @@ class _Former:
 
 @dataclass(frozen=True, slots=True)
 class _Publisher:
-    """One publication in `versions`, with the number that it has."""
+    """One publication, which makes the edition of this number."""
 
-    versions: Versions
+    editions: Editions
     windows: Windows
     steps: Sequence[Step]
-    number: int
+    edition_number: int
     ahead: LoadedAhead | None
     is_first_of_day: bool
 
     def publish(self) -> Publication:
         """Publish in the way that is needed, if any."""
         file = self._published_file()
-        former = _read_former(self.versions, file) if file else None
+        former = _read_former(self.editions, file) if file else None
         if former and former.stands_alone:
-            self.versions.remove_older(0)  # a killed publication may have left some
+            self.editions.remove_older(0)  # a killed publication may have left some
 
         made_from = _MadeFrom.of(self.steps)
         if file is None or former is None or former.made_from.shown_by != made_from.shown_by:
@@ -146,9 +146,9 @@ class _Publisher:
         if former.made_from.rebuilds_if != made_from.rebuilds_if:
             return self._build_anew(file, made_from)
 
-        is_as_published = self.versions.is_as_published()
+        is_as_published = self.editions.is_as_published()
         is_suspect = self.is_first_of_day or not is_as_published
-        if is_suspect and not self.versions.has_its_hash():
+        if is_suspect and not self.editions.has_its_hash():
             logger.warning("leads.duckdb isn't as it was published, and is built anew.")
             return self._build_anew(file, made_from)
 
@@ -161,14 +161,14 @@ class _Publisher:
         return self._update(file, former, made_from, hashes)
 
     def _published_file(self) -> Path | None:
-        file = self.versions.current()
+        file = self.editions.current()
         if file is None or not is_open_for_writing(file):
             return file
         logger.warning("Another program has opened leads.duckdb for writing. Have it open the file read-only.")
         return self._copied(file, "borrowed")
 
     def _copied(self, file: Path, name: str) -> Path:
-        draft = self.versions.draft(name)
+        draft = self.editions.draft(name)
         with storing(draft):
             copy_file(file, draft)
             draft.chmod(0o600)
@@ -182,32 +182,32 @@ class _Publisher:
         try:
             base = self._loaded_ahead(file, made_from) or Base(self._copied(file, "copy"), former.windows)
             to_read = _differing(hashes, base.windows)
-            changes = Changes(self.number, to_read, is_first_of_day=self.is_first_of_day)
+            changes = Changes(self.edition_number, to_read, is_first_of_day=self.is_first_of_day)
             leads = self._make(base.file, changes, made_from)
         except StorageError as error:
             # The file may be damaged. If the disk is at fault, building anew says so.
             logger.warning("%s can't be brought up to date and is built anew. %s", file, error)
             return self._build_anew(file, made_from)
 
-        self.versions.swap_in(base.file, self.number)
+        self.editions.swap_in(base.file, self.edition_number)
         return Publication("update", len(_differing(hashes, former.windows)), leads)
 
     def _build_anew(self, file: Path | None, made_from: _MadeFrom, *, forgets: bool = False) -> Publication:
-        """Build the file from raw. With `forgets`, no version from before it stays."""
-        # Of a damaged file, the version before it has what raw has lost.
-        files = [file, *self.versions.older()] if file else []
+        """Build the file from raw. With `forgets`, no edition from before it stays."""
+        # Of a damaged file, the edition before it has what raw has lost.
+        files = [file, *self.editions.older()] if file else []
         former = next((one for one in files if self._has_leads(one)), None)
 
         base = None
         if file is None:
             base = self._loaded_ahead(None, made_from)
         else:
-            self.versions.remove_ahead()  # it was begun from a file
-        base = base or Base(self.versions.draft("anew"), {})
+            self.editions.remove_ahead()  # it was begun from a file
+        base = base or Base(self.editions.draft("anew"), {})
 
         hashes = self.windows.hashes(of_all_days=True)
         changes = Changes(
-            self.number,
+            self.edition_number,
             _differing(hashes, base.windows),
             is_new=True,
             has_former=former is not None,
@@ -216,26 +216,26 @@ class _Publisher:
         )
         leads = self._make(base.file, changes, made_from, former=former)
 
-        damaged = self.versions.current() if former != file else None
-        self.versions.swap_in(base.file, self.number)
+        damaged = self.editions.current() if former != file else None
+        self.editions.swap_in(base.file, self.edition_number)
         if damaged:  # moved once readers have another one
-            aside = self.versions.set_aside(damaged)
+            aside = self.editions.set_aside(damaged)
             logger.warning("leads.duckdb was damaged. The damaged file is %s, and a new one is published.", aside)
         if forgets:
-            self.versions.remove_older(0)
+            self.editions.remove_older(0)
         return Publication("new file", len(hashes), leads)
 
     def _loaded_ahead(self, file: Path | None, made_from: _MadeFrom) -> Base | None:
-        return self.ahead.adopt(self.versions, file, made_from.shown_by) if self.ahead else None
+        return self.ahead.adopt(self.editions, file, made_from.shown_by) if self.ahead else None
 
     def _has_leads(self, file: Path) -> bool:
-        return is_readable(self.versions.folder, file, [table.name for table in lead_tables()])
+        return is_readable(self.editions.folder, file, [table.name for table in lead_tables()])
 
     # --- the draft --------------------------------------------------------------------------------
 
     def _make(self, file: Path, changes: Changes, made_from: _MadeFrom, former: Path | None = None) -> int:
         """Have the steps make the file, and seal it. Return how many leads were written."""
-        folder = self.versions.folder
+        folder = self.editions.folder
         with connection(folder, file) as db:
             if former:
                 db.execute(f"attach {literal(str(former))} as {FORMER} (read_only)")
@@ -277,27 +277,27 @@ def _prepare(draft: Draft) -> None:
 
 def _note(draft: Draft, made_from: _MadeFrom) -> int:
     """Note how the file came to be. Return how many leads this publication wrote."""
-    db, number = draft.db, draft.changes.number
+    db, edition_number = draft.db, draft.changes.edition_number
     facts = {**asdict(made_from), "stands_alone": str(draft.changes.forgets)}
     days = "select distinct lead_day from touched"
     with draft.transaction():
         db.execute("delete from pipeline.facts")
         fill(db, "pipeline.facts", [*facts.items()])
         db.execute(f"delete from pipeline.touched_days where day in ({days})")
-        db.execute(f"insert into pipeline.touched_days select *, {number} from ({days})")
+        db.execute(f"insert into pipeline.touched_days select *, {edition_number} from ({days})")
 
     leads = 0
     for kind in LEAD_KINDS:
-        written = f"select count(*) from {quoted(kind.table)} where published_in = {number}"
+        written = f"select count(*) from {quoted(kind.table)} where published_in = {edition_number}"
         [(of_kind,)] = db.execute(written).fetchall()
         leads += of_kind
     return leads
 
 
-def _read_former(versions: Versions, file: Path) -> _Former | None:
+def _read_former(editions: Editions, file: Path) -> _Former | None:
     """Read what the file remembers. None if it can't be read, or is of another release."""
     try:
-        with attached(versions.folder, file) as db:
+        with attached(editions.folder, file) as db:
             facts = dict(db.execute("select name, value from pipeline.facts").fetchall())
             windows = by_window(db.execute(LOADED_WINDOWS).fetchall())
     except (StorageError, BugError):

@@ -1,6 +1,6 @@
 """Reading the published file while publications go on.
 
-Belongs here: opening the newest version, and checking that one can be read. Doesn't: replacing it (publication.py).
+Belongs here: opening the newest edition, and checking that one can be read. Doesn't: replacing it (publication.py).
 """
 
 import errno
@@ -34,7 +34,7 @@ _SMALL: Final[dict[str, str | bool | int | float | list[str]]] = {"memory_limit"
 
 
 class Reader(Protocol):
-    """A reader of the published file: of one version of it, or whichever is there at each query."""
+    """A reader of the published file: of one edition of it, or whichever is there at each query."""
 
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
@@ -43,7 +43,7 @@ class Reader(Protocol):
 
 
 class Version:
-    """One version of the published file, however many publications replace it meanwhile."""
+    """One edition of the published file, however many publications replace it meanwhile."""
 
     def __init__(self, folder: Path, db: duckdb.DuckDBPyConnection) -> None:
         self._folder = folder
@@ -60,28 +60,28 @@ class Version:
 
 @contextmanager
 def attached(folder: Path, file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a version of leads.duckdb, or the link to it. It stays, whatever replaces it meanwhile.
+    """Open an edition of leads.duckdb, or the link to it. It stays, whatever replaces it meanwhile.
 
     It is attached as `published`, because a process can open a file in one way only. `folder` is the data folder.
     """
     with connection(folder) as db:
-        _opened(file, lambda version: db.execute(f"attach {literal(version)} as published (read_only)"))
+        _opened(file, lambda edition: db.execute(f"attach {literal(edition)} as published (read_only)"))
         db.execute("use published")
         yield db
 
 
 def attached_version(data: DataFolder) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-    """Open the version that is published now. Raises StorageError if nothing is published yet."""
+    """Open the edition that is published now. Raises StorageError if nothing is published yet."""
     return attached(data.folder, _existing(data.folder / WAREHOUSE_FILE))
 
 
 def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
-    """Raise StorageError if somebody on the suppression list may be in the attached version.
+    """Raise StorageError if somebody on the suppression list may be in the attached edition.
 
     No erasure reaches a copy, so none is made of it.
     """
     [(shown_by,)] = db.execute("select value from pipeline.facts where name = 'shown_by'").fetchall()
-    if data.is_behind or shown_by != data.shown_by(data.gate.number):
+    if data.is_behind or shown_by != data.shown_by(data.gate.newest_entry):
         raise StorageError(
             f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
             "be erased. Run `leads-pipeline privacy apply`, then run this again."
@@ -144,7 +144,7 @@ class LeadsFile:
 
     @contextmanager
     def reading(self) -> Iterator[Version]:
-        """Read one version of the file, however many queries that takes. Raises StorageError if there is none."""
+        """Read one edition of the file, however many queries that takes. Raises StorageError if there is none."""
         with attached_version(self._data) as db:
             yield Version(self._data.folder, db)
 
@@ -161,7 +161,7 @@ class LeadsFile:
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Answer a single query. Raises StorageError if nothing is published yet, and BugError.
 
-        A version never changes, so this takes no lock and makes no folder.
+        An edition never changes, so this takes no lock and makes no folder.
         """
         with self._connection() as db:
             return Version(self._data.folder, db).query(statement, parameters)
@@ -185,7 +185,7 @@ class LeadsFile:
 
 
 def open_published(folder: Path) -> duckdb.DuckDBPyConnection:
-    """Open the version of leads.duckdb that is published now, read-only. Raises StorageError if there is none yet."""
+    """Open the edition of leads.duckdb that is published now, read-only. Raises StorageError if there is none yet."""
     db = _opened(_existing(folder / WAREHOUSE_FILE), partial(duckdb.connect, read_only=True, config=_SMALL))
     db.execute("set TimeZone = 'UTC'")
     return db
@@ -197,14 +197,14 @@ def table_of(db: duckdb.DuckDBPyConnection, statement: str, parameters: Mapping[
     return table
 
 
-def _opened(link: Path, open_version: Callable[[str], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
-    """Open the version that is published now. A publication may remove it after the link was resolved."""
+def _opened(link: Path, open_edition: Callable[[str], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
+    """Open the edition that is published now. A publication may remove it after the link was resolved."""
     while True:
-        version = link.resolve()
+        edition = link.resolve()
         try:
-            return open_version(str(version))
+            return open_edition(str(edition))
         except duckdb.IOException:
-            if link.resolve() == version:
+            if link.resolve() == edition:
                 raise
 
 

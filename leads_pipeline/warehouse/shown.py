@@ -27,7 +27,7 @@ class ShowEverybody(Step):
 
     def shown_by(self) -> str:
         """Return the last rewriting of raw files. Raises StorageError if there is a list."""
-        return self._data.shown_by(self._data.gate.number)
+        return self._data.shown_by(self._data.gate.newest_entry)
 
 
 class NoteObjections(Step):

@@ -23,7 +23,7 @@ FORMER: Final = "before"
 class Changes:
     """How the file differs from the one before.
 
-    `number` is the publication's. `windows` are those to read, each with the hash of its files.
+    `edition_number` is that of the edition that is made. `windows` are those to read, each with the hash of its files.
 
     `is_new`: the file is built anew, and `windows` are all. `has_former`: the file before it is attached as FORMER.
     `forgets`: somebody may have been erased, restricted or made anonymous, so of the file before only leads are taken
@@ -31,7 +31,7 @@ class Changes:
     `is_first_of_day`: no other publication was made on this local day.
     """
 
-    number: int
+    edition_number: int
     windows: Mapping[WindowKey, str]
     is_new: bool = False
     has_former: bool = False

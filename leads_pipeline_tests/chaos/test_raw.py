@@ -117,9 +117,9 @@ def test_writers_that_are_killed_beside_erasures_lose_and_double_nothing(address
     # Of a list that a file was filtered by, nobody is in it. Who reads it passes it through a newer one.
     contents = raw.read(PLACE)
     assert contents.opened
-    out = ERASED[: kept_out.number]
+    out = ERASED[: kept_out.newest_entry]
     for opened in contents.opened.values():
-        assert {row.lead_id for row in opened.rows}.isdisjoint(out[: opened.footer.list_number])
+        assert {row.lead_id for row in opened.rows}.isdisjoint(out[: opened.footer.newest_entry])
 
     told = [version for output in outputs for version in acknowledged(output.read_text())]
     assert len(told) > KILLS

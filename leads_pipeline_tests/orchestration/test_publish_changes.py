@@ -38,7 +38,7 @@ from leads_pipeline.raw.publications import Publications
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
-from leads_pipeline.warehouse.versions import Versions
+from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home, tick_of
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
@@ -47,10 +47,10 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 def swap_in_new_file(folder: Path) -> None:
     """As a publication does it."""
-    versions = Versions(folder)
+    versions = Editions(folder)
     with versions.drafting():
         versions.draft("copy").touch()
-        versions.swap_in(versions.draft("copy"), versions.next_number(NOON))
+        versions.swap_in(versions.draft("copy"), versions.next_edition_number(NOON))
 
 
 class House:

@@ -54,7 +54,7 @@ def test_the_settings_name_folder_list_and_retention(tmp_path: Path) -> None:
     assert (tmp_path / "privacy" / "list").is_dir()
     assert (tmp_path / "data" / ".state" / "landed").exists()
     assert data.is_behind
-    data.state.note_swept(data.gate.number)
+    data.state.note_swept(data.gate.newest_entry)
     assert not data.is_behind
 
 
@@ -84,7 +84,7 @@ def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
     listed(list_of(one))
     one.raw.rewrite(PLACE)
     two.share()
-    assert (two.state.start_date(), two.gate.number) == (DAY, one.gate.number)
+    assert (two.state.start_date(), two.gate.newest_entry) == (DAY, one.gate.newest_entry)
     land(two, HERS)
     assert ids(one) == ids(two) == {"others"}
     assert [path.suffix for path in (tmp_path / "two" / ".cache").rglob("*") if path.is_file()] == [".parquet"]
@@ -98,7 +98,7 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     alone = DataFolder.at(tmp_path / "data")
     land(alone, HERS, OTHERS)
     listed(list_of(alone))
-    key, number = alone.state.person_key(), alone.gate.number
+    key, number = alone.state.person_key(), alone.gate.newest_entry
     alone.state.remember_start_date(DAY)
 
     def in_the_bucket(work: str) -> DataFolder:
@@ -114,7 +114,7 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     moved.share()
     other = in_the_bucket("other")
     other.share()
-    assert (other.state.person_key(), other.state.start_date(), other.gate.number) == (key, DAY, number)
+    assert (other.state.person_key(), other.state.start_date(), other.gate.newest_entry) == (key, DAY, number)
     assert ids(other) == {"hers", "others"}  # until it is swept
     land(other, HERS, OTHERS, lead("new"))
     assert ids(moved) == {"others", "new"}
@@ -122,4 +122,4 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     back = DataFolder.at(tmp_path / "data")
     back.store.delete(back.store.list("raw/"))
     copy(moved.store, back.store)
-    assert (ids(back), back.state.person_key(), back.gate.number) == ({"others", "new"}, key, number)
+    assert (ids(back), back.state.person_key(), back.gate.newest_entry) == ({"others", "new"}, key, number)

@@ -26,7 +26,7 @@ OF_A_LIST = {
 
 # Each way in which the core asks.
 ASKED: dict[str, Callable[[OpenGate], object]] = {
-    "number": lambda gate: gate.number,
+    "newest_entry": lambda gate: gate.newest_entry,
     "knows": lambda gate: gate.knows(APPLICANT, ["lead"]),
     "admit": lambda gate: gate.admit(PLACE, []),
     "kept_out": lambda gate: gate.kept_out(APPLICANT, ["lead"]),
@@ -52,7 +52,7 @@ def test_everybody_is_let_in_if_nobody_is_on_a_list(tmp_path: Path, key: str) ->
     raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "body", "run")
 
     assert len(raw.read(PLACE).rows) == 20
-    assert gate.number == 0
+    assert gate.newest_entry == 0
     assert not gate.knows(APPLICANT, ["lead-01"])
     assert gate.kept_out(APPLICANT, ["lead-01"]) == gate.objecting(APPLICANT, ["lead-01"]) == set()
 

@@ -24,7 +24,7 @@ class KeptOut(OpenGate):
         self._while_admitting = while_admitting
 
     @property
-    def number(self) -> int:
+    def newest_entry(self) -> int:
         return len(self._ids())
 
     def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:

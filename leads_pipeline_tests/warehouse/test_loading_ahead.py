@@ -19,8 +19,8 @@ from leads_pipeline.errors import BugError
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.raw.store import open_store
+from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.loading_ahead import COPIED_BYTES_A_WINDOW, LOCK, WINDOWS_MIN, LoadedAhead, loading_ahead
-from leads_pipeline.warehouse.versions import Versions
 from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
@@ -243,7 +243,7 @@ def test_a_draft_that_was_begun_from_something_else_is_deleted_and_the_publicati
 @pytest.mark.parametrize("what", ["edition", "zone", "shown_by", "nothing"])
 def test_a_draft_is_adopted_only_if_all_that_it_was_begun_from_is_the_same(house: House, what: str) -> None:
     house.load_ahead(partial(land, house, "a"))
-    state, versions = house.data.state, Versions(house.folder)
+    state, versions = house.data.state, Editions(house.folder)
     edition = versions.ahead.parent / "leads-1-0123456789abcdef.duckdb" if what == "edition" else None
     zone = ZoneInfo("Asia/Tokyo") if what == "zone" else house.zone
     shown_by = "2 " if what == "shown_by" else house.data.shown_by(0)
@@ -257,7 +257,7 @@ def test_a_draft_is_adopted_only_if_all_that_it_was_begun_from_is_the_same(house
 def test_a_draft_whose_helper_still_runs_is_deleted(house: House) -> None:
     house.load_ahead(partial(land, house, "a"))
     with house.data.state.lock(LOCK):
-        base = LoadedAhead(house.data.state, house.zone).adopt(Versions(house.folder), None, house.data.shown_by(0))
+        base = LoadedAhead(house.data.state, house.zone).adopt(Editions(house.folder), None, house.data.shown_by(0))
 
     assert base is None
     assert not draft_of(house).exists()
@@ -277,7 +277,7 @@ def test_a_draft_that_lacks_a_lead_that_was_received_is_never_published(house: H
 
 def test_a_draft_that_a_helper_begins_during_a_publication_is_gone_after_it(house: House) -> None:
     house.folder.mkdir(parents=True)
-    versions = Versions(house.folder)
+    versions = Editions(house.folder)
     with versions.drafting():
         versions.make_ahead()
         (versions.ahead / "leads.duckdb").write_bytes(b"begun from the edition before")

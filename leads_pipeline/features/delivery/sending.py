@@ -262,13 +262,13 @@ class _Sender:
 
         The suppression list is read before each group of messages. If it has grown, the rest waits for the next pass.
         """
-        number = self.data.gate.number
+        number = self.data.gate.newest_entry
         messages = list(self._bodies(ledger, versions).items())
         with asyncio.Runner() as loop:
             http = make_async_client(CONCURRENCY, transport=self.transport, tls=self._tls)
             try:
                 for first in range(0, len(messages), CONCURRENCY):
-                    if self.data.gate.number != number:
+                    if self.data.gate.newest_entry != number:
                         return
                     yield loop.run(self._post_all(http, messages[first : first + CONCURRENCY]))
             finally:

@@ -2,7 +2,7 @@
 
 Belongs here: which days are written, and which old files go. Doesn't: the rows (parquet_tables.py).
 
-Each commit names the version of leads.duckdb that it was written for. If that version is still there, nobody was erased
+Each commit names the edition of leads.duckdb that it was written for. If that edition is still there, nobody was erased
 since, and the days that were touched since are written. Otherwise the table's folder is written anew. If each day was
 touched, leads.duckdb may have been built anew: the table is overwritten, so that no former day or column stays.
 """
@@ -24,9 +24,9 @@ from leads_pipeline.errors import StorageError
 from leads_pipeline.features.lake.parquet_tables import TABLES, delete_tables, remove_tables, rows_of
 from leads_pipeline.raw.store import Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
+from leads_pipeline.warehouse.editions import number_of
 from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.tables import Table, lead_tables
-from leads_pipeline.warehouse.versions import number_of
 
 # No least and greatest value of a column, a name say, in the log: it outlives the rows.
 _CONFIGURATION: Final = {
@@ -38,7 +38,7 @@ _CONFIGURATION: Final = {
 # A reader that has opened a version has this long to read it.
 _READERS_HOURS: Final = 1
 
-_VERSION: Final = "leadsPipelineVersion"
+_EDITION: Final = "leadsPipelineVersion"
 
 # deltalake has a writer open for each day: 1,100 days take 860 MB, and 2.1 GB with dictionaries, statistics and ZSTD.
 _SMALL_WRITERS: Final = WriterProperties(
@@ -53,7 +53,7 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
     """
     remove_tables(folder)
     file = (folder / WAREHOUSE_FILE).resolve()
-    kept = {number_of(version) for version in file.parent.glob("leads-*.duckdb")}
+    kept = {number_of(edition) for edition in file.parent.glob("leads-*.duckdb")}
     written: dict[str, int] = {}
     with attached(folder, file) as db, _readable_by_group():
         publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
@@ -81,7 +81,7 @@ def _write(
     days: Collection[date],
     target: DeltaTable | str,
     options: dict[str, str],
-    number: int,
+    edition_number: int,
     *,
     is_whole: bool,
 ) -> None:
@@ -89,7 +89,7 @@ def _write(
     first = next(parts)
     batches = (batch for part in chain([first], parts) for batch in part.to_batches())
     # No retries: of two machines that write at once, one is to fail.
-    noted = CommitProperties(custom_metadata={_VERSION: str(number)}, max_commit_retries=0)
+    noted = CommitProperties(custom_metadata={_EDITION: str(edition_number)}, max_commit_retries=0)
     of_days = ", ".join(f"'{day.isoformat()}'" for day in sorted(days))
     if days or is_whole:
         write_deltalake(
@@ -120,8 +120,8 @@ def _opened(uri: str, options: dict[str, str]) -> DeltaTable | None:
 
 
 def _written_for(table: DeltaTable) -> int:
-    """Return the version that the newest commit names. 0 if it names none."""
-    return int(table.history(1)[0].get(_VERSION, 0))
+    """Return the edition that the newest commit names. 0 if it names none."""
+    return int(table.history(1)[0].get(_EDITION, 0))
 
 
 @contextmanager

@@ -2,8 +2,8 @@
 
 Belongs here: one tree of files for each publication. Doesn't: the rows (warehouse/flatten.py), Delta tables (delta.py).
 
-`data/tables` is a link to a tree that belongs to one version of leads.duckdb. So readers never meet two publications,
-and a tree stays as long as its version: after an erasure no older one is left.
+`data/tables` is a link to a tree that belongs to one edition of leads.duckdb. So readers never meet two publications,
+and a tree stays as long as its edition: after an erasure no older one is left.
 """
 
 # ruff: noqa: S608 - only our own names are in the statements
@@ -23,9 +23,9 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.raw.durable import copy_file, storing, sync
 from leads_pipeline.raw.store import Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.editions import number_of
 from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.tables import Table, is_of, lead_tables
-from leads_pipeline.warehouse.versions import number_of
 
 TABLES: Final = "tables"
 
@@ -52,7 +52,7 @@ def write_tables(folder: Path) -> int | None:
     """
     days = _write_tree(folder)
     trees = folder / ".versions"
-    kept = {number_of(version) for version in trees.glob("leads-*.duckdb")}
+    kept = {number_of(edition) for edition in trees.glob("leads-*.duckdb")}
     for tree in trees.glob(f"{TABLES}-*"):
         if number_of(tree) not in kept:
             with storing(tree):
@@ -62,8 +62,8 @@ def write_tables(folder: Path) -> int | None:
 
 def _write_tree(folder: Path) -> int | None:
     path, trees, file = folder / TABLES, folder / ".versions", (folder / WAREHOUSE_FILE).resolve()
-    number, before = number_of(file), number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
-    if number == before:
+    edition_number, before = number_of(file), number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
+    if edition_number == before:
         return None
     draft = trees / f"{TABLES}-draft"
     with storing(path):
@@ -76,7 +76,7 @@ def _write_tree(folder: Path) -> int | None:
                 (draft / table.name).mkdir(mode=_FOLDER_MODE)
                 _link_days(path / table.name, draft / table.name, publications.keys() - touched)
                 _write_days(db, table, draft / table.name, touched)
-        tree = trees / f"{TABLES}-{number}"
+        tree = trees / f"{TABLES}-{edition_number}"
         shutil.rmtree(tree, ignore_errors=True)  # of a run that was killed before the link
         draft.rename(tree)
         sync(trees)

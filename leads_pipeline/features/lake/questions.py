@@ -15,8 +15,8 @@ from leads_pipeline.health.verify import summed_up
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.starting import how_to_publish
 from leads_pipeline.warehouse.duck import quoted
+from leads_pipeline.warehouse.editions import number_of
 from leads_pipeline.warehouse.tables import lead_tables
-from leads_pipeline.warehouse.versions import number_of
 
 
 def questions(facts: Facts) -> Iterator[Seen]:
@@ -25,12 +25,12 @@ def questions(facts: Facts) -> Iterator[Seen]:
         yield ask("Delta tables", want_deltalake)
 
 
-def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, number: int) -> Iterator[Seen]:
+def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, edition_number: int) -> Iterator[Seen]:
     """Read each value of the Parquet files, and compare their rows with leads.duckdb, which is open as `db`."""
     folder, publish = data.folder / TABLES, f"{how_to_publish(data.state)}."
     if not folder.is_symlink():
         return
-    if number_of(folder.resolve()) != number:
+    if number_of(folder.resolve()) != edition_number:
         yield Seen("typed tables", Light.YELLOW, f"They are older than leads.duckdb. {publish}")
         return
     wrong = []

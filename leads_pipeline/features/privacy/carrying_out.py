@@ -35,7 +35,7 @@ def carry_out(
     `publish` sweeps and publishes, and returns what went wrong. Return what is left of each request, by its number; by
     0, why none could be carried out.
     """
-    number = data.gate.number
+    number = data.gate.newest_entry
     trouble = publish()
     if trouble is None and data.state.swept_to() < number:
         trouble = "A file couldn't be read or written. The log of the run names it."

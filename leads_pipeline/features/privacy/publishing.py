@@ -44,8 +44,8 @@ class FollowList(Step):
 
         Another process may have swept further while this one waited for its turn.
         """
-        self._swept.number = max(self._swept.number, self._data.state.swept_to())
-        shown_by = self._data.shown_by(self._swept.number)
+        self._swept.newest_entry = max(self._swept.newest_entry, self._data.state.swept_to())
+        shown_by = self._data.shown_by(self._swept.newest_entry)
         if not self._is_behind and shown_by != LeadsFile(self._data).shown_by():
             # Somebody may have put an older file back. Its leads that raw has lost aren't known by their ids.
             learn_lost(self._data)
@@ -58,7 +58,7 @@ class FollowList(Step):
         if self._is_behind:
             log_forgotten_deliveries(self._data)
         if not publication.problems:
-            self._data.state.note_swept(max(self._swept.number, self._data.state.swept_to()))
+            self._data.state.note_swept(max(self._swept.newest_entry, self._data.state.swept_to()))
 
 
 class GateForFormer:

@@ -34,8 +34,8 @@ from leads_pipeline.raw.names import QUARANTINE, RAW, RESTRICTED, Place, list_pl
 from leads_pipeline.raw.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
 from leads_pipeline.raw.store import FolderStore, Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
+from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.published import attached
-from leads_pipeline.warehouse.versions import Versions
 
 # The places of a lead's exact texts, by window.
 PLACES_OF_RAW: Final = (RAW, RESTRICTED)
@@ -388,7 +388,7 @@ class _Look:
     def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""
         link = self._data.folder / WAREHOUSE_FILE
-        published = link if link.exists() else Versions(self._data.folder).current()  # a restored backup has no link
+        published = link if link.exists() else Editions(self._data.folder).current()  # a restored backup has no link
         if published is None:
             return
         no_ids = table_of([]).select(["lead_id", "number"])

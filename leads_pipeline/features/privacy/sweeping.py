@@ -29,13 +29,13 @@ _LONGEST_SWEEP_SECONDS: Final = 3600.0
 
 @dataclass(slots=True)
 class Swept:
-    """The result of going through the folder: `windows` that were rewritten. It follows the list up to entry `number`.
+    """The result of going through the folder: `windows` that were rewritten. It follows the list up to `newest_entry`.
 
     `failed` has the error of each window that failed. People on the list may still be in it.
     """
 
     windows: int = 0
-    number: int = 0
+    newest_entry: int = 0
     failed: dict[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +54,7 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
                 swept.failed[WAREHOUSE_FILE] = str(error)
         while True:
             # A lead that is met by its contact has other versions, with other contacts. Then its id is known.
-            swept.number = data.gate.number
+            swept.newest_entry = data.gate.newest_entry
             swept.windows += gate_of(data).sweep_restricted()
             for place in list_places(data.store):
                 if since is not None and not _has_appeared(data, place, since):
@@ -62,9 +62,9 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
                 try:
                     swept.windows += data.raw.rewrite(place)
                 except StorageError as error:
-                    _ = data.gate.number  # which raises if the list is at fault
+                    _ = data.gate.newest_entry  # which raises if the list is at fault
                     swept.failed[place.key] = str(error)
-            if data.gate.number == swept.number:
+            if data.gate.newest_entry == swept.newest_entry:
                 return swept
             since = None
 
@@ -74,7 +74,7 @@ def learn_lost_again(data: DataFolder, swept: Swept) -> None:
     if WAREHOUSE_FILE not in swept.failed:
         return
     learn_lost(data)
-    if data.gate.number == swept.number:
+    if data.gate.newest_entry == swept.newest_entry:
         del swept.failed[WAREHOUSE_FILE]
 
 

@@ -529,7 +529,7 @@ def test_of_two_suppression_lists_the_longer_one_stays(
     ):
         back = with_list(tmp_path / f"restored-{number}", list_)
         restored(source, back)
-        assert back.gate.number == 2
+        assert back.gate.newest_entry == 2
         assert back.is_behind
 
 
@@ -564,5 +564,5 @@ def test_leads_in_a_bucket_are_backed_up_and_come_back_to_a_bucket_or_a_folder(
     for back in (again, folder):
         restored(target, back)
         assert [row.lead_id for row in back.raw.read(PLACE).rows] == ["1"]
-        assert back.gate.number == 1
+        assert back.gate.newest_entry == 1
     assert again.store.list("raw/") == here.store.list("raw/") == folder.store.list("raw/")

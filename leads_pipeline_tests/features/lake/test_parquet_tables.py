@@ -12,7 +12,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from leads_pipeline.features.lake.parquet_tables import remove_tables, write_tables
-from leads_pipeline.warehouse.versions import number_of
+from leads_pipeline.warehouse.editions import number_of
 from leads_pipeline_tests.support.publications import SECRET, Folder, Row, folder
 
 __all__ = ["folder"]

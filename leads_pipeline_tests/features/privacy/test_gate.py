@@ -67,7 +67,7 @@ OTHERS = lead("others", email="john@people.example", createdAt=BEFORE)
 def test_with_nobody_on_the_list_rows_land_as_they_are(folder: Folder) -> None:
     rows = [Row("hers", 1, json.dumps(HERS))]
     assert folder.gate.admit(PLACE, rows) is rows
-    assert folder.gate.number == 0
+    assert folder.gate.newest_entry == 0
 
 
 @pytest.mark.parametrize("source", ["pull", CORRECTION])

@@ -79,13 +79,13 @@ def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: 
 
 def test_only_an_entry_by_which_leads_may_have_to_go_puts_the_folder_behind(data: DataFolder) -> None:
     listed(list_of(data), Action.OBJECT)
-    data.state.note_swept(data.gate.number)
+    data.state.note_swept(data.gate.newest_entry)
     listed(list_of(data), Action.LEARNED, emails=[], of=1, persons=("2261024c-6077-cc46-9b09-7e9d5c9784df",))
     listed(list_of(data), Action.LEARNED, emails=[], of=1, leads=[("applicant", "1")])
     listed(list_of(data), Action.DONE, emails=[], of=1)
     assert not data.is_behind
     listed(list_of(data))
-    data.state.note_swept(data.gate.number)
+    data.state.note_swept(data.gate.newest_entry)
     listed(list_of(data), Action.LEARNED, emails=[], of=5, leads=[("applicant", "1")])
     assert data.is_behind
 
@@ -194,7 +194,7 @@ def test_a_list_that_is_put_back_goes_on_with_what_the_bucket_has(tmp_path: Path
 
     lost = here.put_back([*(tmp_path / "copy" / "list").iterdir()], UNTIL)
 
-    assert (lost, here.read().number, other.read().number) == ([], 2, 2)
+    assert (lost, here.read().newest_entry, other.read().newest_entry) == ([], 2, 2)
     other.refresh()
 
 
@@ -542,7 +542,7 @@ def test_an_erasure_that_is_carried_out_while_another_publication_waits_stays_ca
     waiting.before()
 
     house.erase(email=EMAIL)
-    assert waiting.shown_by() == house.data.shown_by(house.data.gate.number)
+    assert waiting.shown_by() == house.data.shown_by(house.data.gate.newest_entry)
     waiting.after(Publication())
 
     assert not house.data.is_behind

@@ -128,7 +128,7 @@ class Suppressed:
         return bool(self.entries)
 
     @cached_property
-    def number(self) -> int:
+    def newest_entry(self) -> int:
         """The number of the newest entry by which leads may have to go, 0 if there is none.
 
         What an objection has learned takes no lead out, and a lost correction can't be put back.

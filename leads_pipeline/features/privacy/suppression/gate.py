@@ -51,9 +51,9 @@ class Gate:
         return self.entries.folder
 
     @property
-    def number(self) -> int:
+    def newest_entry(self) -> int:
         """The number of the newest entry by which rows may have to go."""
-        return self.entries.read().number
+        return self.entries.read().newest_entry
 
     def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
         """Whether the list keeps one of these leads out by its id, empties its message, or says it is corrected."""
@@ -227,10 +227,10 @@ class Gate:
 
         Files of an older list don't count: a sweep that hasn't seen the newest entry may be about to delete them.
         """
-        number = self.number
+        newest_entry = self.newest_entry
         known = list[Row]()
         for opened in self.raw.read(place).opened.values():
-            if opened.footer.list_number >= number:
+            if opened.footer.newest_entry >= newest_entry:
                 known += opened.rows
         if merged([*known, *rows]) != merged(known):
             self.raw.merge(place, rows)
