@@ -53,6 +53,7 @@ def _resolved(context: ResolutionContext, settings: Mapping[str, Any]) -> dict[s
             resolved[name] = os.environ[named[1]]
         else:
             raise SettingsError(f"settings: {name} is the variable {named[1]} of the environment, which isn't set.")
+
     return resolved
 
 
@@ -71,6 +72,7 @@ class LeadsPipelineScaffolder(Scaffolder[Any]):
             "LEADS_TIMEZONE": "Europe/London",
             "LEADS_DATA_DIR": f"/srv/{name}",
         }
+
         scaffold_component(request, {"key_prefix": name, "settings": settings})
 
 

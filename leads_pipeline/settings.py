@@ -136,6 +136,7 @@ def _address(value: str) -> str:
         raise ValueError(
             "begins with http://, so that anybody on the way could read secrets and leads. Write https://."
         )
+
     return value.rstrip("/")
 
 
@@ -171,11 +172,13 @@ def _scopes(value: str, how: str, *, is_branches: bool = False) -> tuple[Scope, 
         if is_branches and scope.kind is not ScopeKind.BRANCH:
             raise ValueError(f"holds {text!r}, which is no branch. Use LEADS_SCOPES instead.")
         parsed[scope] = None
+
     keys = {scope.key.casefold() for scope in parsed}
     if len(keys) < len(parsed):
         raise ValueError("holds ids that differ only in upper and lower case. Keep one of them.")
     if len(parsed) > 1 and "all" in keys:
         raise ValueError("holds all, for a set-up with a single branch, and other scopes. Keep one of them.")
+
     return tuple(parsed)
 
 
@@ -404,11 +407,13 @@ class Settings(BaseModel):
             raise ValueError(
                 "LEADS_WORK_DIR is for a bucket alone, and LEADS_DATA_DIR names a folder. Unset LEADS_WORK_DIR."
             )
+
         if self.bucket_endpoint and self.store is not None:
             try:
                 _address(self.bucket_endpoint)
             except ValueError as error:
                 raise ValueError(f"AWS_ENDPOINT_URL {error}") from None
+
         self._check_folders()
         return self
 
@@ -473,6 +478,7 @@ class Settings(BaseModel):
                         paths[name] = str(path)
                     case Secret(variable, file=Path() as path):
                         paths[variable] = str(path)
+
         return paths
 
 

@@ -120,4 +120,5 @@ def _chosen(session: "Session", first: date | None, last: date | None, recent: t
             f"--from {first} is before the first day of this data folder, {session.first_day}. To begin earlier, set "
             f"LEADS_START_DATE={first}. The portal keeps leads for {RETENTION.days} days."
         )
+
     return first, last

@@ -81,6 +81,7 @@ def _shown(record: re.Match[str], pages: str) -> str | None:
     """Return the record as one line, None if it isn't shown."""
     if record["source"] == "dagster - INFO":
         return None
+
     text = record["text"]
     if failure := _FAILURE.fullmatch(text):
         if failure["event"] == "RUN_FAILURE" and "Steps failed" in failure["why"]:
@@ -88,6 +89,7 @@ def _shown(record: re.Match[str], pages: str) -> str | None:
         text = f"{failure['step'] or failure['job']} {_how(failure)}: {pages}/runs/{failure['run']}"
     elif of_step := _OF_STEP.fullmatch(text):
         text = f"{of_step['step']}: {of_step['text']}"
+
     return f"{record['time']} {text}"
 
 

@@ -60,6 +60,7 @@ def status(as_json: bool) -> None:
             click.echo(f"{name:<17} {value}")
         click.echo()
         _show(figures.findings)
+
     sys.exit(0 if figures.is_well else 1)
 
 
@@ -101,6 +102,7 @@ def metrics(port: int | None, host: str) -> None:
         figures = Figures.of(facts_now())
         click.echo(generate_latest(registry(lambda: figures)), nl=False)
         return
+
     DataFolder.of(Settings.from_variables(os.environ)).want_format()  # the folder may come later
     listening(host, port).close()
     start_http_server(port, host, registry(lambda: Figures.of(facts_now())))
@@ -117,8 +119,10 @@ def _show(found: Sequence[Finding]) -> None:
         show_indented(one.message, 9)
         if after is None or after.what_to_do != one.what_to_do:
             click.echo(f"         → {one.what_to_do}")
+
     if found:
         click.echo("\n`leads-pipeline explain KEY` says what a finding means and what to do.")
+
     levels = Counter(one.level for one in found)
     counts = ", ".join(counted(levels[level], level) for level in Level if levels[level])
     is_well = not (levels[Level.ERROR] or levels[Level.WARNING])

@@ -26,12 +26,14 @@ def existing() -> tuple[Settings, DataFolder]:
     data = DataFolder.of(settings)
     data.want_format()
     data.want_restored()
+
     if data.bucket is None and not any((data.folder / name).exists() for name in ("raw", ".versions")):
         state = "has no leads" if data.folder.exists() else "doesn't exist"
         raise SettingsError(
             f"The data folder {data.folder} {state}. If that is the wrong folder, correct LEADS_DATA_DIR. If it is "
             "new, pull first: run `leads-pipeline backfill --last 3d`, or start the pull in your own Dagster."
         )
+
     return settings, data
 
 
@@ -61,9 +63,11 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
     """Move the demo's data aside before real leads come, if a person wants it: by the option or on a terminal."""
     if settings.store or not settings.base_url or origin(settings.base_url) == THIS_MACHINE:
         return
+
     data = writable(settings)
     if data.state.claimed_by() != THIS_MACHINE:
         return
+
     question = f"{data.folder} holds the demo's leads. Move them aside, and go on with real ones?"
     if is_wanted or (sys.stdin.isatty() and click.confirm(question, err=True)):
         aside = move_demo(data, settings.dagster_folder, datetime.now(UTC))

@@ -83,9 +83,11 @@ def run_together(
     # in its home, and its environment has everything.
     os.environ.update({**settings.whole_paths(), "DAGSTER_HOME": str(home), SERVED: "yes"})
     stop = Event()
+
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it
             signal.signal(number, lambda *_: stop.set())
+
     with alone(home, f"http://{address_of(host, port)}") as lock, runtime_folder(home) as folder:
         data.state.note_dagster_home(home)
         with dagster_instance(home) as instance:
@@ -97,10 +99,12 @@ def run_together(
             ended = service.run(folder, host, port, log_level)
         finally:
             service.end()
+
     if ended is None:
         data.state.forget_service()  # so that no finding says that it is silent
         click.echo("Stopped. Landed leads stay.")
         return 0
+
     click.echo(
         f"{ended}, so all processes were ended. Landed leads stay. systemd and containers start it again by "
         "themselves; otherwise run this command again.",
@@ -162,14 +166,18 @@ class _Service:
         levels = ("--log-level", log_level)
         code = ("api", "grpc", "-m", _MODULE, "--location-name", _MODULE, "--socket", str(address))
         self._start(_CODE, "dagster", *code, *levels)
+
         if (ended := self._wait(address.is_socket)) or self._stop.is_set():
             return ended
+
         self._address, self._reached_at = address, time.monotonic()
         pages = ("--host", host, "--port", str(port), "--workspace", str(workspace))
         self._start("Dagster UI", _PAGES_MODULE, *pages, *levels)
         self._start("daemon", DAEMON_MODULE, "run", "-w", str(workspace), *levels)
+
         if (ended := self._wait(lambda: _answers(host, port))) or self._stop.is_set():
             return ended
+
         click.echo(f"Dagster UI: {self._pages}/assets (ctrl-C stops it).")
         return self._wait(lambda: False)
 
@@ -187,6 +195,7 @@ class _Service:
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         self._processes[name] = process
+
         Thread(target=self._relay, args=[process.stdout], daemon=True).start()
 
     def _relay(self, output: IO[str]) -> None:
@@ -230,6 +239,7 @@ class _Service:
         """End all processes and their runs."""
         self._is_ending.set()
         code = [self._processes.pop(_CODE)] if _CODE in self._processes else []
+
         for ending in ([*self._processes.values()], code):
             for process in ending:
                 _signal(process, signal.SIGTERM)
@@ -269,8 +279,10 @@ def _is_left(process: "subprocess.Popen[str]") -> bool:
         with suppress(ChildProcessError):
             while os.waitpid(-process.pid, os.WNOHANG) != (0, 0):
                 pass
+
     try:
         os.killpg(process.pid, 0)
     except ProcessLookupError:
         return False
+
     return True

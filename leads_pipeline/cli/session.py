@@ -57,16 +57,20 @@ class Session:
         """
         environment = filled_in(os.environ)
         settings = Settings.from_variables(environment)
+
         if pulled_from is None and (zone := DataFolder.of(settings).state.time_zone()):
             settings = Settings.from_variables(environment := {"LEADS_TIMEZONE": zone, **environment})
+
         writable(settings)
         home = dagster_home(settings)
         os.environ["DAGSTER_HOME"] = str(home)
         data, day = opened(settings), today(settings.zone, datetime.now(UTC))
+
         if pulled_from is not None:
             data.want_restored()
             if settings.start_date is None:
                 data.state.remember_start_date(day - pulled_from)
+
         with dagster_instance(home) as instance:
             _look_at_home(data, home)
             yield cls(settings, data, build_definitions(environment), instance, first_day(settings), day)
@@ -122,6 +126,7 @@ class Session:
         """Pull the windows. Raises KeyboardInterrupt that says how many have landed, if ctrl-C ends the run."""
         began_at = datetime.now(UTC)
         keys = _keys(windows)
+
         try:
             return pull(self.definitions, self.instance, keys, on_progress)
         except KeyboardInterrupt:
@@ -179,8 +184,10 @@ def _look_at_home(data: DataFolder, home: Path) -> None:
     noted = data.state.dagster_home()
     if noted is None:
         return
+
     of_service, key_prefix = noted
     is_here = of_service.resolve() == home.resolve()
+
     if is_here and key_prefix:
         raise SettingsError(
             f"In the Dagster of DAGSTER_HOME={home}, these leads have the key_prefix {key_prefix}, and this command "
@@ -189,6 +196,7 @@ def _look_at_home(data: DataFolder, home: Path) -> None:
         )
     if is_here or not keeps_its_own_state(home):
         return
+
     to_see = "" if key_prefix else f" To see the next run there, set DAGSTER_HOME={of_service}."
     click.echo(
         f"{click.style('warning:', fg='yellow', bold=True)} The service works with another Dagster home, {of_service}. "

@@ -20,9 +20,11 @@ def settings(from_env_file: Set[str], as_json: bool) -> None:
     """
     given = filled_in(os.environ)
     rows = list(_rows(given, from_env_file, Settings.from_variables(given).missing))
+
     if as_json:
         click.echo(json.dumps({row.pop("name"): row for row in rows}, indent=2))
         return
+
     section = None
     for row in rows:
         if row["section"] != section:

@@ -44,6 +44,7 @@ def coverage(count: int, as_json: bool) -> None:
     windows = facts.windows_from(facts.today - timedelta(days=count))
     not_landed = sorted((row for row in windows if row.state in _NOT_LANDED), key=lambda row: row.window)
     unpublished, counts = unpublished_days(facts.data), Counter((row.kind, row.state) for row in windows)
+
     if as_json:
         told = {
             "windows": [{"kind": kind, "state": state, "windows": count} for (kind, state), count in counts.items()],
@@ -66,6 +67,7 @@ def coverage(count: int, as_json: bool) -> None:
             click.echo(f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. {do}")
         elif not not_landed:
             click.echo("Every window that is over has landed and is published.")
+
     sys.exit(1 if not_landed or unpublished else 0)
 
 
@@ -77,13 +79,16 @@ def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: 
     click.echo(f"\n{click.style(title, bold=True)}")
     show_indented(message, 2)
     by_scope: defaultdict[str, list[WindowRow]] = defaultdict(list)
+
     for row in rows:
         by_scope[row.scope].append(row)
+
     for scope, of_scope in [*by_scope.items()][:LISTED]:
         kinds, days = " and ".join(sorted({row.kind for row in of_scope})), {row.day for row in of_scope}
         until = f" to {max(days)}" if len(days) > 1 else ""
         windows = counted(len(of_scope), f"{kinds} window")
         click.echo(f"  {branches.shown(scope)}: {windows}, {min(days)}{until}")
+
     if len(by_scope) > LISTED:
         click.echo(f"  … and {len(by_scope) - LISTED} more branches")
 
@@ -93,6 +98,7 @@ def _show_not_landed(facts: Facts, not_landed: Sequence[WindowRow]) -> None:
     causes: defaultdict[str, list[WindowRow]] = defaultdict(list)
     for row in not_landed:
         causes[f"{row.state}: {row.reason}" if row.failure else row.state].append(row)
+
     for cause, rows in causes.items():
         until = deletion(facts, rows)
         if rows[0].state is WindowState.PARTIAL:
@@ -101,6 +107,7 @@ def _show_not_landed(facts: Facts, not_landed: Sequence[WindowRow]) -> None:
             until = f"The portal has deleted {'its' if len(rows) == 1 else 'their'} leads."
         why = rows[0].failure.message if rows[0].failure else ""
         show_windows(f"{counted(len(rows), 'window')} {cause}", f"{why} {until}".strip(), rows, facts.branches)
+
     left = (row for row in not_landed if row.state is not WindowState.PARTIAL)
     if wanted := [row for row in left if not row.window.is_deleted(facts.now)]:
         correct = "Do what the message says. " if any(map(_is_refused, wanted)) else ""

@@ -79,6 +79,7 @@ def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
     leads: list[tuple[LeadKind, ReceivedLead]] = []
     has_leads = False
     body = body.removeprefix(codecs.BOM_UTF8)
+
     for key, start, end in members_of(body, object_in(body)):
         name = text_of(key)
         kind = next((kind for kind in LEAD_KINDS if name in (kind.name, kind.list_key)), None)
@@ -87,11 +88,13 @@ def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
         has_leads = True
         spans = list_parts(kind.list_key, body, (start, end)) if name == kind.list_key else [(start, end)]
         leads += [(kind, ReceivedLead(*received(body[slice(*span)]))) for span in spans]
+
     if not has_leads:
         names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
         raise InvalidAnswerError(
             f"The body ({len(body)} bytes) is a JSON object with none of {names} in it.", reason="no lead"
         )
+
     return tuple(leads)
 
 
@@ -164,12 +167,14 @@ def received(element: bytes) -> tuple[str, str]:
     except UnicodeDecodeError:
         # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
         payload = element.decode("latin-1")
+
     try:
         element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
     except msgspec.ValidationError:  # not an object
         element_id = None
     except (msgspec.DecodeError, RecursionError):  # it still merges with later versions
         element_id = read_texts(payload, ("id",)).get("id")
+
     return element_id or f"sha256:{hashlib.sha256(element).hexdigest()}", payload
 
 
@@ -178,8 +183,10 @@ def _id_text(raw: bytes) -> str | None:
     with contextlib.suppress(msgspec.DecodeError):  # nearly every id, in a fraction of json's time
         text = _STRING.decode(raw)
         return text if text.strip() else None
+
     if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):
         return raw.decode()
+
     try:
         value = json.loads(raw)
         return value if isinstance(value, str) and value.strip() and value.encode() else None

@@ -84,12 +84,14 @@ def declared_members(fields: Iterable[Field], children: Iterable[ChildTable]) ->
     """Return the declarations by the names of their members, with a dict for each object between."""
     members: dict[str, Any] = {}
     declarations: list[Any] = [*fields, *children]
+
     for declared in declarations:
         *objects, name = declared.path.split(".")
         inner = members
         for step in objects:
             inner = inner.setdefault(step, {})
         inner[name] = declared
+
     return members
 
 

@@ -62,11 +62,14 @@ def due_at(
     fetch = next_fetch(window, fetched_at, failure, now)
     if fetch is None or failure is None or failure.attempts == 0:
         return fetch
+
     # A clock that ran ahead wrote a failure of the future.
     is_over = fetched_at is not None and failure.failed_at <= fetched_at
     is_corrected = failure.verdict == "refused" and started_at > failure.failed_at
+
     if is_over or is_corrected or failure.failed_at > now:
         return fetch
+
     wait = _FIRST_WAIT * 2 ** min(failure.attempts - 1, _DOUBLINGS)
     wait = _REFUSED_WAIT if failure.verdict == "refused" else min(wait, _LONGEST_WAIT)
     # Near the deletion the portal is asked more often.

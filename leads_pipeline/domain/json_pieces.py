@@ -33,13 +33,16 @@ def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None,
         elements = list(map(bytes, _ELEMENTS.decode(text)))
     except (msgspec.DecodeError, KeyError, RecursionError, UnicodeDecodeError):
         return _cut_by_structure(key, body)
+
     # The text around the list is short. A key that stands twice there is found by structure, as msgspec keeps one.
     start = body.find(text[:_BEGINNING])  # to search for the whole text takes longer than to decode it
     if body[start : start + len(text)] != text:
         return _cut_by_structure(key, body)
+
     members = _named_members(body[:start] + b"[]" + body[start + len(text) :])
     if [name for name, _ in members].count(key) > 1:
         return _cut_by_structure(key, body)
+
     return elements, [member for member in members if member[0] != key]
 
 
@@ -86,6 +89,7 @@ def only_value(body: bytes) -> Span:
     stack: list[bytes] = []
     start = end = -1
     position = 0
+
     for token in _TOKEN.finditer(body):
         text = token.group()
         if body[position : token.start()].strip() or end >= 0:
@@ -101,6 +105,7 @@ def only_value(body: bytes) -> Span:
     else:
         if end >= 0 and not body[position:].strip():
             return start, end
+
     raise InvalidAnswerError(
         f"The body ({len(body)} bytes) is broken JSON: cut off, or with brackets that don't match.",
         reason="broken JSON",
@@ -111,6 +116,7 @@ def _parts(body: bytes, start: int, end: int) -> Iterator[Span]:
     """Yield the spans between the commas of the container at [start, end), without surrounding white space."""
     depth = 0
     begin = start + 1
+
     for token in _TOKEN.finditer(body, start + 1, end - 1):
         text = token.group()
         if text in _CLOSING:
@@ -120,6 +126,7 @@ def _parts(body: bytes, start: int, end: int) -> Iterator[Span]:
         elif text == b"," and depth == 0:
             yield _trimmed(body, begin, token.start())
             begin = token.end()
+
     if body[begin : end - 1].strip() or begin > start + 1:
         yield _trimmed(body, begin, end - 1)
 

@@ -57,12 +57,14 @@ class Scope:
         """
         if text == ScopeKind.ALL:
             return cls(ScopeKind.ALL)
+
         kind, _, id_ = text.partition("-")
         if kind not in {k for k in ScopeKind if k is not ScopeKind.ALL} or not _ID.fullmatch(id_):
             raise SettingsError(
                 f"{text!r} is not a scope. Write branch-ID, brand-ID, company-ID, group-ID or all. The id has at "
                 "most 64 letters, digits, '_', '-' and single dots, and doesn't end with a dot."
             )
+
         return cls(ScopeKind(kind), id_)
 
     @property

@@ -105,8 +105,10 @@ def ask_leads(
     """Ask the leads service: the time, a token, and for each kind of leads one small request per scope."""
     settings, base_url = facts.settings, facts.settings.base_url
     tokens = cache(tokens)  # a full disk keeps none, and each says so
+
     if base_url:
         yield ask("clock", lambda: _clock(server_time(base_url), clock()))
+
     reason = "settings are missing" if settings.missing else ""
     if {*settings.missing} <= {"LEADS_BRANCH_IDS"}:  # else the line of the settings is red for it
         secret = token = ask("secret", lambda: _secret(settings, secret_of()))
@@ -115,6 +117,7 @@ def ask_leads(
             token = ask("token", lambda: about_token(tokens()))
             yield token
         reason = f"there is no {token.check}" if token.light is Light.RED else reason
+
     for kind in LEAD_KINDS:
         name = f"{kind.name} leads"
         if reason or not base_url:
@@ -126,11 +129,14 @@ def ask_leads(
 def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
     value = client_secret(secret)
     pasted = {"The client secret": pasted_with(value), "LEADS_CLIENT_ID": pasted_with(settings.client_id or "-")}
+
     if doubts := [f"{name} {doubt}" for name, doubt in pasted.items() if doubt]:
         raise Doubt(" ".join(doubts))
+
     key = settings.pgp_private_key_file if settings.client_secret_pgp_file else None
     if key and key.stat().st_mode & 0o077:
         raise Doubt(f"It works, but other users can read the private key. Run `chmod 600 {key}`.")
+
     given = settings.client_secret
     return f"Read from {settings.client_secret_pgp_file or (given and (given.file or given.variable))}."
 
@@ -138,13 +144,17 @@ def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
 def _clock(theirs: datetime | None, ours: datetime) -> str:
     if theirs is None:
         raise Doubt("The portal sends no time to compare with. Check that this machine sets its clock by NTP.")
+
     seconds = (ours - theirs).total_seconds()
     if abs(seconds) <= _CLOCK_WARN_SECONDS:
         return f"Within {max(1, round(abs(seconds)))} s of the portal's clock."
+
     way = "ahead of" if seconds > 0 else "behind"
     what = f"This machine's clock is {abs(seconds):.0f} s {way} the portal's. Run `timedatectl set-ntp true`."
+
     if abs(seconds) > _CLOCK_FAIL_SECONDS:
         raise SettingsError(f"{what} Until then, days may be pulled before they are over.")
+
     raise Doubt(what)
 
 
@@ -161,11 +171,13 @@ def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind,
     windows = [Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end) for scope in settings.scopes]
     slowest = 0.0
     failed: dict[str, list[tuple[str, LeadsPipelineError]]] = {}
+
     for window, outcome in client.fetch_windows(kind, windows, lambda answer: answer):
         if isinstance(outcome, Answer):
             slowest = max(slowest, outcome.duration_seconds)
         else:
             failed.setdefault(outcome.reason, []).append((window.scope.key, outcome))
+
     if failed:
         lines = [
             f"{reason}: {len(cases)} of {len(windows)} scopes ({some(sorted(key for key, _ in cases))}). {cases[0][1]}"
@@ -174,6 +186,7 @@ def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind,
         if all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases):
             raise Doubt(" ".join(lines))
         raise LeadsPipelineError(" ".join(lines))
+
     scopes = "1 scope answers" if len(windows) == 1 else f"All {len(windows)} scopes answer"
     return f"{scopes} within {slowest:.2f} s."
 
@@ -214,16 +227,21 @@ def ask_folder(facts: Facts) -> Iterator[Seen]:
     folder, bucket = facts.data.folder, facts.data.bucket
     writable = ask("data folder", lambda: _writable(facts.data))
     yield writable
+
     if writable.light is Light.RED:
         return
+
     if bucket is not None:
         yield ask("object store", lambda: _store(facts, bucket))
+
     yield ask("source", lambda: _source(facts))
     if folder.exists():
         yield ask("file system", lambda: _file_system(folder))
         yield ask("file rights", lambda: _modes(folder))
+
     findings = find(facts)
     yield from map(seen, findings)
+
     if all(finding.level is Level.HINT for finding in findings):
         yield Seen("findings", Light.GREEN, "No error or warning about the data is open.")
 

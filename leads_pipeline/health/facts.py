@@ -110,6 +110,7 @@ class Facts:
         shown = [*days(max(first_day(self.settings), day), self.today)]
         windows = [Window.of(one, scope, self.zone) for one in shown for scope in self.scopes]
         earlier = [one for one in shown if one < self.today - timedelta(days=RECENT_DAYS)]
+
         return [
             row
             for kind in self.kinds
@@ -135,10 +136,12 @@ class Facts:
         """
         first: dict[tuple[str, str], date] = {}
         recent: dict[str, date] = {}
+
         for row in self.recent:
             if row.state in (WindowState.LANDED, WindowState.EMPTY):
                 first.setdefault((row.kind, row.scope), row.day)
                 recent[row.kind] = row.day - timedelta(days=2)
+
         opened_at = None if self.settings.missing else self.data.state.opened_at()
         begun = today(self.zone, opened_at) - timedelta(days=1) if opened_at else date.max
         scopes = [(kind.name, scope.key) for kind in self.kinds for scope in self.scopes]
@@ -190,10 +193,12 @@ class Facts:
             return ""
         if not (self.data.folder / WAREHOUSE_FILE).exists():
             return "leads.duckdb is missing."
+
         try:
             self.query("from landed_windows limit 1")
         except LeadsPipelineError:
             return "leads.duckdb is damaged: it can't be opened."
+
         return ""
 
     @cached_property
@@ -209,6 +214,7 @@ class Facts:
             for place in self._published_places() - are_aside
             if place.key not in here and not self._has_files(place)
         ]
+
         return sorted(
             [
                 *(Damaged(file.key, file.place, is_pushed=file.is_pushed) for file in aside),
@@ -226,6 +232,7 @@ class Facts:
         """
         first = date.min if self.is_thorough else self.today - timedelta(days=RECENT_DAYS)
         places = set[Place]()
+
         with suppress(LeadsPipelineError):
             for kind in self.kinds:
                 statement = (
@@ -237,6 +244,7 @@ class Facts:
                     Place(kind, day, scope)
                     for day, scope in self.query(statement, {"first": first, "kind": kind.name})[1]
                 }
+
         return places
 
     @cached_property

@@ -73,6 +73,7 @@ class Figures:
             if row.state in (WindowState.FAILED, WindowState.MISSING)
         ]
         folder = facts.data.folder
+
         return cls(
             at=facts.now,
             leads=_leads(facts),
@@ -154,16 +155,20 @@ class _Gauges(Collector):
         except LeadsPipelineError:
             yield _gauge("well", "1 if no error is open, else 0", {"": 0})
             return
+
         yield _gauge("well", "1 if no error is open, else 0", {"": int(figures.is_well)})
         levels = Counter(finding.level for finding in figures.findings)
         yield _gauge("findings", "open findings by level", {level.value: levels[level] for level in Level}, "level")
         yield _gauge("windows", "windows by state, of those that the portal still has", figures.windows, "state")
+
         for one in figures.of_features:
             yield _gauge(one.name, one.what, one.by_state, "state")
             yield _moment(one.last_name, one.last_what, one.last_at)
+
         yield _gauge("leads", "leads in leads.duckdb", figures.leads or {}, "kind")
         for name, what in _MOMENTS.items():
             yield _moment(name, what, getattr(figures, f"{name}_at"))
+
         yield _gauge("size_bytes", "size of a file or a folder", figures.size_bytes, "what")
         yield _gauge("free_bytes", "free on the disk of the data folder", {"": figures.free_bytes})
 

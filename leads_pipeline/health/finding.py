@@ -108,12 +108,14 @@ def find_all(facts: Facts, finders: Iterable[Finder] | None = None) -> tuple[lis
             except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
                 what = f"{type(error).__name__}; its message may quote a lead and is left out"
                 failed[each.name] = BugError(f"This finder of leads-pipeline has a fault ({what}). Please report it.")
+
     is_told = any(one.key == LEADS_DUCKDB for one in found)
     for name, reason in failed.items():
         if not (is_told and isinstance(reason, UnreadableFileError)):
             what_to_do = f"Do what the message says. Until then, nobody is told of {name}."
             finding = Finding(Level.ERROR, str(reason), what_to_do, key=name, may_pass=True)
             found.append(_of(FAILED, finding, facts.now))
+
     acknowledged, levels = facts.data.state.acknowledged(), list(Level)
     return sorted(
         (one for one in found if one.key not in acknowledged),
@@ -151,6 +153,7 @@ def acknowledge(facts: Facts, keys: Iterable[str]) -> list[Finding]:
         if finder is None or not finder.stays:
             raise QuestionError(f"{key} can't be acknowledged: it ends when its cause does. {meant[0].what_to_do}")
         chosen += meant
+
     facts.data.state.acknowledge(one.key for one in chosen)
     return chosen
 

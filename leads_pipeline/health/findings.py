@@ -76,10 +76,13 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
     state, now = facts.publications, facts.now
     failures = state.failures - facts.data.state.is_held(NOTING)
     landed_at, published_at = facts.data.state.landed_at(), state.published_at
+
     publish = f"{how_to_publish(facts.data.state)}: it publishes, or says why it can't."
+
     if facts.is_served:
         job, sensor = (name_in_dagster(facts.data.state, name) for name in ("publish", "publish_changes"))
         publish = f"See the last run of `{job}` in the Dagster UI, and that the sensor `{sensor}` is on."
+
     if trouble := facts.leads_duckdb_trouble:
         is_renewed = facts.is_served and failures <= 0
         yield Finding(
@@ -130,6 +133,7 @@ def check_tables(facts: Facts) -> Iterator[Finding]:
                 check.what_to_do,
                 key=f"{check.name}/{check.table}",
             )
+
     if failed is not None:
         raise failed
 
@@ -267,6 +271,7 @@ def branch_names(facts: Facts) -> Iterator[Finding]:
     except SettingsError as error:
         yield Finding(Level.WARNING, str(error), "Correct the file. The next publication reads it.")
         return
+
     if file and (nameless := [scope.key for scope in facts.scopes if scope.key not in names]):
         yield Finding(
             Level.WARNING,
@@ -290,6 +295,7 @@ def disk(facts: Facts) -> Iterator[Finding]:
     """
     file = facts.data.folder / WAREHOUSE_FILE
     size, free = file.stat().st_size if file.exists() else 0, facts.free_bytes
+
     if free < _WARNING_BYTES + 2 * size:
         is_error = free < _ERROR_BYTES + size
         yield Finding(
@@ -347,6 +353,7 @@ def service(facts: Facts) -> Iterator[Finding]:
             f"{start}. If it runs, switch the sensor `{sensor}` on in the Dagster UI.",
             seen_at,
         )
+
     for name in stopped:
         yield Finding(
             Level.ERROR,

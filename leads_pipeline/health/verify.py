@@ -51,14 +51,19 @@ def verify(facts: Facts) -> Iterator[Seen]:
         windows.add(window)
         if place.root != RESTRICTED:  # nothing of those is published
             raw[window] = contents.folder.hash, {row.lead_id for row in contents.rows}
+
     whole = f"{counted(files, 'file')} of {counted(len(windows), 'window')} are whole."
     yield Seen("raw files", Light.GREEN, whole)
+
     asked = [one for one in all_finders().values() if one.is_verified]
     yield from map(seen, find(replace(facts, is_thorough=True), asked))
+
     edition, publish = Editions(data.folder).current(), f"{how_to_publish(data.state)}."
+
     if edition is None:
         yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {publish}")
         return
+
     if not (data.folder / WAREHOUSE_FILE).exists():
         yield Seen(
             LEADS_DUCKDB,
@@ -66,6 +71,7 @@ def verify(facts: Facts) -> Iterator[Seen]:
             f"The link leads.duckdb is missing, as in a backup. The file behind it is .versions/{edition.name}. "
             f"{publish}",
         )
+
     yield from _published(data, edition, raw, publish)
 
 
@@ -106,16 +112,20 @@ def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw:
     unpublished = raw - published
     missing = len(unpublished - data.gate.kept_out(kind, unpublished))
     troubles = [f"{missing} of {len(raw)} leads in raw files are not in leads.duckdb."] if missing else []
+
     if len(rows) != len(published):
         troubles.append(f"{len(rows) - len(published)} leads are in leads.duckdb twice.")
+
     for mart in _COUNTING_MARTS:
         [(leads,)] = db.execute(
             f"select coalesce(sum(leads), 0) from {mart} where kind = $kind", {"kind": kind.name}
         ).fetchall()
         if leads != len(rows):
             troubles.append(f"{mart} counts {leads} leads, and the table has {len(rows)}.")
+
     if troubles:
         troubles.append("This is a fault of the program: please report it.")
+
     only = len(published - raw)
     lost = f" {only} of them have no raw file any more." if only else ""
     well = f"{len(rows)}, each once, in leads.duckdb and in the marts.{lost}"

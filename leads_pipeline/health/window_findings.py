@@ -36,6 +36,7 @@ def windows_refused(facts: Facts) -> Iterator[Finding]:
     by_reason: defaultdict[str, list[WindowRow]] = defaultdict(list)
     for row in _failed(facts, "refused"):
         by_reason[row.reason].append(row)
+
     for reason, refused in by_reason.items():
         branches = {(row.kind, row.scope) for row in refused}
         rows = refused + [row for row in facts.windows if _is_missing_of(branches, facts, row)]
@@ -88,6 +89,7 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
     refused = _failed(facts, "refused")
     told = {row.reason for row in (*refused, *_failed(facts, "temporary"))}
     branches = {(row.kind, row.scope) for row in refused}
+
     for row in facts.windows:
         at = due_at(row.window, row.fetched_at, None, facts.now, facts.now)
         if at is None or at > facts.now or (row.kind, row.day, row.scope) in facts.damaged_windows:
@@ -100,14 +102,17 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
             (again if row.fetched_at else late)[row] = at
         elif row.state is WindowState.MISSING and not is_pulling:
             others.append(row)
+
     if rows := [*late]:
         message = f"{_are(facts, rows)} missing for more than a day. {deletion(facts, rows)}"
         what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
         yield Finding(Level.ERROR, message, what_to_do, min(late.values()), may_pass=True)
+
     if rows := [*again]:
         message = f"Not looked at again, so that late leads would be missed: {_windows(facts, rows)}. {_messages(rows)}"
         what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
         yield Finding(Level.WARNING, message.rstrip(), what_to_do, min(again.values()), key="looks", may_pass=True)
+
     if others:
         message = f"{_are(facts, others)} not pulled yet. {deletion(facts, others)}"
         yield Finding(Level.HINT, message, _pull(facts, others, _BY_ITSELF), key="first")
@@ -131,9 +136,11 @@ def windows_lost(facts: Facts) -> Iterator[Finding]:
     rows = facts.rows(statement("findings/windows_lost"), {"day": first_day})
     lost += [(kind, day, scope) for kind, day, scope in rows if kind in kinds]
     by_day: defaultdict[date, list[str]] = defaultdict(list)
+
     for kind, day, scope in lost:
         if (kind, day, scope) not in facts.damaged_windows:  # their leads stay published
             by_day[day].append(f"{kind} {facts.branches.shown(scope)}")
+
     for day, named in sorted(by_day.items()):
         yield Finding(
             Level.ERROR,
@@ -156,6 +163,7 @@ def files_damaged(facts: Facts) -> Iterator[Finding]:
     """
     windows = {(row.kind, row.day, row.scope): row for row in facts.windows}
     to_pull, left, others = dict[WindowRow, None](), list[str](), list[str]()
+
     for one in facts.damaged:
         if one.place is None:
             others.append(one.key)
@@ -163,6 +171,7 @@ def files_damaged(facts: Facts) -> Iterator[Finding]:
             to_pull[windows[one.window]] = None
         elif one.place.kind in facts.kinds:
             left.append(one.key)
+
     if rows := [*to_pull]:
         until = (
             f"The portal has {'it' if len(rows) == 1 else 'the first of them'} until {_deleted_at(rows):%Y-%m-%d} UTC."
@@ -172,6 +181,7 @@ def files_damaged(facts: Facts) -> Iterator[Finding]:
             f"Raw files of {_windows(facts, rows)} are damaged or missing. {_STAY}",
             f"{_pull(facts, rows, _BY_ITSELF)} {until} Check the disk.",
         )
+
     if left:
         yield Finding(
             Level.ERROR,
@@ -180,6 +190,7 @@ def files_damaged(facts: Facts) -> Iterator[Finding]:
             "Copy them from a backup to the same places below raw/. The publication of the night reads them.",
             key="backup",
         )
+
     if others:
         yield Finding(
             Level.ERROR,

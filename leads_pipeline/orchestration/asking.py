@@ -175,10 +175,12 @@ class Asking:
             # First of all: whatever fails below, the daemon works.
             note_service(context.instance, self.settings, data.state, self.clock(), self.names)
             end_dead_runs(context.instance, data, self.clock(), is_own=self._is_own)
+
             # After correcting a setting, a person starts the service anew. The age of this process says nothing about
             # that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
                 note_start(data.state.path, daemon, self.clock())
+
             note_home(context.instance, data.state, self.names)
             return self._ask(context.instance, data, "retry")
 
@@ -196,9 +198,11 @@ class Asking:
             return SkipReason(
                 "A pull is under way. Windows that are due then are asked for within 5 minutes of its end."
             )
+
         now = self.clock()
         zone, scopes = self.settings.zone, self.settings.scopes
         keys: dict[LeadKind, list[str]] = {}
+
         for kind in LEAD_KINDS:
             if why == "hourly":
                 windows = [Window.of(today(zone, now), scope, zone) for scope in scopes]
@@ -207,4 +211,5 @@ class Asking:
                 windows = due_windows(rows, started_at(data.state.path, now), now)
             if windows:
                 keys[kind] = [window.partition_key for window in windows]
+
         return pull_request(keys, why, now, self.names) if keys else SkipReason("No window is due.")

@@ -75,6 +75,7 @@ def table_spec(table: Table, names: Names) -> AssetSpec:
     own = [f"raw_{kind.table}" for kind in LEAD_KINDS if table.name in kind.tables]
     deps = [*table.reads] or own or _RAW_LEADS
     has_payloads = bool(own) or any(one.startswith("raw_") for one in table.reads)
+
     return AssetSpec(
         names.key(table.name),
         deps=[names.key(name) for name in deps],
@@ -91,8 +92,10 @@ def mart_spec(mart: Mart, names: Names) -> AssetSpec:
     known = {table.name: [*table.descriptions] for table in (*lead_tables(), *other_tables(), *others)}
     named = tables_read(mart.statement)
     read = named & known.keys()
+
     if EVERY_LEAD in named:
         read |= {kind.table for kind in LEAD_KINDS}
+
     # One that reads no table reads what is known of the windows.
     deps = sorted(read) or _RAW_LEADS
     return AssetSpec(
@@ -123,6 +126,7 @@ def table_metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Na
         ]
         for name in table.descriptions
     }
+
     return {
         # As SQL names it, once leads.duckdb is attached under this name.
         "dagster/table_name": f"{names.database}.main.{table.name}",

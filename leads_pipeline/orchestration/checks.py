@@ -54,10 +54,12 @@ def _yesterday(facts: Facts, asset: AssetKey) -> AssetCheckResult:
     local = facts.now.astimezone(facts.zone)
     day = local.date() - timedelta(days=1)
     late = not_landed(facts, day)
+
     if late and local.hour < FRESH_HOUR:
         refused = [row for row in late if row.failure is not None and row.failure.verdict == "refused"]
         day = day if refused else day - timedelta(days=1)
         late = refused or not_landed(facts, day)
+
     return AssetCheckResult(
         asset_key=asset,
         check_name=YESTERDAY,

@@ -47,6 +47,7 @@ def pool_limit(home: Path, pool: str) -> int | None:
             f"{home} has no dagster.yaml yet. `leads-pipeline serve` writes one. If another Dagster runs the pulls, "
             "set DAGSTER_HOME to its home and run this again."
         )
+
     try:
         with DagsterInstance.from_config(str(home)) as instance:
             limits = {one.name: one.limit for one in instance.event_log_storage.get_pool_limits()}
@@ -55,4 +56,5 @@ def pool_limit(home: Path, pool: str) -> int | None:
         raise SettingsError(
             f"Dagster's state in {home} can't be read ({type(error).__name__}). Start Dagster there to see why."
         ) from None
+
     return limits.get(pool, default)

@@ -40,8 +40,10 @@ def work_of_night(data: DataFolder, settings: Settings, now: datetime, of_featur
     """Do the core's work, then that of features."""
     night = Night()
     night.attempt("What killed processes left couldn't be deleted", data.delete_drafts)
+
     for work in of_features:
         work(data, settings, now, night)
+
     night.attempt(
         "Old answers that couldn't be read couldn't be deleted",
         lambda: data.quarantine.forget_answers(now - RETENTION),

@@ -51,6 +51,7 @@ def requested_keys(
     """
     tags = context.run.tags
     keys: Sequence[str]
+
     if explicit:
         keys = explicit
     elif RANGE_START_TAG in tags:
@@ -58,4 +59,5 @@ def requested_keys(
         keys = partitions.get_partition_keys_in_range(PartitionKeyRange(tags[RANGE_START_TAG], tags[RANGE_END_TAG]))
     else:
         keys = [context.partition_key]
+
     return sorted(map(str, keys))

@@ -109,18 +109,22 @@ def publish_sensor(
         data: DataFolder = names.resource(context.resources, "data")
         if is_under_way(context.instance, PUBLISH_JOB, names):
             return SkipReason("A publication is under way.")
+
         now = clock()
         known, mark = Publications.read(data.state.path), landed_mark(data, now, inputs)
         is_nightly = known.is_night_due(zone, now)
         is_as_published = Editions(data.folder).is_as_published()
         next_at = known.next_at(is_urgent=is_nightly or not is_as_published)
+
         if not mark and next_at is None:
             return SkipReason("Nothing has landed yet.")
         if is_as_published and mark == known.mark and not known.failures and not is_nightly:
             return SkipReason("Nothing has landed since the last publication.")
+
         if next_at is not None and known.began_at is not None and known.began_at <= now < next_at:
             what = "failed" if known.failures else f"began at {known.began_at:%H:%M:%S} UTC"
             return SkipReason(f"The last publication {what}. The next one is at {next_at:%H:%M:%S} UTC.")
+
         return RunRequest(run_key=f"publish-{now:%Y-%m-%dT%H:%MZ}", tags={NIGHTLY_TAG: "true"} if is_nightly else {})
 
     return publish_changes
@@ -136,7 +140,9 @@ def delete_old_runs(instance: DagsterInstance, now: datetime, names: Names = PLA
     of_nights = {**names.run_tags, NIGHTLY_TAG: "true"}
     nights = instance.get_run_ids(finished(tags=of_nights, created_after=now - NIGHTS_KEPT_FOR))
     to_delete = {*old}.difference(nights)
+
     for run_id in to_delete:
         instance.compute_log_manager.delete_logs(prefix=[run_id])
         instance.delete_run(run_id)
+
     return len(to_delete)

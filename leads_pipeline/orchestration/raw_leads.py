@@ -78,13 +78,16 @@ def raw_leads_asset(
     def raw_leads(context: AssetExecutionContext, config: PullConfig) -> Iterator[Record | AssetCheckResult]:
         leads: LeadsService = names.resource(context.resources, "leads")
         data: DataFolder = names.resource(context.resources, "data")
+
         if names.is_guest:  # its sensors may be off
             note_home(context.instance, data.state, names)
+
         if data.state.is_pulling():
             context.log.info(
                 "Another pull is under way: of the other kind of leads in this run, of another run or of a command. "
                 "This one begins after it."
             )
+
         try:
             with data.state.pulling():
                 data.gate.refresh()  # another machine with the same bucket may have erased somebody
@@ -96,6 +99,7 @@ def raw_leads_asset(
                     yield from pull.records(leads.connect)
         except LeadsPipelineError as error:  # nothing can be listed
             raise failure(f"No {kind.name} leads could be pulled", error, "windows-failing") from None
+
         yield from raw_checks(settings, data, key, kind, clock())
         if pull.failures or pull.not_asked:
             raise pull.failure()

@@ -47,12 +47,14 @@ class DataFolderResource(ConfigurableResource[DataFolder]):
         data = DataFolder.of(self.settings)
         is_run = context.run is not None
         data.want_format(reads_bucket=is_run)  # sensors write to this machine's folder alone
+
         with suppress(StorageError):  # whoever lands something says so in better words
             if is_run:
                 data.note_format()
             if self.first_day is not None:
                 data.state.remember_start_date(date.fromisoformat(self.first_day))
             data.state.remember_time_zone(self.settings.zone.key)
+
         return data
 
 

@@ -43,14 +43,17 @@ class PullReport:
         event = entry.dagster_event
         if event is None or event.asset_key is None or event.partition is None:
             return False
+
         kind = event.asset_key.path[-1].removeprefix("raw_")
         if event.event_type is DagsterEventType.ASSET_MATERIALIZATION:
             self.landed[kind] = self.landed.get(kind, 0) + 1
             return True
+
         if event.event_type is DagsterEventType.ASSET_OBSERVATION:
             metadata = event.asset_observation_data.asset_observation.metadata
             self.failed[kind, event.partition] = (str(metadata["reason"].value), str(metadata["error"].value))
             return True
+
         return False
 
 
@@ -98,6 +101,7 @@ def run_job(
     run_id = str(uuid4())
     if listen is not None:
         instance.add_event_listener(run_id, listen)
+
     with _keeping_output(), redirect_stderr(_WithoutErrorsOfStorage(sys.stderr)):
         result = definitions.resolve_job_def(name).execute_in_process(
             run_id=run_id,
@@ -108,12 +112,16 @@ def run_job(
             # Dagster's log would hide what the command prints. The UI has it all.
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(run_config or {})},
         )
+
     if result.success:
         return None
+
     failures = [event.step_failure_data for event in result.all_events if event.is_step_failure]
     errors = [failure.error for failure in failures if failure.error is not None]
+
     if any(error.cls_name == INTERRUPTED for error in errors):
         raise KeyboardInterrupt
+
     # Dagster's own error only says which asset failed.
     in_own_words = [failure.user_failure_data.description for failure in failures if failure.user_failure_data]
     causes = [(error.cause or error).message.strip() for error in errors]

@@ -73,6 +73,7 @@ def warehouse_asset(
         data: DataFolder = names.resource(context.resources, "data")
         is_nightly = NIGHTLY_TAG in context.run.tags
         now = datetime.now(UTC)
+
         try:
             night = work_of_night(data, settings, now, publishing.night) if is_nightly else Night()
             with noted_publication(data, settings.zone, publishing.inputs, is_nightly=is_nightly):
@@ -81,6 +82,7 @@ def warehouse_asset(
                 _tell_of_problems(publication)
         except LeadsPipelineError as error:
             raise failure("leads.duckdb could not be published", error, "publication") from None
+
         if is_nightly:
             delete_old_runs(context.instance, now, names)
             _tell_of_night(night, context)
@@ -174,6 +176,7 @@ def _tell_of_night(night: Night, context: AssetExecutionContext) -> None:
     context.log.info("The night's work: %s", ", ".join(f"{name} {count}" for name, count in night.counts.items()))
     for warning in night.warnings:
         context.log.warning(warning)
+
     if night.troubles:
         raise Failure(
             f"leads.duckdb is published. Tasks of the night that failed: {len(night.troubles)}. The next night tries "

@@ -85,8 +85,10 @@ class LeadsClient:
         run = Requests(self._service, at_once=self._max_concurrency, scopes=len({window.scope for window in windows}))
         left: queue.SimpleQueue[Window] = queue.SimpleQueue()
         done: queue.SimpleQueue[tuple[Window, T | BaseException]] = queue.SimpleQueue()
+
         for window in windows:
             left.put(window)
+
         threads = [
             threading.Thread(target=self._work, args=(run, kind, left, then, done), name="portal", daemon=True)
             for _ in range(min(self._max_concurrency + LANDING_THREADS, len(windows)))
@@ -138,13 +140,16 @@ class LeadsClient:
         """Return the window's answer. If the whole is too large or too slow, ask hour by hour."""
         timing = self._service.timing
         began = timing.monotonic()
+
         if window.is_deleted(timing.now()):
             raise RetentionError(
                 f"The window {window.partition_key} was not asked for: it is over {RETENTION.days} days old, so the "
                 "portal has deleted it. What was landed of it stays."
             )
+
         attempts = 0
         missing: list[tuple[Window, LeadsPipelineError]] = []
+
         try:
             parts = [self._ask(run, kind, window, window, asked_at)]
         except LeadsPipelineError as error:
@@ -155,14 +160,17 @@ class LeadsClient:
                 can_pass = [one for one in (error, *(verdict for _, verdict in missing)) if one.is_transient]
                 raise (can_pass or [error])[0] from None
             attempts = error.attempts + sum(verdict.attempts for _, verdict in missing)
+
         attempts += sum(part.attempts for part in parts)
         leads = _joined(parts)
         failure = _failure(window, len(leads), missing) if missing else None
         unknown_members = frozenset[str]()
         digest = hashlib.sha256()
+
         for part in parts:
             digest.update(part.body)
             unknown_members |= part.value.unknown_members
+
         return Answer(
             window=window,
             leads=leads,
@@ -182,6 +190,7 @@ class LeadsClient:
         parts: list[Fetched[CutAnswer]] = []
         missing: list[tuple[Window, LeadsPipelineError]] = []
         failures_in_a_row = 0
+
         for hour in _hours(window):
             try:
                 parts.append(self._ask(run, kind, window, hour))
@@ -191,6 +200,7 @@ class LeadsClient:
                 failures_in_a_row += 1
                 if failures_in_a_row == MAX_FAILED_HOURS:
                     break  # it isn't these hours' fault
+
         return parts, missing
 
     def _ask(
@@ -199,6 +209,7 @@ class LeadsClient:
         about = f"the window {window.partition_key}"
         if piece != window:
             about += f", {piece.start:%Y-%m-%dT%H:%M:%SZ} to {piece.end:%Y-%m-%dT%H:%M:%SZ} of it"
+
         spec = RequestSpec(
             path=kind.path,
             parameters=window_parameters(piece),

@@ -80,8 +80,10 @@ def _content(path: Path, max_bytes: int, named: str) -> bytes:
         raise CredentialsError(
             f"{named} can't be read ({error.strerror}). Put it there, readable for the user that runs this."
         ) from None
+
     if len(content) > max_bytes:
         raise CredentialsError(f"{named} holds more than {max_bytes} bytes, so it is another file by mistake.")
+
     return content
 
 

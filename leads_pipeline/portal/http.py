@@ -89,6 +89,7 @@ def _made(
     verify = tls or tls_context()
     limits = httpx.Limits(max_connections=connections, keepalive_expiry=KEEPALIVE_SECONDS)
     ways: dict[str, Any] = {}
+
     try:
         if transport is None:
             for pattern, proxy in proxies().items():
@@ -104,6 +105,7 @@ def _made(
         )
     except (httpx.InvalidURL, ValueError, ImportError):
         pass
+
     # Outside of the except block, because that error can hold the proxy's password.
     raise SettingsError(f"No connection can be made. {ADDRESS_HINT}")
 
@@ -170,17 +172,21 @@ def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:
         _check_size(size, max_bytes)
         if time.monotonic() > until:
             raise UnreachableError("The answer wasn't complete in time.", reason=DEADLINE_PASSED)
+
     body = b"".join(pieces)
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
+
     if encoding in ("", "identity") or not body:
         return body
     if encoding not in ("gzip", "x-gzip"):
         raise InvalidAnswerError("Its content encoding isn't one that was asked for.", reason="unknown encoding")
+
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
             body = file.read(max_bytes + 1)
     except (EOFError, OSError, zlib.error):
         raise InvalidAnswerError("Its gzip body is damaged or cut off.", reason="broken gzip") from None
+
     _check_size(len(body), max_bytes)
     return body
 

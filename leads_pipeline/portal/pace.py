@@ -92,6 +92,7 @@ class Pace:
             self.interval_seconds = min(self.MAX_INTERVAL_SECONDS, doubled)
         elif retry_after_seconds is None:
             return
+
         delay = self._policy.delay_seconds(self._complaints_in_a_row, retry_after_seconds, self._rng)
         self._not_before = max(self._not_before, now + delay)
 

@@ -40,18 +40,23 @@ def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes
             "gpg isn't installed. Install it: apt install gnupg. Or decrypt the message elsewhere, and name the file "
             "with the secret in LEADS_CLIENT_SECRET_FILE."
         )
+
     ended = None
     with suppress(OSError, subprocess.SubprocessError):  # the error may hold the content
         ended = _ask_gpg(gpg, message, private_key, passphrase)
+
     if ended is None:
         raise CredentialsError(
             f"gpg can't be started, has no room for temporary files, or doesn't end within {GPG_SECONDS:.0f} seconds."
         )
+
     imported, opened = ended
     _check_key(imported.stderr)
+
     # Both are needed: gpg 2.2 says DECRYPTION_OKAY of a damaged OCB message, and exits with 0 if nothing was encrypted.
     if opened.returncode != 0 or b"\n[GNUPG:] DECRYPTION_OKAY" not in opened.stderr:
         raise CredentialsError(_why(opened.stderr.decode(errors="replace")))
+
     return opened.stdout
 
 
@@ -95,6 +100,7 @@ def _why(status: str) -> str:
     codes = {
         int(code) & 0xFFFF for code in re.findall(r"^\[GNUPG:\] ERROR pkdecrypt_failed (\d+)", status, re.MULTILINE)
     }
+
     if _BAD_PASSPHRASE in codes:
         return (
             "The passphrase doesn't open the private key. Correct LEADS_PGP_PASSPHRASE or its _FILE. A lost passphrase "
@@ -108,6 +114,7 @@ def _why(status: str) -> str:
         return f"The message was altered or cut on its way. {_SAVE_AGAIN}"
     if named == [_ANONYMOUS]:  # gpg doesn't say then that it was the passphrase
         return "The message names no key, and this private key with this passphrase doesn't open it. Check both."
+
     return (
         f"The message is for another key: it names {', '.join(named)}. Name the private key that belongs to the public "
         "key you sent, or ask the portal's technical contact for a message for this key."

@@ -132,6 +132,7 @@ class Requests:
             self._base = httpx.URL(service.base_url)
         except httpx.InvalidURL:
             raise SettingsError(f"The service's address isn't an address. {ADDRESS_HINT}") from None
+
         self._path = self._base.raw_path.decode().rstrip("/")
         self._tls = tls_context()
         self._pace = Pace(service.policy, self._timing.rng)
@@ -206,10 +207,12 @@ class Requests:
         with self._guard:
             is_scope_refused = spec.scope in self._refused_scopes - self._accepted_scopes
             is_token_good = tries.token is not None and tries.token.access_token in self._accepted_tokens
+
         # A token that is accepted elsewhere is good: the 403 is about the scope. A 401 says nothing of the scope.
         is_forbidden = tries.status == HTTPStatus.FORBIDDEN and is_token_good
         if is_forbidden or is_scope_refused or tries.refusals > len(waits):
             return None
+
         return waits[tries.refusals - 1]
 
     def _start(self, spec: RequestSpec) -> int:
@@ -244,9 +247,11 @@ class Requests:
         if isinstance(error, TokenRefusedError):
             self._note_refused_token(spec, error)
             return
+
         if not error.is_transient:
             self._end_row()
             return
+
         with self._guard:
             self._failures_in_a_row += 1
             self._failing_scopes.add(spec.scope)
@@ -278,6 +283,7 @@ class Requests:
         service = self._service
         until = time.monotonic() + service.deadline_seconds
         tries.status = None
+
         try:
             token = tries.token = self._token(tries)
             with closing(self._send(request, spec.headers, token.access_token)) as response:
@@ -336,10 +342,13 @@ class Requests:
         http = getattr(self._local, "http", None)
         if http is None:
             http = self._local.http = make_client(headers=_HEADERS, transport=self._service.transport, tls=self._tls)
+
         headers = {**headers, "Authorization": f"Bearer {token}"}
         url = self._base.copy_with(raw_path=request.encode())
+
         with self._guard:
             self._service.requests_made += 1
+
         return http.send(http.build_request("GET", url, headers=headers), stream=True)
 
     def close(self) -> None:

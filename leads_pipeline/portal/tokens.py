@@ -201,6 +201,7 @@ class Tokens:
                 f"The folder for access tokens, {self._folder}, can't be used ({error.strerror}). Make it this user's "
                 "own and writable, or delete it."
             ) from None
+
         try:
             yield
         finally:
@@ -213,6 +214,7 @@ class Tokens:
         credentials = self._credentials
         asked = f"Asked {credentials.token_url} for an access token:"
         failure: LeadsPipelineError
+
         try:
             with (
                 make_client(transport=self._transport) as http,
@@ -233,9 +235,11 @@ class Tokens:
             failure = SettingsError(f"{asked} it can't be sent. {ADDRESS_HINT}")
         except httpx.TransportError as error:
             failure = broken_off(f"{asked} it", error)
+
         # Outside of the except blocks: their errors hold the request, and with it the secret.
         if isinstance(failure, UnreachableError):
             failure.reason = "token server unreachable"
+
         raise failure
 
     def _token_in(self, response: httpx.Response, body: bytes, asked: str, asked_at: float) -> Token:

@@ -118,6 +118,7 @@ def verdict_on(
     reason = f"{meaning.reason} ({status})"
     may_ask = meaning.error in (BusyError, ServerError)
     asked_for = parse_retry_after(response.headers.get("retry-after"), now) if may_ask else None
+
     return meaning.error(message, reason=reason, retry_after_seconds=asked_for)
 
 
@@ -164,6 +165,7 @@ def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         why = why_no_connection(error)
         return UnreachableError(f"{asked} found no connection: {why} {LATER}", reason=NO_CONNECTION)
+
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return SettingsError(
             f"{asked} can't be sent: the address, the token or a header isn't HTTP. {USELESS} Check the base URL and "
@@ -171,6 +173,7 @@ def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
         )
     if isinstance(error, httpx.ReadTimeout):
         return UnreachableError(f"{asked} got no answer in time. {LATER}", reason=DEADLINE_PASSED)
+
     return UnreachableError(
         f"{asked} broke off before the answer was whole ({type(error).__name__}). {LATER}", reason="connection broken"
     )
@@ -181,14 +184,17 @@ def why_no_connection(error: httpx.TransportError) -> str:
     cause: BaseException = error
     while inner := cause.exceptions[0] if isinstance(cause, ExceptionGroup) else cause.__cause__ or cause.__context__:
         cause = inner
+
     text = str(cause)
     if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno and cause.errno > 0:
         text = os.strerror(cause.errno)  # of a refused connection, asyncio says "Connect call failed"
+
     text = re.sub(r"[^ -~]", "?", text)[:200]
     if isinstance(error, httpx.ProxyError):
         status = re.match(r"[1-5]\d\d\b", text)  # a proxy's words are its own
         refused = f"the proxy refuses ({status[0]})" if status else "the proxy refuses"
         return f"{refused}. Check the proxy in the environment, its user and its password."
+
     if "CERTIFICATE_VERIFY_FAILED" in text or isinstance(error.__cause__, ssl.SSLCertVerificationError):
         return (
             f"its certificate isn't trusted ({text}). If your network has its own certificate authority, put that "
@@ -196,6 +202,7 @@ def why_no_connection(error: httpx.TransportError) -> str:
         )
     if isinstance(cause, OSError) and cause.errno == errno.EMFILE:
         return f"{text}. {MORE_FILES}"
+
     return f"{text or 'no answer in time'}. Check the network, the proxy and the address in the settings."
 
 
@@ -241,6 +248,7 @@ def token_verdict(
     """Return the meaning of an answer without a usable token. `answer` is its JSON object, {} if it isn't one."""
     status, code = response.status_code, answer.get("error")
     patience = parse_retry_after(response.headers.get("retry-after"), now)
+
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return BusyError(
             f"{asked} it is busy (429). {LATER} If it stays so, find out what else asks for tokens with this client "
@@ -248,6 +256,7 @@ def token_verdict(
             retry_after_seconds=patience,
             reason="token server busy (429)",
         )
+
     is_fault = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in (
         HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.TOO_EARLY,
@@ -256,11 +265,13 @@ def token_verdict(
         return _token_server_error(f"{asked} it has a fault of its own ({status}). {LATER}", patience)
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return SettingsError(f"{asked} a proxy refused (407). {_STATUSES[status].advice}")
+
     if isinstance(code, str) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.BAD_REQUEST):
         named = code if code in _OAUTH_ERRORS else "no error code that RFC 6749 knows"
         return CredentialsError(
             f"{asked} it refused ({status}, {named}). {USELESS} {_OAUTH_ERRORS.get(str(code), _CHECK_PAIR)}"
         )
+
     if status // 100 == 3:
         return CredentialsError(
             f"{asked} it answered with a redirect ({status}), and a secret follows none. {_CHECK_ADDRESS}"
@@ -269,6 +280,7 @@ def token_verdict(
         return CredentialsError(f"{asked} it answered {status}, not as a token server does. {_CHECK_ADDRESS}")
     if body.lstrip().startswith(b"<"):
         return CredentialsError(f"{asked} it answered {status} with HTML, as a login page does. {_CHECK_ADDRESS}")
+
     if isinstance(answer.get("access_token"), str) and answer["access_token"]:
         if not is_bearer(answer.get("token_type")):
             return CredentialsError(
@@ -276,6 +288,7 @@ def token_verdict(
                 "technical contact."
             )
         return CredentialsError(f"{asked} its token can't be sent as a header. Ask the portal's technical contact.")
+
     return _token_server_error(
         f"{asked} it answered {status} without a token. {LATER} If it stays so: {_CHECK_ADDRESS}", None
     )

@@ -40,16 +40,19 @@ def read_branches(path: Path | None) -> Branches:
     """Read the names in the file. There are none without a file. Raises SettingsError that names the row at fault."""
     if path is None:
         return Branches()
+
     try:
         rows = list(csv.reader(StringIO(_text(path), newline=""), strict=True))
     except csv.Error as error:
         raise _wrong(path, f"is no CSV: {error}. Save it as CSV, with commas between the columns.") from None
+
     # A line break or two spaces within a name are slips of the one who typed it.
     header, *rows = [[" ".join(cell.split()) for cell in row] for row in rows] or [[]]
     id_at, name_at = _positions(path, header)
     more_at = [at for at in range(len(header)) if at not in (id_at, name_at)]
     names: dict[str, str] = {}
     more: dict[str, tuple[str | None, ...]] = {}
+
     for line, values in enumerate(rows, start=2):  # as a spreadsheet counts
         if not any(values):
             continue
@@ -65,6 +68,7 @@ def read_branches(path: Path | None) -> Branches:
             raise _wrong(path, f"has the name {name} a second time in row {line}. Figures go by name: tell them apart.")
         names[scope] = name
         more[scope] = tuple(cells[at] or None for at in more_at)
+
     return Branches(names, tuple(header[at] for at in more_at), more)
 
 
@@ -94,9 +98,11 @@ def _positions(path: Path, header: list[str]) -> tuple[int, int]:
         raise _wrong(
             path, f"has no column {' and no '.join(missing)}. Its first row holds {there}. Begin with id,name."
         )
+
     if wrong := [column for column in columns if not column or columns.count(column) > 1 or column in _TAKEN]:
         what = f"the column {wrong[0]!r}, which is there already" if wrong[0] else "a column without a name"
         raise _wrong(path, f"has {what}. Give each column a name of its own, other than scope and branch_id.")
+
     return columns.index("id"), columns.index("name")
 
 

@@ -38,11 +38,13 @@ class CachedStore:
         file = RawFile.parse(key)
         if file is None:
             return self._store.get(key)
+
         content = self._cache.get(key)
         if content is None or hash_of(content) != file.hash:
             content = self._store.get(key)
             if content is not None:
                 self._cache.create(key, content)
+
         return content
 
     def list(self, prefix: str) -> list[str]:

@@ -79,8 +79,10 @@ class DataFolder:
         state = State(folder, bucket, clock)
         store: Store = CachedStore(bucket, folder / CACHE) if bucket else FolderStore(folder)
         gate: Gatekeeper = OpenGate(folder, bucket)
+
         for gatekeeper in loaded(GATEKEEPERS):
             gate = gatekeeper(folder, store, bucket, state, clock, settings)
+
         return cls(
             folder=folder,
             store=store,
@@ -151,12 +153,14 @@ def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:
     """Move the demo's data into a new folder in `demo/`, and return that. Raises SettingsError if it is in use."""
     if is_served(dagster_home) or data.state.is_pulling() or data.state.is_publishing():
         raise SettingsError(f"The demo's data in {data.folder} is in use. Stop `leads-pipeline dev`, and try again.")
+
     aside = data.folder / DEMO / f"{now:%Y-%m-%dT%H%M%SZ}"
     with storing(aside):
         make_folder(aside)
         for name in _OF_DEMO:
             with suppress(FileNotFoundError):
                 (data.folder / name).rename(aside / name)
+
     return aside
 
 

@@ -128,16 +128,20 @@ def copy_once(source: BinaryIO, target: Path, hash_: str) -> bool:
     """
     write_new(target, b"")
     digest = hashlib.sha256()
+
     with target.open("wb") as file:
         while part := _part_of(source):
             digest.update(part)
             file.write(part)
+
     if part is None or not digest.hexdigest().startswith(hash_):
         target.unlink()
         return False
+
     if not isinstance(source, BytesIO):
         modified_ns = os.fstat(source.fileno()).st_mtime_ns
         os.utime(target, ns=(modified_ns, modified_ns))
+
     return True
 
 
@@ -218,6 +222,7 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
             if error.errno in _NO_LOCKS:
                 raise _without_locks(path) from error
             raise
+
     try:
         yield
     finally:

@@ -203,12 +203,15 @@ class Raw:
         before = self.read(place)
         received = received_rows(leads, received_at, before.rows, self._clock(), source)
         known, admitted = set(before.rows), self._gate.admit(place, [*before.rows, *received])
+
         if len(before.opened) > MOST_FILES or not known <= set(admitted):
             return self._merge(place, before, received, None, newest_entry)
+
         now = merged(admitted)
         if arrived := [row for row in now if row not in known]:
             self._create(place, arrived, Footer(run_id, newest_entry=newest_entry), 0, "rows")
             self._follow_list(place, newest_entry)
+
         return _counts(before.rows, received, now)
 
     def _confirm(self, place: Place, before: Contents, fetch: Fetch, newest_entry: int) -> Landed | None:
@@ -216,12 +219,15 @@ class Raw:
         newest = before.folder.newest
         if newest is None or len(before.opened) > 1 or fetch.at <= newest.fetch:
             return None
+
         footer = before.footer
         if footer.body_hash != fetch.body_hash or footer.newest_entry != newest_entry:
             return None
+
         renamed = newest._replace(fetch=fetch.at, state=most_whole(newest.state, fetch.state))
         if not self._store.rename(newest.key, renamed.named(place.key)):
             return None
+
         self._forget_failure(place, before)
         self._follow_list(place, newest_entry)
         return Landed(newest.leads)
@@ -239,14 +245,17 @@ class Raw:
         """Put one file in the place of those before it."""
         rows, newest = before.rows, before.folder.newest
         is_newest_fetch = fetch is not None and (newest is None or fetch.at >= newest.fetch)
+
         if is_newest_fetch:
             rows = without_returned(rows, received, before.footer.gone)
+
         everything = [*rows, *received]
         admitted = self._gate.admit(place, everything)
         now = merged(admitted)
         footer = replace(
             before.footer, body_hash="", newest_entry=newest_entry, is_anonymous=is_anonymous and before.is_anonymous
         )
+
         if fetch is not None and is_newest_fetch:
             # The same answer again changes nothing only if nothing newer came by another way. And if a person was
             # taken out, the hash would confirm a guess of the whole answer.
@@ -256,9 +265,11 @@ class Raw:
             here = {row.lead_id for row in [*received, *(row for row in now if row.number > fetch.at)]}
             gone = frozenset(row.lead_id for row in now) - here
             footer = replace(footer, run_id=fetch.run_id, body_hash=body_hash, gone=gone)
+
         self._replace(place, before, now, footer, fetch)
         if fetch is not None:
             self._forget_failure(place, before)
+
         self._follow_list(place, newest_entry)
         return _counts(rows, received, now)
 
@@ -330,6 +341,7 @@ class Raw:
             message=message,
         )
         self._store.create(place.key + FAILED, msgspec.json.encode(failure))
+
         return failure
 
     def set_aside(self, place: Place, key: str) -> None:
@@ -366,6 +378,7 @@ def _counts(before: Sequence[Row], received: Iterable[Row], now: Sequence[Row]) 
     ids = {row.lead_id for row in received}
     landed = ids & payloads.keys()
     again = landed & payloads_before.keys()
+
     return Landed(
         leads=len(payloads),
         new=len(landed) - len(again),

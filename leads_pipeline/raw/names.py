@@ -144,6 +144,7 @@ def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
     """
     folders: dict[str, Folder] = {}
     latest = microseconds(now)
+
     for key in store.list(prefix):
         folder = key[: key.rfind("/") + 1]
         if file := RawFile.parse(key):
@@ -154,6 +155,7 @@ def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
             folders.setdefault(folder, Folder()).files.append(file)
         elif key.endswith(FAILED):
             folders.setdefault(folder, Folder()).has_failed = True
+
     return folders
 
 
@@ -168,10 +170,12 @@ def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
     content = store.get(key + FAILED) if folder.has_failed else None
     if content is None:
         return None
+
     try:
         failure = _FAILURE.decode(content)
     except msgspec.DecodeError:  # damaged: the window is asked for anyway
         return None
+
     newest = folder.newest
     return failure if newest is None or microseconds(failure.failed_at) > newest.fetch else None
 

@@ -44,8 +44,10 @@ def prove(store: Store) -> timedelta:
             raise _unfit(store, "doesn't find or doesn't list a key that was just created")
     finally:
         store.delete([key])
+
     if store.get(key) is not None:
         raise _unfit(store, "still has an object that was deleted")
+
     return created - before
 
 

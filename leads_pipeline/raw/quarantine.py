@@ -80,9 +80,11 @@ def _quarantined(key: str) -> Quarantined:
     name, _, moment = key.removeprefix(f"{QUARANTINE}/").rpartition(".parquet.")
     if not name:
         return Quarantined(key, None, None, None)
+
     former = f"{name}.parquet"
     try:
         set_aside_at = datetime.strptime(moment, MOMENT).replace(tzinfo=UTC)
     except ValueError:  # moved there by a person
         set_aside_at = None
+
     return Quarantined(key, Place.parse(former), RawFile.parse(former), set_aside_at)

@@ -110,14 +110,17 @@ def received_rows(
     """
     highest = max((row.number for row in before), default=0)
     number = microseconds(moment)
+
     if highest > microseconds(now):
         number = max(number, highest + 1)
+
     rows, newest = [], dict[str, Row]()
     for lead in leads:
         earlier = newest.get(lead.lead_id)
         row = Row(lead.lead_id, number if earlier is None else earlier.number + 1, lead.payload, source)
         newest[lead.lead_id] = row
         rows.append(row)
+
     held = newest_payloads(merged(before))
     known = {(row.lead_id, row.payload) for row in before}
     return [
@@ -189,6 +192,7 @@ def _patched(text: str | bytes, patch: Mapping[str, Any]) -> bytes:
             members[name] = msgspec.Raw(_patched(inner if inner.startswith(b"{") else b"{}", value))
         else:
             members[name] = msgspec.Raw(msgspec.json.encode(value))
+
     return msgspec.json.encode(members)
 
 
@@ -257,6 +261,7 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
         if footer.gone:
             facts["gone"] = json.dumps(sorted(footer.gone))
         writer.add_key_value_metadata(facts)
+
     return sink.getvalue().to_pybytes()
 
 
@@ -289,8 +294,10 @@ def open_raw(content: bytes) -> Opened | None:
         file = parquet_of(content)
     except pa.ArrowInvalid:
         return None
+
     facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
     number = int(facts.get("format", "0"))
+
     if number > FORMAT:
         raise StorageError(
             f"A raw file has format {number}, and this version of leads-pipeline reads format {FORMAT}. Install "
@@ -298,6 +305,7 @@ def open_raw(content: bytes) -> Opened | None:
         )
     if number < FORMAT or not file.schema_arrow.equals(SCHEMA):
         return None
+
     footer = Footer(
         run_id=facts["run_id"],
         body_hash=facts["body_hash"],

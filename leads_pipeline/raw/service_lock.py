@@ -27,6 +27,7 @@ def alone(home: Path, pages: str) -> Iterator[int]:
     path = home / _LOCK
     with storing(path):
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
     try:
         for _ in range(10):  # is_served holds it for a moment
             with suppress(BlockingIOError):
@@ -53,10 +54,12 @@ def is_served(home: Path) -> bool:
         lock = os.open(home / _LOCK, os.O_RDONLY)
     except OSError:
         return False
+
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
         os.close(lock)
+
     return False

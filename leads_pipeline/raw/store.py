@@ -147,6 +147,7 @@ class FolderStore:
                 return False
             for folder in {new_path.parent, path.parent}:
                 sync(folder)
+
         return True
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -157,6 +158,7 @@ class FolderStore:
             with storing(path), suppress(FileNotFoundError):
                 path.unlink()
                 folders.add(path.parent)
+
         for folder in folders:
             with storing(folder):
                 sync(folder)
@@ -228,11 +230,13 @@ class S3Store:
             raise SettingsError(
                 f"LEADS_DATA_DIR names a bucket, and the package obstore isn't installed. {how_to_install('s3')}"
             ) from None
+
         self.address = f"s3://{bucket}/{prefix}".rstrip("/")
         # A commit is created only if nobody else has created it. Other object stores than S3 need that said.
         self.options = {"aws_conditional_put": "etag", "allow_http": str(plain_http).lower()}
         self._obstore = obstore
         self._prefix = f"{prefix}/" if prefix else ""
+
         try:
             self._bucket = Bucket(
                 bucket,

@@ -110,6 +110,7 @@ def window_rows(
         state = _state(folder, leads, has_failed=failure is not None, is_over=window.is_closed(now))
         fetched_at = moment_of(newest.fetch) if newest else None
         rows.append(WindowRow(kind.name, window, state, fetched_at, leads, failure))
+
     return rows
 
 

@@ -48,6 +48,7 @@ def _read(path: Path) -> Iterator[Check]:
     description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
     facts = dict(line.split(": ", 1) for line in lines)
     kinds = map(_names, LEAD_KINDS) if facts["table"] == "{table}" else [dict[str, str]()]
+
     for names in kinds:
         table = names.get("{table}", facts["table"])
         is_error, what_to_do = facts.get("is_error") == "true", facts.get("do", "")

@@ -50,8 +50,10 @@ def current_leads(raw: Raw, gate: Gatekeeper, window: WindowKey) -> WindowLeads:
     rows = merged(contents.rows)
     footers = [opened.footer for opened in contents.opened.values()]
     is_of_older_list = any(footer.newest_entry < gate.newest_entry for footer in footers)
+
     if is_of_older_list or gate.knows(kind, {row.lead_id for row in rows}):
         rows = gate.admit(place, rows)
+
     is_anonymous = any(footer.is_anonymous for footer in footers)
     return WindowLeads(kind, day, scope, landed_versions(rows), contents.folder.hash, is_anonymous)
 

@@ -98,6 +98,7 @@ def _changes(kind: LeadKind, first_day: date) -> Iterator[str]:
         where window_day >= {literal(first_day.isoformat())}
     )"""
     yield from _changes_of(kind, leads, "", kind.fields, {child.path for child in kind.children})
+
     for child in kind.children:
         elements = f"(from {quoted(child.name)} join (select lead_id, sender from {leads}) using (lead_id))"
         yield from _changes_of(kind, elements, f"{child.path}[].", child.fields, set())
@@ -133,6 +134,7 @@ where member not in ({declared})
 select {literal(kind.name)}, 'changed type', {literal(prefix)} || problem, null, day, sender
 from (select day, sender, unnest(_problems) as problem from {rows} where len(_problems) > 0)
 """
+
     for field in fields:
         if members := ENUMERATIONS.get(field.path):
             column = quoted(field.column)

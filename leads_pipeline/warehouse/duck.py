@@ -72,6 +72,7 @@ def connection(folder: Path, database: Path | None = None) -> Iterator[duckdb.Du
         # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have installed.
         "storage_compatibility_version": "v1.0.0",
     }
+
     with _spill_folder(folder) as spill:
         config["temp_directory"] = str(spill)
         with (
@@ -107,6 +108,7 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
         published = folder / WAREHOUSE_FILE
         room = full(folder, published.stat().st_size if published.exists() else 0)
         return StorageError(f"DuckDB can't write below {folder}. {room} {untouched}")
+
     if says_too_many_files(str(error)):
         return StorageError(
             f"DuckDB can't open a file below {folder}: too many files are open. {MORE_FILES} {untouched}"
@@ -114,6 +116,7 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
     if isinstance(error, (duckdb.IOException, duckdb.TransactionException)):
         # These speak of files and the disk, never of content.
         return StorageError(f"DuckDB can't read or write below {folder}: {error} {untouched}")
+
     if isinstance(error, duckdb.OutOfMemoryException):
         if "max_temp_directory_size" in str(error):  # which is the free space of the disk
             return OutOfMemoryError(
@@ -124,11 +127,13 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
             "much free, then run again. If it fails again although there is enough, please report it. "
             f"{untouched}"
         )
+
     if _tells_of_damage(error):
         return StorageError(
             f"DuckDB found damage in a file below {folder} ({type(error).__name__}; its message may quote a lead and "
             f"is left out). {untouched}"
         )
+
     # What is found before anything is read is about the statement alone.
     reads_nothing = isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException))
     text = str(error).splitlines()[0] if reads_nothing else "its message may quote a lead and is left out"
@@ -163,6 +168,7 @@ def _spill_folder(folder: Path) -> Iterator[Path]:
         if not state.is_held(spill.name):
             with state.alive(spill.name):  # which removes the lock's file, too
                 shutil.rmtree(spill, ignore_errors=True)
+
     with state.alive(name):
         spill = root / name
         with storing(spill):
@@ -193,6 +199,7 @@ def tables_read(statement: str) -> frozenset[str]:
             """,
             {"statement": statement},
         ).fetchall()
+
     own_expressions = {name.lower() for name in own}
     return frozenset(name.lower() for name in named) - own_expressions
 

@@ -52,6 +52,7 @@ class Editions:
             # DuckDB would apply a log that somebody else's writing left.
             for log in (*self._editions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
                 log.unlink()
+
         want_symbolic_links(self._link)  # before a file is made that nobody could be led to
         try:
             yield
@@ -147,6 +148,7 @@ class Editions:
         """Publish the draft. The edition before stays too. Raises StorageError."""
         if draft.with_name(f"{draft.name}.wal").exists():
             raise StorageError(f"DuckDB couldn't finish {draft}. What was published before is untouched. Run again.")
+
         edition = self._editions / f"leads-{edition_number}-{_hash_of(draft)}.duckdb"
         with storing(self.path):
             draft.chmod(_FILE_MODE)
@@ -159,6 +161,7 @@ class Editions:
                     edition.unlink()  # or one more would stay after each failure
                 raise
             sync(self.folder)
+
         self.remove_older(1)
 
     def older(self) -> list[Path]:

@@ -82,6 +82,7 @@ def _read(kind: LeadKind, held: Sequence[tuple[date, str, LandedVersion]]) -> pa
             "place": pa.array(range(len(held)), pa.int64()),
         }
     )
+
     return others.append_column("lead", typed_leads(kind, versions))
 
 
@@ -122,8 +123,10 @@ having
     known = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"
     yield f"create or replace temp table replaced as {known}"
     yield f"insert into touched select {literal(kind.name)}, * from replaced"
+
     for table in kind.tables:
         yield f"delete from {quoted(table)} where lead_id in (select lead_id from replaced)"
+
     yield f"""
 insert into {leads} by name
 select
@@ -156,6 +159,7 @@ from (
     )
 )
 """
+
     yield f"insert into touched select {literal(kind.name)}, * from ({known})"
 
 

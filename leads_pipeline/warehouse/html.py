@@ -19,4 +19,5 @@ def template_of(path: Path, **filters: Callable[..., str]) -> Template:
         lstrip_blocks=True,
     )
     environment.filters |= filters
+
     return environment.get_template(path.name)

@@ -53,5 +53,6 @@ class DeleteUnclaimed(Step):
                         shutil.rmtree(path)
                     else:
                         path.unlink()
+
         if made != self._claimed:
             self._data.state.note_derived(self._claimed)

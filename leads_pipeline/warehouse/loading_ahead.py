@@ -130,12 +130,15 @@ class LoadedAhead:
         # Taken before it is read: one that kills its reader is gone then.
         taken = editions.take_ahead()
         windows = None
+
         # Nobody waits for a helper that still runs.
         with suppress(StorageError), self.state.lock(LOCK, timeout_seconds=0):
             windows = _windows_from(origin, editions.folder, taken / _FILE)
+
         if windows is None:
             editions.remove_taken(taken)
             return None
+
         return Base(taken / _FILE, windows)
 
 
@@ -178,6 +181,7 @@ def _started(task: Task, folder: Path) -> "subprocess.Popen[bytes] | None":
     # The folder is for people who look at the machine's processes. All else isn't for everybody, and goes another way.
     # -P: what lies in the working directory is no part of the program.
     command = [sys.executable, "-P", "-m", HELPER, str(folder)]
+
     try:
         helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)  # noqa: S603 - ours
         stdin: Any = helper.stdin
@@ -186,6 +190,7 @@ def _started(task: Task, folder: Path) -> "subprocess.Popen[bytes] | None":
     except OSError as error:
         logger.warning("No leads are loaded during the pull: %s. The publication loads them.", error.strerror)
         return None
+
     return helper
 
 
@@ -270,13 +275,17 @@ class _Follower:
         self.pause_seconds = _PAUSE_SECONDS
         if self.data.is_behind or self.data.state.is_publishing():
             return False
+
         edition = self.editions.current()
         if edition is None:
             return self._has_room(0) and bool(self._next_round({}))
+
         with reading(edition):
             size = edition.stat().st_size
+
         if size > self.windows * COPIED_BYTES_A_WINDOW or not self._has_room(size):
             return False
+
         with attached(self.data.folder, edition) as db:
             return bool(self._next_round(_windows_in(db)))
 
@@ -289,17 +298,20 @@ class _Follower:
         began_at = time.monotonic()
         windows: dict[WindowKey, str] = {}
         leads = 0
+
         for window, folder in self._raw_windows().landed(of_all_days=False):
             if leads >= ROUND_LEADS_MAX:
                 break
             if loaded.get(window) != folder.hash:
                 windows[window] = folder.hash
                 leads += sum(file.leads for file in folder.files)
+
         if leads >= ROUND_LEADS_MAX:  # the next round is there already
             self.pause_seconds = 0.0
         else:
             listing_seconds = time.monotonic() - began_at
             self.pause_seconds = max(_PAUSE_SECONDS, _PAUSES_A_LISTING * listing_seconds)
+
         return windows if leads >= self.leads_min else {}
 
     def _origin(self) -> Origin:

@@ -204,6 +204,7 @@ def _former_definition(db: duckdb.DuckDBPyConnection, name: str) -> str | None:
         return str(views[0][0])
     if columns_of(db, name, database=FORMER):
         return f"create table {quoted(name)} as from {FORMER}.main.{quoted(name)}"
+
     return None
 
 
@@ -263,4 +264,5 @@ def _make_words(db: duckdb.DuckDBPyConnection) -> bool:
         """,
         {"members": sorted(members), "change": NEW_VALUE},
     )
+
     return db.execute(words).fetchall() != before

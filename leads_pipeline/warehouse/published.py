@@ -100,9 +100,11 @@ def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None)
             f"Another program has opened {file} for writing, so nobody else can read it. Close it there, or have that "
             f"program open it read-only. `fuser {file}` names it."
         )
+
     with reading(file), file.open("rb") as content:  # DuckDB would take a failing disk for damage
         while content.read(1 << 20):
             pass
+
     found = "select schema_name, table_name from duckdb_tables() where database_name = 'published'"
     with connection(folder) as db:
         try:
@@ -119,6 +121,7 @@ def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None)
             if says_too_many_files(str(error)):
                 raise
             return False
+
     return tables is None or bool(there)
 
 

@@ -64,6 +64,7 @@ class NoteObjections(Step):
         """Note the people of those among these leads that object."""
         rows = draft.db.execute(f"select distinct lead_id from {leads}").fetchall()
         objecting = self._data.gate.objecting(kind, [lead_id for (lead_id,) in rows])
+
         draft.db.execute(
             f"""
             insert into pipeline.objected

@@ -111,11 +111,14 @@ def _amount(value: Any) -> int | Decimal:
         raise ValueError
     if isinstance(number, int):
         return number
+
     pennies = number.quantize(_PENNY)
     # A double that was written with all its digits, 0.1000000000000000055, is the amount that it was made from.
     is_double = abs(number) < 10**12 and float(number) == float(pennies) != 0
+
     if number != pennies and not is_double:
         raise ValueError
+
     return pennies
 
 
@@ -195,6 +198,7 @@ class _Object:
     def read(self, raw: Any, path: str, problems: list[str]) -> _Read:
         with suppress(ValueError):
             return self._decode(raw), None
+
         values, extra = dict[str, Any](), dict[str, Any]()
         for name, value in _MEMBERS.decode(raw).items():
             if node := self._members.get(name):
@@ -206,6 +210,7 @@ class _Object:
                     problems.append(path + name)
             elif name != self._ignored:
                 extra[name] = value
+
         return self.struct(**values), extra
 
     def column(self, objects: Iterable[Any]) -> "pa.Array[Any]":
@@ -236,13 +241,16 @@ class _Row(_Object):
             with suppress(ValueError, RecursionError):
                 if (lead := self._decode(payload)) is not None:
                     return lead
+
         # An id that is missing is replaced by the hash of what was received. That may have been ISO 8859-1.
         received = (payload.encode(), payload.encode("latin-1", errors="replace"))
         is_nameless = any(lead_id == f"sha256:{hashlib.sha256(one).hexdigest()}" for one in received)
         text, not_json = _json_of(payload)
+
         for patch in corrections:
             with suppress(ValueError):  # it is no object, so there is nothing to correct
                 text = corrected(text, patch)
+
         return self.read_row(text, not_json, NO_ID if is_nameless else None)
 
     def read_row(self, raw: Any, oddity: str | None = None, oddity_of_object: str | None = None) -> Any:
@@ -250,9 +258,11 @@ class _Row(_Object):
         problems, row, extra = list[str](), None, None
         with suppress(ValueError):
             row, extra = self.read(raw, "", problems)
+
         problems.sort(key=self._order)
         if oddity := oddity or (NOT_AN_OBJECT if row is None else oddity_of_object):
             problems.insert(0, oddity)
+
         values = msgspec.structs.asdict(row) if row else {}
         told = {PROBLEMS: problems, EXTRA: _ENCODER.encode(extra).decode() if extra else None}
         return self._odd(**values, **told)
@@ -301,10 +311,13 @@ def _json_of(payload: str) -> tuple[str | bytes, str | None]:
         steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", _STRINGS.sub("", payload)))
         if max(accumulate(steps)) > _MAX_NESTING:
             return "null", NOT_JSON
+
     with suppress(ValueError, RecursionError):
         _ANYTHING.decode(payload)
         return payload, None
+
     with suppress(ValueError, RecursionError):  # NaN, half an emoji, a line break: as leniently as Python can
         value = json.loads(payload, strict=False, parse_float=str, parse_int=str, parse_constant=str)
         return json.dumps(value, ensure_ascii=False).encode(errors="replace"), NOT_JSON
+
     return "null", NOT_JSON

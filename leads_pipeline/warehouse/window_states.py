@@ -139,6 +139,7 @@ def _is_closed(row: WindowRow) -> bool:
 def _state(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...]:
     failure = row.failure
     was_fetched = row.fetched_at is not None
+
     return (
         row.kind,
         row.day,
