@@ -57,7 +57,7 @@ def steps_of(
         MakeBranches(settings.branches),
         # It reads the leads, and marts show the new values that it finds.
         FindDrift(to_day),
-        # Whatever features fill is there for marts.
+        # Of inventory (table.py), own_tables (own_marts.py) and lake (step.py). What they fill is there for marts.
         *(step for of_feature in brought("steps") for step in of_feature(data, settings, now)),
         MakeMarts(zone, to_day),
         # After the swap, and after what features make then from what is published.
