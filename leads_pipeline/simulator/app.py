@@ -170,18 +170,22 @@ class Simulator:
         """Count the request, and answer it as the portal does or as a fault rule says."""
         counters, asked = self._counters, _asked(request)
         counters.requests[asked.path] += 1
+
         if asked.path in LEAD_PATHS:
             kind = asked.path.strip("/").removesuffix("-leads")
             counters.windows[kind, asked.scope or "several", asked.from_time] += 1
+
         name, then = self._faults.meet(asked) or ("", None)
         if then is not None:
             counters.faults[name] += 1
             await asyncio.sleep(then.latency_ms / 1000)
+
         if then is None or then.status is None:
             response = self._answer(request, body)
         else:
             said = {name.lower(): value for name, value in then.headers.items()}
             response = Response(then.body, then.status, {"content-type": "application/json"} | said)
+
         counters.statuses[response.status_code] += 1
         return response
 
@@ -191,6 +195,7 @@ class Simulator:
             return _errors(404, "not_found", "There is no such path.")
         if request.method != method:
             return _errors(405, "method_not_allowed", f"Only {method} is allowed.", {"allow": method})
+
         try:
             return endpoint(request, body)
         except _RefusalError as refusal:
@@ -210,6 +215,7 @@ class Simulator:
             if error.code != "invalid_client":
                 return _json(refusal, 400, headers)
             return _json(refusal, 401, headers | {"www-authenticate": 'Basic realm="simulator"'})
+
         seconds = int(tokens.LIFETIME.total_seconds())
         return _json({"access_token": token, "expires_in": seconds, "token_type": "Bearer"}, headers=headers)
 
@@ -225,12 +231,15 @@ class Simulator:
         scopes = _scopes(query)
         if len(scopes) > 1:
             raise _RefusalError(400, "too_many_filters", "Filter on one group, company, brand or branch id alone.")
+
         if not scopes:
             if len(self.organisation.branches) > 1:
                 raise _RefusalError(400, "filter_required", "Filter on one group, company, brand or branch id.")
             return self.organisation.branches
+
         if not (branches := self.organisation.branches_of(scopes[0])):
             raise _RefusalError(403, "forbidden", "The id isn't one of yours.")
+
         return branches
 
     def _search(self, request: Request, _: bytes) -> Response:
@@ -259,6 +268,7 @@ class Simulator:
         start, end = _window(query, now - _DEFAULT_WINDOW)
         leads = self._book.answer(kind, self.organisation.branches_of(scope), start, end, now)
         headers = {"content-type": "application/json", "authorization": query.get("key", "")}
+
         try:
             sent = urllib.request.Request(query.get("to", ""), leads, headers)  # noqa: S310 - the user's own address
             with urllib.request.urlopen(sent, timeout=30) as answer:  # noqa: S310 - likewise
@@ -314,11 +324,13 @@ def _moment(query: QueryParams, name: str) -> datetime | None:
     values = query.getlist(name)
     if not values:
         return None
+
     try:
         if len(values) == 1 and _MOMENT.fullmatch(values[0]):
             return datetime.fromisoformat(values[0])
     except ValueError:
         pass
+
     raise _RefusalError(400, "invalid_time", f"{name} must be one moment as YYYY-MM-DDThh:mm:ssZ.")
 
 

@@ -32,14 +32,17 @@ class Inventory:
         address, size = parameters.get("address", ""), parameters.get("maxResults", str(_DEFAULT_PAGE))
         if not re.fullmatch(r"[0-9]{1,3}", size) or not 1 <= int(size) <= _LARGEST_PAGE:
             raise SearchError(f"maxResults must be a whole number from 1 to {_LARGEST_PAGE}.")
+
         words = re.split(r"[\s,]+", address.casefold())
         matches = [item for item, text in self._searchable if all(word in text for word in words)]
         start = 0
+
         if (cursor := parameters.get("nextToken")) is not None:
             number = cursor.partition("-")[0]
             start = int(number) if re.fullmatch(r"[0-9]{1,9}", number) else -1
             if not 0 <= start < len(matches) or cursor != _cursor(address, start):
                 raise SearchError("nextToken is not a cursor of this search.")
+
         end = start + int(size)
         meta = {
             "nextToken": _cursor(address, end) if end < len(matches) else None,

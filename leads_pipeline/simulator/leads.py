@@ -152,16 +152,20 @@ class LeadBook:
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}")
         start = datetime.fromtimestamp(day * DAY_SECONDS, UTC)
         mean = self._leads_per_day * branch.size * _WEEKDAY_SHARE[start.weekday()]
+
         if kind == "appraisal":
             mean *= _APPRAISALS_PER_APPLICANT
+
         # A normal distribution in place of Poisson's, which Python 3.11 doesn't have.
         count = max(0, round(rng.gauss(mean, math.sqrt(mean))))
         shape = _WEEKEND_HOURS if start.weekday() >= 5 else _WORKDAY_HOURS
         ahead = _hours_ahead(day)
         hours = rng.choices(range(24), weights=shape, k=count)
         seconds = [(hour - ahead) % 24 * 3600 + int(rng.random() * 3600) for hour in hours]
+
         if count and rng.random() < _MIDNIGHT:
             seconds.append(pick(rng, (0, -ahead % 24 * 3600)))
+
         return tuple(
             Slot(day * DAY_SECONDS + second, str(UUID(int=rng.getrandbits(128), version=4)))
             for second in sorted(seconds)
@@ -174,6 +178,7 @@ class LeadBook:
         text = pick(rng, _APPLICANT_MESSAGES).format(
             place=listing.address.street, name=who.first_name, price=listing.price
         )
+
         return {
             **_common(rng, branch, slot, who, listing.is_rented, text),
             "intent": "APPLICANT_INTENT_RENT" if listing.is_rented else "APPLICANT_INTENT_BUY",
@@ -196,6 +201,7 @@ class LeadBook:
         home = _rng(f"{who.email}|home")
         value = 95_000 + 2_500 * int(home.random() * 300)
         text = pick(rng, _APPRAISAL_MESSAGES).format(place=who.home.street, name=who.first_name, price=value // 20)
+
         return {
             **_common(rng, branch, slot, who, wants_to_let, text),
             "intent": "APPRAISAL_INTENT_LET" if wants_to_let else "APPRAISAL_INTENT_SELL",
@@ -299,6 +305,7 @@ def _property_details(home: Random, who: Person, value: int) -> dict[str, Any]:
     place = who.home
     bedrooms = 1 + int(home.random() * 5)
     efficiency = 35 + int(home.random() * 60)
+
     return {
         "propertyId": str(9_000_000 + int(home.random() * 900_000)),
         "uprn": uprn(home),

@@ -113,6 +113,7 @@ def town(number: int) -> Town:
     rounds, beginning = divmod(number, len(_TOWN_BEGINNINGS))
     ending = (beginning * 5 + rounds) % len(_TOWN_ENDINGS)
     district, area = divmod(number, len(_AREA_LETTERS))
+
     return Town(
         name=_TOWN_BEGINNINGS[beginning] + _TOWN_ENDINGS[ending],
         county=_COUNTIES[number % len(_COUNTIES)],
@@ -140,8 +141,10 @@ def person(rng: Random, in_town: Town, *, owns_home: bool) -> Person:
     mailbox = f"{first}.{last}".translate(_ASCII).lower()
     number = int(rng.random() * 1000)
     phone = f"{pick(rng, _DRAMA_NUMBERS)}{number:03}"
+
     if number % 3 == 0:  # people write their number in every way
         phone = "+44" + phone.replace(" ", "")[1:]
+
     return Person(
         first_name=first,
         last_name=last,

@@ -66,6 +66,7 @@ def _branch(seed: int, index: int) -> Branch:
     brand = index // _BRANCHES_PER_BRAND
     in_town = town(index)
     spread = Random(f"{seed}|branch|{index}").gauss(0, _SIZE_SIGMA)  # noqa: S311 - made-up data, no secret
+
     return Branch(
         number=FIRST_BRANCH + index,
         brand_id=str(_FIRST_BRAND + brand),

@@ -148,6 +148,7 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
         "url": f"https://portal.example/{'to-rent' if is_rented else 'for-sale'}/details/{listing_id}/",
         "images": _images(rng, listing_id),
     }
+
     return Listing(
         address=place,
         is_rented=is_rented,
@@ -203,6 +204,7 @@ def _life_cycle(rng: Random, is_rented: bool, is_archived: bool) -> str:
 def _images(rng: Random, listing_id: str) -> list[dict[str, str]] | None:
     if rng.random() < _WITHOUT_IMAGES:
         return None
+
     names = [f"{listing_id}_{position:02}.jpg" for position in range(1 + int(rng.random() * 5))]
     return [
         {

@@ -46,23 +46,29 @@ class Tokens:
         """Check the token request and give a new token. Raises TokenError."""
         authorization = headers.get("authorization")
         by_header = authorization is not None or client is INVENTORY
+
         if by_header:
             _check_client(client, _basic(authorization or ""))
+
         form = _form(headers, body)
         if by_header and "client_secret" in form:
             raise TokenError("invalid_request", "The secret came in the header and in the body (section 2.3).")
+
         if not by_header:
             _check_client(client, (form.get("client_id", ""), form.get("client_secret", "")))
+
         if "grant_type" not in form:
             raise TokenError("invalid_request", "grant_type is missing.")
         if form["grant_type"] != "client_credentials":
             raise TokenError("unsupported_grant_type", "grant_type must be client_credentials.")
+
         if not by_header:
             own_address = rf"https?://{re.escape(headers.get('host', ''))}(/.*)?"
             if not re.fullmatch(own_address, form.get("audience", "")):
                 raise TokenError("invalid_request", "audience must be the address of the leads service.")
         elif client is LEADS and _SCOPE not in form.get("scope", "").split():
             raise TokenError("invalid_scope", f"scope must be {_SCOPE}.")
+
         token = secrets.token_urlsafe(32)
         self._granted[token] = client, self._clock() + LIFETIME
         return token
@@ -82,13 +88,16 @@ def _check_client(client: Client, sent: tuple[str, str]) -> None:
 def _form(headers: Mapping[str, str], body: bytes) -> dict[str, str]:
     if headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise TokenError("invalid_request", f"Content-Type must be {_FORM}.")
+
     try:
         pairs = parse_qsl(body.decode("ascii"), errors="strict")
     except ValueError:
         raise TokenError("invalid_request", f"The body is not {_FORM}.") from None
+
     form = dict(pairs)
     if len(form) < len(pairs):
         raise TokenError("invalid_request", "A parameter stands twice (section 3.2).")
+
     return form
 
 

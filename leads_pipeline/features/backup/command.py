@@ -37,25 +37,31 @@ def backup(target: Path, keep: int) -> None:
     settings, data = filled()
     with err.status("Copying files that have changed"):
         done = back_up(data, target, keep, datetime.now(UTC))
+
     click.echo(
         f"Backup {target / done.name}: {counted(done.files, 'file')}, {decimal(done.bytes)}. Copied now: "
         f"{counted(done.new, 'file')}, {decimal(done.new_bytes)}. Older backups deleted: {done.removed}."
     )
     if done.is_first:
         click.echo(f"This is the first backup in {target}.")
+
     if target.stat().st_dev == settings.data_dir.stat().st_dev:
         click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
+
     facts = Facts(settings, data, datetime.now(UTC), is_thorough=True)
     damaged_by_facts = {raw.key for raw in facts.damaged}
     damaged = sorted(damaged_by_facts.union(done.damaged))
+
     if damaged:
         click.echo(
             f"Damaged or missing in the data folder: {some(damaged)}. This backup may lack them. `leads-pipeline "
             "verify` says what to do.",
             err=True,
         )
+
     if done.troubles:
         click.echo(f"This backup is complete. {' '.join(done.troubles)}", err=True)
+
     sys.exit(1 if damaged or done.troubles else 0)
 
 
@@ -71,16 +77,20 @@ def restore(source: Path) -> None:
     """
     settings = Settings.from_variables(os.environ)
     data = DataFolder.of(settings)
+
     with err.status("Restoring"):
         done = put_back(source, data, datetime.now(UTC))
+
     click.echo(f"Restored {done.files} files of {done.source} to {settings.data_dir}.")
     if done.damaged:
         click.echo(
             f"Damaged files of the backup were left out: {some(done.damaged)}. Their leads come from leads.duckdb.",
             err=True,
         )
+
     with err.status("Publishing leads.duckdb"):
         trouble = publish()
+
     if trouble:
         click.echo(f"Restored, but not published: {trouble} Run the same command again.", err=True)
     else:
@@ -88,4 +98,5 @@ def restore(source: Path) -> None:
         file = LeadsFile(data)
         click.echo(f"Published: {file.path}. It holds {counted(sum(file.lead_counts().values()), 'lead')}.")
         click.echo("Next, pull the leads that came since: leads-pipeline backfill --last 30d")
+
     sys.exit(1 if done.damaged or trouble else 0)

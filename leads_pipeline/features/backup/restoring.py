@@ -52,13 +52,17 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     source = _found(source, now)
     DataFolder.at(source).want_format()
     under_way = data.folder / RESTORING
+
     if not under_way.exists():
         _want_empty(data)
+
     with storing(under_way):
         shutil.rmtree(under_way, ignore_errors=True)
         make_folder(under_way)
+
     data.state.note_swept(0)  # one that was killed while it published may have swept
     keys = [*_keys(source)]
+
     try:
         with ThreadPoolExecutor(_WRITERS) as pool:
             done = [*pool.map(partial(_put, data, source, under_way), keys)]
@@ -70,13 +74,17 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
             f"The disk of {data.folder} is full: the backup needs about {needed / 1e6:.1f} MB there, and publishing "
             "needs more. Free some space, then run the same command again. Or set LEADS_DATA_DIR to a larger disk."
         ) from error
+
     data.gate.take_over(under_way)
     versions = data.folder / ".versions"
+
     with storing(versions):
         if versions.exists():
             versions.chmod(0o750)  # readable by the owner's group, as analysts are
+
     if moment := made_at(source):
         data.state.note_backup(moment)
+
     damaged = [key for key, is_whole in done if not is_whole]
     return Restored(source, len(done) - len(damaged), damaged)
 
@@ -105,6 +113,7 @@ def _want_empty(data: DataFolder) -> None:
     folder, paths = data.folder, [*data.folder.glob("*"), *data.folder.glob(".state/*")]
     there = {path.relative_to(folder).as_posix() for path in paths} - _NOTHING
     there.update(data.bucket.list(f"{RAW}/")[:1] if data.bucket else ())
+
     if there:
         named = ", ".join(sorted(there, reverse=True)[:3])
         raise SettingsError(
@@ -131,4 +140,5 @@ def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str
         else:
             make_folder(target.parent)
             publish_file(draft, target)
+
     return key, True

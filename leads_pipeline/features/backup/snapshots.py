@@ -90,6 +90,7 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
     """
     _check_place(data, target)
     key = data.state.person_key().hex()
+
     with data.state.lock("backup", timeout_seconds=0):
         before = next(reversed(snapshots(target, now)), None)
         if before and (before / _KEY).read_text().strip() != key:
@@ -110,6 +111,7 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
                 finish()
             except StorageError as error:
                 draft.done.troubles.append(str(error))
+
     return draft.done
 
 
@@ -159,8 +161,10 @@ def own_keys(folder: Path) -> Iterator[str]:
         # A snapshot may have no link, because not all file systems and tools take one.
         newest = link if link.exists() else max(versions, key=lambda path: path.stat().st_mtime_ns)
         yield newest.resolve().relative_to(folder.resolve()).as_posix()
+
     with reading(folder):
         paths = sorted(path for path in folder.iterdir() if path.name not in _LEFT_OUT)
+
     for path in paths:
         keys = FolderStore(folder).list(f"{path.name}/") if path.is_dir() else [path.name]
         yield from (key for key in keys if not (key.startswith(_STATE_LEFT_OUT) or key.endswith(_JOURNAL)))
@@ -224,12 +228,15 @@ class _Draft:
         """
         data = self._data
         self._add_all(own_keys(data.folder), partial(own_keys, data.folder))
+
         for prefix in _IN_ORDER:
             for folder, keys in groupby(data.store.list(prefix), lambda key: key[: key.rfind("/") + 1]):
                 self._add_all(keys, partial(data.store.list, folder))
+
         for damaged in data.quarantine.files():
             if damaged.file and not (self.folder / damaged.file.key).exists():
                 self._keep_former(damaged.file.key)
+
         self._link_leads_duckdb()
         self._add_all(self._list_keys(), self._list_keys)
 
@@ -252,6 +259,7 @@ class _Draft:
         os.sync()
         for path in self._copied:  # os.sync reports no errors
             sync(path)
+
         self.folder.rename(snapshot)
         try:
             sync(snapshot.parent)
@@ -279,13 +287,16 @@ class _Draft:
         same = self._same(key)
         if (self.folder / key).exists() or (same and self._link(same, key)):
             return True
+
         source = self._open(key)
         if source is None:
             return False
+
         with source:
             if not self._copy(source, key):
                 self.done.damaged.append(key)
                 self._keep_former(key)
+
         return True
 
     def _same(self, key: str) -> Path | None:
@@ -324,6 +335,7 @@ class _Draft:
         if self._data.bucket and key.startswith(STORED):
             content = self._data.store.get(key)
             return None if content is None else io.BytesIO(content)
+
         path = self._data.folder / key
         if key.endswith(_DATABASE):
             with (
@@ -333,18 +345,23 @@ class _Draft:
             ):
                 ledger.backup(copy)
                 return io.BytesIO(copy.serialize())
+
         if key.startswith(LIST):
             path = self._data.gate.folder / key.removeprefix(LIST)
+
         with reading(path), suppress(FileNotFoundError):
             return path.open("rb")
+
         return None
 
     def _copy(self, source: BinaryIO, key: str) -> bool:
         """Write the source to a new file. False if it can't be read, or isn't as it was written."""
         path = self.folder / key
         _make_folder(path.parent)
+
         if not copy_once(source, path, hash_in(key)):
             return False
+
         size = path.stat().st_size
         self._copied.append(path)
         self.done.new += 1

@@ -59,6 +59,7 @@ class InventoryClient:
     def _pages(self, address: str) -> Iterator[InventoryPage]:
         parameters = {"address": address, "maxResults": str(INVENTORY_PAGE_SIZE)}
         run = Requests(self._service)
+
         try:
             for number in range(1, MAX_INVENTORY_PAGES + 1):
                 spec = RequestSpec(
@@ -75,6 +76,7 @@ class InventoryClient:
                 parameters = {**parameters, "nextToken": page.next_token}
         finally:
             run.close()
+
         raise InvalidAnswerError(
             f"The inventory search has more than {MAX_INVENTORY_PAGES} pages. Nothing of it is kept. Search for a "
             "smaller place. If it stays so, tell the portal's technical contact.",

@@ -127,6 +127,7 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions, names: Names
     def raw_inventory(context: AssetExecutionContext) -> Iterator[AssetMaterialization]:
         inventory: InventoryService = names.resource(context.resources, "inventory")
         data: DataFolder = names.resource(context.resources, "data")
+
         for key in requested_keys(context, partitions.days):
             day = date.fromisoformat(key)
             reason = settings.of(InventorySettings).reason_against
@@ -159,6 +160,7 @@ def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:
     """The places to search: those of the settings, and if set, the postcodes of listings that leads ask about."""
     own = settings.of(InventorySettings)
     addresses = list(own.inventory_addresses)
+
     if own.inventory_from_leads_days:
         file = LeadsFile(data)
         if file.path.exists():
@@ -166,4 +168,5 @@ def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:
             query = statement("pull/postcodes_asked_about", _SQL)
             _, rows = file.query(query, {"since": since, "most": MAX_POSTCODES})
             addresses += [postcode for (postcode,) in rows]
+
     return list(dict.fromkeys(addresses))

@@ -97,8 +97,10 @@ class Inventory:
             item.item_id: item._replace(fetched_at=known.get((item.item_id, item.payload), item.fetched_at))
             for item in found
         }
+
         if before == list(items.values()):
             return len(items)
+
         content = _to_parquet(list(items.values()))
         file = RawFile("", microseconds(searched_at), "closed", len(items), hash_of(content))
         self._store.create(file.named(folder), content)

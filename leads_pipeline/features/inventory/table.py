@@ -96,6 +96,7 @@ def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) ->
                 "searched_address": item.address,
                 "payload": item.payload,
             }
+
     found = [row for _, row in sorted(rows.items())]
     items = read_leads(_ITEM, ((row["lead_id"], row["payload"], ()) for row in found))
     received = pa.Table.from_pylist(found, pa.schema(_COLUMNS)).append_column("lead", items)  # noqa: F841 - DuckDB finds it by its name

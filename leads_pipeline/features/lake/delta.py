@@ -55,6 +55,7 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
     file = (folder / WAREHOUSE_FILE).resolve()
     kept = {number_of(edition) for edition in file.parent.glob("leads-*.duckdb")}
     written: dict[str, int] = {}
+
     with attached(folder, file) as db, _readable_by_group():
         publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
         for table in lead_tables():
@@ -70,6 +71,7 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
                 is_whole = days == publications.keys()
                 _write(db, table, days, present or uri, store.options, number_of(file), is_whole=is_whole)
                 written[table.name] = len(days)
+
     names = tuple(f"{TABLES}/{table.name}/" for table in lead_tables())
     store.delete([key for key in store.list(f"{TABLES}/") if not key.startswith(names)])
     return written
@@ -91,6 +93,7 @@ def _write(
     # No retries: of two machines that write at once, one is to fail.
     noted = CommitProperties(custom_metadata={_EDITION: str(edition_number)}, max_commit_retries=0)
     of_days = ", ".join(f"'{day.isoformat()}'" for day in sorted(days))
+
     if days or is_whole:
         write_deltalake(
             target,
@@ -105,6 +108,7 @@ def _write(
             writer_properties=_SMALL_WRITERS,
             commit_properties=noted,
         )
+
     if isinstance(target, DeltaTable):
         # With the files that killed runs left.
         target.vacuum(

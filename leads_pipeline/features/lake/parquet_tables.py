@@ -63,8 +63,10 @@ def write_tables(folder: Path) -> int | None:
 def _write_tree(folder: Path) -> int | None:
     path, trees, file = folder / TABLES, folder / ".versions", (folder / WAREHOUSE_FILE).resolve()
     edition_number, before = number_of(file), number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
+
     if edition_number == before:
         return None
+
     draft = trees / f"{TABLES}-draft"
     with storing(path):
         shutil.rmtree(draft, ignore_errors=True)
@@ -81,6 +83,7 @@ def _write_tree(folder: Path) -> int | None:
         draft.rename(tree)
         sync(trees)
         _replace_link(path, tree)
+
     return len(touched)
 
 
@@ -160,6 +163,7 @@ def rows_of(db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date])
     of_a_day = f"select count(*) as leads from {leads} where {is_of(ordered)} group by lead_day"
     [(most,)] = db.execute(f"select coalesce(max(leads), 1) from ({of_a_day})").fetchall()
     at_once = max(1, _LEADS_AT_ONCE // most)
+
     for first in range(0, max(len(ordered), 1), at_once):
         rows = f"(from {leads} where {is_of(ordered[first : first + at_once])})"
         if is_list:

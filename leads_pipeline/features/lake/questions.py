@@ -30,15 +30,19 @@ def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, edition_number: int)
     folder, publish = data.folder / TABLES, f"{how_to_publish(data.state)}."
     if not folder.is_symlink():
         return
+
     if number_of(folder.resolve()) != edition_number:
         yield Seen("typed tables", Light.YELLOW, f"They are older than leads.duckdb. {publish}")
         return
+
     wrong = []
     for table in lead_tables():
         [(rows,)] = db.execute(f"select count(*) from {quoted(table.name)}").fetchall()
         if (found := count_rows(folder / table.name)) != rows:
             has = "can't be read" if found is None else f"has {found} rows, and leads.duckdb has {rows}"
             wrong.append(f"{TABLES}/{table.name} {has}.")
+
     if wrong:
         wrong.append(f"Run `rm {folder}`, then publish: they are written anew. {publish}")
+
     yield summed_up("typed tables", wrong, "Each has the rows of leads.duckdb.")

@@ -110,6 +110,7 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
     by_text: dict[str, list[Row]] = {}
     for row in lead.rows:
         by_text.setdefault(row.payload, []).append(row)
+
     versions = [
         {
             "received_at": min(row.received_at for row in rows).isoformat(),
@@ -149,6 +150,7 @@ def write_export(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise QuestionError(f"{folder} exists and isn't an empty folder. Name a new one.")
+
     keys = {lead.key for lead in leads}
     hosts = recipients(data, keys.__contains__)
     make_folder(folder)

@@ -92,12 +92,15 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     _, data = filled()
     if show and not sys.stdout.isatty():
         raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
+
     person = person_of(**given)
     if not as_json:
         show_person(person, show=show)
+
     found = search(data, person, is_shared=shared)
     if unknown := person.lead_ids - found.keys:
         err.print(escape(not_found(unknown)))
+
     held = requests.in_force(list_of(data).read(), person, found)
     if as_json:
         click.echo(json.dumps(found_as_json(person, found, held, show=show), indent=2))
@@ -105,6 +108,7 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
         show_found(found, show=show)
         for entry in held:
             out.print(f"On the suppression list: {NOUNS[entry.action]} {entry.number}.")
+
     sys.exit(1 if found.unread else 0)
 
 
@@ -138,17 +142,22 @@ def export(
     """
     received = _received_on(case, received)
     settings, data = filled()
+
     if answered is not None:
         _note_answered(data, case, answered)
         return
+
     if folder is None:
         raise QuestionError("Name a new folder for the answer: --to FOLDER.")
+
     data.want_outside(folder)
     person, found = _theirs(data, Action.ACCESS, is_shared=shared, **given)
     now = datetime.now(UTC)
     paths = write_export(data, folder, found.theirs, settings, now) if found.theirs else []
+
     for path in paths:
         out.print(f"Wrote {path}.")
+
     entry = requests.add_access(data, Request(Action.ACCESS, person, found, received, case), now)
     text, path = receipt.write_receipt(data, entry, _exported(found), is_complete=not found.unread)
     out.print(escape(f"\n{text}"), soft_wrap=False)
@@ -190,17 +199,22 @@ def retain(dry_run: bool) -> None:
     settings, data = filled()
     keep_days = settings.of(PrivacySettings).keep_personal_days
     now = datetime.now(UTC)
+
     if keep_days is None:
         raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more.")
+
     check_clock(settings, now, server_time)
     before = due_before(now, Facts(settings, data, now).zone, keep_days)
     days = list(cut_days(data, before, is_dry=dry_run))
     leads = f"{counted(sum(one.leads for one in days), 'lead')} from before {before}"
     troubles = [f"{one.day} {one.kind.name}: {one.error}" for one in days if one.error is not None]
+
     if dry_run:
         _end(f"{leads} would be made anonymous.", troubles)
+
     if trouble := publish():
         troubles.append(trouble)
+
     out.print(f"Made anonymous: {leads}.")
     _exit(troubles)
 
@@ -219,6 +233,7 @@ def log(as_json: bool) -> None:
     suppressed = list_of(data).read()
     still = [*requests.open_entries(suppressed), *requests.open_access(suppressed)]
     rows = requests.log(suppressed)
+
     if as_json:
         click.echo(json.dumps({"entries": rows}, indent=2))
     elif not rows:
@@ -231,6 +246,7 @@ def log(as_json: bool) -> None:
             due = f"due {row['due']}, " if row["due"] else ""
             dates = f"Received {row['received']}, {due}{done}{lifted}"
             click.echo(f"{row['number']}: {row['action']}{case}. {dates}.")
+
     sys.exit(1 if still else 0)
 
 
@@ -354,12 +370,15 @@ def correct(new_email: Sequence[str], new_phone: Sequence[str], dry_run: bool, l
     emails, phones = [*new_email, *listed[NEW_EMAIL]], [*new_phone, *listed[NEW_PHONE]]
     if not (emails or phones) and sys.stdin.isatty():
         emails, phones = _prompted("The right e-mail address"), _prompted("The right telephone number")
+
     email, phone = _right_contact(emails, phones)
     data, request = _asked(Action.CORRECT, listed=listed, **asked)
     leads = counted(len(request.found.in_raw), "lead")
+
     if dry_run:
         requests.correction_of(data, request, email, phone)
         _end(f"{leads} would be corrected.", request.found.unread)
+
     entry = requests.add_correction(data, request, email, phone, datetime.now(UTC))
     _hand_out(data, request, entry, f"{leads} corrected.")
 
@@ -380,6 +399,7 @@ def _right_contact(emails: Sequence[str], phones: Sequence[str]) -> tuple[str | 
         raise QuestionError("The right e-mail address isn't valid. Check its spelling.")
     if not all(keys_in(text).phones for text in phones):
         raise QuestionError("The right telephone number isn't valid. Check its spelling.")
+
     return next(iter(emails), None), next(iter(phones), None)
 
 
@@ -400,19 +420,26 @@ def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool
         f"{NOUNS[entry.action]} {entry.number}{f', case {entry.case}' if entry.case else ''}, of {entry.at:%Y-%m-%d}"
         for entry in entries
     )
+
     if any(entry.action is Action.RESTRICT for entry in entries):
         out.print("Tell the person before the restriction ends (UK GDPR, article 18(3)).")
+
     if dry_run:
         _end(f"Would end: {named}.")
+
     if not yes and not click.confirm(f"End {named}?", err=True):
         out.print("Nothing was ended.")
         sys.exit(1)
+
     for entry in entries:
         requests.add_lift(data, entry, case=case, received=received, now=datetime.now(UTC))
+
     left = _carry_out(data)
     out.print(f"Ended: {named}.")
+
     for entry in requests.still_holding(list_of(data).read(), entries):
         out.print(f"{NOUNS[entry.action].capitalize()} {entry.number} still holds for one of these leads or more.")
+
     _exit(left.get(0, []))
 
 
@@ -434,17 +461,22 @@ def apply(copy: Path | None) -> None:
     _, data = filled()
     if copy is not None:
         out.print(escape(receipt.put_list_back(data, copy, datetime.now(UTC))))
+
     data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
     interrupted = [entry.number for entry in requests.open_entries(list_of(data).read())]
     left = _carry_out(data, of_all=True)
+
     for path in (receipt.receipt_path(data, number) for number in interrupted):
         if path.exists():
             out.print(escape(f"\n{path.read_text(encoding='utf-8')}"), soft_wrap=False)
             out.print(escape(f"This receipt: {path}"))
+
     for line in receipt.forgotten_deliveries(data):
         out.print(escape(line))
+
     if not left:
         out.print("Done. No erased person is in the data folder, and no restricted one is published.")
+
     _exit([f"{f'Erasure {number}: ' if number else ''}{text}" for number, texts in left.items() for text in texts])
 
 
@@ -468,10 +500,12 @@ def _theirs(data: DataFolder, action: Action, *, is_shared: bool, **given: Any) 
     _want_leads(data, action, person, found)
     show_found(found)
     count = len(names_of_theirs(person, found))
+
     if count > 1 and not (person.contact.names or is_shared):
         raise QuestionError(
             f"These leads carry {count} names. Give the person's name: --name. With --shared, all of them are theirs."
         )
+
     return person, found
 
 
@@ -515,10 +549,13 @@ def _hand_out(data: DataFolder, request: Request, entry: Entry, done: str) -> No
     """Carry the request out, and print its receipt."""
     if not request.found.theirs:
         done = f"No lead of this person was found. Check the spelling. What was given is on the list.\n{done}"
+
     left = _carry_out(data, done={entry.number: done})
     troubles = [*left.get(0, ()), *left.get(entry.number, ())]
+
     if 0 in left:
         receipt.write_receipt(data, entry, "The request is on the list, and isn't carried out yet.", is_complete=False)
+
     path = receipt.receipt_path(data, entry.number)
     text = path.read_text(encoding="utf-8")
     out.print(escape(f"\n{text}"), soft_wrap=False)

@@ -115,8 +115,10 @@ def is_address(text: str) -> bool:
 def _emails_in(text: str) -> Iterator[str]:
     if "@" not in text:
         return
+
     text = _IDEOGRAPHIC_DOT.sub(".", text.lower())
     text = _ITALIC.sub("", _QUOTED_LOCAL.sub(r"\1@", text))
+
     for address in _ADDRESS.finditer(_APOSTROPHES.sub("'", text)):
         domain = _domain(address["domain"])
         local = address["local"].partition("+")[0].rstrip(".'-")
@@ -188,6 +190,7 @@ def _rows_of_groups(text: str) -> Iterator[list[_Group]]:
     """Yield groups of digits that may be parts of one number, as only spaces, brackets or dashes are between them."""
     row: list[_Group] = []
     end = 0
+
     for found in _GROUP.finditer(text):
         group = _Group(found["digits"], found["plus"] is not None and not found["digits"].startswith("0"))
         before, after = text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
@@ -198,6 +201,7 @@ def _rows_of_groups(text: str) -> Iterator[list[_Group]]:
         if not is_in_word:
             row.append(group)
         end = found.end()
+
     yield row
 
 
@@ -224,12 +228,14 @@ def _number(groups: Sequence[_Group], *, is_alone: bool) -> str | None:
 def _read(digits: str, *, is_international: bool, is_alone: bool) -> str | None:
     if digits.startswith("00") and not is_international:
         digits, is_international = digits[2:], True
+
     if is_international:
         return _british(digits[2:].removeprefix("0")) if digits.startswith("44") else _foreign(digits)
     if digits.startswith("0"):
         return _british(digits[1:])
     if is_alone and len(digits) in (10, 12, 13):
         return _british(digits.removeprefix("44").removeprefix("0") if len(digits) > 10 else digits)
+
     return None
 
 

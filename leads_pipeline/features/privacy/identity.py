@@ -83,6 +83,7 @@ def texts_of(payload: str, truths: Mapping[bool, str] | None = None) -> list[Tex
 def _texts_in(value: Any, truths: Mapping[bool, str] | None = None) -> list[Text]:
     texts: list[Text] = []
     left: list[tuple[str, Any]] = [("", value)]
+
     while left:
         path, value = left.pop()
         if isinstance(value, str):
@@ -94,6 +95,7 @@ def _texts_in(value: Any, truths: Mapping[bool, str] | None = None) -> list[Text
             left += [(path, inner) for inner in reversed(value)]
         elif truths and isinstance(value, bool):
             texts.append(Text(path, truths[value]))
+
     return texts
 
 
@@ -236,11 +238,13 @@ class Person:
             spoken=tuple(tuple(words_of(plain(name))) for name in names),
         )
         has_both = contact.names and person.postcodes
+
         if not (contact.emails or contact.phones or person.lead_ids or has_both):
             raise QuestionError(
                 "Give an address, a number or a lead: --email, --phone, --lead or --from. A name or a postcode alone "
                 "names nobody. Both together show leads to look at."
             )
+
         return person
 
     def may_be_in(self, payload: str) -> bool:
@@ -399,6 +403,7 @@ def owner_of(person: Person, leads: Mapping[LeadKey, Sequence[Version]]) -> Owne
     given = person.contact
     if given.names:
         return Owner(given, is_named=True)
+
     beside = [
         version.contact.names
         for key, versions in leads.items()

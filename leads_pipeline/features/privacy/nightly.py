@@ -48,12 +48,15 @@ def work_of_night(
 def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
     night.counts["requests_not_shown_done"] = len(open_entries(list_of(data).read()))
     log_forgotten_deliveries(data)
+
     # A folder that is behind is swept by the publication that follows.
     if data.is_behind or not list_of(data).read():
         return
+
     swept = sweep_what_appeared(data)
     night.counts["windows_rewritten"] = swept.windows
     night.troubles += [f"{what} couldn't be read or written: {why}" for what, why in swept.failed.items()]
+
     # Requests of commands that were interrupted, and published since.
     if open_entries(list_of(data).read()) and not data.is_behind:
         carry_out(data, lambda: None, now)
@@ -69,6 +72,7 @@ def _cut(
     keep_days = settings.of(PrivacySettings).keep_personal_days
     if keep_days is None:
         return
+
     check_clock(settings, now, portal_time)
     due = due_before(now, settings.zone, keep_days)
     days = list(cut_days(data, _weekly(due, data)))
@@ -98,6 +102,7 @@ def check_clock(settings: Settings, now: datetime, portal_time: Callable[[str], 
     """
     if settings.base_url is None:
         return
+
     theirs = portal_time(settings.base_url)
     if theirs is None or abs(theirs - now) > MOST_CLOCK_DIFFERENCE:
         said = f"says {theirs:%Y-%m-%d %H:%M}" if theirs else "can't be read: it sends no Date"

@@ -65,8 +65,10 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
             help="Take an address or number that many names use, and leads under several names. Check each lead.",
         ),
     ]
+
     for option in reversed(options):
         command = option(command)
+
     return command
 
 
@@ -79,8 +81,10 @@ def _read_list(_context: click.Context, __: click.Parameter, file: TextIO | None
     listed: Listed = {name: [] for name in (*_IDENTIFIERS, *CORRECTED)}
     if file is None:
         return listed
+
     with file:
         lines = file.readlines()
+
     for number, line in enumerate(lines, 1):
         name, _, value = (part.strip() for part in line.partition(":"))
         if value and name.casefold() in listed:
@@ -90,6 +94,7 @@ def _read_list(_context: click.Context, __: click.Parameter, file: TextIO | None
                 f"Line {number} of --from isn't valid. Write for example `email: jane@people.example`. Allowed words: "
                 f"{', '.join(listed)}."
             )
+
     return listed
 
 
@@ -102,6 +107,7 @@ def person_of(listed: Listed, **given: Sequence[str]) -> Person:
                 f"{label} (no more: return)", default="", show_default=False, err=True
             ).strip():
                 values[name].append(answer)
+
     leads, not_leads = (map(lead_key, values[name]) for name in ("lead", "not-lead"))
     return Person.of(values["email"], values["phone"], leads, values["name"], values["postcode"], not_leads)
 
@@ -134,6 +140,7 @@ def show_found(found: Found, *, show: bool = False) -> None:
             out.print(f"[bold]{title}[/bold]")
         for lead in leads:
             out.print(escape("\n    ".join(lines_of(lead, show=show))))
+
     read, theirs = counted(found.files, "file"), counted(len(found.theirs), "lead")
     if found.leads:
         next_ = " Theirs too: --lead KIND/ID. Somebody else's: --not-lead KIND/ID."
@@ -143,8 +150,10 @@ def show_found(found: Found, *, show: bool = False) -> None:
             f"No lead of this person was found in {read}. Check the spelling, or give another address or number.",
             soft_wrap=False,
         )
+
     for path in found.unread[:LISTED]:
         err.print(f"[bold red]not read:[/bold red] {escape(path)}")
+
     if found.unread:
         more = f"… and {len(found.unread) - LISTED} more. " if len(found.unread) > LISTED else ""
         err.print(
@@ -158,6 +167,7 @@ def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
     contact = Contact.of(lead) if show else Contact.of(lead).masked()
     places = [f"{place} ({counted(count, 'version')})" for place, count in sorted(lead.places.items())]
     yield f"  {lead_reference(lead.kind, lead.lead_id)}"
+
     for label, texts in (
         ("name", contact.names),
         ("contact", contact.others),

@@ -118,8 +118,10 @@ def forgotten_deliveries(data: DataFolder) -> list[str]:
     erasures = [
         entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number in suppressed.done
     ]
+
     if not erasures:
         return []
+
     delivered = _delivered(data, erasures)
     return forget_deliveries(data, erasures) + delivered
 

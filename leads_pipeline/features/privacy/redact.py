@@ -37,13 +37,17 @@ def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
     """
     body = payload.encode()
     members: list[tuple[bytes, bytes]] = []
+
     with suppress(InvalidAnswerError):
         members = _members(body, only_value(body), _kept(kind))
+
     contacts = [value for key, value in members if text_of(key) == "contact"]
     contact = contacts[-1][1:-1] if contacts and contacts[-1].startswith(b"{") else b""
     members = [(key, value) for key, value in members if text_of(key) != "contact"]
+
     if address is not None:
         contact = b",".join(filter(None, (contact, b'"email":"%s"' % address.encode())))
+
     members += [(b'"contact"', b"{%s}" % contact)] if contact else []
     return _written(members).decode()
 
@@ -84,12 +88,14 @@ def _members(body: bytes, span: tuple[int, int], kept: dict[str, Any]) -> list[t
     members: list[tuple[bytes, bytes]] = []
     if not body[slice(*span)].startswith(b"{"):
         return members
+
     with suppress(InvalidAnswerError):  # members before the broken place stay
         for key, start, end in members_of(body, span):
             declared = kept.get(text_of(key) or "")
             value = None if declared is None else _value(body, (start, end), declared)
             if value is not None:
                 members.append((key, value))
+
     return members
 
 
@@ -98,13 +104,16 @@ def _value(body: bytes, span: tuple[int, int], declared: Any) -> bytes | None:
     value = body[slice(*span)]
     if isinstance(declared, dict):
         return _written(_members(body, span, declared)) if value.startswith(b"{") else None
+
     if isinstance(declared, ChildTable):
         if not value.startswith(b"["):
             return None
         parts = list_parts("", body, span)
         return b"[%s]" % b",".join(_written(_members(body, part, _kept(declared))) for part in parts)
+
     if declared.type is FieldType.TEXT:
         return None if value.startswith((b"{", b"[")) else value
+
     return value if _NO_TEXT.fullmatch(value) else None
 
 

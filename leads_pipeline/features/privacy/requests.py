@@ -143,14 +143,17 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
     """
     patch = correction_of(data, request, email, phone)
     contact = Person.of([email] if email else [], [phone] if phone else [])
+
     for entry in in_force(list_of(data).read(), request.person, request.found):
         if entry.action in LIFTABLE:
             list_of(data).append(partial(_of, entry, Action.LEARNED, now, person=contact))
+
     data.state.note_rewriting()
     for lead in request.found.in_raw:
         places = {row.place for row in lead.rows if row.place.root in PLACES_OF_RAW}
         for place in places:
             data.raw.add(place, [ReceivedLead(lead.lead_id, patch)], now, CORRECTION)
+
     data.state.note_rewriting()  # a publication may have read windows before they were corrected
     return add(data, request, now)
 
@@ -197,6 +200,7 @@ def add_access(data: DataFolder, request: Request, now: datetime) -> Entry:
     for entry in open_access(list_of(data).read()):
         if entry.case == request.case:
             return entry
+
     return list_of(data).append(
         lambda suppressed, number: Entry(
             number=number,
@@ -256,6 +260,7 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
             )
         if by_number[number].action not in LIFTABLE:
             raise QuestionError(f"{number} can't be ended. Only objections and restrictions can.")
+
     return [by_number[number] for number in dict.fromkeys(numbers)]
 
 
@@ -277,10 +282,12 @@ def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry
         *_hashed(suppressed, _keys(found.theirs)),
     }
     holding = list[Entry]()
+
     for entry in suppressed.active:
         is_of_person = not theirs.isdisjoint((*entry.emails, *entry.phones, *entry.leads))
         if is_of_person and entry.action in _HOLDING_FOR_PEOPLE:
             holding.append(entry)
+
     return holding
 
 

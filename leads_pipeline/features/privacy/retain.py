@@ -98,12 +98,14 @@ def _named_leads(data: DataFolder, kind: LeadKind, before: date) -> dict[date, i
     """Count the published leads before that day that still name somebody, by day."""
     if not (data.folder / WAREHOUSE_FILE).exists():
         return {}
+
     with LeadsFile(data).reading() as db:
         _, rows = db.query(
             f"select window_day, count(*) from {quoted(kind.table)} "  # noqa: S608 - our own names
             f"where window_day < $before and {_is_named(kind.fields)} group by window_day",
             {"before": before},
         )
+
     return dict(rows)
 
 
@@ -133,6 +135,7 @@ def anonymise_former(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: date
         f"update {leads} set person = id, {_EMAIL} = id::varchar || '@removed.invalid' "  # noqa: S608
         f"from anonymous where anonymous.lead_id = {leads}.lead_id"
     )
+
     for child in kind.children:
         db.execute(_cut_statement(former_of(child.name), child.fields))
 

@@ -231,6 +231,7 @@ def _still_held(suppressed: Suppressed, entry: Entry, leads: Mapping[LeadKey, Se
     """Return which files hold a lead of the erasure, or a message that it empties, in sentences."""
     held = set[str]()
     meant = Meant(suppressed, [entry])
+
     for key, rows in leads.items():
         is_meant = bool(meant.leads(_lead_rows(key, rows)))
         is_cleared = suppressed.hashed_lead(*key) in entry.cleared
@@ -238,6 +239,7 @@ def _still_held(suppressed: Suppressed, entry: Entry, leads: Mapping[LeadKey, Se
             has_message = is_cleared and without_message(row.payload) != row.payload
             if is_meant or has_message:
                 held.add(f"{row.path} holds the {lead_in_words(*key)}.")
+
     return held
 
 
@@ -370,6 +372,7 @@ class _Look:
                 place, moment = file.place._replace(root=QUARANTINE), file.set_aside_at or datetime.now(UTC)
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
                     yield Row(place, file.key, lead_id, payload, moment, "")
+
         self.unread.update(self._data.quarantine.answers())
         if self._data.bucket:
             self.unread.update(self._copied(FolderStore(self._data.folder)))
@@ -389,8 +392,10 @@ class _Look:
         """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""
         link = self._data.folder / WAREHOUSE_FILE
         published = link if link.exists() else Editions(self._data.folder).current()  # a restored backup has no link
+
         if published is None:
             return
+
         no_ids = table_of([]).select(["lead_id", "number"])
         with attached(self._data.folder, published) as db:
             for kind, tables in in_raw.items():

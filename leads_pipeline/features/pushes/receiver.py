@@ -73,6 +73,7 @@ class Receiver:
             # The portal's own errors have this form.
             error = {"message": str(refusal), "code": refusal.status.name.lower(), "links": []}
             answer = JSONResponse({"errors": [error]}, refusal.status, refusal.headers)
+
         await answer(scope, receive, send)
 
     async def _take(self, request: Request) -> int:
@@ -108,9 +109,11 @@ class Receiver:
             raise _Refusal(HTTPStatus.NOT_FOUND, f"There is nothing here. Push to {PATH}.")
         if request.method != "POST":
             raise _Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "Push by POST.", {"Allow": "POST"})
+
         if not any(hmac.compare_digest(_digest(given), self._key) for given in _given_keys(request)):
             reason = "The key is missing or wrong. Send it as Authorization, as Authorization: Bearer or as X-API-Key."
             raise _Refusal(HTTPStatus.UNAUTHORIZED, reason, {"WWW-Authenticate": "Bearer"})
+
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send application/json.")
         if request.headers.get("content-encoding", "identity").lower() != "identity":
@@ -121,11 +124,13 @@ async def _body(request: Request) -> bytes:
     # uvicorn lets only digits pass as a length.
     if int(request.headers.get("content-length", 0)) > MAX_BODY_BYTES:
         raise _too_large()
+
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             raise _too_large()
+
     return bytes(body)
 
 
@@ -145,6 +150,7 @@ def _given_keys(request: Request) -> list[bytes]:
                 given.append(token.strip())
         elif name == b"x-api-key":
             given.append(value)
+
     return given
 
 

@@ -62,12 +62,14 @@ def _address(value: str | None, file: str | None) -> URL:
     """Return the address in SQLAlchemy's form, with the driver that Dagster uses."""
     if not (value or file):
         raise SettingsError(f"{POSTGRES_VARIABLE} is not set, and dagster.yaml in DAGSTER_HOME uses it.")
+
     try:
         url = sqlalchemy.make_url(
             read_secret(Secret(POSTGRES_VARIABLE, value, path_of(file) if file else None)).strip()
         )
     except (ArgumentError, ValueError):  # a port that is no number
         url = None
+
     # An @ that isn't written %40 makes a part of the password count as the host's name, which messages show.
     is_torn = url is not None and "@" in f"{url.host}{url.database}"
     if url is None or is_torn or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg2"):
@@ -75,6 +77,7 @@ def _address(value: str | None, file: str | None) -> URL:
             f"{POSTGRES_VARIABLE} is no address of a Postgres, as postgresql://user:password@host:5432/database is. "
             "In user and password, write %, @ and / as %25, %40 and %2F."
         ) from None
+
     url = url.set(drivername="postgresql+psycopg2")
     return url if "connect_timeout" in url.query else url.update_query_dict({"connect_timeout": str(_CONNECT_SECONDS)})
 

@@ -230,6 +230,7 @@ class _Person:
         """Whether it is theirs by the rule of identity 1, with its keys of names."""
         entry = self.entry
         emails, names = shown.emails or other_emails, shown.names or other_names
+
         if not emails.isdisjoint(entry.emails):
             return True
         if shown.phones.isdisjoint(entry.phones):
@@ -238,6 +239,7 @@ class _Person:
             return True
         if names:
             return names <= {*entry.names}
+
         return not entry.is_shared and (not entry.emails or emails <= {*entry.emails})
 
 
@@ -363,6 +365,7 @@ class Meant:
         emails = {email for of_text in keys for email in of_text.emails}
         phones = {phone for of_text in keys for phone in of_text.phones}
         names = filter(None, map(former_name_key, version.names))
+
         return Contact(
             emails=frozenset(self._list.hashes("mailbox", emails)),
             phones=frozenset(self._list.hashes("phone", phones)),

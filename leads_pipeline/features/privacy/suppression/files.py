@@ -62,15 +62,19 @@ class SuppressionList:
             with self._held():
                 self._take_over()
             newest = self._newest()
+
         guard = _identity(self.guard)
         if newest is None and guard is None:
             return NOBODY
+
         version = _identity(self.folder / newest) if newest else None
         identity = (newest, version, guard, _identity(self.folder / KEY_FILE))
         read = self._read  # another thread may bring an older list meanwhile
+
         if read is None or read[0] != identity:
             guarded = self._guarded()  # before the list, which is never behind it then
             read = self._read = (identity, self._opened(self._lines(self._here, VERSIONS), guarded))
+
         return read[1]
 
     def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
@@ -101,8 +105,10 @@ class SuppressionList:
         """
         newest = max(versions, key=lambda path: int(path.name))
         key_path = newest.parent.parent / KEY_FILE
+
         if not key_path.exists():
             key_path = self.folder / KEY_FILE
+
         with self._held(), reading(newest):
             key = self._key_in(key_path)
             lines = self._checked(newest.read_bytes(), newest, key)
@@ -122,6 +128,7 @@ class SuppressionList:
             if self._store is not None and theirs != lines:
                 self._store.delete([f"{_STORED}{KEY_FILE}", *self._store.list(f"{_STORED}{VERSIONS}")])
                 self._refresh()
+
         return lost
 
     def _lines_in_bucket(self, key: bytes) -> list[bytes]:
@@ -139,14 +146,18 @@ class SuppressionList:
         marks = _marks(self._key(), lines)
         name = f"{VERSIONS}{len(lines):08}"
         content = _document(marks[-1], lines)
+
         if self._store is not None and not self._store.create_once(f"{_STORED}{name}", content):
             return False
         if not self._here.create_once(name, content):
             return False
+
         replace_file(self.guard, f"{len(lines)} {marks[-1]}\n".encode())
         self._here.delete(self._here.list(VERSIONS)[:-_VERSIONS_KEPT])
+
         if self._store is not None:
             self._store.delete(self._store.list(f"{_STORED}{VERSIONS}")[:-_VERSIONS_KEPT])
+
         return True
 
     def _newest(self) -> str | None:
@@ -203,8 +214,10 @@ class SuppressionList:
     def _refresh_key(self, store: Store) -> None:
         key = f"{_STORED}{KEY_FILE}"
         here = self._here.get(KEY_FILE)
+
         if here is not None:
             store.create_once(key, here)
+
         there = store.get(key)
         if here is None and there is not None:
             self._here.create(KEY_FILE, there)
@@ -216,21 +229,27 @@ class SuppressionList:
         path = self.folder / _FORMER_FILE
         if self._newest() is not None:
             return
+
         with reading(path):
             former = path.read_bytes() if path.exists() else b""
+
         if self._store is not None:
             self._refresh_key(self._store)
             if not self._store.list(f"{_STORED}{VERSIONS}"):
                 entries = [self._store.get(key) or b"" for key in self._store.list(_FORMER_ENTRIES)]
                 former = max(former, b"".join(entries), key=len)
+
         # A line that has no end was never acknowledged.
         sealed = [line.partition(b" ")[::2] for line in former.split(b"\n")[:-1]]
         lines = [line for _, line in sealed]
+
         if not lines:
             return
+
         for number, (seal, mark) in enumerate(zip(sealed, _marks(self._key(), lines), strict=True), 1):
             if not hmac.compare_digest(seal[0], mark.encode()):
                 raise self._broken(f"its line {number} was changed, or the key belongs to another list")
+
         self._opened(lines, self._guarded())
         self._create(lines)
         path.unlink(missing_ok=True)

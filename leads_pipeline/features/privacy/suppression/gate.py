@@ -214,6 +214,7 @@ class Gate:
                 self.raw.merge(place._replace(root=RAW), lifted)
             self.raw.rewrite(place, partial(self._without, place, {row.lead_id for row in lifted}))
             windows += 1
+
         return windows
 
     def _without(self, place: Place, landed: set[str], rows: list[Row]) -> list[Row]:
