@@ -46,13 +46,16 @@ class DeleteUnclaimed(Step):
     def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
         """Delete it, and remember what is made now."""
         made = self._data.state.derived()
-        for pattern in made - self._claimed:
-            for path in self._data.folder.glob(pattern):
-                with storing(path):
-                    if path.is_dir() and not path.is_symlink():
-                        shutil.rmtree(path)
-                    else:
-                        path.unlink()
+        folder = self._data.folder
+        paths = [path for pattern in made - self._claimed for path in folder.glob(pattern)]
+
+        # Links first: one that leads nowhere would not be found again.
+        for path in sorted(paths, key=lambda path: not path.is_symlink()):
+            with storing(path):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
 
         if made != self._claimed:
             self._data.state.note_derived(self._claimed)
