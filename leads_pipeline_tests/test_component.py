@@ -218,7 +218,7 @@ def test_a_template_variable_may_be_a_list(project: Path, loaded: list[LeadsPipe
     file = scaffold(project, "agency")
     change(file, settings={"LEADS_BRANCH_IDS": "{{ branches }}"})
     file.write_text(f"template_vars_module: .variables\n{file.read_text()}")
-    (file.parent / "variables.py").write_text(
+    file.with_name("variables").with_suffix(".py").write_text(
         "import dagster\n\n\n@dagster.template_var\ndef branches():\n    return [101, 102]\n"
     )
 
