@@ -182,7 +182,7 @@ NOT_OURS = {
     *("listing_details_epc_rating", "mart_listings_weekly"),
     # Names of Dagster, and of examples/company/ with its prefix.
     *("event_log_storage", "run_retries", "run_monitoring", "leads_portal", "leads_leads_portal"),
-    *("key_prefix", "get_asset_spec"),
+    *("key_prefix", "group_prefix", "get_asset_spec"),
     *("on_publication", "after_leads", "dbt_build"),
     *("leads_publish", "leads_pull_daily", "leads_pull_leads", "leads_raw"),
 }
