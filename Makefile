@@ -28,7 +28,7 @@ INSTALL = $(UV) pip install --system-certs --python $(BIN)/python \
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test check lint chaos bench docs pages wheel venv lock clean
+.PHONY: help demo dev test check lint chaos bench docs pages wheel sbom venv lock clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +49,7 @@ lint: $(VENV)/dev ## Check format, lint rules and types
 	@$(BIN)/ruff check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/zizmor --offline --quiet --no-progress .github
 
 chaos: $(VENV)/dev ## Run the slow and destructive tests: killed processes, full disks, races
 	@$(PYTEST) -m 'chaos or slow' $(if $(MINUTES),--minutes=$(MINUTES))
@@ -68,6 +69,14 @@ wheel: $(VENV)/dev ## Build the wheel into dist/, check it, and try it outside o
 	@$(BIN)/twine check --strict dist/*.whl
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@$(INDEX) .ci/try_wheel $(BIN) dist/*.whl
+
+sbom: $(VENV)/dev ## Write what the wheel installs with all extras to dist/, as CycloneDX
+	@mkdir -p dist
+	@$(INSTALL) --group release
+	@$(UV) pip compile pyproject.toml --no-config --system-certs --universal --python-version 3.11 --all-extras \
+		--constraints requirements.lock --generate-hashes --no-annotate --output-file $(VENV)/installed.txt
+	@$(BIN)/cyclonedx-py requirements $(VENV)/installed.txt --pyproject pyproject.toml --mc-type application \
+		--output-reproducible --output-file dist/leads-pipeline.cdx.json
 
 venv: $(VENV)/runtime ## Install the pipeline into .venv
 
@@ -106,7 +115,7 @@ $(VENV)/dev: $(VENV)/runtime
 # Locked versions that still fit stay. `make lock UPGRADE=--upgrade` takes the newest ones.
 lock: $(VENV)/uv.lock ## Write requirements.lock anew from pyproject.toml
 	@.ci/patiently $(BIN)/uv pip compile pyproject.toml --no-config --system-certs --universal --python-version 3.11 --fork-strategy fewest \
-		--all-extras --group build --group dev --group dg --generate-hashes --custom-compile-command 'make lock' $(UPGRADE) \
+		--all-extras --group build --group dev --group dg --group release --generate-hashes --custom-compile-command 'make lock' $(UPGRADE) \
 		--output-file requirements.lock
 
 clean: ## Remove everything that was generated, except data/

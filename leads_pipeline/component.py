@@ -23,10 +23,12 @@ from dagster import (
     scaffold_with,
 )
 from dagster.components import scaffold_component
+from jinja2 import StrictUndefined, Template
 from pydantic import Field
 
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.orchestration.names import Names
 from leads_pipeline.settings import unknown
 
 # A setting that has several values is a list in YAML. Places to search for have commas in them.
@@ -34,27 +36,35 @@ _SEPARATORS = {"INVENTORY_ADDRESSES": ";"}
 
 Value = str | int | Sequence[str | int]
 
-# The text of a variable, and nothing around it.
-_OF_ENVIRONMENT: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+# Text that Dagster would evaluate, and variables of the environment in it.
+_TEMPLATE: Final = re.compile(r"\{[{%#]")
+_ENVIRONMENT: Final = re.compile(r"\benv\b")
+_VARIABLE: Final = re.compile(r"\benv\.(\w+)")
 
 
 def _resolved(context: ResolutionContext, settings: Mapping[str, Any]) -> dict[str, Value]:
-    """Resolve the templates in settings.
+    """Resolve the templates in settings. Raises SettingsError if a variable of the environment isn't set."""
+    return {name: _value_of(context, name, value) for name, value in settings.items()}
 
-    Dagster reads the text that a template gives as Python: of a secret 1_000 it would make 1000. A variable of the
-    environment is taken as it is. Raises SettingsError if there is none.
+
+def _value_of(context: ResolutionContext, name: str, value: Any) -> Any:
+    """Resolve the templates in the value of a setting, or in each one of its list.
+
+    Dagster reads texts as Python: it would make 1000 of a secret 1_000. So plain texts are taken as they are, and a
+    template that reads the environment gives text. Any other template gives what Dagster makes of it, such as a list.
     """
-    resolved: dict[str, Value] = {}
-    for name, value in settings.items():
-        named = _OF_ENVIRONMENT.fullmatch(value.strip()) if isinstance(value, str) else None
-        if named is None:
-            resolved[name] = context.resolve_value(value)
-        elif named[1] in os.environ:
-            resolved[name] = os.environ[named[1]]
-        else:
-            raise SettingsError(f"settings: {name} is the variable {named[1]} of the environment, which isn't set.")
+    if isinstance(value, list):
+        return [_value_of(context, name, one) for one in value]
+    if not isinstance(value, str) or not _TEMPLATE.search(value):
+        return value
+    if not _ENVIRONMENT.search(value):
+        return context.resolve_value(value)
 
-    return resolved
+    for variable in _VARIABLE.findall(value):
+        if variable not in os.environ:
+            raise SettingsError(f"settings: {name} needs the variable {variable} of the environment, which isn't set.")
+
+    return Template(value, undefined=StrictUndefined).render(context.scope)
 
 
 class LeadsPipelineScaffolder(Scaffolder[Any]):
@@ -93,11 +103,16 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
         Field(
             repr=False,  # it has secrets
             description=(
-                "The variables of the settings page, by their names. A secret is {{ env.LEADS_CLIENT_SECRET }}, or a "
+                "The variables of the settings page, by their names. They also switch features on, for example "
+                "LEADS_DELIVERY_URL, and off: LEADS_TABLES: none. A secret is {{ env.LEADS_CLIENT_SECRET }}, or a "
                 "file: LEADS_CLIENT_SECRET_FILE. LEADS_DATA_DIR is an absolute path."
             ),
         ),
     ]
+    group_prefix: Annotated[
+        str | None,
+        Field(description="What the names of groups begin with, in place of key_prefix. An empty text: nothing."),
+    ] = None
     owners: Annotated[Sequence[str], Field(description="Owners of all assets: addresses, and teams as team:data.")] = ()
     tags: Annotated[Mapping[str, str] | None, Field(description="Tags that all assets get besides their own.")] = None
 
@@ -110,7 +125,13 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
         """Return the spec of an asset as the catalog shows it. Override it to change what you like, but the key."""
         more_owners = [owner for owner in self.owners if owner not in spec.owners]
         tags = {**spec.tags, **(self.tags or {})}
-        return spec.replace_attributes(owners=[*spec.owners, *more_owners], tags=tags)
+        return spec.replace_attributes(owners=[*spec.owners, *more_owners], tags=tags, group_name=self._group_of(spec))
+
+    def _group_of(self, spec: AssetSpec) -> str | None:
+        if self.group_prefix is None or spec.group_name is None:
+            return spec.group_name
+        name = spec.group_name.removeprefix(Names.of(self.key_prefix).name(""))
+        return f"{self.group_prefix}_{name}" if self.group_prefix else name
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:  # noqa: ARG002 - as any component
         """Build the definitions. Raises SettingsError for a value that can't be right, and a name that isn't known."""

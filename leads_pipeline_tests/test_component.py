@@ -115,6 +115,17 @@ def test_owners_and_tags_are_added_to_those_of_each_asset(project: Path, tmp_pat
     assert "pii" in spec.tags
 
 
+@pytest.mark.parametrize(("prefix", "group"), [(None, "agency_marts"), ("web", "web_marts"), ("", "marts")])
+def test_groups_have_a_prefix_of_their_own(project: Path, tmp_path: Path, prefix: str | None, group: str) -> None:
+    file = scaffold(project, "agency")
+    change(file, settings={"LEADS_DATA_DIR": str(tmp_path / "data")}, group_prefix=prefix)
+
+    spec = specs_of(defs_of(project))[AssetKey(["agency", "mart_leads_daily"])]
+
+    assert spec.group_name == group
+    assert spec.tags["layer"] == "marts"
+
+
 def test_a_subclass_changes_how_assets_are_shown(project: Path, tmp_path: Path) -> None:
     file = scaffold(project, "agency")
     change(file, settings={"LEADS_DATA_DIR": str(tmp_path / "data")})
@@ -149,36 +160,84 @@ def test_a_wrong_setting_is_told_by_dg_check(project: Path, settings: dict[str, 
     assert message in str(told.value.__cause__)
 
 
-@pytest.mark.parametrize("secret", ["1_000", "0x1f", "None", "1.50", '"quoted"', "{{ no template }}"])
-def test_a_secret_of_the_environment_is_taken_as_it_is(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secret: str
-) -> None:
-    file = scaffold(project, "agency")
-    change(file, settings={"LEADS_DATA_DIR": str(tmp_path / "data")})
-    monkeypatch.setenv("LEADS_CLIENT_SECRET", secret)
-    seen: list[LeadsPipelineComponent] = []
+@pytest.fixture
+def loaded(monkeypatch: pytest.MonkeyPatch) -> list[LeadsPipelineComponent]:
+    """The components that a project loads, without their definitions."""
+    components: list[LeadsPipelineComponent] = []
 
     def build_defs(component: LeadsPipelineComponent, _: object) -> Definitions:
-        seen.append(component)
+        components.append(component)
         return Definitions()
 
     monkeypatch.setattr(LeadsPipelineComponent, "build_defs", build_defs)
+    return components
+
+
+# Dagster would read most of them as Python.
+TEXTS = ("1_000", "0x1f", "None", "1.50", "(1)", '"quoted"', "{{ no template }}")
+
+
+@pytest.mark.parametrize("secret", TEXTS)
+def test_a_variable_of_the_environment_is_taken_as_it_is_wherever_it_stands(
+    project: Path, monkeypatch: pytest.MonkeyPatch, loaded: list[LeadsPipelineComponent], secret: str
+) -> None:
+    monkeypatch.setenv("A_SECRET", secret)
+    change(
+        scaffold(project, "agency"),
+        settings={
+            "LEADS_CLIENT_SECRET": "{{ env.A_SECRET }}",
+            "LEADS_BRANCH_IDS": ["{{ env.A_SECRET }}", 102],
+            "LEADS_OWNERS": "{{ env.A_SECRET }}, {{ env('A_TEAM', '1_0') }}",
+            "INVENTORY_ADDRESSES": "{{ env('A_SECRET') }}",
+        },
+    )
 
     defs_of(project)
 
-    [component] = seen
-    assert component.variables["LEADS_CLIENT_SECRET"] == secret
+    [component] = loaded
+    variables = component.variables
+    assert variables["LEADS_CLIENT_SECRET"] == secret
+    assert variables["LEADS_BRANCH_IDS"] == f"{secret},102"
+    assert variables["LEADS_OWNERS"] == f"{secret}, 1_0"
+    assert variables["INVENTORY_ADDRESSES"] == secret
     assert "settings" not in repr(component)
 
 
-def test_a_variable_that_is_not_set_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scaffold(project, "agency")
-    monkeypatch.delenv("LEADS_CLIENT_SECRET")
+@pytest.mark.parametrize("text", TEXTS[:-1])
+def test_a_text_in_the_file_is_taken_as_it_is(project: Path, loaded: list[LeadsPipelineComponent], text: str) -> None:
+    change(scaffold(project, "agency"), settings={"LEADS_CLIENT_ID": text, "LEADS_BRANCH_IDS": [text]})
+
+    defs_of(project)
+
+    [component] = loaded
+    assert component.variables["LEADS_CLIENT_ID"] == text
+    assert component.variables["LEADS_BRANCH_IDS"] == text
+
+
+def test_a_template_variable_may_be_a_list(project: Path, loaded: list[LeadsPipelineComponent]) -> None:
+    file = scaffold(project, "agency")
+    change(file, settings={"LEADS_BRANCH_IDS": "{{ branches }}"})
+    file.write_text(f"template_vars_module: .variables\n{file.read_text()}")
+    file.with_name("variables").with_suffix(".py").write_text(
+        "import dagster\n\n\n@dagster.template_var\ndef branches():\n    return [101, 102]\n"
+    )
+
+    defs_of(project)
+
+    [component] = loaded
+    assert component.variables["LEADS_BRANCH_IDS"] == "101,102"
+
+
+@pytest.mark.parametrize("value", ["{{ env.UNKNOWN }}", ["101", "{{ env.UNKNOWN }}"], "branch-{{env.UNKNOWN}}"])
+def test_a_variable_that_is_not_set_is_named(project: Path, value: object) -> None:
+    change(scaffold(project, "agency"), settings={"LEADS_BRANCH_IDS": value})
 
     with pytest.raises(Exception, match=r"defs\.yaml") as told:
         defs_of(project)
 
-    assert "LEADS_CLIENT_SECRET of the environment, which isn't set" in "".join(format_exception(told.value))
+    assert "LEADS_BRANCH_IDS needs the variable UNKNOWN of the environment, which isn't set" in "".join(
+        format_exception(told.value)
+    )
 
 
 def test_several_values_are_a_list() -> None:

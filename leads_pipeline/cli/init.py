@@ -166,9 +166,9 @@ def _compose_file() -> str:
 
 def _image() -> str:
     """Return the steps of the image. The package and all that it needs come from the index, not from the checkout."""
-    _, begin, rest = _template("Containerfile").partition("ARG DEBIAN=")
+    _, begin, rest = _template("Containerfile").partition("FROM docker.io/")
     build, environment, rest = rest.partition("RUN python3 -m venv /opt/leads-pipeline/.venv\n")
-    _, end, runtime = rest.rpartition("\nFROM ${DEBIAN}\n")
+    _, end, runtime = rest.rpartition("\nFROM debian\n")
 
     package = f"leads-pipeline[delta,postgres,s3]=={version('leads-pipeline')}"
     install = f"RUN /opt/leads-pipeline/.venv/bin/pip install --no-cache-dir '{package}'\n"

@@ -121,7 +121,7 @@ def test_the_compose_file_builds_the_image_from_the_package_and_needs_no_checkou
     assert service["env_file"] == ".env"
     assert service["build"].keys() == {"dockerfile_inline"}
     steps = service["build"]["dockerfile_inline"]
-    assert "pip install --no-cache-dir 'leads-pipeline[delta,postgres,s3]==0.1.0'" in steps
+    assert "pip install --no-cache-dir 'leads-pipeline[delta,postgres,s3]==0.2.0'" in steps
     # Each file that a step copies is from the step before.
     assert [line for line in steps.splitlines() if line.startswith("COPY") and "--from=build" not in line] == []
     assert "USER 10001:10001" in steps

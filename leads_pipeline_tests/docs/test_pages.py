@@ -23,7 +23,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.health.finding import all_finders
 from leads_pipeline.settings import variables
 from leads_pipeline.simulator.__main__ import main as simulate
-from leads_pipeline_tests.docs import findings_page, pictures, reference_pages
+from leads_pipeline_tests.docs import findings_page, llms_page, pictures, reference_pages
 from leads_pipeline_tests.docs.pages import (
     DOCS,
     DOCUMENTS,
@@ -87,6 +87,9 @@ def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothi
     done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list((ROOT / "site").rglob("*.html"))) == len(PAGES) + 1  # and 404.html
+    linked = re.findall(r"\]\(([^)]*)\)", text_of(ROOT / "site" / "llms.txt"))
+    assert len(linked) == len(PAGES) - 1  # the first page
+    assert [address for address in linked if not (ROOT / "site" / address).is_file()] == []
     loaded = [
         address
         for path in (ROOT / "site").rglob("*")
@@ -103,7 +106,7 @@ def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothi
 
 def test_the_reference_is_what_the_code_says() -> None:
     """If not: make pages."""
-    made = reference_pages.pages()
+    made = reference_pages.pages() | llms_page.pages()
     assert {path: text_of(path) for path in made} == made
 
 
@@ -179,7 +182,7 @@ NOT_OURS = {
     *("listing_details_epc_rating", "mart_listings_weekly"),
     # Names of Dagster, and of examples/company/ with its prefix.
     *("event_log_storage", "run_retries", "run_monitoring", "leads_portal", "leads_leads_portal"),
-    *("key_prefix", "get_asset_spec"),
+    *("key_prefix", "group_prefix", "get_asset_spec"),
     *("on_publication", "after_leads", "dbt_build"),
     *("leads_publish", "leads_pull_daily", "leads_pull_leads", "leads_raw"),
 }

@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 import pytest
 import yaml
+from dagster import DagsterInstance
 
 from leads_pipeline_tests.promises.month import RECORDED, command, libfaketime, recorded_month, request
 from leads_pipeline_tests.promises.portal import portal
@@ -145,6 +146,20 @@ def test_the_classes_that_a_dagster_yaml_of_1de0322e_names_can_be_imported(old: 
 
     for named in (sqlite, postgres):
         assert hasattr(import_module(named["module"]), named["class"])
+
+
+def test_dagster_starts_with_a_dagster_yaml_of_1de0322e_and_keeps_events_in_its_class(
+    old: Old, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = old.data / ".dagster"
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+
+    with DagsterInstance.from_config(str(home)) as instance:
+        instance.report_engine_event("started", run_id="a-run", job_name="pull_leads")
+
+        assert type(instance.event_log_storage).__module__.startswith("leads_pipeline.")
+        [event] = instance.all_logs("a-run")
+        assert event.message == "started"
 
 
 @pytest.mark.slow

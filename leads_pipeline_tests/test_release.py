@@ -1,0 +1,143 @@
+"""What a release needs: pinned actions and images, one version, its changelog, and forms that ask for nobody's data.
+
+`make lint` also runs zizmor, which knows more of workflows.
+"""
+
+import json
+import re
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in sorted(ROOT.glob(".github/workflows/*.yml"))}
+IMAGES = [ROOT / "deploy" / "Containerfile", ROOT / ".devcontainer" / "Containerfile"]
+
+RELEASE: dict[str, Any] = WORKFLOWS["release.yml"]["jobs"]
+
+
+# --- what is pinned ---------------------------------------------------------------------------------------------------
+
+
+def actions() -> Iterator[tuple[str, str]]:
+    """Each line that uses an action, with the file that it is in."""
+    for path in sorted(ROOT.glob(".github/workflows/*.yml")):
+        for line in re.findall(r"^.*\buses:\s*(.*)$", path.read_text(), re.MULTILINE):
+            yield path.name, line
+
+
+@pytest.mark.parametrize(("workflow", "action"), sorted(set(actions())))
+def test_each_action_is_a_commit_with_its_version_beside_it(workflow: str, action: str) -> None:
+    assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), workflow
+
+
+def test_an_action_has_the_same_commit_everywhere() -> None:
+    pins = {line.split(" ")[0] for _, line in actions()}
+    assert len({pin.partition("@")[0] for pin in pins}) == len(pins)
+
+
+def test_images_begin_with_one_digest() -> None:
+    bases = [re.findall(r"^FROM (\S+)(?: AS (\w+))?", path.read_text(), re.MULTILINE) for path in IMAGES]
+
+    named = {name for stages in bases for _, name in stages}
+    foreign = {base for stages in bases for base, _ in stages if base not in named}
+    [base] = foreign
+    assert re.fullmatch(r"docker\.io/library/debian:bookworm-slim@sha256:[0-9a-f]{64}", base)
+
+
+# --- what the workflow may do -----------------------------------------------------------------------------------------
+
+
+def test_each_job_has_the_rights_that_it_needs() -> None:
+    assert WORKFLOWS["release.yml"]["permissions"] == {}
+    signing = {"id-token": "write", "attestations": "write"}
+    assert {name: job["permissions"] for name, job in RELEASE.items()} == {
+        "build": {"contents": "read"},
+        "images": {"contents": "read", "packages": "write"},
+        "image": {"packages": "write", **signing},
+        "attest": signing,
+        "pypi": {"id-token": "write"},
+        "github": {"contents": "write"},
+    }
+
+
+def test_nothing_is_public_before_it_is_tested_and_the_upload_to_pypi_comes_late() -> None:
+    def before(name: str) -> set[str]:
+        needs = RELEASE[name].get("needs", [])
+        jobs = {needs} if isinstance(needs, str) else set(needs)
+        return jobs.union(*map(before, jobs))
+
+    assert before("images") == before("attest") == {"build"}
+    assert before("pypi") == {"build", "attest", "images", "image"}
+    assert before("github") == {*before("pypi"), "pypi"}
+    commands = [step["run"] for step in RELEASE["build"]["steps"] if "run" in step]
+    assert commands[1:] == ["make check", "make wheel", "make sbom"]
+
+
+# --- the version ------------------------------------------------------------------------------------------------------
+
+
+def release_notes(tag: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([ROOT / ".ci" / "release_notes", tag], capture_output=True, text=True, check=False)
+
+
+def test_the_changelog_begins_with_the_version_and_fits_on_a_screen() -> None:
+    notes = release_notes(f"v{VERSION}")
+
+    assert notes.returncode == 0, notes.stderr
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## (.*)$", changelog, re.MULTILINE)[0] == VERSION
+    assert notes.stdout.strip() in changelog
+    assert len(notes.stdout.splitlines()) <= 60
+
+
+def test_a_tag_of_another_version_is_refused() -> None:
+    refused = release_notes("v9.9.9")
+
+    assert refused.returncode == 1
+    assert f"The tag is v9.9.9, and pyproject.toml has the version {VERSION}." in refused.stderr
+
+
+def test_manifests_name_the_image_of_the_version() -> None:
+    manifests = "".join(path.read_text() for path in (ROOT / "deploy").rglob("*.yaml"))
+    assert set(re.findall(r"/leads-pipeline:([\w.-]+)", manifests)) == {VERSION}
+
+
+# --- what contributors meet -------------------------------------------------------------------------------------------
+
+FORMS = [path for path in sorted(ROOT.glob(".github/ISSUE_TEMPLATE/*.yml")) if path.name != "config.yml"]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
+def test_a_form_says_first_that_nobodys_data_belongs_in_it(form: Path) -> None:
+    content = yaml.safe_load(form.read_text())
+
+    first = content["body"][0]
+    assert first["type"] == "markdown"
+    assert re.search(r"Paste no lead, no person and no secret\.", first["attributes"]["value"])
+    fields = content["body"][1:]
+    assert len({field["id"] for field in fields}) == len(fields)
+
+
+def test_the_development_container_has_the_programs_that_ci_installs() -> None:
+    folder = ROOT / ".devcontainer"
+    settings = json.loads((folder / "devcontainer.json").read_text())
+    text = (folder / settings["build"]["dockerfile"]).read_text()
+
+    ci = (ROOT / ".ci" / "run").read_text()
+    wanted = {package for found in re.findall(r"missing\+=\(([^)]*)\)", ci) for package in found.split()}
+    assert wanted
+    assert wanted <= set(text.split())
+    assert f"useradd --create-home --shell /bin/bash --uid 1000 {settings['remoteUser']}" in text
+
+
+def test_dependabot_watches_each_base_image() -> None:
+    watched = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]
+    [images] = [one for one in watched if one["package-ecosystem"] == "docker"]
+    assert images["directories"] == [f"/{path.parent.relative_to(ROOT)}" for path in IMAGES]
