@@ -21,7 +21,15 @@ import pytest
 
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.warehouse.loading_ahead import LOCK, WINDOWS_MIN, loading_ahead
-from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of
+from leads_pipeline_tests.support.ahead import (
+    MANY,
+    all_tables,
+    draft_of,
+    helpers_of,
+    land_many,
+    published_plainly,
+    settings_of,
+)
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.newcomer import wait_for
@@ -30,9 +38,6 @@ from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
 KILLS = int(os.environ.get("AHEAD_KILLS", "4"))
 ROUNDS = int(os.environ.get("AHEAD_ROUNDS", "2"))
-
-# As many as make a round of a real helper.
-LEADS = 3_000
 
 
 # --- killed at a system call ----------------------------------------------------------------------
@@ -135,18 +140,14 @@ def here(house: House) -> House:
     return house
 
 
-def land_many(house: House, number: int, **person: str) -> None:
-    leads = [lead(f"{number} {one}", email=f"{one}@people.example") for one in range(LEADS)]
-    house.land("applicant", [*leads, lead(f"{number} jane", **person)], house.today, f"branch-{101 + number % 2}")
-
-
 # Lands a lot while a helper runs, until it is killed.
 PULL = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from leads_pipeline.warehouse.loading_ahead import WINDOWS_MIN, loading_ahead
-from leads_pipeline_tests.chaos.test_loading_ahead import House, land_many, settings_of
+from leads_pipeline_tests.support.ahead import land_many, settings_of
+from leads_pipeline_tests.support.house import House
 house = House(Path(sys.argv[1]))
 house.now = datetime.now(UTC)
 with loading_ahead(settings_of(house), WINDOWS_MIN):
@@ -237,7 +238,7 @@ def test_two_pulls_at_once_and_after_each_other_have_one_helper(here: House, tmp
     plainly = published_plainly(here, tmp_path / "plain")
     here.publish()
     assert all_tables(here) == plainly
-    assert len(here.leads("applicant")) == 4 * (LEADS + 1)
+    assert len(here.leads("applicant")) == 4 * (MANY + 1)
 
 
 def test_a_backfill_of_many_windows_has_a_helper_and_publishes_every_lead(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What is loaded ahead of a publication, as tests look at it.
 
-Belongs here: the draft, its helpers, and what would be published without it. Doesn't: loading (house.py).
+Belongs here: the draft, its helpers, leads enough for a round, and what would be published without it. Doesn't: loading
+(house.py).
 """
 
 import shutil
@@ -10,6 +11,16 @@ from typing import Any
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.loading_ahead import HELPER
 from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.people import lead
+
+# Two windows of so many leads make a round.
+MANY = 3_000
+
+
+def land_many(house: House, number: int, **person: str) -> None:
+    """Land many leads in a window of one of two branches, and one of that person."""
+    leads = [lead(f"{number} {one}", email=f"{one}@people.example") for one in range(MANY)]
+    house.land("applicant", [*leads, lead(f"{number} jane", **person)], house.today, f"branch-{101 + number % 2}")
 
 
 def draft_of(house: House) -> Path:

@@ -17,7 +17,7 @@ from leads_pipeline.features.lake.delta import write_delta
 from leads_pipeline.features.lake.parquet_tables import delete_tables, write_tables
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.warehouse.tables import lead_tables
-from leads_pipeline_tests.features.lake.test_parquet_tables import LEADS
+from leads_pipeline_tests.features.lake.leads import LEADS
 from leads_pipeline_tests.support.publications import SECRET, Folder, Other, folder
 
 __all__ = ["folder"]

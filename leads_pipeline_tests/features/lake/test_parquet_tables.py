@@ -13,7 +13,8 @@ import pytest
 
 from leads_pipeline.features.lake.parquet_tables import remove_tables, write_tables
 from leads_pipeline.warehouse.editions import number_of
-from leads_pipeline_tests.support.publications import SECRET, Folder, Row, folder
+from leads_pipeline_tests.features.lake.leads import LEADS
+from leads_pipeline_tests.support.publications import SECRET, Folder, folder
 
 __all__ = ["folder"]
 
@@ -34,13 +35,6 @@ def read(folder: Folder, table: str, select: str = "*") -> list[tuple[Any, ...]]
 
 def file(folder: Folder, day: str) -> Path:
     return folder.path / "tables" / "applicant_leads" / f"lead_day={day}" / "data.parquet"
-
-
-LEADS: list[Row] = [
-    {"id": "a", "createdAt": "2026-11-19T10:00Z", "contact": {"email": "x"}, "viewingTimes": [{"earliest": "?"}, {}]},
-    {"id": "b", "createdAt": "2026-11-18T10:00Z", "new": {"deep": [1]}, "listingDetails": {"pricing": {"price": 1.5}}},
-    {"id": "c", "message": "m", "searchCriteria": {"radius": 0.5}},
-]
 
 
 def test_the_files_hold_the_rows_and_types_of_the_published_tables(folder: Folder) -> None:
