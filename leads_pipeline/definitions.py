@@ -115,10 +115,12 @@ def _wired(settings: Settings, names: Names) -> Definitions:
 
     added: list[Definitions] = [of_feature(settings, names) for of_feature in brought("definitions")]
     keys = {key for asset in assets for key in asset.keys}
+
     for one in added:
         for asset in one.assets or ():
             if isinstance(asset, AssetsDefinition):
                 keys |= asset.keys
+
     asking = Asking(settings, first, names=names, assets=frozenset(keys))
     others = [spec for of_feature in brought("assets") for spec in of_feature(settings, names)]
     core = Definitions(

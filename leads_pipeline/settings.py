@@ -367,14 +367,17 @@ class Settings(BaseModel):
         """Read and check. Raises SettingsError naming each variable at fault, never a secret."""
         given = filled_in(variables)
         values: dict[str, Any] = {name: value.strip() for name, value in given.items()}
+
         for name in secrets():
             only_one(given, name, f"{name}_FILE")
             if name in given:
                 values[name] = Secret(name, given[name])
             elif f"{name}_FILE" in given:
                 values[name] = Secret(f"{name}_FILE", file=path_of(given[f"{name}_FILE"]))
+
         only_one(given, "LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE")
         only_one(given, "LEADS_BRANCH_IDS", "LEADS_SCOPES")
+
         read: dict[type[BaseModel], Any] = {}
         wrong = []
         for model in _models():
@@ -382,6 +385,7 @@ class Settings(BaseModel):
                 read[model] = model(**{name: values[name] for name in _fields(model) if name in values})
             except ValidationError as error:
                 wrong.append(_sentences(error))
+
         # Outside of the except block, because the other error holds the values.
         if wrong:
             raise SettingsError(" ".join(wrong))

@@ -66,14 +66,18 @@ def backfill(
 
     kinds = [kind for kind in LEAD_KINDS if not kind_names or kind.name in kind_names]
     settings = Settings.from_variables(os.environ)
+
     if kinds:
         settings.want_portal()
+
     named = [_PULLED_TODAY[name] for name in dict.fromkeys(kind_names) if name in _PULLED_TODAY]
     for one in named:
         if reason := one.reason_against(settings):
             raise SettingsError(reason)
+
     scopes = _scopes(settings, scope_keys)
     offer_to_move_demo(settings, is_wanted=move_demo)
+
     with Session.opened(FIRST_DAYS) as session:
         click.echo(f"Dagster home: {settings.dagster_folder}", err=True)
         first, last = _chosen(session, first, last, recent)
@@ -87,6 +91,7 @@ def backfill(
         if not kind_names and last == session.today:
             besides = [one for one in _PULLED_TODAY.values() if one.reason_against(settings) is None]
         is_done = session.bring(dict.fromkeys(kinds, windows), besides)
+
     sys.exit(0 if is_done else 1)
 
 

@@ -46,6 +46,7 @@ def demo() -> None:
         for of_feature in loaded(DEMOS):
             click.echo(of_feature(session.settings, session.data, first))
         _show_demo(session)
+
     sys.exit(0 if is_done else 1)
 
 
@@ -122,6 +123,7 @@ def _show_demo(session: "Session") -> None:
     out.print(table(*published.query(FIRST_QUERY)))
     folder = _short(session.settings.data_dir)
     program = _short(Path(sys.executable).with_name("leads-pipeline"))
+
     click.echo(
         f"\n{click.style('What to do next', bold=True)}\n"
         f'1. Ask your own question: `{_short(Path(sys.executable))} -c "import duckdb; '

@@ -59,12 +59,15 @@ def _answers() -> Iterator[Seen]:
     except SettingsError as error:
         yield Seen(_SETTINGS, Light.RED, f"{error} Nothing else was checked.")
         return
+
     yield from ask_settings(settings, Path.cwd() / ".env")
     leads = LeadsService.of(settings, data)
     facts = Facts(settings, data, datetime.now(UTC))
     yield from ask_leads(facts, leads.secret, leads.tokens)
+
     for of_feature in loaded(QUESTIONS):
         yield from of_feature(facts)
+
     yield from ask_pool(facts, PORTAL_POOL, lambda: _limit_of(settings, PORTAL_POOL))
     yield from ask_folder(facts)
 

@@ -117,6 +117,7 @@ def _unit(folder: Path, program: Path) -> str:
     }
 
     lines: list[str] = []
+
     for line in _template("leads-pipeline.service").splitlines():
         name, _, value = line.partition("=")
         if name in left_out:
@@ -130,6 +131,7 @@ def _unit(folder: Path, program: Path) -> str:
         if name == "WorkingDirectory":
             comment = "# If .env names other folders, such as LEADS_PRIVACY_DIR, add them here."
             lines += [comment, f"ReadWritePaths={_quoted(folder)}"]
+
     return "\n".join([*lines, ""])
 
 

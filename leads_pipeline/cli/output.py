@@ -112,8 +112,10 @@ def _disk_trouble(error: Exception) -> str | None:
 
     settings = Settings.from_variables(os.environ)
     folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]
+
     if (folder := tightest_of(error, folders)) is not None:
         return f"{full(folder)} Landed leads are safe."
+
     if (failure := sqlite_error(error)) is not None:
         if is_short_of_files():
             return f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. {MORE_FILES}"
@@ -121,6 +123,7 @@ def _disk_trouble(error: Exception) -> str | None:
             f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. Check the disk, then run "
             "again. Landed leads are safe."
         )
+
     return None
 
 

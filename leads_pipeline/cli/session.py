@@ -83,8 +83,10 @@ class Session:
         keys = _keys(windows)
         if keys and self.data.state.is_pulling():
             click.echo("Another pull is under way, perhaps of the service. This one starts when it ends.", err=True)
+
         before, report = self._leads(), PullReport()
         failed_besides: dict[str, str] = {}
+
         with Progress(
             "[bold]{task.description}", BarColumn(), MofNCompleteColumn(), "windows", TimeElapsedColumn(), console=err
         ) as bar:
@@ -105,19 +107,24 @@ class Session:
                     failed_besides[one.name] = trouble
             bar.update(task, description="Publishing leads.duckdb")
             not_published = self.publish()
+
         counts = sorted(report.landed.items())
         landed = [f"{counted(count, 'window')} of {kind.replace('_', ' ')}" for kind, count in counts]
         landed += [f"the {one.name}" for one in besides if one.name not in failed_besides]
         click.echo(f"Pulled: {', '.join(landed) or 'nothing'}.")
+
         if not_published is None:
             count = self._leads()
             new = f", {max(0, count - before):,} of them new" if before else ""
             click.echo(f"Published: {LeadsFile(self.data).path}. It holds {counted(count, 'lead')}{new}.")
+
         if report.failed:
             self._show_failed(report.failed)
+
         troubles = [*filter(None, (report.error, *failed_besides.values(), not_published))]
         for trouble in troubles:
             click.echo(f"{click.style('failed:', fg='red', bold=True)} {trouble}", err=True)
+
         return report.succeeded and not troubles
 
     def _pull(
@@ -154,19 +161,23 @@ class Session:
         first = min(key for _, key in failed).partition("|")[0]
         causes: defaultdict[str, list[WindowRow]] = defaultdict(list)
         messages: dict[str, str] = {}
+
         for row in facts.windows_from(date.fromisoformat(first)):
             if failure := failed.get((f"{row.kind}_leads", row.window.partition_key)):
                 reason, message = failure
                 causes[reason].append(row)
                 messages.setdefault(reason, message)
+
         for reason, rows in sorted(causes.items(), key=lambda cause: -len(cause[1])):
             show_windows(f"{counted(len(rows), 'window')} failed: {reason}", messages[reason], rows, facts.branches)
 
         rows = list(chain(*causes.values()))
         left = [row for row in rows if not row.window.is_deleted(facts.now)]
         click.echo()
+
         for sentence in what_comes_next(rows, facts.now) if facts.is_served else ():
             click.echo(sentence)
+
         if left:
             click.echo(f"Pull them again with: {pull_command(facts, left)}")
 

@@ -29,6 +29,7 @@ def bring_up_to_date(data: DataFolder, settings: PublicationSettings, now: datet
     is_first_of_day = published_at is None or today(settings.zone, published_at) != today(settings.zone, now)
     windows = RawWindows(data.store, data.gate, lambda: now)
     steps = steps_of(data, settings, windows, now, is_first_of_day=is_first_of_day)
+
     return publish(
         data.folder,
         windows,
@@ -48,6 +49,7 @@ def steps_of(
     grid = Grid(settings.scopes, settings.first_day, zone)
     gates = [of_feature(data) for of_feature in brought("former_gate")]
     follow_list = [of_feature(data) for of_feature in brought("follow_list")]
+
     return [
         LoadLeads(windows, gates, zone, data.state.person_key()),
         # What marts read besides leads.

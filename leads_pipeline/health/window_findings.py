@@ -312,15 +312,19 @@ def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
         first_at = min(filter(None, (_asked_at(row, now) for row in others)), default=now)
         from_then = moment(max(now, first_at))
         sentences.append(f"The service asks for {counted(len(others), 'window')} again, from {from_then} on.")
+
     if any(_is_asked_after_a_restart(row, now) for row in others):
         sentences.append("After a restart, for example with a corrected secret, it asks for refused ones at once.")
+
     if landed:
         sentences.append(
             f"Landed before: {counted(len(landed), 'window')}. Their leads stay. The next automatic run shows them as "
             "landed, and doesn't ask for them."
         )
+
     if deleted:
         sentences.append(f"Nobody asks for {counted(len(deleted), 'window')} again: the portal has deleted them.")
+
     return sentences
 
 

@@ -106,11 +106,13 @@ def run_webserver(host: str, port: int, workspace: str, log_level: str, serve: C
     uvicorn.run = run
     where = ("--host", host, "--port", str(port), "--workspace", workspace)
     sys.argv = ["dagster-webserver", *where, "--dagster-log-level", log_level]
+
     try:
         main()  # type: ignore[no-untyped-call]
     except SystemExit:
         if is_reached:
             raise
+
     if not is_reached:
         raise BugError(
             "Dagster's web server didn't call uvicorn.run, so its pages were not served: nothing would keep other "

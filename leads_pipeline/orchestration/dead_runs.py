@@ -47,21 +47,26 @@ def end_dead_runs(
     unfinished = instance.get_run_records(RunsFilter(statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED]))
     suspects = [one.dagster_run for one in unfinished if _may_be_dead(one, now, dead_after)]
     suspects = [run for run in suspects if is_own(run)]
+
     if data.bucket is not None:
         here = platform.node()
         suspects = [run for run in suspects if run.tags.get(MACHINE_TAG, here) == here]
+
     for wait in (_SECOND_LOOK_SECONDS, 0):  # between two steps nobody holds it
         suspects = [run for run in suspects if not _is_at_work(run.job_name, data)]
         if suspects and wait:
             sleep(wait)
+
     if not suspects:
         return 0
 
     # One may have ended meanwhile.
     ids = [run.run_id for run in suspects]
     dead = instance.get_runs(RunsFilter(run_ids=ids, statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED]))
+
     for run in dead:
         instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
+
     return len(dead)
 
 

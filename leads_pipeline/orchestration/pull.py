@@ -185,6 +185,7 @@ class Pull:
         """Ask for each window, and yield a record if there is something to show."""
         left = dict.fromkeys(self.plan.windows)
         token_refused: dict[Window, TokenRefusedError] = {}
+
         try:
             for window, outcome in client_of().fetch_windows(self.kind, self.plan.windows, self._land):
                 del left[window]
@@ -210,6 +211,7 @@ class Pull:
         self.data.state.note_unknown_members(members)
 
         run_id = self.context.run.run_id
+
         if answer.failure is not None:
             self.data.raw.add(place_of(self.kind, answer.window), answer.leads, answer.fetched_at, PULL, run_id)
             answer.failure.attempts = answer.attempts
@@ -253,6 +255,7 @@ class Pull:
         refused_since = tokens_refused_since(self.plan.rows.values())
 
         verdicts: dict[Window, LeadsPipelineError] = {}
+
         for window, error in token_refused.items():
             scope = window.scope
             verdicts[window] = error
@@ -263,6 +266,7 @@ class Pull:
                     was_accepted=scope in self._accepted_scopes,
                     refused_since=refused_since.get(scope),
                 )
+
         return verdicts
 
     def _failed(self, window: Window, error: LeadsPipelineError) -> Iterator[Record]:

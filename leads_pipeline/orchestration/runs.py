@@ -84,6 +84,7 @@ def pull(
     )
     if not report.failed:
         report.error = error
+
     return report
 
 

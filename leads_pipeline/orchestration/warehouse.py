@@ -113,6 +113,7 @@ def _publish(
 
     for what, why in publication.problems.items():
         context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
+
     context.log.info(
         "Published leads.duckdb (%s): %s windows and %s leads changed, %.1f MB, in %.1f s.",
         publication.way,

@@ -41,6 +41,7 @@ class MakeBranches(Step):
         names, columns = self._branches.names, self._branches.columns
         more = [Column(name, "varchar", "From LEADS_BRANCHES_FILE") for name in columns]
         nothing = (None,) * len(columns)
+
         with draft.transaction():
             known = draft.db.execute("select distinct scope from pipeline.window_states").fetchall()
             scopes = {scope for (scope,) in known} | names.keys()

@@ -143,6 +143,7 @@ def _take_over(draft: Draft, kind: LeadKind, zone: ZoneInfo, gates: Sequence[For
     db = draft.db
     if not columns_of(db, kind.table, database=FORMER):
         return
+
     db.execute(
         f"""
         create or replace temp table taken as
@@ -156,6 +157,7 @@ def _take_over(draft: Draft, kind: LeadKind, zone: ZoneInfo, gates: Sequence[For
     )
     for table in kind.tables:
         _copy_taken(draft, table, zone)
+
     for gate in gates:
         gate.admit_former(db, kind)
 
@@ -164,6 +166,7 @@ def _take_over(draft: Draft, kind: LeadKind, zone: ZoneInfo, gates: Sequence[For
         db.execute(f"delete from {name} where lead_id in (select lead_id from taken)")
         db.execute(f"insert into {name} by name from {former}")
         db.execute(f"drop table {former}")
+
     taken = f"from {quoted(kind.table)} semi join taken using (lead_id)"
     db.execute(f"insert into touched select {literal(kind.name)}, lead_id, lead_day {taken}")
 
@@ -179,6 +182,7 @@ def _copy_taken(draft: Draft, table: str, zone: ZoneInfo) -> None:
     columns = columns_of(draft.db, table)
     there = columns_of(draft.db, table, database=FORMER)
     values = []
+
     for column in columns:
         value = anew.get(column, quoted(column)) if column in there else "null"
         values.append(f"{value} as {quoted(column)}")

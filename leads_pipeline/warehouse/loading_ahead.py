@@ -323,6 +323,7 @@ class _Follower:
         """Begin a draft, or go on with that of another helper. Return what it was begun from."""
         self.editions.make_ahead()
         origin = self._origin()
+
         if _windows_from(origin, self.data.folder, self.file) is not None:
             return origin
 
@@ -330,16 +331,19 @@ class _Follower:
         self.editions.make_ahead()
         # Looked at once the folder is there. A publication that replaces the file takes the folder after that.
         origin = self._origin()
+
         with storing(self.file):
             if origin.edition:
                 copy_file(self.editions.ahead.parent / origin.edition, self.file)
                 self.file.chmod(PRIVATE_FILE_MODE)
                 sync(self.file)  # else the origin could be on the disk after a power cut, and the leads not
+
         with connection(self.data.folder, self.file) as db:
             db.execute("create schema if not exists pipeline")  # the published file has it
             db.execute(f"create schema {AHEAD}")
             db.execute(f"create table {AHEAD}.origin (edition varchar, made_by varchar, shown_by varchar)")
             fill(db, f"{AHEAD}.origin", [origin])
+
         return origin
 
     def _load_rounds(self, origin: Origin) -> None:

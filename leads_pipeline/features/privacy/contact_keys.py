@@ -56,6 +56,7 @@ def plain(text: str) -> str:
         text = _HTML_ENTITY.sub(lambda code: html.unescape(code[0]), text, count=_CODES_MAX)
     if "%" in text:
         text = _PERCENT_CODE.sub(lambda code: unquote(code[0]), text, count=_CODES_MAX)
+
     text = _INVISIBLE.sub("", text)
     if text.isascii():
         return text
@@ -68,8 +69,10 @@ def plain(text: str) -> str:
     text = unicodedata.normalize("NFKC", _RUN_OF_MARKS.sub(r"\1", text))
     # In lower case, a capital I with a dot is two characters.
     text = text.replace("\u2010", "-").replace("\u0130", "I")
+
     if _FOREIGN_DIGIT.search(text):
         text = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text, count=_CODES_MAX)
+
     return text
 
 

@@ -76,8 +76,10 @@ def write_receipt(
         f"Exports in {path}: delete them, then run `leads-pipeline export` again." for path in data.state.exports()
     ]
     places += _OUT_OF_REACH[entry.action]
+
     if data.bucket:
         places.append(_OTHER_MACHINES)
+
     listed = "".join(f"- {line}\n" for line in places)
 
     text = (

@@ -72,14 +72,17 @@ def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[Fou
     """
     person, found, given = request.person, request.found, request.person.contact
     has_contact = given.emails or (given.phones and found.names)
+
     if not (found.theirs or has_contact or person.lead_ids or cleared):
         raise QuestionError(
             "Nothing that was given names one person. A number may be anybody's in the house: give the name too, or an "
             "address. Or name their leads: --lead KIND/ID."
         )
+
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
     gone = person.lead_ids - found.keys
     lost: list[FoundLead] = []
+
     if request.action in _NEEDS_RAW:
         lost = [lead for lead in found.theirs if lead.is_lost]
 
@@ -111,27 +114,32 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
     """
     if not request.found.theirs:
         raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")
+
     for lead in request.found.in_raw:
         if not _is_readable(lead):
             raise QuestionError(
                 f"{lead_in_words(lead.kind, lead.lead_id)} can't be corrected: its text can't be read. Leave it out, "
                 "or erase it. Nothing was corrected."
             )
+
     contact: dict[str, str] = {}
     if email is not None:
         contact["email"] = email
     if phone is not None:
         contact["phoneNumber"] = phone
+
     patch = json.dumps({"contact": contact})
 
     corrected_rows = list[LeadRow]()
     for lead in request.found.in_raw:
         corrected_rows += [LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in lead.rows]
+
     if list_of(data).read().erased.leads(corrected_rows):
         raise QuestionError(
             "The new address or number is that of a person who was erased, so the corrected lead would be erased too. "
             "Nothing was corrected."
         )
+
     return patch
 
 
@@ -300,6 +308,7 @@ def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
     lifted = _ends(suppressed, Action.LIFT)
 
     rows = list[dict[str, str | int | None]]()
+
     for entry in suppressed.entries:
         if entry.received is None:
             continue
@@ -316,6 +325,7 @@ def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
                 "leads": len(entry.leads),
             }
         )
+
     return rows
 
 

@@ -28,17 +28,21 @@ def receive(host: str, port: int) -> None:
     """
     settings = Settings.from_variables(os.environ)
     key = settings.of(PushSettings).receive_key
+
     if key is None:
         raise SettingsError(
             "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's pushes carry. Make one "
             "with: openssl rand -hex 32"
         )
+
     writable(settings)
     data = opened(settings)
     data.want_restored()
     receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), read_secret(key))
+
     if settings.base_url:
         data.state.claim(origin(settings.base_url))
+
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
 
     def each_minute() -> None:

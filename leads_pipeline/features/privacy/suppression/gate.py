@@ -117,6 +117,7 @@ class Gate:
 
         aside = list[Row]()
         admitted = list[Row]()
+
         for row in rows:
             key = (place.kind.name, row.lead_id)
             if key in leads.erased:
@@ -127,6 +128,7 @@ class Gate:
                 aside.append(row)
             else:
                 admitted.append(row)
+
         return aside, admitted
 
     def _leads_on_list(self, shown: Collection[LeadRow]) -> "_LeadsOnList":
