@@ -16,7 +16,7 @@ BENCHMARKS: dict[str, Callable[[], None]] = {
 
 
 def main() -> None:
-    """Run those that are named, or all benchmarks; with BENCH_QUICK the first alone, in two minutes."""
+    """Run the named benchmarks, or all; with BENCH_QUICK the first alone, in two minutes."""
     for name in sys.argv[1:] or list(BENCHMARKS)[: 1 if side_by_side.QUICK else None]:
         print(f"\n== {name}\n")
         BENCHMARKS[name]()

@@ -1,6 +1,7 @@
-"""Environments of scripts that bring their own packages, as contenders do: made once, kept in .venv-bench.
+"""Environments of scripts that bring their own packages, as contenders do.
 
-What a script needs stands in its head, pinned, as PEP 723 has it.
+They are made once, and kept in .venv-bench. What a script needs stands in its head, pinned, as PEP
+723 has it.
 """
 
 import hashlib

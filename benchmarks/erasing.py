@@ -26,7 +26,7 @@ from leads_pipeline.warehouse.published import LeadsFile
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Seconds of a publication by the clock and of CPU, and the most memory that its process took."""
+    """Seconds of a publication, by the clock and of CPU, and the most memory of its process."""
 
     clock: float
     cpu: float
@@ -46,7 +46,10 @@ def timed_publication(folder: Path) -> Took:
 
 
 def land_leads(folder: Path, leads: int) -> None:
-    """Land one day of all branches, then the same under other ids on the days before, until there are so many leads."""
+    """Land one day of all branches, and its copies on the days before, up to so many leads.
+
+    Copies have other ids.
+    """
     data, day, landed = DataFolder.at(folder / "data"), FIRST, land(DataFolder.at(folder / "data"), FIRST)
     windows = [(place.scope, data.raw.read(place).rows) for place in list_places(data.store)]
     while landed < leads:

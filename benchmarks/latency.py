@@ -1,4 +1,4 @@
-"""Own code on W1 against a portal that takes its time: does it use the concurrency that it is allowed?"""
+"""Own code on W1 against a slow portal: does it use the concurrency that it is allowed?"""
 
 import os
 import tempfile

@@ -14,7 +14,10 @@ _EVERY_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a command took. `began` and `ended` are moments by this machine's clock; `out` is what it printed."""
+    """What a command took.
+
+    `began` and `ended` are moments by this machine's clock; `out` is what it printed.
+    """
 
     began: float
     ended: float

@@ -1,4 +1,4 @@
-"""A portal that doesn't limit who asks it: the simulator's leads of one day, of other people, listings and days.
+"""A portal without limits: the simulator's leads of one day, as other people, listings and days.
 
 Belongs here: answers put together by replacing bytes, counting requests and tokens, latency. Doesn't: what a portal
 refuses (the simulator does). The simulator makes 33,000 leads a second, less than some contenders take; this one
@@ -72,7 +72,7 @@ class Book:
             self._models.append((_parts(leads), _parts(leads[:at_midnight])))
 
     def answer(self, branch: int, day: date) -> bytes:
-        """Every lead of the day, and of the next one's first moment: the service includes both ends."""
+        """Every lead of the day and of the next one's start: the service includes both ends."""
         leads, at_midnight = self._models[(branch - FIRST_BRANCH) % _MODEL_BRANCHES]
         filled = [_filled(leads, branch, day), _filled(at_midnight, branch, day + timedelta(days=1))]
         return b'{"applicants":[%s]}' % b",".join(filter(None, filled))
@@ -91,7 +91,10 @@ class Book:
 
 
 class _Portal(asyncio.Protocol):
-    """One connection. HTTP/1.1 as clients of benchmarks speak it: no pipelining, a body only with a length."""
+    """One connection.
+
+    HTTP/1.1 as clients of benchmarks speak it: no pipelining, a body only with a length.
+    """
 
     book: Book
     latency_seconds = 0.0
@@ -180,7 +183,11 @@ def running(leads: int, latency_ms: int = 0) -> Iterator[RunningPortal]:
 
 
 def _parts(leads: list[bytes]) -> list[bytes]:
-    """The leads as one text, cut where each one's id ends, its day stands, and its person's and listing's ids begin."""
+    """Return the leads as one text, cut at the parts that change.
+
+    They are the end of each lead's id, its day, and the beginnings of its person's and listing's
+    ids.
+    """
     marked = []
     for lead in leads:
         lead = re.sub(rb'^(\{"id":"[0-9a-f-]{24})[0-9a-f]{12}', rb"\1" + _ID, lead)

@@ -1,4 +1,6 @@
-"""What a day costs, from landing to what analysts read, as the history grows: 10,000 leads into 0.3 to 3 million.
+"""What a day costs, from landing to what analysts read, as the history grows.
+
+10,000 leads go into 0.3 to 3 million.
 
 Belongs here: making the history, and timing a day on top of it. Doesn't: what the pipeline does with a day. The
 history is made in SQL, by repeating one day's real leads under other ids, people and days.
@@ -73,7 +75,10 @@ def land(data: DataFolder, day: date) -> int:
 
 
 def grow(path: Path, leads: int) -> None:
-    """Repeat the leads and children of the published file until it holds so many leads, of other people and days."""
+    """Repeat the published file's leads and children until it holds so many leads.
+
+    They are of other people and days.
+    """
     path.chmod(0o600)
     with duckdb.connect(path) as db:
         (held,) = db.execute("select count(*) from applicant_leads").fetchall()[0]
@@ -104,7 +109,7 @@ def grow(path: Path, leads: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """What a day cost: seconds of each step and of copying the file alone, and the most memory that it took."""
+    """What a day cost: seconds of each step and of copying the file alone, and the most memory."""
 
     leads: int
     land: float
@@ -194,7 +199,10 @@ def made_store() -> Iterator[str | None]:
 
 
 def main() -> None:
-    """Print a line per size of the history: medians of the rounds, one day each, every one in a process of its own."""
+    """Print a line per size of the history.
+
+    It has the medians of the rounds. A round is one day, in a process of its own.
+    """
     print(
         f"{'history':>10} {'day':>7} {'land s':>7} {'publish s':>10} {'both s':>7} {'copy s':>7} "
         f"{'all marts and tables s':>23} {'file MB':>8} {'peak MB':>8}"

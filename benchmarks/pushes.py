@@ -1,4 +1,6 @@
-"""What pushes through a day cost: 1,200 leads of 60 branches, one by one, into 300,000, and how fresh the file is.
+"""What pushes through a day cost, and how fresh the file is.
+
+1,200 leads of 60 branches come one by one, into 300,000.
 
 Belongs here: the day's clock, which runs as fast as the work allows. Doesn't: the runs of Dagster around each
 publication, which take some seconds of CPU each and write some 0.3 MB.

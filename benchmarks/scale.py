@@ -1,4 +1,7 @@
-"""Own code on W2 and multiples of it, by more branches, and a day on top of each: does a lead cost the same?"""
+"""Own code on W2 and multiples of it, by more branches: does a lead cost the same?
+
+A day comes on top of each.
+"""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""The same leads into Parquet and DuckDB, by what people would use, by the floor and by this pipeline.
+"""The same leads into Parquet and DuckDB, by common tools, by the floor and by this pipeline.
 
 Belongs here: who runs when on which workload, that all hold the same leads afterwards, the tables. Doesn't: what a
 contender does (contenders/), the portal (portal.py).
@@ -107,7 +107,7 @@ class Turn:
 
     @property
     def job_seconds(self) -> float:
-        """From its first request, normally for a token, to its end: the imports before it left out."""
+        """From its first request, normally for a token, to its end, without the imports before."""
         return self.measured.ended - (self.counts["first_at"] or self.measured.began)
 
     @property

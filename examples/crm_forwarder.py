@@ -18,7 +18,10 @@ crm = httpx.Client(headers={"authorization": f"Bearer {os.environ['CRM_TOKEN']}"
 
 
 def to_crm(lead: dict[str, Any]) -> bool:
-    """Send the lead to the CRM. Return if the CRM took it. A PUT by the lead's id makes a repeat harmless."""
+    """Send the lead to the CRM, and return whether the CRM took it.
+
+    A PUT by the lead's id makes a repeat harmless.
+    """
     enquiry = {
         "name": f"{lead['contact_first_name'] or ''} {lead['contact_last_name'] or ''}".strip(),
         "email": lead["contact_email"],
@@ -32,7 +35,7 @@ def to_crm(lead: dict[str, Any]) -> bool:
 
 
 class Forwarder(BaseHTTPRequestHandler):
-    """Answers 204 once the CRM has the lead, 502 if it doesn't take it, 401 if the signature is wrong."""
+    """Answers 204 once the CRM has the lead, 502 if it refuses, 401 for a wrong signature."""
 
     def do_POST(self) -> None:
         """Take a message."""

@@ -1,4 +1,4 @@
-"""Leads of a property portal, pulled day by day and branch by branch into Parquet and DuckDB with Dagster."""
+"""A property portal's leads, pulled by day and branch into Parquet and DuckDB with Dagster."""
 
 from typing import TYPE_CHECKING
 

@@ -122,7 +122,10 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
         return {name: _text_of(name, value) for name, value in self.settings.items()}
 
     def get_asset_spec(self, spec: AssetSpec) -> AssetSpec:
-        """Return the spec of an asset as the catalog shows it. Override it to change what you like, but the key."""
+        """Return the spec of an asset as the catalog shows it.
+
+        Override it to change anything but the key.
+        """
         more_owners = [owner for owner in self.owners if owner not in spec.owners]
         tags = {**spec.tags, **(self.tags or {})}
         return spec.replace_attributes(owners=[*spec.owners, *more_owners], tags=tags, group_name=self._group_of(spec))
@@ -134,7 +137,10 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
         return f"{self.group_prefix}_{name}" if self.group_prefix else name
 
     def build_defs(self, context: ComponentLoadContext) -> Definitions:  # noqa: ARG002 - as any component
-        """Build the definitions. Raises SettingsError for a value that can't be right, and a name that isn't known."""
+        """Build the definitions.
+
+        Raises SettingsError for a value that can't be right, and for a name that isn't known.
+        """
         hints = unknown(self.settings)
         if hints:
             raise SettingsError(f"settings: {' '.join(hints)}")

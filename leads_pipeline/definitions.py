@@ -44,9 +44,10 @@ _PUBLISH: Final = "Publish what has landed in leads.duckdb, then write the repor
 
 
 def build_definitions(variables: Mapping[str, str], *, key_prefix: str | Sequence[str] | None = None) -> Definitions:
-    """Everything that Dagster needs, for the settings in `variables`, which have the names of the environment's.
+    """Return everything that Dagster needs, for the settings in `variables`.
 
-    A missing service is no error here: the code location loads, and the assets that need it say what to set.
+    They have the names of environment variables. A missing service is no error here: the code
+    location loads, and the assets that need it say what to set.
 
     With a `key_prefix`, the definitions are a guest in somebody else's code location. Keys of assets begin with it, and
     so do the names of groups, jobs, schedules, sensors, resources and the pool. No executor is set, and no schedule or

@@ -57,15 +57,16 @@ class ServerError(TransientError):
 
 
 class UnreachableError(TransientError):
-    """No connection, a connection that broke, a deadline that passed, or an alert that couldn't be sent."""
+    """No connection, a broken one, a deadline that passed, or an alert that couldn't be sent."""
 
     default_reason = "unreachable"
 
 
 class TokenRefusedError(TransientError):
-    """The service answered 401. Only the end of a run shows whether that can pass (portal/verdicts.py).
+    """The service answered 401.
 
-    `token_fetched_at` is the moment in UTC when the refused token was asked for.
+    Only the end of a run shows whether that can pass (portal/verdicts.py). `token_fetched_at` is
+    the moment in UTC when the refused token was asked for.
     """
 
     default_reason = "token refused (401)"
@@ -137,7 +138,7 @@ class BugError(PermanentError):
 
 
 def how_to_install(extra: str) -> str:
-    """Say how to install an extra of the pipeline: the end of an error about a package that is missing."""
+    """Say how to install an extra of the pipeline: the end of an error about a missing package."""
     is_checkout = Path(__file__).parents[1].joinpath("pyproject.toml").exists()
     if is_checkout:
         return f"Install it in the checkout: `.venv/bin/uv pip install -c requirements.lock -e '.[{extra}]'`."

@@ -1,4 +1,4 @@
-"""The settings of an installation: a field for each variable, with its help, its default and its section.
+"""The settings of an installation: a field for each variable, with help, default and section.
 
 The core's are here, and each feature's in a model of its own. From the models are made `.env.example`,
 docs/reference/settings.md, hints for misspelled names, the list of secrets and `leads-pipeline settings`. Doesn't
@@ -43,7 +43,10 @@ class AuthMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret's value, or the file that holds it; `variable` is the one that is set. Its `repr` doesn't show it."""
+    """A secret's value, or the file that holds it.
+
+    `variable` is the one that is set. The `repr` doesn't show the value.
+    """
 
     variable: str
     value: str | None = field(default=None, repr=False)
@@ -54,7 +57,7 @@ class Secret:
 
 
 def path_of(value: str) -> Path:
-    """Return the path that a variable names: absolute, so that it is the same file in every working directory."""
+    """Return the absolute path that a variable names: the same file in every working directory."""
     return Path(value.strip()).expanduser().absolute()
 
 
@@ -65,14 +68,17 @@ _ODD_FOR_DAGSTER: Final = re.compile(r"\?|%[0-9A-Fa-f]{2}")
 
 
 def _check_path(variable: str, folder: Path, program: str, odd: re.Pattern[str], do: str) -> None:
-    """Raise ValueError if the program would take the folder's path, or that of its link, for another one."""
+    """Raise ValueError if the program would misread the folder's path, or that of its link."""
     for path in (str(folder), os.path.realpath(folder)):
         if found := odd.search(path):
             raise ValueError(f"{variable} names {path}, and {program} can't use the {found[0]} in that path. {do}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or number means this machine, whoever answers for names (RFC 6761, section 6.3)."""
+    """Whether a host's name or number means this machine (RFC 6761, section 6.3).
+
+    The name `localhost` does with every name server.
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name
@@ -84,7 +90,10 @@ THIS_MACHINE = "this machine"
 
 
 def origin(base_url: str) -> str:
-    """Return whose leads they are: the portal's host. Whatever port it has, the simulator is THIS_MACHINE."""
+    """Return whose leads they are: the portal's host, or THIS_MACHINE for the simulator.
+
+    The port makes no difference.
+    """
     host = urlsplit(base_url).hostname or base_url
     return THIS_MACHINE if is_loopback(host) else host
 
@@ -104,7 +113,10 @@ def odd_character(value: str) -> str | None:
 
 
 def pasted_with(value: str) -> str | None:
-    """Name the blank or quotation mark that the value begins or ends with: few ids and secrets do."""
+    """Name the blank or quotation mark that the value begins or ends with.
+
+    Few ids and secrets have one there.
+    """
     for blanks_or_quotes, what in ((" ", "a blank"), ("\"'`", "a quotation mark")):
         if value[0] in blanks_or_quotes or value[-1] in blanks_or_quotes:
             return f"begins or ends with {what}. Was it pasted with it?"
@@ -127,7 +139,10 @@ def address_parts(value: str, schemes: Collection[str] = ("http", "https")) -> S
 
 
 def _address(value: str) -> str:
-    """An address: https, since it carries a secret or a token and leads, unless it never leaves this machine."""
+    """Return an address: https, unless it never leaves this machine.
+
+    It carries a secret, or a token and leads.
+    """
     parts = address_parts(value)
     # Searched in the text, because urlsplit drops line breaks and can't tell an empty query from none.
     if parts is None or re.search(r"[\s?#@\\]", value):
@@ -238,7 +253,10 @@ def _host_names(value: str) -> tuple[str, ...]:
 
 
 def whole_number(least: int, most: int, why: str = "") -> PlainValidator:
-    """Return what reads a whole number from `least` to `most`. `why` is for those who wrote another one."""
+    """Return a validator that reads a whole number from `least` to `most`.
+
+    `why` is for those who wrote another one.
+    """
 
     def check(value: str) -> int:
         if not (value.isascii() and value.isdigit() and len(value) < 5 and least <= int(value) <= most):
@@ -254,9 +272,10 @@ AbsolutePath: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
 
 
 def setting(variable: str, section: str, default: Any = None, *, link: str = "", proposal: str = "") -> Any:
-    """A field of Settings, whose docstring is its help. A default that is a function gets the fields before it by name.
+    """A field of Settings, whose docstring is its help.
 
-    `link` is a place in docs/ that says more. `proposal` is a value that .env.example has as a comment.
+    A default that is a function gets the fields before it by name. `link` is a place in docs/ that
+    says more. `proposal` is a value that .env.example has as a comment.
     """
     kind: Any = {"default_factory": default} if callable(default) else {"default": default}
     more: Any = {"section": section, "link": link, "proposal": proposal}
@@ -296,8 +315,8 @@ class Settings(BaseModel):
     base_url: Address = setting("LEADS_BASE_URL", _LEADS)
     """Address of the leads service: https://services.zoopla.co.uk for Zoopla's Leads API"""
     auth_url: Address = setting("LEADS_AUTH_URL", _LEADS)
-    """Address of the leads service's token server: https://services-auth.services.zoopla.co.uk for Zoopla's.
-    `/oauth2/token` is appended"""
+    """Address of the leads service's token server: https://services-auth.services.zoopla.co.uk for
+    Zoopla's. `/oauth2/token` is appended"""
     client_id: ClientId = setting("LEADS_CLIENT_ID", _LEADS)
     """The client id that the portal issued"""
     client_secret: Secret | None = setting("LEADS_CLIENT_SECRET", _LEADS)
@@ -305,8 +324,8 @@ class Settings(BaseModel):
     branch_ids: Annotated[tuple[Scope, ...], PlainValidator(_branch_ids)] = setting("LEADS_BRANCH_IDS", _LEADS, ())
     """The branches to pull: the portal's internal ids, comma-separated, as 101,102"""
     zone: Annotated[ZoneInfo, PlainValidator(_zone)] = setting("LEADS_TIMEZONE", _LEADS, ZoneInfo("UTC"))
-    """The time zone that defines a day: Europe/London for a British agency. If it is empty, a day begins at 00:00 UTC,
-    which is 01:00 in a British summer"""
+    """The time zone that defines a day: Europe/London for a British agency. If it is empty, a day
+    begins at 00:00 UTC, which is 01:00 in a British summer"""
 
     client_secret_pgp_file: AbsolutePath = setting("LEADS_CLIENT_SECRET_PGP_FILE", _SECRET)
     """The PGP message with the secret, as the portal delivers it"""
@@ -318,14 +337,15 @@ class Settings(BaseModel):
     auth_method: Annotated[AuthMethod, PlainValidator(_auth_method)] = setting(
         "LEADS_AUTH_METHOD", _TOKEN, AuthMethod.BODY
     )
-    """`body` sends the credentials in the body, with an audience. `basic` sends them in a header, with a scope"""
+    """`body` sends the credentials in the body, with an audience. `basic` sends them in a header,
+    with a scope"""
     audience: str | None = setting("LEADS_AUDIENCE", _TOKEN, lambda fields: fields.get("base_url"))
     """With `body`: the audience; LEADS_BASE_URL if it is empty"""
     token_scope: Annotated[str | None, PlainValidator(_token_scope)] = setting(
         "LEADS_TOKEN_SCOPE", _TOKEN, "api/api_access"
     )
-    """With `basic`: the scopes, with blanks between them. `none` sends no scope. Zoopla's own for leads are
-    leads/list:applicant-leads and leads/list:appraisal-leads"""
+    """With `basic`: the scopes, with blanks between them. `none` sends no scope. Zoopla's own for
+    leads are leads/list:applicant-leads and leads/list:appraisal-leads"""
 
     scopes: Annotated[tuple[Scope, ...], PlainValidator(_scope_keys)] = setting(
         "LEADS_SCOPES", _PULL, lambda fields: fields.get("branch_ids", ())
@@ -335,29 +355,31 @@ class Settings(BaseModel):
     branches_file: AbsolutePath = setting(
         "LEADS_BRANCHES_FILE", _PULL, link="guides/add-your-own-data.md#names-of-branches"
     )
-    """A CSV with the columns id and name, and any others, such as region. It names your branches in tables, report and
-    messages, and is read at each publication"""
+    """A CSV with the columns id and name, and any others, such as region. It names your branches in
+    tables, report and messages, and is read at each publication"""
     start_date: Annotated[date | None, PlainValidator(day_of)] = setting("LEADS_START_DATE", _PULL)
     """First day to pull, as 2026-11-19; 29 days before the first start if it is empty"""
     max_concurrency: Annotated[int, whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
     """Requests at once, from 1 to 256"""
     data_address: Annotated[str, PlainValidator(_data_address)] = setting("LEADS_DATA_DIR", _PULL, "data", link=_BUCKET)
-    """The data folder; a relative path counts from the working directory. `s3://bucket/prefix` keeps the data in a
-    bucket, and this machine works with a copy. It needs the extra `s3`, and the usual
-    AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
+    """The data folder; a relative path counts from the working directory. `s3://bucket/prefix`
+    keeps the data in a bucket, and this machine works with a copy. It needs the extra `s3`, and the
+    usual AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
     work_dir: AbsolutePath = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", OF_DAGSTER, ())
-    """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as team:data"""
+    """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as
+    team:data"""
     ui_hosts: Annotated[tuple[str, ...], PlainValidator(_host_names)] = setting(
         "LEADS_UI_HOSTS", OF_DAGSTER, (), link="reference/dagster-ui.md"
     )
-    """Names under which people open the UI, comma-separated: that of a proxy, as pipeline.agency.example. It answers
-    under no other name, except localhost, this machine's name and any IP address"""
+    """Names under which people open the UI, comma-separated: that of a proxy, as
+    pipeline.agency.example. It answers under no other name, except localhost, this machine's name
+    and any IP address"""
     dagster_home: AbsolutePath = setting("DAGSTER_HOME", OF_DAGSTER)
-    """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. Delete an empty line of it in
-    `.env`: it would hide the environment's value. `dagster dev` and `dg dev` forget all runs at their end without
-    it"""
+    """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. Delete an
+    empty line of it in `.env`: it would hide the environment's value. `dagster dev` and `dg dev`
+    forget all runs at their end without it"""
 
     # The usual name of other tools, so it is only checked for our own bucket.
     bucket_endpoint: str | None = Field(None, validation_alias="AWS_ENDPOINT_URL")
@@ -397,7 +419,10 @@ class Settings(BaseModel):
 
     @property
     def given(self) -> dict[str, str]:
-        """The variables as they were given, secrets among them. A process of ours reads them with `from_variables`."""
+        """The variables as they were given, secrets among them.
+
+        A process of ours reads them with `from_variables`.
+        """
         return dict(self._given)
 
     def of(self, model: type[F]) -> F:
@@ -473,7 +498,10 @@ class Settings(BaseModel):
         return self.store is not None and (self.bucket_endpoint or "").startswith("http:")
 
     def whole_paths(self) -> dict[str, str]:
-        """Return the variables that name a file or folder, with the absolute path, for every working directory."""
+        """Return the variables that name a file or folder, with its absolute path.
+
+        They are the same in every working directory.
+        """
         paths = {"LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR": str(self.data_dir)}
         for model in (self, *self._of_features.values()):
             for name, attribute in _fields(type(model)).items():
@@ -505,7 +533,10 @@ def _models() -> list[type[BaseModel]]:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable as documents show it. A secret can also be in the file that the variable with _FILE names."""
+    """A variable as documents show it.
+
+    A secret can also be in the file that the variable with _FILE names.
+    """
 
     name: str
     section: str
@@ -530,7 +561,10 @@ def described() -> Iterator[Variable]:
 
 
 def secrets() -> list[str]:
-    """The variables that hold a secret. Each may instead be in the file that the variable with _FILE names."""
+    """The variables that hold a secret.
+
+    Each may instead be in the file that the variable with _FILE names.
+    """
     return [one.name for one in described() if one.is_secret]
 
 
@@ -540,7 +574,10 @@ def variables() -> frozenset[str]:
 
 
 def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that are set. An empty one, such as a line of .env that nobody filled in, is not."""
+    """Return the variables that are set.
+
+    An empty one, such as a line of .env that nobody filled in, is not.
+    """
     return {name: value for name, value in variables.items() if value.strip()}
 
 
@@ -551,7 +588,7 @@ def only_one(given: Mapping[str, str], *names: str) -> None:
 
 
 def unknown(names: Iterable[str]) -> list[str]:
-    """Return a hint for each name that looks like one of our variables and is none: it is never read."""
+    """Return a hint for each name that looks like one of ours and is none: it is never read."""
     hints, known = [], variables()
     for name in sorted(name for name in names if name.startswith(OURS) and name not in known):
         guess = get_close_matches(name, known, 1, cutoff=0.8)

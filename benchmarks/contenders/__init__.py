@@ -1,1 +1,1 @@
-"""What runs side by side: scripts that pull the windows that the environment names into Parquet and DuckDB."""
+"""Scripts that run side by side: each pulls the environment's windows into Parquet and DuckDB."""

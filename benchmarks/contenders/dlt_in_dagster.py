@@ -4,9 +4,10 @@
 #     "duckdb==2.0.1", "pyarrow==26.0.1", "orjson==3.13.0",
 # ]
 # ///
-"""dlt_pipeline.py as Dagster's own integration has it: dagster-dlt's assets, one run over all days in this process.
+"""dlt_pipeline.py as assets of dagster-dlt, Dagster's own integration.
 
-Dagster records it in its own sqlite; a run per day would be the same again for each one's start, extract and load.
+One run pulls all days in this process. Dagster records it in its own sqlite; a run per day would be
+the same again for each one's start, extract and load.
 """
 
 import os

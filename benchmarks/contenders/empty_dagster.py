@@ -1,4 +1,7 @@
-"""Dagster alone: one run that records each window as landed, and one that records a publication. Both do nothing."""
+"""Dagster alone: one run that records each window as landed, and one that records a publication.
+
+Both do nothing.
+"""
 
 import os
 import sys

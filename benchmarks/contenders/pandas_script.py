@@ -1,10 +1,10 @@
 # /// script
 # dependencies = ["httpx==0.28.1", "pandas==3.1.1", "pyarrow==26.0.1", "duckdb==2.0.1"]
 # ///
-"""What a competent analyst would write: httpx side by side with one token, pandas.json_normalize, Parquet, DuckDB.
+"""What a competent analyst would write, with httpx, pandas.json_normalize, Parquet and DuckDB.
 
-Each pull is a Parquet file per table, named by its first day; the tables are made anew from all of them, each lead
-from the newest pull that has it.
+Requests run side by side with one token. Each pull is a Parquet file per table, named by its first
+day; the tables are made anew from all of them, each lead from the newest pull that has it.
 """
 
 import os

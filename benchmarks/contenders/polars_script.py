@@ -1,7 +1,7 @@
 # /// script
 # dependencies = ["httpx==0.28.1", "polars==2.1.0", "pyarrow==26.0.1", "duckdb==2.0.1"]
 # ///
-"""What an analyst would write who knows polars: as pandas_script.py, with structs that become columns."""
+"""The script of an analyst who knows polars: pandas_script.py, with structs as columns."""
 
 import os
 from pathlib import Path

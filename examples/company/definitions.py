@@ -1,4 +1,7 @@
-"""A company's own Dagster project with leads_pipeline merged in. docs/guides/add-to-your-dagster.md explains it."""
+"""A company's own Dagster project with leads_pipeline merged in.
+
+docs/guides/add-to-your-dagster.md explains it.
+"""
 
 import os
 import subprocess

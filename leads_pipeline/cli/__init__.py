@@ -51,7 +51,10 @@ class Commands(click.Group):
     """The commands of the table, each loaded when it is needed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments of all commands. Raises UsageError if one isn't UTF-8, as it can't be hashed or noted."""
+        """Read the arguments of all commands.
+
+        Raises UsageError if one isn't UTF-8, as it can't be hashed or noted.
+        """
         try:
             "".join(args).encode()
         except UnicodeEncodeError:

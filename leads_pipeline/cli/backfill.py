@@ -96,7 +96,7 @@ def backfill(
 
 
 def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
-    """Return the scopes that were named, or all. Raises QuestionError for one that isn't in the settings."""
+    """Return the named scopes, or all. Raises QuestionError for one that isn't in the settings."""
     from leads_pipeline.words import some
 
     configured = [scope.key for scope in settings.scopes]
@@ -109,7 +109,10 @@ def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
 
 
 def _chosen(session: "Session", first: date | None, last: date | None, recent: timedelta | None) -> tuple[date, date]:
-    """Return the first and the last day that were asked for. Recent days before the first partition don't count."""
+    """Return the first and the last day that were asked for.
+
+    Recent days before the first partition don't count.
+    """
     if recent is not None and first is None and last is None:
         return max(session.first_day, session.today - recent), session.today
     if first is None or last is None or recent is not None:

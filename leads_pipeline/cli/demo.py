@@ -30,7 +30,7 @@ DEMO_BRANCHES = 3
 
 @click.command()
 def demo() -> None:
-    """Run the main job on the simulated portal: the last 7 days of 3 branches, up to a first query."""
+    """Run the main job on the simulated portal: the last 7 days of 3 branches, to a first query."""
     from leads_pipeline.cli.session import Session  # loads Dagster
 
     with simulator(), Session.opened(timedelta(days=DEMO_DAYS)) as session:

@@ -37,7 +37,7 @@ def doctor(as_json: bool) -> None:
 @click.command()
 @json_option
 def verify(as_json: bool) -> None:
-    """Read every file, compare it with its hash, and compare counts from raw files to leads.duckdb to the marts.
+    """Check every file by its hash, and compare counts from raw files to leads.duckdb and marts.
 
     Like every run, it moves damaged raw files to quarantine/. Exit code 0 if no line is red, 1 if one is, 2 if it can't
     tell.
@@ -85,7 +85,10 @@ _SETTINGS = "settings"
 
 
 def _show(answers: Iterable[Seen], *, as_json: bool) -> None:
-    """Print a line for each answer, as it comes. End with 1 if one is red, with 2 if that of the settings is."""
+    """Print a line for each answer, as it comes.
+
+    End with 1 if one is red, with 2 if that of the settings is.
+    """
     seen = []
     for one in answers:
         seen.append(one)

@@ -51,7 +51,10 @@ def _list(entries: Sequence[Entry]) -> None:
 
 
 def _wrapped(text: str) -> str:
-    """Wrap the text within the terminal. A command between backticks stays on one line, so that it can be pasted."""
+    """Wrap the text within the terminal.
+
+    A command between backticks stays on one line, so that it can be pasted.
+    """
     tied = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
     wrapped = textwrap.fill(tied, min(out.width, _WIDTH), break_long_words=False, break_on_hyphens=False)
     return wrapped.replace("\N{NO-BREAK SPACE}", " ")

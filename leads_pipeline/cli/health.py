@@ -32,7 +32,9 @@ _COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.HINT: "cyan"}
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show the pipeline's figures and its open findings. Asks no service, needs no secret, and changes nothing.
+    """Show the pipeline's figures and its open findings.
+
+    Asks no service, needs no secret, and changes nothing.
 
     Exit code 0 if no error is open, 1 if one is, 2 if it can't tell.
     """
@@ -94,7 +96,9 @@ def acknowledge(keys: Sequence[str]) -> None:
 @click.option("--port", type=Number(1, 65535), help="Serve the figures at /metrics on this port, until ctrl-C.")
 @click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
 def metrics(port: int | None, host: str) -> None:
-    """Print the figures of `status` for the textfile collector of Prometheus' node exporter, or serve them.
+    """Print the figures of `status` for Prometheus, or serve them.
+
+    The printed ones are for the textfile collector of its node exporter.
 
     Exit code 0 if the figures can be read, also with open errors, 2 if not.
     """
@@ -111,7 +115,10 @@ def metrics(port: int | None, host: str) -> None:
 
 
 def _show(found: Sequence[Finding]) -> None:
-    """Print the findings. If several in a row ask for the same, it is printed once, after the last of them."""
+    """Print the findings.
+
+    If several in a row ask for the same, it is printed once, after the last of them.
+    """
     for one, after in zip(found, [*found[1:], None], strict=True):
         since = f", since {moment(one.since)}" if one.since else ""
         level = click.style(f"{one.level:<8}", fg=_COLOURS[one.level], bold=one.level is Level.ERROR)

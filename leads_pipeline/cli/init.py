@@ -98,7 +98,7 @@ def _lines_of(variable: Variable) -> Iterator[str]:
 
 
 def _unit(folder: Path, program: Path) -> str:
-    """Return the unit of a server, with the account, the program and the folder of this installation."""
+    """Return the unit of a server, with this installation's account, program and folder."""
     account, group = _account()
     # A unit of a server has folders in /etc and /var/lib. These lines go, with their comments.
     left_out = {
@@ -136,7 +136,10 @@ def _unit(folder: Path, program: Path) -> str:
 
 
 def _account() -> tuple[str, str]:
-    """Return this user and group, by name if they have one. Root's service runs as an account of its own."""
+    """Return this user and group, by name if they have one.
+
+    Root's service runs as an account of its own.
+    """
     user, group = os.geteuid(), os.getegid()
     if user == 0:
         return "leads-pipeline", "leads-pipeline"
@@ -147,7 +150,10 @@ def _account() -> tuple[str, str]:
 
 
 def _quoted(path: Path) -> str:
-    """Return the path as systemd reads it within a list (systemd.syntax(7), "Quoting", and systemd.unit(5))."""
+    """Return the path as systemd reads it within a list.
+
+    The rules are in systemd.syntax(7), "Quoting", and in systemd.unit(5).
+    """
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
@@ -156,7 +162,7 @@ def _quoted(path: Path) -> str:
 
 
 def _compose_file() -> str:
-    """Return the compose file, with an image that is built from the package in place of the checkout."""
+    """Return the compose file, with an image that is built from the package, not the checkout."""
     # $ would begin a variable of compose.
     steps = _image().replace("$", "$$")
     build = f"  build:\n    dockerfile_inline: |\n{indent(steps, ' ' * 6)}  env_file: .env\n"
@@ -167,7 +173,10 @@ def _compose_file() -> str:
 
 
 def _image() -> str:
-    """Return the steps of the image. The package and all that it needs come from the index, not from the checkout."""
+    """Return the steps of the image.
+
+    The package and all that it needs come from the index, not from the checkout.
+    """
     _, begin, rest = _template("Containerfile").partition("FROM docker.io/")
     build, environment, rest = rest.partition("RUN python3 -m venv /opt/leads-pipeline/.venv\n")
     _, end, runtime = rest.rpartition("\nFROM debian\n")

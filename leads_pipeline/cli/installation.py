@@ -60,7 +60,10 @@ move_demo_option = click.option(
 
 
 def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
-    """Move the demo's data aside before real leads come, if a person wants it: by the option or on a terminal."""
+    """Move the demo's data aside before real leads come, if a person wants it.
+
+    The person says so by the option, or on a terminal.
+    """
     if settings.store or not settings.base_url or origin(settings.base_url) == THIS_MACHINE:
         return
 
@@ -75,7 +78,10 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
 
 
 def opened(settings: Settings) -> DataFolder:
-    """Return the data folder, ready to work in. Facts that all machines share are exchanged with the bucket."""
+    """Return the data folder, ready to work in.
+
+    Facts that all machines share are exchanged with the bucket.
+    """
     data = DataFolder.of(settings)
     data.want_format()
     if data.bucket is not None:
@@ -87,13 +93,19 @@ def opened(settings: Settings) -> DataFolder:
 
 
 def filled() -> tuple[Settings, DataFolder]:
-    """Return the settings and the data folder, ready to work in. Raises SettingsError as `existing` does."""
+    """Return the settings and the data folder, ready to work in.
+
+    Raises SettingsError as `existing` does.
+    """
     settings, _ = existing()
     return settings, opened(settings)
 
 
 def publish() -> str | None:
-    """Publish what has landed, without leads of people who were erased. Return the reason if that fails."""
+    """Publish what has landed, without leads of people who were erased.
+
+    Return the reason if that fails.
+    """
     from leads_pipeline.cli.session import Session  # Dagster takes a second
 
     try:

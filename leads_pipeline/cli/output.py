@@ -88,7 +88,10 @@ def plain_errors() -> Iterator[None]:
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether the error comes from printing, by the module that raised it. A pipe that nobody reads is click's."""
+    """Whether the error comes from printing, by the module that raised it.
+
+    A pipe that nobody reads is left to click.
+    """
     *_, (innermost, _) = walk_tb(error.__traceback__)
     package = innermost.f_globals["__name__"].partition(".")[0]
     return package in ("click", "rich") and error.errno != errno.EPIPE

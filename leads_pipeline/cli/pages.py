@@ -41,7 +41,10 @@ _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The status and the sentence that a refused request is answered with. It repeats nothing of the request."""
+    """The status and the sentence that a refused request is answered with.
+
+    It repeats nothing of the request.
+    """
 
     status: int
     sentence: str
@@ -87,7 +90,7 @@ def main(host: str, port: int, workspace: str, log_level: str) -> None:
 
 
 def known_names(host: str, ui_hosts: Collection[str]) -> frozenset[str]:
-    """Return the names that the pages are known under, beside addresses and names like pages.localhost."""
+    """Return the pages' known names, beside addresses and names like pages.localhost."""
     machine = socket.gethostname().lower()
     short = machine.partition(".")[0]
     return frozenset({"localhost", machine, short, host.lower(), *ui_hosts})
@@ -134,7 +137,10 @@ class Guard:
 
 
 def _unframed(send: Send) -> Send:
-    """Forbid other websites to show the answer in a frame, where they could have a person click on it unknowingly."""
+    """Forbid other websites to show the answer in a frame.
+
+    There they could have a person click on it unknowingly.
+    """
 
     async def send_with_header(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -192,7 +198,10 @@ class _Host:
         return cls(found["name"].removesuffix("."), found["port"]) if found else None
 
     def is_known(self, names: Collection[str]) -> bool:
-        """Whether it is an address, which nobody can point elsewhere, a name of the loopback, or one of these names."""
+        """Whether it is an address, a name of the loopback, or one of these names.
+
+        Nobody can point an address elsewhere.
+        """
         try:
             ipaddress.ip_address(self.name.strip("[]"))
         except ValueError:
@@ -200,7 +209,10 @@ class _Host:
         return True
 
     def is_origin(self, headers: Collection[str]) -> bool:
-        """Whether the header Origin names it too. A proxy with TLS hides the scheme, so the scheme isn't compared."""
+        """Whether the header Origin names it too.
+
+        A proxy with TLS hides the scheme, so the scheme isn't compared.
+        """
         if len(headers) != 1:
             return False
         [header] = headers

@@ -71,9 +71,9 @@ _LIBC: Final = ctypes.CDLL(None)
 def run_together(
     settings: Settings, host: str, port: int, log_level: str, *, clock: Callable[[], float] = time.time
 ) -> int:
-    """Run Dagster's processes until one ends, a signal comes or the clock is set back, then end all.
+    """Run Dagster's processes until one ends, a signal comes or the clock is set back.
 
-    Return the exit code.
+    Then end all, and return the exit code.
     """
     listening(host, port).close()  # before anything is started
     writable(settings)
@@ -115,11 +115,12 @@ def run_together(
 
 @contextmanager
 def runtime_folder(home: Path) -> Iterator[Path]:
-    """Make a private folder for the code location's socket, as long as the block runs. `serve` holds its lock.
+    """Make a private folder for the code location's socket, as long as the block runs.
 
-    It lies in systemd's RuntimeDirectory or in Dagster's home, because programs that clean up temporary folders delete
-    sockets. A folder is passed over if its path is too long for a socket, which has 107 characters at most, or if its
-    file system takes none. Raises SettingsError if no folder is left.
+    `serve` holds the folder's lock. The folder lies in systemd's RuntimeDirectory or in Dagster's
+    home, because programs that clean up temporary folders delete sockets. A folder is passed over
+    if its path is too long for a socket, which has 107 characters at most, or if its file system
+    takes none. Raises SettingsError if no folder is left.
     """
     of_systemd = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
     places = [Path(of_systemd)] if of_systemd else []
@@ -149,7 +150,7 @@ def _takes_socket(path: Path) -> bool:
 
 
 class _Service:
-    """Dagster's processes, each in a session of its own, so that ctrl-C reaches this process alone."""
+    """Dagster's processes, each in its own session, so that ctrl-C reaches this process alone."""
 
     def __init__(self, home: Path, lock: int, stop: Event, pages: str, clock: Callable[[], float]) -> None:
         self._home, self._lock, self._stop, self._pages, self._clock = home, lock, stop, pages, clock
@@ -209,7 +210,10 @@ class _Service:
         return self._clock() - time.monotonic()
 
     def _wait(self, is_up: Callable[[], bool]) -> str | None:
-        """Wait until it is up, `stop` is set, a process has ended or the clock was set back. Return which and how."""
+        """Wait until it is up, `stop` is set, a process has ended or the clock was set back.
+
+        Return the reason to end the service. None if it is up, or `stop` is set.
+        """
         while not self._stop.wait(_TICK_SECONDS) and not is_up():
             self._most_ahead = max(self._most_ahead, ahead := self._ahead())
             if self._most_ahead - ahead > _MOST_SET_BACK_SECONDS:
@@ -252,7 +256,10 @@ class _Service:
 
 
 def _end_with_parent() -> None:
-    """Let the child end when this process is killed. It would also inherit that SIGTERM is ignored."""
+    """Let the child end when this process is killed.
+
+    It would also inherit that SIGTERM is ignored.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

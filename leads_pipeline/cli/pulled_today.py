@@ -1,4 +1,7 @@
-"""What `backfill` and `demo` pull besides leads. It has no days gone by, so it is pulled if today is wanted."""
+"""The data that `backfill` and `demo` pull besides leads.
+
+It has no days gone by, so it is pulled if today is wanted.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -48,7 +48,7 @@ def serve(port: int, host: str) -> None:
     help="What Dagster prints here. With info it is about 20 lines a minute.",
 )
 def dev(port: int, log_level: str, *, move_demo: bool) -> None:
-    """Start the Dagster UI with its daemon, with the simulated portal if LEADS_BASE_URL isn't set."""
+    """Start the Dagster UI and its daemon, and the simulated portal if LEADS_BASE_URL isn't set."""
     from leads_pipeline.cli.processes import run_together  # loads Dagster
 
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Dagster runs in this process: pulling and publishing without the UI, and how the outcome is shown.
+"""Dagster runs in this process: pulling and publishing without the UI, and showing the outcome.
 
 Belongs here: what the commands that start runs share. Doesn't: the runs (orchestration/runs.py). It loads Dagster.
 """
@@ -51,9 +51,10 @@ class Session:
     @classmethod
     @contextmanager
     def opened(cls, pulled_from: timedelta | None = None) -> Iterator[Self]:
-        """Open the installation. A command that pulls says how far back the partitions of a new data folder go.
+        """Open the installation.
 
-        One that only publishes needs no settings: days are days of the folder's time zone.
+        A command that pulls says how far back the partitions of a new data folder go. One that only
+        publishes needs no settings: days are days of the folder's time zone.
         """
         environment = filled_in(os.environ)
         settings = Settings.from_variables(environment)
@@ -76,9 +77,10 @@ class Session:
             yield cls(settings, data, build_definitions(environment), instance, first_day(settings), day)
 
     def bring(self, windows: Mapping[LeadKind, Sequence[Window]], besides: Sequence[PulledToday]) -> bool:
-        """Pull those windows, and what is wanted besides, then publish. Return whether all went well.
+        """Pull those windows, and what is wanted besides, then publish.
 
-        Prints what landed and was published, then what failed, by cause.
+        Return whether all went well. Prints what landed and was published, then what failed, by
+        cause.
         """
         keys = _keys(windows)
         if keys and self.data.state.is_pulling():
@@ -130,7 +132,10 @@ class Session:
     def _pull(
         self, windows: Mapping[LeadKind, Sequence[Window]], on_progress: Callable[[PullReport], None]
     ) -> PullReport:
-        """Pull the windows. Raises KeyboardInterrupt that says how many have landed, if ctrl-C ends the run."""
+        """Pull the windows.
+
+        Raises KeyboardInterrupt that says how many have landed, if ctrl-C ends the run.
+        """
         began_at = datetime.now(UTC)
         keys = _keys(windows)
 
@@ -150,7 +155,10 @@ class Session:
         return run_job(self.definitions, self.instance, PUBLISH_JOB)
 
     def _leads(self) -> int:
-        """Count the published leads. 0 if the file is missing or can't be read: a publication makes a new one."""
+        """Count the published leads, 0 if the file is missing or can't be read.
+
+        Then a publication makes a new one.
+        """
         with suppress(LeadsPipelineError):
             return sum(LeadsFile(self.data).lead_counts().values())
         return 0
@@ -187,10 +195,11 @@ def _keys(windows: Mapping[LeadKind, Sequence[Window]]) -> dict[LeadKind, list[s
 
 
 def _look_at_home(data: DataFolder, home: Path) -> None:
-    """Warn if the service works with another Dagster home. With one database of Postgres, both homes show all runs.
+    """Warn if the service works with another Dagster home.
 
-    Raises SettingsError if these leads are a guest in this home: a command knows no prefix, so it would record its runs
-    under keys of somebody else's assets.
+    With one database of Postgres, both homes show all runs. Raises SettingsError if these leads are
+    a guest in this home: a command knows no prefix, so it would record its runs under keys of
+    somebody else's assets.
     """
     noted = data.state.dagster_home()
     if noted is None:

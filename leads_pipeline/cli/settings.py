@@ -14,7 +14,9 @@ from leads_pipeline.settings import Settings, described, filled_in
 @json_option
 @click.pass_obj
 def settings(from_env_file: Set[str], as_json: bool) -> None:
-    """Show each variable with its value, where the value comes from, and its help. Secrets show as "set".
+    """Show each variable with its value, where that comes from, and its help.
+
+    Secrets show as "set".
 
     Exit code 2 if a value is wrong.
     """

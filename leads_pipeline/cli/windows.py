@@ -34,9 +34,9 @@ MAX_COVERAGE_DAYS = 36_525
 )
 @json_option
 def coverage(count: int, as_json: bool) -> None:
-    """Count windows by state, and say until when the portal has those that haven't landed. Changes nothing.
+    """Count windows by state, and say until when the portal has those that haven't landed.
 
-    A window of today is open until the day is over.
+    Changes nothing. A window of today is open until the day is over.
 
     Exit code 0 if every window that is over has landed whole and is published, 1 if one has not, 2 if it can't tell.
     """
@@ -94,7 +94,7 @@ def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: 
 
 
 def _show_not_landed(facts: Facts, not_landed: Sequence[WindowRow]) -> None:
-    """Print the windows that haven't landed, by cause, soonest deleted first, and the command that pulls them."""
+    """Print unlanded windows by cause, soonest deleted first, and the command that pulls them."""
     causes: defaultdict[str, list[WindowRow]] = defaultdict(list)
     for row in not_landed:
         causes[f"{row.state}: {row.reason}" if row.failure else row.state].append(row)

@@ -99,7 +99,10 @@ def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
 
 
 def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
-    """Return those top-level members of a lead that hold text or a number, as text. It may be invalid JSON."""
+    """Return a lead's top-level members that hold text or a number, as text.
+
+    The lead may be invalid JSON.
+    """
     body, texts = payload.encode(), dict[str, str]()
     with contextlib.suppress(InvalidAnswerError):  # members behind a broken place are lost
         for key, start, end in members_of(body, only_value(body)):
@@ -110,7 +113,7 @@ def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
 
 
 def is_of_paging(path: str) -> bool:
-    """Whether an unknown member's name is one of answers that come in pages, as `meta.nextToken`."""
+    """Whether an unknown member's name means that answers come in pages, as `meta.nextToken`."""
     return _PAGING.match(_plain(path.rpartition(".")[2])) is not None
 
 
@@ -124,7 +127,7 @@ def _typed_members(members: Mapping[str, object], depth: int) -> Iterator[str]:
 
 
 def _shown(name: str) -> str:
-    """Return a usual name as it is. Of another one, return the word of paging that it begins with, or `…` alone."""
+    """Return a usual name as it is, else the word of paging that it begins with, else `…`."""
     plain = _plain(name)
     if _USUAL.fullmatch(plain) and re.fullmatch(r"[A-Za-z_-]+", name):
         return name
@@ -179,7 +182,10 @@ def received(element: bytes) -> tuple[str, str]:
 
 
 def _id_text(raw: bytes) -> str | None:
-    """Return an id as text: a non-empty string without lone surrogates, or a number exactly as it was written."""
+    """Return an id as text: a string, or a number exactly as it was written.
+
+    None for a blank string, a string with a lone surrogate, and any other value.
+    """
     with contextlib.suppress(msgspec.DecodeError):  # nearly every id, in a fraction of json's time
         text = _STRING.decode(raw)
         return text if text.strip() else None

@@ -1,4 +1,4 @@
-"""The wire: paths and parameter names, what a valid answer is, and the declared fields of each lead kind.
+"""The wire: paths, parameter names, valid answers, and the declared fields of each lead kind.
 
 Belongs here: everything that the portal decides, as data. Doesn't: sending requests (portal/), cutting a body into
 leads (domain/bodies.py), how a declared type is cast (warehouse/typed_rows.py).
@@ -21,7 +21,10 @@ UNKNOWN_MOMENT: Final = "0001-01-01T00:00"
 
 
 class FieldType(Enum):
-    """The type of a declared field. warehouse/ knows the DuckDB type and the strict cast of each."""
+    """The type of a declared field.
+
+    warehouse/ knows the DuckDB type and the strict cast of each.
+    """
 
     TEXT = "text"
     BOOLEAN = "boolean"
@@ -33,11 +36,12 @@ class FieldType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A declared field: `path` is its place in the lead (camel case, dotted), `description` what an analyst reads.
+    """A declared field of a lead.
 
-    `is_personal` marks a field that identifies a person (UK GDPR). Its column stays out of marts, metadata and reports.
-    `is_key`: without it, a lead can't be answered, or isn't counted in its place. A check warns if it is empty more
-    often than usual.
+    `path` is its place in the lead (camel case, dotted), `description` what an analyst reads.
+    `is_personal` marks a field that identifies a person (UK GDPR). Its column stays out of marts,
+    metadata and reports. `is_key`: without it, a lead can't be answered, or isn't counted in its
+    place. A check warns if it is empty more often than usual.
     """
 
     path: str
@@ -48,13 +52,16 @@ class Field:
 
     @property
     def column(self) -> str:
-        """Column name: the path in snake case joined by `_`, `contact.firstName` → `contact_first_name`."""
+        """Column name in snake case: `contact_first_name` for `contact.firstName`."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", self.path.replace(".", "_")).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class ChildTable:
-    """A list inside a lead that becomes a table of its own, one row per element with lead_id and position."""
+    """A list inside a lead that becomes a table of its own.
+
+    The table has one row per element, with lead_id and position.
+    """
 
     name: str
     path: str
@@ -64,7 +71,7 @@ class ChildTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeadKind:
-    """One of the two kinds of lead: its endpoint, its list, its tables and its declared fields. Each exists once."""
+    """One of the two kinds of lead: its endpoint, list, tables and fields. Each exists once."""
 
     name: str
     path: str
@@ -81,7 +88,7 @@ class LeadKind:
 
 
 def declared_members(fields: Iterable[Field], children: Iterable[ChildTable]) -> dict[str, Any]:
-    """Return the declarations by the names of their members, with a dict for each object between."""
+    """Return the declarations by their members' names, with a dict for each object between."""
     members: dict[str, Any] = {}
     declarations: list[Any] = [*fields, *children]
 
@@ -112,7 +119,10 @@ def lead_in_words(kind: str, lead_id: str) -> str:
 
 
 def lead_reference(kind: str, lead_id: str) -> str:
-    """Name a lead as commands take it: `applicant/17`. Characters that a terminal obeys are escaped."""
+    """Name a lead as commands take it: `applicant/17`.
+
+    Characters that a terminal obeys are escaped.
+    """
     return f"{kind}/{_printable(lead_id)}"
 
 
@@ -143,7 +153,10 @@ class Answer:
 
 
 def window_parameters(window: Window) -> dict[str, str]:
-    """Return a window's query parameters. The service includes both ends, so `to-time` is the next day's start."""
+    """Return a window's query parameters.
+
+    The service includes both ends, so `to-time` is the next day's start.
+    """
     parameters = {"from-time": _wire_moment(window.start), "to-time": _wire_moment(window.end)}
     if window.scope.kind is not ScopeKind.ALL:
         parameters[f"{window.scope.kind}-id"] = window.scope.id
@@ -396,7 +409,10 @@ MEMBER_PATTERN: Final = f"{PREFIX_PATTERN}[A-Z0-9][A-Z0-9_]{{0,59}}"
 
 
 def member_in_words(value: str) -> str | None:
-    """Return a member in words: `PROPERTY_TYPE_END_TERRACE` → `end terrace`. None if the value has another form."""
+    """Return a member in words: `PROPERTY_TYPE_END_TERRACE` → `end terrace`.
+
+    None if the value has another form.
+    """
     if not re.fullmatch(MEMBER_PATTERN, value):
         return None
 

@@ -23,10 +23,11 @@ _DOUBLINGS: Final = 12
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a window isn't as it should be. `attempts` counts the runs that failed since the last whole fetch.
+    """Why a window isn't as it should be.
 
-    `reason` is the same for all windows that failed alike, `message` says more. Neither holds personal data.
-    A damaged file is no failed run: it counts no attempt, and `damaged_at` asks for another fetch.
+    `attempts` counts the runs that failed since the last whole fetch. `reason` is the same for all
+    windows that failed alike, `message` says more. Neither holds personal data. A damaged file is
+    no failed run: it counts no attempt, and `damaged_at` asks for another fetch.
     """
 
     reason: str
@@ -54,7 +55,7 @@ def next_fetch(window: Window, fetched_at: datetime | None, failure: Failure | N
 def due_at(
     window: Window, fetched_at: datetime | None, failure: Failure | None, started_at: datetime, now: datetime
 ) -> datetime | None:
-    """Return when the window is to be asked for next. None if no fetch is left, or the portal has deleted it.
+    """Return when to ask for the window next: None if no fetch is left, or the portal deleted it.
 
     `fetched_at` is its newest whole fetch. `started_at` is when the service was last started: a refusal from before
     doesn't wait, as somebody may have corrected a setting.
@@ -80,6 +81,9 @@ def due_at(
 def due(
     known: Iterable[tuple[Window, datetime | None, Failure | None]], started_at: datetime, now: datetime
 ) -> list[Window]:
-    """Return the windows to ask for now, soonest deleted first. `known`: each window, its newest fetch, its failure."""
+    """Return the windows to ask for now, soonest deleted first.
+
+    `known`: each window, its newest fetch, its failure.
+    """
     moments = ((window, due_at(window, fetched_at, failure, started_at, now)) for window, fetched_at, failure in known)
     return sorted((window for window, at in moments if at is not None and at <= now), key=lambda w: (w.start, w.scope))

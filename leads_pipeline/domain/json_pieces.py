@@ -1,4 +1,6 @@
-"""Cuts JSON into pieces, each exactly as received. One piece with invalid JSON doesn't spoil the others.
+"""Cuts JSON into pieces, each exactly as received.
+
+One piece with invalid JSON doesn't spoil the others.
 
 Belongs here: members of an object and elements of a list, as bytes. Doesn't: what they mean (bodies.py).
 """
@@ -22,7 +24,7 @@ _BEGINNING: Final = 256
 
 
 def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None, bytes]]]:
-    """Return the elements of the list under `key` of a JSON object, each as received, and the members beside it.
+    """Return the elements of a JSON object's list `key`, each as received, and the other members.
 
     The key counts in any spelling, and each time it occurs. Raises InvalidAnswerError if the body isn't an object, or
     `key` isn't a list in it.
@@ -47,7 +49,7 @@ def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None,
 
 
 def _cut_by_structure(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None, bytes]]]:
-    """Cut by brackets, commas and strings alone, so that what stands inside an element can't spoil the others."""
+    """Cut by brackets, commas and strings alone. So a broken element can't spoil the others."""
     members = _named_members(body)
     lists = [value for name, value in members if name == key]
     if not lists:
@@ -78,14 +80,14 @@ _CLOSING: Final = {b"{": b"}", b"[": b"]"}
 
 
 def list_parts(list_key: str, body: bytes, span: Span) -> Iterator[Span]:
-    """Return the spans of the elements of the list at `span`. Raises InvalidAnswerError if it is none."""
+    """Return the element spans of the list at `span`. Raises InvalidAnswerError if it is none."""
     if body[span[0] : span[0] + 1] != b"[":
         raise InvalidAnswerError(f"{list_key!r} is not a list.", reason="list missing")
     return _parts(body, *span)
 
 
 def only_value(body: bytes) -> Span:
-    """Return the span of the body's one value. Raises InvalidAnswerError if brackets don't match."""
+    """Return the span of the body's one value. Raises InvalidAnswerError for broken JSON."""
     stack: list[bytes] = []
     start = end = -1
     position = 0
@@ -113,7 +115,7 @@ def only_value(body: bytes) -> Span:
 
 
 def _parts(body: bytes, start: int, end: int) -> Iterator[Span]:
-    """Yield the spans between the commas of the container at [start, end), without surrounding white space."""
+    """Yield the trimmed spans between the commas of the container at [start, end)."""
     depth = 0
     begin = start + 1
 

@@ -11,7 +11,7 @@ _BESIDE: Final = timedelta(minutes=10)
 
 
 def has_passed(wait: timedelta, since: datetime, now: datetime) -> bool:
-    """Whether the wait has passed since a stored moment. Since a moment in the future, every wait has."""
+    """Whether the wait has passed since a stored moment, or that moment is in the future."""
     is_of_the_future = since > now + _BESIDE
     return is_of_the_future or now - since >= wait
 

@@ -31,7 +31,10 @@ _KEY_SEPARATOR = "|"
 
 
 class ScopeKind(StrEnum):
-    """The kind of id that the portal filters by. ALL sends no filter, which a set-up with a single branch allows."""
+    """The kind of id that the portal filters by.
+
+    ALL sends no filter, which a set-up with a single branch allows.
+    """
 
     BRANCH = "branch"
     BRAND = "brand"
@@ -94,7 +97,7 @@ class Window:
 
     @classmethod
     def from_partition_key(cls, key: str, zone: ZoneInfo) -> Self:
-        """Read a key as Dagster writes it, `2026-11-19|branch-101`. Raises SettingsError for anything else."""
+        """Read Dagster's key, `2026-11-19|branch-101`. Raises SettingsError for anything else."""
         day, separator, scope = key.partition(_KEY_SEPARATOR)
         with suppress(ValueError, OverflowError):  # no day, or one at the edge of the calendar
             parsed = date.fromisoformat(day)
@@ -108,7 +111,7 @@ class Window:
         return f"{self.day.isoformat()}{_KEY_SEPARATOR}{self.scope.key}"
 
     def is_closed(self, now: datetime) -> bool:
-        """Whether the whole window lies in the past, so that an answer fetched now can be complete."""
+        """Whether the window has ended, so that an answer fetched now can be complete."""
         return self.end <= now
 
     def is_deleted(self, now: datetime) -> bool:

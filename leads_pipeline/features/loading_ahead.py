@@ -1,4 +1,4 @@
-"""The helper process of a pull (warehouse/loading_ahead.py), behind the gatekeeper that the features bring."""
+"""A pull's helper process (warehouse/loading_ahead.py), behind the features' gatekeeper."""
 
 import sys
 

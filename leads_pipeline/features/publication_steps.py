@@ -24,7 +24,10 @@ from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
 
 
 def bring_up_to_date(data: DataFolder, settings: PublicationSettings, now: datetime) -> Publication:
-    """Publish all that has landed. Raises StorageError and BugError. Then leads.duckdb is as before."""
+    """Publish all that has landed.
+
+    Raises StorageError and BugError. Then leads.duckdb is as before.
+    """
     published_at = Editions(data.folder).published_at()
     is_first_of_day = published_at is None or today(settings.zone, published_at) != today(settings.zone, now)
     windows = RawWindows(data.store, data.gate, lambda: now)

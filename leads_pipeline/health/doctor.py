@@ -1,4 +1,6 @@
-"""The questions of `doctor`: whether settings, secret, services and data folder work, and what to do if one doesn't.
+"""The questions of `doctor`: whether settings, secret, services and data folder work.
+
+The answer says what to do if one doesn't.
 
 Belongs here: live questions, a function each, and the short line if a finder found nothing. Doesn't: what is wrong with
 the data (findings.py), reading every file (verify.py). Only tokens are stored. The file system and the bucket are
@@ -40,7 +42,11 @@ _WINDOW_AGE: Final = timedelta(minutes=10)
 
 
 class Light(StrEnum):
-    """Green: works. Hint: works, and more could be set up. Yellow: something should be done. Red: doesn't work."""
+    """How well something works.
+
+    Green: works. Hint: works, and more could be set up. Yellow: something should be done. Red:
+    doesn't work.
+    """
 
     GREEN = "green"
     HINT = "hint"
@@ -78,7 +84,7 @@ def ask(check: str, question: Callable[[], str]) -> Seen:
 
 
 def ask_settings(settings: Settings, env_file: Path) -> Iterator[Seen]:
-    """Ask whether settings and packages are complete, and whether others can read the secrets in .env."""
+    """Ask if settings and packages are complete, and if others can read the secrets in .env."""
     yield ask("settings", lambda: _settings(settings))
     if env_file.is_file():
         yield ask(".env", lambda: _env_file(env_file))
@@ -102,7 +108,7 @@ def ask_leads(
     tokens: Callable[[], Tokens],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Iterator[Seen]:
-    """Ask the leads service: the time, a token, and for each kind of leads one small request per scope."""
+    """Ask the leads service: the time, a token, and one small request per kind and scope."""
     settings, base_url = facts.settings, facts.settings.base_url
     tokens = cache(tokens)  # a full disk keeps none, and each says so
 
@@ -165,7 +171,10 @@ def about_token(tokens: Tokens) -> str:
 
 
 def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind, settings: Settings) -> str:
-    """Ask for one minute of every scope. Raises the first error of a reason, with the scopes that it befell."""
+    """Ask for one minute of every scope.
+
+    Raises the first error of a reason, with the scopes that have it.
+    """
     client = LeadsClient(base_url, tokens(), max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT)
     end = datetime.now(UTC).replace(microsecond=0) - _WINDOW_AGE
     windows = [Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end) for scope in settings.scopes]
@@ -195,9 +204,10 @@ def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind,
 
 
 def ask_pool(facts: Facts, pool: str, limit: Callable[[], int | None]) -> Iterator[Seen]:
-    """Ask whether Dagster runs one pull at a time. `limit` is that of the pool, None if it has none.
+    """Ask whether Dagster runs one pull at a time.
 
-    Without a bucket, nothing is asked: on one machine pulls take turns by a lock.
+    `limit` is that of the pool, None if it has none. Without a bucket, nothing is asked: on one
+    machine pulls take turns by a lock.
     """
     if facts.data.bucket is not None:
         yield ask("Dagster pool", lambda: _pool(facts.settings.dagster_folder, pool, limit))

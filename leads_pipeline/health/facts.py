@@ -42,7 +42,7 @@ class UnreadableFileError(StorageError):
 
 
 class Damaged(NamedTuple):
-    """A file in quarantine/, or the folder of a window whose leads are published and that has no file any more.
+    """A file in quarantine/, or the folder of a window with published leads and no file.
 
     `place` is the window's, None if the file is no window's. The portal doesn't send pushed leads again.
     """
@@ -59,10 +59,11 @@ class Damaged(NamedTuple):
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts about an installation at the moment `now`. A fact that can't be read raises StorageError.
+    """The facts about an installation at the moment `now`.
 
-    `is_thorough` lists the windows of any age to find missing files, not those of the last 35 days alone. That takes
-    seconds for a year of 500 branches.
+    A fact that can't be read raises StorageError. `is_thorough` lists the windows of any age to
+    find missing files, not those of the last 35 days alone. That takes seconds for a year of 500
+    branches.
     """
 
     settings: Settings
@@ -106,7 +107,7 @@ class Facts:
         return self.windows_from(self.today - timedelta(days=RECENT_DAYS))
 
     def windows_from(self, day: date) -> list[WindowRow]:
-        """Return the configured windows from that day, or the first partition, up to the day under way."""
+        """Return the configured windows from that day, or the first partition, to today."""
         shown = [*days(max(first_day(self.settings), day), self.today)]
         windows = [Window.of(one, scope, self.zone) for one in shown for scope in self.scopes]
         earlier = [one for one in shown if one < self.today - timedelta(days=RECENT_DAYS)]
@@ -130,9 +131,10 @@ class Facts:
 
     @cached_property
     def _first_days(self) -> dict[tuple[str, str], date]:
-        """From which day on a scope's windows are expected: its first landed one, else two days before the newest.
+        """The day from which a scope's windows are expected.
 
-        If nothing has landed, it is the day before the folder was first opened.
+        It is the day of the scope's first landed window, else two days before the kind's newest. If
+        nothing has landed, it is the day before the folder was first opened.
         """
         first: dict[tuple[str, str], date] = {}
         recent: dict[str, date] = {}
@@ -171,7 +173,10 @@ class Facts:
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return column names and rows of a query on leads.duckdb. Raises UnreadableFileError, and BugError."""
+        """Return the column names and rows of a query on leads.duckdb.
+
+        Raises UnreadableFileError, and BugError.
+        """
         try:
             return LeadsFile(self.data).query(statement, parameters)
         except StorageError as error:
@@ -180,7 +185,10 @@ class Facts:
     def rows(
         self, statement: str, parameters: Mapping[str, object] | None = None, *, table: str = ""
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a query (see `query`). None before the first publication, or if that had no such table."""
+        """Return the rows of a query (see `query`).
+
+        Empty before the first publication, or if that had no such table.
+        """
         there = "select 1 from duckdb_tables() where table_name = $name"  # an earlier release has published
         if not self.has_published or (table and not self.query(there, {"name": table})[1]):
             return []
@@ -188,7 +196,10 @@ class Facts:
 
     @cached_property
     def leads_duckdb_trouble(self) -> str:
-        """Why leads.duckdb can't be read, empty if it can. Before the first publication there is no such file."""
+        """Why leads.duckdb can't be read, empty if it can.
+
+        Before the first publication there is no such file, which is no trouble.
+        """
         if not self.has_published:
             return ""
         if not (self.data.folder / WAREHOUSE_FILE).exists():
@@ -226,9 +237,10 @@ class Facts:
         return any(folder.files for folder in list_folders(self.data.store, place.key, self.now).values())
 
     def _published_places(self) -> set[Place]:
-        """Return the windows that published leads are of; of the older ones only those that had no file at publication.
+        """Return the windows that published leads are of.
 
-        None if leads.duckdb can't be read, which is a finding.
+        Older windows count only if they had no file at publication. None if leads.duckdb can't be
+        read, which is a finding.
         """
         first = date.min if self.is_thorough else self.today - timedelta(days=RECENT_DAYS)
         places = set[Place]()
@@ -261,7 +273,10 @@ class Facts:
 
     @cached_property
     def service(self) -> tuple[datetime, list[str]] | None:
-        """When the daemon was last seen, and which schedules and sensors are stopped. None if none should run."""
+        """When the daemon was last seen, and which schedules and sensors are stopped.
+
+        None if none should run.
+        """
         return self.data.state.service()
 
     @property
@@ -279,7 +294,10 @@ class Facts:
 
 
 def _is_replaced(data: DataFolder, file: Quarantined, now: datetime) -> bool:
-    """Whether a whole fetch has come since. Pushed leads may be nowhere else. A new leads.duckdb is made by itself."""
+    """Whether a whole fetch has come since the file was set aside.
+
+    Pushed leads may be nowhere else. A new leads.duckdb is made by itself.
+    """
     if file.key == f"{QUARANTINE}/{WAREHOUSE_FILE}":
         return True
     if file.place is None or file.set_aside_at is None or file.is_pushed:

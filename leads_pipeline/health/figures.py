@@ -1,4 +1,6 @@
-"""The figures of an installation: `status` shows them, `metrics` serves them. One figure for one thing.
+"""The figures of an installation: `status` shows them, `metrics` serves them.
+
+There is one figure for one thing.
 
 Belongs here: which figures there are, and their form for Prometheus. Doesn't: problems (findings.py), printing (cli/).
 """
@@ -42,7 +44,9 @@ class CountedByState:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a moment, in UTC. A moment is None if the thing never happened, or isn't there any more.
+    """The figures of a moment, in UTC.
+
+    A moment is None if the thing never happened, or isn't there any more.
 
     `leads` counts those in leads.duckdb by kind. It is empty if nothing was published, None if the file can't be read.
     `windows` counts those that the portal still has, by state.
@@ -115,7 +119,10 @@ def _leads(facts: Facts) -> dict[str, int] | None:
 
 
 def _size(path: Path) -> int:
-    """The bytes of a file, or of all files in a folder. A file that vanishes meanwhile counts nothing."""
+    """The bytes of a file, or of all files in a folder.
+
+    A file that vanishes meanwhile counts nothing.
+    """
     try:
         if not path.is_dir():
             return path.stat().st_size
@@ -136,7 +143,10 @@ _MOMENTS: Final = {
 
 
 def registry(figures_now: Callable[[], Figures]) -> CollectorRegistry:
-    """Return what prometheus-client serves or prints. `figures_now` is called each time that it is asked."""
+    """Return the registry that prometheus-client serves or prints.
+
+    It calls `figures_now` each time that it is asked.
+    """
     made = CollectorRegistry()
     made.register(_Gauges(figures_now))
     return made
@@ -149,7 +159,10 @@ class _Gauges(Collector):
         self._figures_now = figures_now
 
     def collect(self) -> Iterator[Metric]:
-        """The figures of this moment. If they can't be had, `leads_pipeline_well` alone is there, and is 0."""
+        """Yield the figures of this moment.
+
+        If they can't be had, `leads_pipeline_well` alone is there, and is 0.
+        """
         try:
             figures = self._figures_now()
         except LeadsPipelineError:

@@ -26,7 +26,10 @@ LEADS_DUCKDB: Final = "leads-duckdb"
 
 
 class Level(StrEnum):
-    """An error needs a person now. A warning becomes an error if nobody acts. A hint is never alerted."""
+    """How urgent a finding is.
+
+    An error needs a person now. A warning becomes an error if nobody acts. A hint is never alerted.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -140,9 +143,10 @@ def explanation(finder: str) -> str:
 
 
 def acknowledge(facts: Facts, keys: Iterable[str]) -> list[Finding]:
-    """Take the findings with these keys off the list. The name of a finder stands for all that it found.
+    """Take the findings with these keys off the list, and return them.
 
-    Returns them. Raises QuestionError if one isn't open, or ends only when its cause does.
+    The name of a finder stands for all that it found. Raises QuestionError if a finding isn't open,
+    or ends only when its cause does.
     """
     findings, chosen = find(facts), list[Finding]()
     for key in keys:
@@ -159,6 +163,9 @@ def acknowledge(facts: Facts, keys: Iterable[str]) -> list[Finding]:
 
 
 def never_set_up(facts: Facts) -> Level:
-    """Return how bad it is that something was never set up: a warning; a hint with the simulator on this machine."""
+    """Return how bad it is that something was never set up.
+
+    It is a warning, or a hint with the simulator on this machine.
+    """
     base_url = facts.settings.base_url
     return Level.WARNING if base_url and origin(base_url) != THIS_MACHINE else Level.HINT

@@ -1,4 +1,4 @@
-"""The problems and hints of this moment: one list for commands, Dagster's checks, alerts and metrics.
+"""The problems and hints of this moment: one list for commands, checks, alerts and metrics.
 
 Belongs here: the finders, a function each, but for those of windows (window_findings.py). A finder's docstring is its
 entry in the runbook: a title, then Meaning, Do and Over. Doesn't: the facts (facts.py), who is told (alerts.py).

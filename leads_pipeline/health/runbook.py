@@ -27,7 +27,10 @@ Over: when the check can be made. What it found before is neither over nor new.
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the runbook says of a finding or a check. `parts` are its paragraphs, by the words that they begin with."""
+    """An entry of the runbook, for a finding or a check.
+
+    `parts` are its paragraphs, by the words that they begin with.
+    """
 
     name: str
     title: str
@@ -71,7 +74,10 @@ def raw_check_entries() -> list[Entry]:
 
 
 def table_check_entries() -> list[Entry]:
-    """Return the entries of the checks on tables. A check of the tables of both kinds of leads has one entry."""
+    """Return the entries of the checks on tables.
+
+    A check of the tables of both kinds of leads has one entry.
+    """
     entries = []
     for name, check in sorted({check.name: check for check in checks()}.items()):
         what_to_do = check.what_to_do or "what the findings say. `leads-pipeline findings` lists them."

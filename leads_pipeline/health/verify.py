@@ -1,4 +1,4 @@
-"""The questions of `verify`: whether every file is whole, and whether counts agree from raw files to marts.
+"""The questions of `verify`: whether files are whole, and counts agree from raw files to marts.
 
 Belongs here: reading all of a data folder once. Doesn't: what whole means (raw/, warehouse/), services and settings
 (doctor.py).

@@ -211,7 +211,10 @@ def _is_damage(row: WindowRow) -> bool:
 
 
 def _is_missing_of(branches: Collection[tuple[str, str]], facts: Facts, row: WindowRow) -> bool:
-    """Whether the window is missing and of these branches, by kind and scope. A run stops to ask for a refused one."""
+    """Whether the window is missing and of these branches, by kind and scope.
+
+    A run stops asking for a refused branch.
+    """
     return row.state is WindowState.MISSING and (row.kind, row.scope) in branches and facts.is_expected(row)
 
 
@@ -285,7 +288,10 @@ def how_to_pull(facts: Facts, rows: Sequence[WindowRow]) -> str:
 
 
 def _scopes_to_name(facts: Facts, rows: Sequence[WindowRow]) -> list[str]:
-    """Return the scopes of these windows, by key. None if they are all scopes, or too many to name."""
+    """Return the scopes of these windows, by key.
+
+    Empty if they are all scopes, or too many to name.
+    """
     scopes = sorted({row.scope for row in rows})
     return scopes if len(scopes) < min(len(facts.scopes), NAMED) else []
 
@@ -364,6 +370,6 @@ def _first_failed_at(rows: Iterable[WindowRow]) -> datetime:
 
 
 def _asks_at(facts: Facts, rows: Iterable[WindowRow]) -> datetime:
-    """Return when the service asks for the first of them again: at its next fetch if that has passed."""
+    """Return when the service asks for the first of them again: now if that moment has passed."""
     moments = [_asked_at(row, facts.now) for row in rows if row.failure]
     return max(facts.now, min(filter(None, moments), default=facts.now))

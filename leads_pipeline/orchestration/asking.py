@@ -82,7 +82,10 @@ def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) 
 
 
 def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime, names: Names = PLAIN) -> RunRequest:
-    """Return the request of one run for these keys. The same reason in the same minute is launched once."""
+    """Return the request of one run for these keys.
+
+    The same reason in the same minute is launched once.
+    """
     return RunRequest(
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind, names) for kind in keys],
@@ -100,7 +103,7 @@ def pull_config(keys: Mapping[LeadKind, Sequence[str]], names: Names = PLAIN, **
 
 
 def window_tags(keys: Mapping[LeadKind, Sequence[str]], why: str) -> dict[str, str]:
-    """Return the run's tags that say how many windows it is for, who asked, and its place in Dagster's queue."""
+    """Return the run's tags: how many windows it is for, who asked, and its place in the queue."""
     count = sum(map(len, keys.values()))
     priority = {_PRIORITY_TAG: _PRIORITIES[why]} if why in _PRIORITIES else LAST_IN_QUEUE
     return {"leads_pipeline/windows": str(count), "leads_pipeline/reason": why, **priority}

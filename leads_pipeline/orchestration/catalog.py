@@ -47,7 +47,10 @@ _RAW_LEADS = [f"raw_{kind.table}" for kind in LEAD_KINDS]
 def with_conventions(
     assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings, names: Names, *, are_expected: bool = True
 ) -> Sequence[Any]:
-    """Add owners, tags, freshness and links to code to each asset. Those that nobody expects are never late."""
+    """Add owners, tags, freshness and links to code to each asset.
+
+    Assets that nobody expects are never late.
+    """
     # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh. Of raw
     # leads a check says it, because a policy counts any old window.
     fresh = (
@@ -112,7 +115,7 @@ def mart_spec(mart: Mart, names: Names) -> AssetSpec:
 
 
 def table_metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Names) -> dict[str, Any]:
-    """The table's name, its columns, and by their names the columns of the sources that they come from.
+    """Return the table's name, its columns, and the source columns that each one comes from.
 
     A lead's columns come from its `payload`.
     """

@@ -1,4 +1,4 @@
-"""Dagster's checks: findings on raw windows and files, and the statements of sql/checks/ on the published tables.
+"""Dagster's checks: findings on raw windows and files, and sql/checks/ on published tables.
 
 Belongs here: specs and results, and the failure of a run in our words. Doesn't: the findings (health/findings.py),
 what a statement checks (sql/checks/).
@@ -40,7 +40,10 @@ def raw_check_specs(asset: AssetKey) -> list[AssetCheckSpec]:
 def raw_checks(
     settings: Settings, data: DataFolder, asset: AssetKey, kind: LeadKind, now: datetime
 ) -> Iterator[AssetCheckResult]:
-    """Yield their results. Hints leave a check green. They come before the run's failure, because they say why."""
+    """Yield the results of the checks on raw leads.
+
+    Hints leave a check green. The results come before the run's failure, because they say why.
+    """
     facts = Facts(settings, data, now, (kind,))
     for name, check in RAW_CHECKS.items():
         found = [one for one in find(facts, check.finders) if one.level is not Level.HINT]
@@ -50,7 +53,10 @@ def raw_checks(
 
 
 def _yesterday(facts: Facts, asset: AssetKey) -> AssetCheckResult:
-    """Say whether yesterday has landed. Before 06:00, windows that are still asked for don't count."""
+    """Say whether yesterday has landed.
+
+    Before 06:00, windows that are still asked for don't count.
+    """
     local = facts.now.astimezone(facts.zone)
     day = local.date() - timedelta(days=1)
     late = not_landed(facts, day)
@@ -100,9 +106,10 @@ def _result(asset: AssetKey, check: str, found: Sequence[str], *, is_error: bool
 
 
 def failure(tried: str, error: LeadsPipelineError, finder: str) -> Failure:
-    """Return the run's failure for one of the pipeline's own errors. The finder's entry in the runbook says what to do.
+    """Return the run's failure for one of the pipeline's own errors.
 
-    Dagster retries nothing: what is due is asked for again.
+    The finder's entry in the runbook says what to do. Dagster retries nothing: what is due is asked
+    for again.
     """
     runbook = f"`{explanation(finder)}`"
     return Failure(

@@ -1,4 +1,7 @@
-"""Names of Dagster that it doesn't document, each with its reason. If a release moves one, it is mended here."""
+"""Names of Dagster that it doesn't document, each with its reason.
+
+If a release moves one, it is mended here.
+"""
 
 import sys
 from collections.abc import Callable
@@ -30,9 +33,10 @@ _TICKED_AT = ("last_tick_timestamp", "last_tick_start_timestamp", "last_iteratio
 
 
 def show_as_planned(context: AssetExecutionContext, key: str) -> None:
-    """Note that the run was to materialize this partition. Dagster shows it as failed if the run doesn't, and fails.
+    """Note that the run was to materialize this partition.
 
-    With a Dagster that has moved the name, the partition isn't shown as failed. Its observation says why it failed.
+    If the run fails without doing so, Dagster shows the partition as failed. With a Dagster that
+    has moved the name, the partition isn't shown as failed. Its observation says why it failed.
     """
     if AssetMaterializationPlannedData is None:
         return
@@ -45,7 +49,10 @@ def show_as_planned(context: AssetExecutionContext, key: str) -> None:
 
 
 def daemon_id(instance: DagsterInstance) -> str | None:
-    """Return the id of the daemon that was seen last, None if none was. Each start of a daemon gives it another one."""
+    """Return the id of the daemon that was seen last, None if none was.
+
+    Each start of a daemon gives it another one.
+    """
     heartbeats = instance.get_daemon_heartbeats().values()
     return max(heartbeats, key=lambda seen: seen.timestamp).daemon_id if heartbeats else None
 
@@ -88,10 +95,11 @@ def _forget_ticks(instance: DagsterInstance, state: Any, last: float, moment: fl
 
 
 def run_webserver(host: str, port: int, workspace: str, log_level: str, serve: Callable[..., None]) -> None:
-    """Run Dagster's web server, and have `serve` serve its ASGI application. `serve` gets uvicorn's options by name.
+    """Run Dagster's web server, and have `serve` serve its ASGI application.
 
-    Dagster has no public way to wrap the application. Its command ends with a call of `uvicorn.run`. Raises BugError if
-    the command has ended without that call.
+    `serve` gets uvicorn's options by name. Dagster has no public way to wrap the application. Its
+    command ends with a call of `uvicorn.run`. Raises BugError if the command has ended without that
+    call.
     """
     import uvicorn
     from dagster_webserver.cli import main  # loads GraphQL's schema, which no other process needs

@@ -33,9 +33,10 @@ def end_dead_runs(
     dead_after: timedelta = _DEAD_AFTER,
     is_own: Callable[[DagsterRun], bool] = lambda _: True,
 ) -> int:
-    """Have runs count as failed whose process was killed: Dagster would wait for them for hours. Return how many.
+    """Have runs whose process was killed count as failed, and return how many.
 
-    `is_own` tells our runs from those of others in the same Dagster, which are left alone.
+    Dagster would wait for them for hours. `is_own` tells our runs from those of others in the same
+    Dagster, which are left alone.
 
     A pull and a publication hold a lock while they work. A run that began less than `dead_after` ago may not have it
     yet. Locks of other machines aren't seen, so their runs are left to Dagster's run monitoring: those of another
@@ -71,9 +72,10 @@ def end_dead_runs(
 
 
 def _may_be_dead(record: RunRecord, now: datetime, dead_after: timedelta) -> bool:
-    """Whether the run began so long ago that it must have its lock, or in the future, by a clock that ran ahead.
+    """Whether the run began so long ago that it must have its lock, or in the future.
 
-    A queued run has no process, so it may wait for as long as it likes.
+    A start in the future comes from a clock that ran ahead. A queued run has no process, so it may
+    wait for as long as it likes.
     """
     began_at = datetime.fromtimestamp(record.start_time, UTC) if record.start_time else record.update_timestamp
     if record.dagster_run.status is DagsterRunStatus.QUEUED:
@@ -82,6 +84,9 @@ def _may_be_dead(record: RunRecord, now: datetime, dead_after: timedelta) -> boo
 
 
 def _is_at_work(job: str, data: DataFolder) -> bool:
-    """Whether the lock is held that a run of the job works under. A run of single assets may work under either."""
+    """Whether the lock is held that a run of the job works under.
+
+    A run of single assets may work under either.
+    """
     is_pulling = not job.endswith(PUBLISH_JOB) and data.state.is_pulling()
     return is_pulling or (not job.endswith(PULL_JOB) and data.state.is_publishing())

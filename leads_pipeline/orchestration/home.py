@@ -32,7 +32,7 @@ def dagster_home(settings: Settings) -> Path:
 
 
 def keeps_its_own_state(home: Path) -> bool:
-    """Whether Dagster's runs and events lie in the home itself, and not in a database that several homes may share."""
+    """Whether Dagster's runs and events lie in the home itself, not in a shared database."""
     text = (home / "dagster.yaml").read_text(errors="replace")
     return re.search(r"^storage:", text, re.MULTILINE) is None
 

@@ -40,7 +40,10 @@ class Names:
 
     @classmethod
     def of(cls, key_prefix: str | Sequence[str]) -> "Names":
-        """Read a prefix of asset keys as Dagster takes it. Raises SettingsError if names can't begin with it."""
+        """Read a prefix of asset keys as Dagster takes it.
+
+        Raises SettingsError if names can't begin with it.
+        """
         parts = (key_prefix,) if isinstance(key_prefix, str) else tuple(key_prefix)
         for part in parts:
             if not re.fullmatch(r"[A-Za-z0-9_]+", part):
@@ -69,7 +72,10 @@ class Names:
 
     @property
     def database(self) -> str:
-        """Return the database in the names of tables. Dagster links assets whose tables have the same name."""
+        """Return the database in the names of tables.
+
+        Dagster links assets whose tables have the same name.
+        """
         return "_".join(self.prefix) or "leads"
 
     @property
@@ -84,11 +90,14 @@ class Names:
 
     @property
     def run_tags(self) -> dict[str, str]:
-        """The tags of each run of a job. No prefix can be like the value of an installation without one."""
+        """The tags of each run of a job.
+
+        No prefix can be like the value of an installation without one.
+        """
         return {_TAG: "_".join(self.prefix) or "no-prefix"}
 
     def is_own(self, run: DagsterRun, assets: Collection[AssetKey]) -> bool:
-        """Whether the run is of one of our jobs, or materializes some of these assets of ours alone."""
+        """Whether the run is of one of our jobs, or materializes some of these assets alone."""
         is_of_job = self.run_tags.items() <= run.tags.items()
         materialized = run.asset_selection or frozenset()
         is_of_ours_alone = bool(materialized) and materialized <= frozenset(assets)

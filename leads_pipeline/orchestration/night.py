@@ -26,7 +26,10 @@ class Night:
     warnings: list[str] = field(default_factory=list)
 
     def attempt(self, trouble: str, work: Callable[[], None]) -> None:
-        """Do some work. If it fails, that is a trouble, and stops no other work. The next night repeats it."""
+        """Do some work, and note a trouble if it fails.
+
+        Other work goes on. The next night repeats the failed work.
+        """
         try:
             work()
         except LeadsPipelineError as error:

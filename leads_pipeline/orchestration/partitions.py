@@ -44,7 +44,7 @@ class Partitions:
 def requested_keys(
     context: AssetExecutionContext, partitions: PartitionsDefinition[str], explicit: Sequence[str] = ()
 ) -> list[str]:
-    """The partition keys that this run was started for, in the order of their days: soonest deleted first.
+    """Return the partition keys that this run was started for, soonest deleted first.
 
     Not `context.partition_keys`: a backfill launched on a job sets the range tags *and* the first key's dimension
     tags, and `partition_keys` then names that one key alone.

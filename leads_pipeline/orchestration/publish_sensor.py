@@ -45,7 +45,10 @@ NIGHTS_KEPT_FOR: Final = timedelta(days=90)
 
 
 def landed_mark(data: DataFolder, now: datetime, inputs: Callable[[], str]) -> str:
-    """Return a text that changes if something lands, or `inputs` do. Empty if nothing has landed in a folder."""
+    """Return a text that changes if something lands, or `inputs` do.
+
+    It is empty if nothing has landed in a folder.
+    """
     if data.bucket is None:
         landed_at = data.state.landed_at()
         landed = landed_at.isoformat() if landed_at else ""
@@ -131,9 +134,10 @@ def publish_sensor(
 
 
 def delete_old_runs(instance: DagsterInstance, now: datetime, names: Names = PLAIN) -> int:
-    """Delete runs of publications: those of nights after 90 days, the others after three. Return how many.
+    """Delete old runs of publications, and return how many.
 
-    A publication each minute adds 0.9 GB a day to Dagster's database. Partitions need runs of pulls, which stay.
+    Runs of nights are kept for 90 days, the others for three. A publication each minute adds 0.9 GB
+    a day to Dagster's database. Partitions need runs of pulls, which stay.
     """
     finished = partial(RunsFilter, job_name=names.name(PUBLISH_JOB), statuses=FINISHED)
     old = instance.get_run_ids(finished(tags=names.run_tags, created_before=now - RUNS_KEPT_FOR))

@@ -1,4 +1,4 @@
-"""One run's pull of one kind of leads: which windows it asks for, what it lands, and what Dagster shows of it.
+"""One run's pull of one kind of leads: the windows, the landing, and what Dagster shows of it.
 
 Belongs here: from partition keys to records of Dagster, and the run's own failure. Doesn't: the asset (raw_leads.py),
 HTTP (portal/), files (raw/), when a run starts (asking.py).
@@ -75,7 +75,10 @@ class Plan(NamedTuple):
         partitions: Partitions,
         now: datetime,
     ) -> Self:
-        """Return the run's plan. The lock of pulls is held, so nobody else lands meanwhile. Raises StorageError."""
+        """Return the run's plan.
+
+        The lock of pulls is held, so nobody else lands meanwhile. Raises StorageError.
+        """
         keys = requested_keys(context, partitions.windows, config.partition_keys)
         windows = [Window.from_partition_key(key, settings.zone) for key in keys]
         configured = frozenset(settings.scopes)  # a scope may be gone since the run was queued
@@ -205,7 +208,10 @@ class Pull:
     # --- an answer ----------------------------------------------------------------------------------------------------
 
     def _land(self, answer: Answer) -> LandedAnswer:
-        """Land an answer. The thread that fetched it calls this. Raises the failure of an answer that isn't whole."""
+        """Land an answer.
+
+        The thread that fetched it calls this. Raises the failure of an answer that isn't whole.
+        """
         self._accepted_scopes.add(answer.window.scope)
         members = [f"{self.kind.name}/{member}" for member in answer.unknown_members]
         self.data.state.note_unknown_members(members)
@@ -322,7 +328,10 @@ class Pull:
         )
 
     def failure(self) -> Failure:
-        """Say how many windows failed and why, by reason. The first few are named, the first one is linked."""
+        """Say how many windows failed and why, by reason.
+
+        The first few are named, the first one is linked.
+        """
         lines = [f"{len(self.failures)} of {len(self.plan.windows)} windows failed."]
         if self.not_asked:
             lines.append(f"The run ended early. {self.not_asked} windows were not asked for, and are as before.")
@@ -342,7 +351,7 @@ class Pull:
         return Failure("\n".join(lines), metadata=metadata, allow_retries=False)
 
     def _reasons(self) -> list[str]:
-        """Return a line for each reason, the most frequent one first, with the message of its first window."""
+        """Return a line for each reason, most frequent first, with its first window's message."""
         branches = readable_branches(self.settings.branches_file)
         named: dict[str, list[str]] = defaultdict(list)
         messages: dict[str, str] = {}
@@ -358,7 +367,10 @@ class Pull:
 
 
 def tokens_refused_since(rows: Iterable[WindowRow]) -> dict[Scope, datetime]:
-    """Return the scopes of one kind whose newest answers are all 401, with the moment in UTC of the first of these."""
+    """Return one kind's scopes whose newest answers are all 401.
+
+    The value is the moment in UTC of the first of these answers.
+    """
     rows = list(rows)
     fetched_at: dict[Scope, datetime] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""The Dagster resources: the leads service's authenticated client, the data folder, and leads.duckdb.
+"""The Dagster resources: the authenticated client of leads, the data folder, and leads.duckdb.
 
 Belongs here: a client made of the settings. Fields are what the UI may show, so none holds a secret. Doesn't: which
 windows are pulled (asking.py), or what a value may be (settings.py).
@@ -85,7 +85,10 @@ class LeadsService(ConfigurableResource[None]):
         return LeadsClient(base_url, tokens, max_concurrency=self.max_concurrency, keep_unreadable=keep)
 
     def tokens(self) -> Tokens:
-        """Return the access tokens for the service. Raises SettingsError naming the missing variables."""
+        """Return the access tokens for the service.
+
+        Raises SettingsError naming the missing variables.
+        """
         credentials = ClientCredentials(
             token_url=required(self.auth_url, "LEADS_AUTH_URL") + LEADS_TOKEN_PATH,
             client_id=required(self.client_id, "LEADS_CLIENT_ID"),
@@ -97,7 +100,10 @@ class LeadsService(ConfigurableResource[None]):
         return Tokens(credentials, self.data.state.path / "tokens")
 
     def secret(self) -> Secret | PgpSecret:
-        """Return where the client secret comes from. Raises SettingsError naming the missing variable."""
+        """Return where the client secret comes from.
+
+        Raises SettingsError naming the missing variable.
+        """
         settings = self.settings
         if settings.client_secret_pgp_file is None:
             return required(settings.client_secret, "LEADS_CLIENT_SECRET")
@@ -116,7 +122,10 @@ class PublishedLeads(ConfigurableResource[None]):
 
     @contextmanager
     def connect(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Open the newest publication for several queries. Raises StorageError if nothing is published yet."""
+        """Open the newest publication for several queries.
+
+        Raises StorageError if nothing is published yet.
+        """
         with open_published(Path(self.data_dir)) as db:
             yield db
 

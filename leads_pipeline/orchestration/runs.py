@@ -24,9 +24,10 @@ from leads_pipeline.orchestration.names import PULL_JOB
 
 @dataclass(slots=True)
 class PullReport:
-    """How a pull went: how many windows landed of each kind, and the reason and message of each failed window.
+    """How a pull went: how many windows landed, and why each of the others failed.
 
-    `error` says why the run failed if no window did.
+    `landed` counts the windows of each kind. `failed` has the reason and the message of each
+    failed one. `error` says why the run failed if no window did.
     """
 
     landed: dict[str, int] = field(default_factory=dict)
@@ -98,7 +99,10 @@ def run_job(
     run_config: Mapping[str, Any] | None = None,
     listen: Callable[[EventLogEntry], None] | None = None,
 ) -> str | None:
-    """Run a job to its end. Return None if all went well, else an asset's own words or the first error's."""
+    """Run a job to its end.
+
+    Return None if all went well, else an asset's own words or the first error's.
+    """
     run_id = str(uuid4())
     if listen is not None:
         instance.add_event_listener(run_id, listen)
@@ -131,7 +135,10 @@ def run_job(
 
 @contextmanager
 def _keeping_output() -> Iterator[None]:
-    """Dagster points this process's output at log files. If the disk is full, it doesn't point it back."""
+    """Keep this process's output, which Dagster points at log files.
+
+    If the disk is full, Dagster doesn't point it back.
+    """
     kept = {number: os.dup(number) for number in (1, 2)}
     try:
         yield
@@ -142,7 +149,10 @@ def _keeping_output() -> Iterator[None]:
 
 
 class _WithoutErrorsOfStorage:
-    """The standard error output without what Dagster writes if it can't store an event. The run raises the error."""
+    """The standard error output without Dagster's lines about events that it can't store.
+
+    The run raises the error.
+    """
 
     def __init__(self, output: TextIO) -> None:
         self._output = output

@@ -1,4 +1,4 @@
-"""What the data folder remembers of the service: when it was started, its Dagster home, and what of it is off.
+"""What the data folder remembers of the service: its start, its Dagster home, and what is off.
 
 Belongs here: noting it, in ticks of the daemon. Doesn't: starting the service (cli/processes.py), findings.
 """
@@ -25,14 +25,17 @@ def note_start(state: Path, daemon: str, now: datetime) -> None:
 
 
 def note_home(instance: DagsterInstance, state: State, names: Names) -> None:
-    """Remember which Dagster home the service works with. One without a dagster.yaml lasts as long as its process."""
+    """Remember which Dagster home the service works with.
+
+    A home without a dagster.yaml lasts as long as its process, and isn't noted.
+    """
     home = Path(instance.root_directory)
     if (home / "dagster.yaml").is_file():
         state.note_dagster_home(home, "/".join(names.prefix))
 
 
 def note_service(instance: DagsterInstance, settings: Settings, state: State, now: datetime, names: Names) -> None:
-    """Note that the daemon works, and which of the schedules and sensors that the pipeline needs are off.
+    """Note that the daemon works, and which of the needed schedules and sensors are off.
 
     More than one sensor does it, so that each is noted if it is off. `status` reads it in the data folder and needs no
     Dagster. Raises StorageError.
@@ -52,7 +55,10 @@ def _needed(settings: Settings, names: Names) -> list[str]:
 
 
 def started_at(state: Path, now: datetime) -> datetime:
-    """Return when the service was last started. Long ago if nobody knows, or if the clock ran ahead then."""
+    """Return when the service was last started, or long ago if nobody knows.
+
+    If the clock ran ahead then, nobody knows.
+    """
     moment, _ = _started(state)
     return moment if moment <= now else _LONG_AGO
 

@@ -153,7 +153,10 @@ def _tell_of_problems(publication: Publication) -> None:
 
 
 def known_branches(path: Path | None, file: LeadsFile) -> Branches:
-    """The names of the branches. If the file can't be read, which is a finding, the published names stay."""
+    """Return the names of the branches.
+
+    If the file can't be read, which is a finding, the published names stay.
+    """
     try:
         return read_branches(path)
     except SettingsError:
@@ -173,7 +176,10 @@ def _row_counts(db: Reader) -> dict[str, int]:
 
 
 def _tell_of_night(night: Night, context: AssetExecutionContext) -> None:
-    """Say what the night did. Raises Failure if something is left to do, although leads.duckdb is published."""
+    """Say what the night did.
+
+    Raises Failure if something is left to do, although leads.duckdb is published.
+    """
     context.log.info("The night's work: %s", ", ".join(f"{name} {count}" for name, count in night.counts.items()))
     for warning in night.warnings:
         context.log.warning(warning)

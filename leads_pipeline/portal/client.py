@@ -74,10 +74,11 @@ class LeadsClient:
     def fetch_windows(
         self, kind: LeadKind, windows: Sequence[Window], then: Callable[[Answer], T]
     ) -> Iterator[tuple[Window, T | LeadsPipelineError]]:
-        """Fetch windows in parallel. Yield each when it is done, with the result of `then` on its answer, or the error.
+        """Fetch windows in parallel, and yield each when it is done.
 
-        The thread that fetches a window also calls `then`, which may wait for a disk. At most `max_concurrency`
-        requests are under way. An answer with a `failure` holds only a part of the window's leads.
+        With it comes the result of `then` on its answer, or the error. The thread that fetches a
+        window also calls `then`, which may wait for a disk. At most `max_concurrency` requests are
+        under way. An answer with a `failure` holds only a part of the window's leads.
 
         Windows start in the given order. Closing the iterator ends the run, and waits some seconds for a `then` that
         has begun. Raises UnreachableError if the service keeps all connections busy for hours with nothing.
@@ -230,7 +231,10 @@ class LeadsClient:
 
 
 def _failure(window: Window, came: int, missing: Sequence[tuple[Window, LeadsPipelineError]]) -> LeadsPipelineError:
-    """Why hours of the window are missing. Temporary failures come first: they are retried sooner."""
+    """Return why hours of the window are missing.
+
+    Temporary failures come first, because they are retried sooner.
+    """
     hour, verdict = next((one for one in missing if one[1].is_transient), missing[0])
     message = (
         f"The window {window.partition_key} is too large or too slow for one answer, so it was asked for hour by hour. "
@@ -241,7 +245,10 @@ def _failure(window: Window, came: int, missing: Sequence[tuple[Window, LeadsPip
 
 
 def _joined(parts: Sequence[Fetched[CutAnswer]]) -> tuple[ReceivedLead, ...]:
-    """Return the leads of all parts. A lead at the turn of an hour is in two parts: the later one counts."""
+    """Return the leads of all parts.
+
+    A lead at the turn of an hour is in two parts: the later one counts.
+    """
     if len(parts) == 1:
         return parts[0].value.leads
     leads = {(lead.lead_id, lead.payload): lead for part in reversed(parts) for lead in reversed(part.value.leads)}

@@ -22,7 +22,7 @@ MAX_PGP_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PgpSecret:
-    """The secret in a PGP message, as the portal delivers it, opened with a private key and its passphrase."""
+    """The secret in the portal's PGP message, opened with a private key and its passphrase."""
 
     message: Path
     private_key: Path
@@ -30,9 +30,11 @@ class PgpSecret:
 
 
 def read_secret(secret: Secret | PgpSecret) -> str:
-    """Return the secret. Raises CredentialsError if it can't be read, can't be a secret, or its message doesn't open.
+    """Return the secret.
 
-    One line break at the end of a file is not part of it, as container platforms mount secrets so.
+    One line break at the end of a file is not part of the secret, as container platforms mount
+    secrets so. Raises CredentialsError if the secret can't be read, can't be a secret, or its
+    message doesn't open.
     """
     if isinstance(secret, Secret):
         return _file_secret(secret.file) if secret.file else _checked(secret.value or "", "The secret")
@@ -62,7 +64,10 @@ def _pgp_secret(message: Path, private_key: Path, passphrase: str | None) -> str
 
 
 def client_secret(secret: Secret | PgpSecret) -> str:
-    """Read a client secret. Raises CredentialsError if it can't be read, or holds a character that no secret has."""
+    """Read a client secret.
+
+    Raises CredentialsError if it can't be read, or holds a character that no secret has.
+    """
     value = read_secret(secret)
     if odd := odd_character(value):
         raise CredentialsError(f"The client secret {odd}. Copy the secret alone, from the portal's message.")

@@ -111,7 +111,7 @@ def _made(
 
 
 def tls_context() -> ssl.SSLContext:
-    """Return the trusted certificates: those of SSL_CERT_FILE or SSL_CERT_DIR if one is set, else certifi's.
+    """Return the trusted certificates: of SSL_CERT_FILE or SSL_CERT_DIR if set, else certifi's.
 
     Raises SettingsError if that file or folder can't be used.
     """
@@ -131,7 +131,7 @@ def _forget_redirect(response: httpx.Response) -> None:
 
 
 def checked_address(name: str, url: str, schemes: Sequence[str] = ("https", "http")) -> SplitResult:
-    """Return the parts of an address. Raises SettingsError, without the address, if it isn't one."""
+    """Return an address's parts. Raises SettingsError, without the address, if it isn't one."""
     parts = address_parts(url, schemes)
     if parts is None:
         raise SettingsError(f"{name} isn't an address. It begins with {' or '.join(f'{one}://' for one in schemes)}.")
@@ -153,7 +153,10 @@ for _library in ("httpx", "httpx2"):
 
 
 def checked_header(name: str, text: str) -> str:
-    """Return a setting that is sent as a header. Raises SettingsError, without the text, if it can't be sent."""
+    """Return a setting that is sent as a header.
+
+    Raises SettingsError, without the text, if it can't be sent.
+    """
     if not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", text):
         raise SettingsError(f"{name} can't be sent as a header: write plain ASCII without line breaks.")
     return text
@@ -197,7 +200,10 @@ def _check_size(size: int, max_bytes: int) -> None:
 
 
 def answer_to(method: str, url: str, seconds: float, **content: Any) -> httpx.Response:
-    """Return an answer's status and headers; its body stays unread. They have to come in that time. Raises as httpx."""
+    """Return an answer's status and headers; its body stays unread.
+
+    Status and headers have to come within `seconds`. Raises the errors of httpx.
+    """
 
     async def ask() -> httpx.Response:
         async with (
@@ -214,9 +220,9 @@ def answer_to(method: str, url: str, seconds: float, **content: Any) -> httpx.Re
 
 
 def server_time(base_url: str) -> datetime | None:
-    """Return the service's clock, by the Date header of its answer to a request without a token. None without one.
+    """Return the service's clock, by the Date header of its answer. None without one.
 
-    Raises UnreachableError, and SettingsError if the address isn't one.
+    The request has no token. Raises UnreachableError, and SettingsError if the address isn't one.
     """
     host = urlsplit(base_url).hostname
     try:

@@ -41,11 +41,12 @@ class RetryPolicy:
 
 
 class Pace:
-    """How fast a run may start requests: without a limit, until the service answers 429 or asks for a wait.
+    """How fast a run may start requests.
 
-    Then nothing starts for a while. From then on starts are spaced. The space doubles each time the service complains
-    again, and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a hundred a second or
-    one a minute.
+    There is no limit until the service answers 429 or asks for a wait. Then nothing starts for a
+    while. From then on starts are spaced. The space doubles each time the service complains again,
+    and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a
+    hundred a second or one a minute.
 
     Requests under way say nothing about a change of pace that came after them. So each start returns the number of its
     pace, and its outcome counts only while that pace holds. Eight refusals of one burst are one complaint. Moments are
@@ -98,9 +99,9 @@ class Pace:
 
 
 def parse_retry_after(value: str | None, now: datetime) -> float | None:
-    """Seconds that a `Retry-After` header asks for (RFC 9110, section 10.2.3: whole seconds, or an HTTP date).
+    """Return the seconds that a `Retry-After` header asks for (RFC 9110, section 10.2.3).
 
-    None for a missing, past or unreadable value.
+    The header has whole seconds, or an HTTP date. None for a missing, past or unreadable value.
     """
     if value is None:
         return None

@@ -33,7 +33,10 @@ _SAVE_AGAIN: Final = (
 
 
 def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes:
-    """Return the content of the message. Message and key may be armoured or binary. Raises CredentialsError."""
+    """Return the content of the message.
+
+    Message and key may be armoured or binary. Raises CredentialsError.
+    """
     gpg = shutil.which("gpg")
     if gpg is None:
         raise CredentialsError(

@@ -14,7 +14,7 @@ from leads_pipeline.portal.http_library import httpx
 
 
 def proxies() -> dict[str, str | None]:
-    """Return the proxy of each pattern of addresses, in httpx's form. None means that no proxy is used.
+    """Return the proxy of each pattern of addresses, in httpx's form. None means no proxy.
 
     Entries of NO_PROXY that httpx can't read are left out.
     """

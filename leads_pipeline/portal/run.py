@@ -1,4 +1,7 @@
-"""The requests of one run to one service. All threads share one pace, and one error ends the run for all."""
+"""The requests of one run to one service.
+
+All threads share one pace, and one error ends the run for all.
+"""
 
 import random
 import threading
@@ -109,7 +112,10 @@ class Service:
 
 @dataclass(slots=True)
 class _Tries:
-    """The tries of one request so far. `refusals` counts answers of 401 or 403, `status` is the last answer's."""
+    """The tries of one request so far.
+
+    `refusals` counts answers of 401 or 403, `status` is the last answer's.
+    """
 
     attempts: int = 0
     refusals: int = 0
@@ -260,7 +266,10 @@ class Requests:
                 self._over = error
 
     def _note_refused_token(self, spec: RequestSpec, error: TokenRefusedError) -> None:
-        """Note a request of which no token was accepted. If that holds for all requests so far, it ends the run."""
+        """Note a request of which no token was accepted.
+
+        If that holds for all requests so far, it ends the run.
+        """
         with self._guard:
             self._refused_scopes.add(spec.scope)
             self._refused_tokens += 1
@@ -316,7 +325,10 @@ class Requests:
             return SettingsError(f"{spec} can't be sent. {ADDRESS_HINT}")
 
     def _token(self, tries: _Tries) -> Token:
-        """Return the token for the next try. A refused one is replaced, unless other requests were accepted with it."""
+        """Return the token for the next try.
+
+        A refused one is replaced, unless other requests were accepted with it.
+        """
         tokens = self._service.tokens
         if tries.token is None or not tries.refusals:
             return tokens.get()

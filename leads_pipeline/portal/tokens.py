@@ -1,4 +1,4 @@
-"""Access tokens: the client credentials grant (RFC 6749, section 4.4), and the folder where processes share tokens.
+"""Access tokens by client credentials (RFC 6749, section 4.4), shared by processes in a folder.
 
 Belongs here: asking for a token, keeping it for its lifetime, replacing one that a service refuses. Doesn't: where the
 secret comes from (portal/credentials.py), or when a refused data request is sent again (run.py).
@@ -64,7 +64,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCredentials:
-    """One client at one token endpoint. `audience` goes with the body form alone, `scope` with Basic alone."""
+    """One client at one token endpoint.
+
+    `audience` goes with the body form alone, `scope` with Basic alone.
+    """
 
     token_url: str
     client_id: str
@@ -82,7 +85,10 @@ class ClientCredentials:
         return fields | ({"audience": self.audience} if self.audience else {})
 
     def headers(self, secret: str) -> dict[str, str]:
-        """The headers of the token request. Basic form-encodes both halves first (RFC 6749, section 2.3.1)."""
+        """The headers of the token request.
+
+        Basic form-encodes both halves first (RFC 6749, section 2.3.1).
+        """
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         if self.method is AuthMethod.BASIC:
             pair = f"{quote_plus(self.client_id)}:{quote_plus(secret)}"
@@ -90,7 +96,7 @@ class ClientCredentials:
         return headers
 
     def store_key(self, secret: str) -> str:
-        """The name of the token's file: another for each endpoint, client, audience, scope and secret.
+        """The token's file name: another one for each endpoint, client, audience, scope and secret.
 
         It is a MAC keyed by the secret, so it tells nothing about a secret that can't be guessed.
         """
@@ -100,7 +106,10 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An access token. `fetched_at` is the moment of asking, in seconds since 1970 by this machine's clock."""
+    """An access token.
+
+    `fetched_at` is the moment of asking, in seconds since 1970 by this machine's clock.
+    """
 
     access_token: str = field(repr=False)
     fetched_at: float
@@ -111,13 +120,13 @@ class Token:
             raise ValueError("not a token")
 
     def is_usable(self, now: float) -> bool:
-        """Whether it is valid for a while longer. If the clock was set back, it counts as expired."""
+        """Whether it is valid for a while longer. It isn't if the clock was set back."""
         left = self.fetched_at + self.lifetime_seconds - now
         return min(RENEWAL_MARGIN_SECONDS, self.lifetime_seconds * RENEWAL_MARGIN_SHARE) < left <= self.lifetime_seconds
 
 
 class Tokens:
-    """The token of one client: from memory, from the file that all processes share, or from the endpoint.
+    """The token of one client: from memory, from the processes' shared file, or the endpoint.
 
     Threads may share it: while one fetches a token, the others wait for it. After the endpoint has refused the secret,
     this object doesn't ask it again. `transport` stands in for the network in tests.
@@ -141,9 +150,10 @@ class Tokens:
         self._failure: tuple[float, LeadsPipelineError] | None = None
 
     def get(self, refused: Token | None = None) -> Token:
-        """Return a valid token. In place of the refused one, another is returned if it is old enough to be replaced.
+        """Return a valid token.
 
-        Raises CredentialsError, SettingsError, BusyError, ServerError, UnreachableError or StorageError.
+        A refused one that is old enough is replaced by another. Raises CredentialsError,
+        SettingsError, BusyError, ServerError, UnreachableError or StorageError.
         """
         asked_at = time.monotonic()
         with self._guard:
@@ -208,7 +218,7 @@ class Tokens:
             lock.release()
 
     def _ask(self, secret: str) -> Token:
-        """Ask once, over a connection of its own: the hooks of data requests must not see a secret."""
+        """Ask once, over its own connection: the hooks of data requests must not see a secret."""
         self.requests_made += 1
         asked_at, until = self._clock(), time.monotonic() + self._deadline_seconds
         credentials = self._credentials
@@ -252,7 +262,10 @@ class Tokens:
 
 
 def _read(path: Path) -> Token | None:
-    """Return the token in the file. None if it is missing, damaged, readable for others or another user's."""
+    """Return the token in the file.
+
+    None if it is missing, damaged, readable for others or another user's.
+    """
     try:
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:

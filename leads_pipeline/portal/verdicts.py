@@ -1,7 +1,8 @@
-"""The meaning of each answer, and what to do about it: one table for the services, one for the token servers.
+"""The meaning of each answer, and what to do about it.
 
-A verdict is an error of the right kind (errors.py). Its text names path and status, what they mean, and who must act.
-It never repeats a server's text, which may quote a person or a secret.
+There is one table for the services, and one for the token servers. A verdict is an error of the
+right kind (errors.py). Its text names path and status, what they mean, and who must act. It never
+repeats a server's text, which may quote a person or a secret.
 """
 
 import errno
@@ -53,7 +54,7 @@ UNUSABLE_ADDRESS: Final = (httpx.InvalidURL, UnicodeError, OverflowError, Except
 
 
 class Meaning(NamedTuple):
-    """The meaning of a status: the class of its verdict, a short reason, and a sentence for people."""
+    """A status's meaning: the class of its verdict, a short reason, and a sentence for people."""
 
     error: type[LeadsPipelineError]
     reason: str
@@ -108,7 +109,10 @@ _KNOWN_CODES: Final = frozenset({"invalid_valuation_lead_product", *(status.name
 def verdict_on(
     asked: str, response: httpx.Response, body: bytes, advice: Mapping[int, str], now: datetime
 ) -> LeadsPipelineError:
-    """Return the meaning of an answer other than 200. `advice` has the client's own sentences, by status."""
+    """Return the meaning of an answer other than 200.
+
+    `advice` has the client's own sentences, by status.
+    """
     status = response.status_code
     meaning = _STATUSES.get(status) or _HUNDREDS.get(status // 100, _TEMPORARY)
     outlook = LATER if meaning.error.is_transient else USELESS
@@ -125,7 +129,7 @@ def verdict_on(
 def settled(
     error: TokenRefusedError, about: str, *, was_accepted: bool, refused_since: datetime | None
 ) -> TokenRefusedError | RefusedError:
-    """Return the verdict on a 401 at the end of a run, for requests of one kind and scope, which `about` names.
+    """Return the verdict on a 401 at a run's end, for the kind and scope that `about` names.
 
     It is a refusal if the service accepted none of them: not in this run, and not since `refused_since`, the moment in
     UTC of a failure of that kind in an earlier run with another token. Otherwise it can pass: a token may be too young
@@ -161,7 +165,10 @@ def _code_in(body: bytes) -> str:
 
 
 def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
-    """Judge a request without a whole answer. Only errors of connecting are quoted, because others hold headers."""
+    """Judge a request without a whole answer.
+
+    Only errors of connecting are quoted, because others hold headers.
+    """
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
         why = why_no_connection(error)
         return UnreachableError(f"{asked} found no connection: {why} {LATER}", reason=NO_CONNECTION)
@@ -180,7 +187,10 @@ def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
 
 
 def why_no_connection(error: httpx.TransportError) -> str:
-    """Say why there is no connection, by the system's words or a proxy's status, and what to check."""
+    """Say why there is no connection, and what to check.
+
+    The reason is in the system's words, or is a proxy's status.
+    """
     cause: BaseException = error
     while inner := cause.exceptions[0] if isinstance(cause, ExceptionGroup) else cause.__cause__ or cause.__context__:
         cause = inner
@@ -245,7 +255,10 @@ _OAUTH_TEMPORARY: Final = frozenset({"server_error", "temporarily_unavailable"})
 def token_verdict(
     asked: str, response: httpx.Response, body: bytes, answer: Mapping[str, object], now: datetime
 ) -> LeadsPipelineError:
-    """Return the meaning of an answer without a usable token. `answer` is its JSON object, {} if it isn't one."""
+    """Return the meaning of an answer without a usable token.
+
+    `answer` is its JSON object, {} if it isn't one.
+    """
     status, code = response.status_code, answer.get("error")
     patience = parse_retry_after(response.headers.get("retry-after"), now)
 
@@ -295,7 +308,10 @@ def token_verdict(
 
 
 def is_bearer(token_type: object) -> bool:
-    """Whether that is a bearer token's type. RFC 6749 requires one; a server that leaves it out means this one."""
+    """Whether that is a bearer token's type.
+
+    RFC 6749 requires one. A server that leaves it out means this one.
+    """
     return not token_type or re.fullmatch(r"bearer[ _-]?(token)?", str(token_type).strip(), re.IGNORECASE) is not None
 
 

@@ -26,18 +26,21 @@ class Branches:
     more: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
 
     def shown(self, scope: str) -> str:
-        """Return the scope for a person to read: `branch-101 (York)`, or its key alone if it has no name."""
+        """Return the scope for people: `branch-101 (York)`, or its key alone if it has no name."""
         name = self.names.get(scope, scope)
         return scope if name == scope else f"{scope} ({name})"
 
     def shown_window(self, key: str) -> str:
-        """Return the window of that partition key for a person to read: `2026-11-19|branch-101 (York)`."""
+        """Return the key's window for people to read: `2026-11-19|branch-101 (York)`."""
         day, separator, scope = key.rpartition("|")
         return f"{day}{separator}{self.shown(scope)}"
 
 
 def read_branches(path: Path | None) -> Branches:
-    """Read the names in the file. There are none without a file. Raises SettingsError that names the row at fault."""
+    """Read the names in the file. There are none without a file.
+
+    Raises SettingsError that names the row at fault.
+    """
     if path is None:
         return Branches()
 

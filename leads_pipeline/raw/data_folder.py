@@ -63,7 +63,10 @@ class DataFolder:
 
     @classmethod
     def of(cls, settings: Settings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Self:
-        """Return the data folder that the settings name. Raises SettingsError if the bucket's package is missing."""
+        """Return the data folder that the settings name.
+
+        Raises SettingsError if the bucket's package is missing.
+        """
         bucket = open_store(settings.store, plain_http=settings.plain_http) if settings.store else None
         return cls.at(settings.data_dir, bucket, clock, settings)
 
@@ -75,7 +78,10 @@ class DataFolder:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         settings: Settings | None = None,
     ) -> Self:
-        """Return the data folder of that path. Without settings, the suppression list is in the folder."""
+        """Return the data folder of that path.
+
+        Without settings, the suppression list is in the folder.
+        """
         state = State(folder, bucket, clock)
         store: Store = CachedStore(bucket, folder / CACHE) if bucket else FolderStore(folder)
         gate: Gatekeeper = OpenGate(folder, bucket)
@@ -104,14 +110,17 @@ class DataFolder:
         return self.state.swept_to() != self.gate.newest_entry
 
     def shown_by(self, newest_entry: int) -> str:
-        """Return what decides who is shown: an entry of the list, and the last rewriting of raw files.
+        """Return what decides who is shown: the list's entry and the last rewriting of raw files.
 
         leads.duckdb remembers it. Another one means that somebody may have to go.
         """
         return f"{newest_entry} {self.state.last_rewriting()}"
 
     def want_format(self, *, reads_bucket: bool = True) -> None:
-        """Raise SettingsError if another version wrote what is in the folder or the bucket. Nothing is written."""
+        """Raise SettingsError if another version wrote the files of the folder or the bucket.
+
+        Nothing is written.
+        """
         check_format(FolderStore(self.folder), IN_FOLDER)
         if self.bucket and reads_bucket:
             with suppress(StorageError):  # nothing is written to a bucket that is away
@@ -129,7 +138,10 @@ class DataFolder:
             self.store.delete_drafts(f"{root}/")
 
     def want_outside(self, path: Path) -> None:
-        """Raise QuestionError if a file that a person names is in the data folder. No erasure would find it."""
+        """Raise QuestionError if a file that a person names is in the data folder.
+
+        No erasure would find it.
+        """
         if path.resolve().is_relative_to(self.folder.resolve()):
             raise QuestionError(
                 f"{path} is in the data folder, which is for the pipeline alone. Name one outside of {self.folder}."
@@ -144,13 +156,19 @@ class DataFolder:
             )
 
     def share(self) -> None:
-        """Exchange with the bucket what all machines must agree on. Raises SettingsError if they contradict."""
+        """Exchange with the bucket what all machines must agree on.
+
+        Raises SettingsError if they contradict each other.
+        """
         self.state.share()
         self.gate.refresh()
 
 
 def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:
-    """Move the demo's data into a new folder in `demo/`, and return that. Raises SettingsError if it is in use."""
+    """Move the demo's data into a new folder in `demo/`, and return that folder.
+
+    Raises SettingsError if the data is in use.
+    """
     if is_served(dagster_home) or data.state.is_pulling() or data.state.is_publishing():
         raise SettingsError(f"The demo's data in {data.folder} is in use. Stop `leads-pipeline dev`, and try again.")
 
@@ -165,7 +183,7 @@ def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:
 
 
 def first_day(settings: Settings) -> date:
-    """Return the first partition: LEADS_START_DATE, else the day that the folder remembers, else FIRST_DAYS ago."""
+    """Return the first day: LEADS_START_DATE, else the remembered one, else FIRST_DAYS ago."""
     if settings.start_date is not None:
         return settings.start_date
     remembered = DataFolder.of(settings).state.start_date()

@@ -38,9 +38,10 @@ _PART_BYTES: Final = 2**20
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write the file so that at every moment, power cuts included, it is whole: as before, or with this content.
+    """Write the file so that it is whole at every moment, power cuts included.
 
-    Missing folders are made private (0700), the file too (0600). Raises StorageError; then the old file is untouched.
+    It is as before, or has this content. Missing folders are made private (0700), the file too
+    (0600). Raises StorageError; then the old file is untouched.
     """
     # Of writing a small file, pathlib and a context manager took more than the disk (measured). So here is neither.
     with storing(path):
@@ -73,9 +74,10 @@ def _write_synced(draft: str, content: bytes) -> None:
 
 @contextmanager
 def drafted(path: Path, content: bytes) -> Iterator[Path]:
-    """Make a file beside the path, synced to the disk. It is deleted afterwards, unless it was moved. Raises OSError.
+    """Make a file beside the path, synced to the disk.
 
-    FolderStore.delete_drafts may take it. Then the writer makes another one.
+    It is deleted afterwards, unless it was moved. FolderStore.delete_drafts may take it earlier.
+    Then the writer makes another one. Raises OSError.
     """
     make_folder(path.parent)
     draft = path.with_name(f".{secrets.token_hex(8)}{DRAFT}")
@@ -95,9 +97,10 @@ def write_new(draft: Path, content: bytes) -> None:
 
 
 def publish_file(source: Path, path: Path) -> None:
-    """Move a finished file of the same file system to its place, durably. A file that is there is replaced.
+    """Move a finished file to its place in the same file system, durably.
 
-    Raises StorageError. Then the old file is untouched, and the source is the caller's to remove.
+    A file that is there is replaced. Raises StorageError. Then the old file is untouched, and the
+    source is the caller's to remove.
     """
     with storing(path):
         sync(source)
@@ -106,9 +109,10 @@ def publish_file(source: Path, path: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy the file over the target, at once if the file system lets both share their blocks (XFS, btrfs).
+    """Copy the file over the target.
 
-    The copy isn't synced yet. Raises OSError.
+    It takes no time if the file system lets both files share their blocks (XFS, btrfs). The copy
+    isn't synced yet. Raises OSError.
     """
     with source.open("rb") as read, target.open("wb") as written:
         left = os.fstat(read.fileno()).st_size
@@ -121,9 +125,10 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def copy_once(source: BinaryIO, target: Path, hash_: str) -> bool:
-    """Copy to a new private file in one reading. False, and no file, if the source can't be read or is damaged.
+    """Copy to a new private file in one reading.
 
-    `hash_` is how its SHA-256 begins. The copy has the source's moment and isn't synced yet. Raises OSError if the
+    Return False, and leave no file, if the source can't be read or is damaged. `hash_` is how its
+    SHA-256 begins. The copy has the source's moment and isn't synced yet. Raises OSError if the
     target can't be written.
     """
     write_new(target, b"")
@@ -153,7 +158,10 @@ def _part_of(source: BinaryIO) -> bytes | None:
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file. Empty if it can't be read: the caller or the next reader reports that."""
+    """Return the SHA-256 of a file, empty if it can't be read.
+
+    The caller or the next reader reports that.
+    """
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -162,7 +170,7 @@ def digest_of(path: Path) -> str:
 
 
 def sync(path: Path) -> None:
-    """Have the file's content, or the folder's entries, on the disk before going on. Raises OSError.
+    """Have the file's content or the folder's entries on the disk before going on. Raises OSError.
 
     Older SMB mounts and some of FUSE can't sync a folder. They write its entries in their own time.
     """
@@ -182,7 +190,7 @@ def lacks_links(error: OSError) -> bool:
 
 
 def forgo_core_dumps() -> None:
-    """Let this process and its children leave no image of their memory when they crash: it holds leads.
+    """Let this process and its children leave no core dump when they crash: it would hold leads.
 
     The limit is one byte, because 0 would stop files, but not a program that dumps are piped to (core(5)).
     """
@@ -192,7 +200,7 @@ def forgo_core_dumps() -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder and what is missing above it, for this user alone, each on the disk before the next."""
+    """Make the folder and its missing parents for this user alone, each synced before the next."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(PRIVATE_FOLDER_MODE, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The format of a data folder or a bucket: the number that says which versions of the pipeline work with it.
+"""The format of a data folder or a bucket: the number that says which versions work with it.
 
 Belongs here: the number, and refusing the files of another version. Doesn't: what files look like (rows.py, names.py).
 """
@@ -21,9 +21,9 @@ _EARLIER_FOLDER: Final = "spool/"
 
 
 def check_format(store: Store, key: str) -> None:
-    """Raise SettingsError if another version wrote the files of the store. `key` is that of the number.
+    """Raise SettingsError if another version wrote the files of the store.
 
-    Nothing is written. Raises StorageError if the store can't be read.
+    `key` is that of the number. Nothing is written. Raises StorageError if the store can't be read.
     """
     number = (store.get(key) or b"").decode(errors="replace").strip()
     if not number:

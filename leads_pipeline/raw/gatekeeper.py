@@ -26,9 +26,9 @@ _WITH_ENTRIES: Final = (f"{LIST}/list/", f"{LIST}/suppressed", f"{LIST}/entries/
 
 
 class Gatekeeper(Protocol):
-    """Keeps people out, by the suppression list. Its methods raise StorageError if the list can't be used.
+    """Keeps people out, by the suppression list.
 
-    `folder` has the list's files.
+    Its methods raise StorageError if the list can't be used. `folder` has the list's files.
     """
 
     @property
@@ -40,34 +40,45 @@ class Gatekeeper(Protocol):
         """The number of the list's newest entry, read anew each time. It only grows."""
 
     def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
-        """Whether the list names one of these leads by its id, so that its rows may have to go or to change."""
+        """Whether the list names one of these leads by its id.
+
+        Then its rows may have to go or to change.
+        """
 
     def admit(self, place: Place, rows: list[Row]) -> list[Row]:
-        """Return the rows that may lie in the window, in their order, with payloads as they may lie there.
+        """Return the rows that may lie in the window, in their order.
 
-        Rows that are set aside are durable in their other place when this returns.
+        Their payloads are as they may lie there. Rows that are set aside are durable in their other
+        place when this returns.
         """
 
     def kept_out(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
         """Return which of these leads the list keeps out of what is published, by their ids."""
 
     def objecting(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
-        """Return which of these leads belong to people who object to direct marketing, by their ids."""
+        """Return the ids of the leads of people who object to direct marketing."""
 
     def objecting_people(self) -> set[str]:
         """Return those people whom the list knows as the column `person` has them."""
 
     def refresh(self) -> None:
-        """Exchange entries with the bucket's list, if there is a bucket. Another machine may have erased somebody."""
+        """Exchange entries with the bucket's list, if there is a bucket.
+
+        Another machine may have erased somebody.
+        """
 
     def take_over(self, root: Path) -> None:
-        """Have the list know all entries of the copy that is `privacy` in that folder. Raises if they contradict."""
+        """Take over all entries of the copy that is `privacy` in that folder.
+
+        Raises StorageError if the two lists contradict each other.
+        """
 
 
 class OpenGate:
-    """Lets everybody in, because nobody is on a list: the Gatekeeper of an installation without the feature `privacy`.
+    """Lets everybody in: the Gatekeeper of an installation without the feature `privacy`.
 
-    If there is a list, or the data folder knew one, each method raises StorageError. Privacy is no switch.
+    Nobody is on a list there. If there is a list all the same, or the data folder knew one, each
+    method raises StorageError. Privacy is no switch.
     """
 
     def __init__(self, data: Path, bucket: Store | None = None) -> None:

@@ -187,7 +187,7 @@ class Raw:
     def merge(
         self, place: Place, received: Sequence[Row], fetch: Fetch | None = None, *, is_anonymous: bool = False
     ) -> Landed:
-        """Merge rows that have their numbers already, with the fetch that found them if it was a whole one."""
+        """Merge numbered rows, with the fetch that found them if it was a whole one."""
         newest_entry = self._gate.newest_entry
         return self._merge(place, self.read(place), received, fetch, newest_entry, is_anonymous=is_anonymous)
 
@@ -215,7 +215,7 @@ class Raw:
         return _counts(before.rows, received, now)
 
     def _confirm(self, place: Place, before: Contents, fetch: Fetch, newest_entry: int) -> Landed | None:
-        """Give the window's only file a newer name, if the answer has the same bytes as the one that made it."""
+        """Give the window's only file a newer name, if the answer has the same bytes as before."""
         newest = before.folder.newest
         if newest is None or len(before.opened) > 1 or fetch.at <= newest.fetch:
             return None
@@ -307,10 +307,10 @@ class Raw:
         *,
         is_anonymous: bool = False,
     ) -> bool:
-        """Take rows out of a window or change them, and filter it by today's list. Return whether anything changed.
+        """Take rows out of a window or change them, and filter it by today's list.
 
-        `change` is called again until it changes nothing. `is_anonymous`: from then on nobody is named in the rows.
-        Moment and state stay.
+        Return whether anything changed. `change` is called again until it changes nothing.
+        `is_anonymous`: from then on nobody is named in the rows. Moment and state stay.
         """
         has_changed = False
         while True:
@@ -345,7 +345,10 @@ class Raw:
         return failure
 
     def set_aside(self, place: Place, key: str) -> None:
-        """Move a damaged file to quarantine. The failure is noted first, so that a kill between them loses neither."""
+        """Move a damaged file to quarantine.
+
+        The failure is noted first, so that a kill between them loses neither.
+        """
         now = self._clock()
         failure = msgspec.structs.replace(self._failure(place, now), damaged_at=now)
         self._store.create(place.key + FAILED, msgspec.json.encode(failure))

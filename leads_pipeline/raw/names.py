@@ -51,7 +51,10 @@ _STATES: Final[tuple[State, ...]] = ("rows", "open", "partial", "closed")
 
 
 class Place(NamedTuple):
-    """The place of a window. `scope` is a scope's key, or PUSH_SCOPE. `root` is RESTRICTED for what was set aside."""
+    """The place of a window.
+
+    `scope` is a scope's key, or PUSH_SCOPE. `root` is RESTRICTED for leads that were set aside.
+    """
 
     kind: LeadKind
     day: date
@@ -60,7 +63,7 @@ class Place(NamedTuple):
 
     @classmethod
     def parse(cls, key: str) -> "Place | None":
-        """Read the place of a window's file from the file's key. None if the file is no window's."""
+        """Read the place from the key of a window's file. None if the file is no window's."""
         match = _PLACE.match(key)
         if match and match[2] in _KINDS:
             with suppress(ValueError, SettingsError):
@@ -69,7 +72,7 @@ class Place(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the folder, with a slash at the end. Raises SettingsError if the scope is none."""
+        """The folder's key, with a slash at its end. Raises SettingsError for an invalid scope."""
         return f"{self.root}/{self.kind.table}/day={self.day.isoformat()}/scope={_checked(self.scope)}/"
 
 
@@ -84,7 +87,10 @@ def place_of(kind: LeadKind, window: Window) -> Place:
 
 
 class RawFile(NamedTuple):
-    """A raw file by its name alone. `fetch` is 0 in a file of `rows`. `leads` counts different ids."""
+    """A raw file by its name alone.
+
+    `fetch` is 0 in a file of `rows`. `leads` counts different ids.
+    """
 
     key: str
     fetch: int
@@ -108,7 +114,10 @@ class RawFile(NamedTuple):
 
 @dataclass(slots=True)
 class Folder:
-    """A window's files. `has_failed`: a failure lies beside them, which may be older than the newest fetch."""
+    """A window's files.
+
+    `has_failed`: a failure lies beside them, which may be older than the newest fetch.
+    """
 
     files: list[RawFile] = field(default_factory=list)
     has_failed: bool = False
@@ -130,7 +139,10 @@ class Folder:
 
 
 def state_of(window: Window, asked_at: datetime) -> State:
-    """Closed: a whole answer from after the window's end. Partial: the portal had begun to delete it by then."""
+    """Return the state of a window whose whole answer was asked for at that moment.
+
+    Closed: the window had ended. Partial: the portal had begun to delete it by then.
+    """
     if not window.is_closed(asked_at):
         return "open"
     return "closed" if asked_at <= window.start + RETENTION else "partial"
@@ -166,7 +178,7 @@ def list_places(store: Store, root: str = RAW) -> list[Place]:
 
 
 def read_failure(store: Store, key: str, folder: Folder) -> Failure | None:
-    """Return the failure of the folder with that key. None if none is newer than its newest fetch."""
+    """Return the failure in the folder `key`, None unless it is newer than the newest fetch."""
     content = store.get(key + FAILED) if folder.has_failed else None
     if content is None:
         return None

@@ -17,15 +17,21 @@ class HoldsPeople:
     """What holds people. A feature overrides the methods that it needs."""
 
     def recipients(self, is_meant: IsMeant) -> dict[str, list[str]]:  # noqa: ARG002 - as any
-        """Return to which hosts such leads were sent, and on which days, as ISO dates. Raises StorageError."""
+        """Return the hosts that such leads were sent to, each with its days as ISO dates.
+
+        Raises StorageError.
+        """
         return {}
 
     def forget(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
-        """Forget such leads. Return what couldn't be forgotten, in sentences that say what to do."""
+        """Forget such leads.
+
+        Return what couldn't be forgotten, in sentences that say what to do.
+        """
         return []
 
     def left(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
-        """Return what still has such leads after a publication, in sentences that say what to do."""
+        """Return what still has such leads after a publication, in sentences with what to do."""
         return []
 
 

@@ -24,9 +24,10 @@ _PROOFS: Final = "proof/"
 
 
 def prove(store: Store) -> timedelta:
-    """Create a key twice, find it and delete it. Return how far the store's clock is ahead of this machine's.
+    """Create a key twice, find it and delete it.
 
-    Raises StorageError if the store can't be used, or would lose what it is given.
+    Return how far the store's clock is ahead of this machine's. Raises StorageError if the store
+    can't be used, or would lose what it is given.
     """
     key = f"{_PROOFS}{secrets.token_hex(8)}"
     try:

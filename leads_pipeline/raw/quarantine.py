@@ -63,7 +63,7 @@ class Quarantine:
         self._here.delete(keys)
 
     def keep_answer(self, kind: LeadKind, window: Window, body: bytes) -> None:
-        """Keep an answer that couldn't be read, as received, in place of the window's earlier one."""
+        """Keep an unreadable answer as received, in place of the window's earlier one."""
         self._store.create(_ANSWERS + place_of(kind, window).key.partition("/")[2].rstrip("/"), body)
 
     def answers(self) -> list[str]:

@@ -24,7 +24,7 @@ _TIGHT_BYTES: Final = 5_000_000
 
 
 def full(path: Path, published_bytes: int = 0) -> str:
-    """Say which file system is full and what to do. `published_bytes` is the size of leads.duckdb."""
+    """Say which file system is full and what to do. `published_bytes` is leads.duckdb's size."""
     usage = shutil.disk_usage(_existing(path))
     return (
         f"The file system {mount_of(path)} is full: {usage.free / 1e6:.1f} of {usage.total / 1e6:.0f} MB are free. "
@@ -33,7 +33,7 @@ def full(path: Path, published_bytes: int = 0) -> str:
 
 
 def has_room(path: Path, published_bytes: int) -> bool:
-    """Whether a publication of a leads.duckdb of that size has room, and as much is left for others."""
+    """Whether a leads.duckdb of that size can be published, with as much room left for others."""
     return shutil.disk_usage(_existing(path)).free >= 2 * _needed(published_bytes)
 
 
@@ -68,7 +68,7 @@ def is_full(error: BaseException | None) -> TypeGuard[OSError]:
 
 
 def tightest_of(error: BaseException, folders: Iterable[Path]) -> Path | None:
-    """Return the folder with the least room if the error, or one that led to it, is about room. Otherwise None."""
+    """Return the folder with the least room if the error or its cause is about room, else None."""
     tightest = min(folders, key=lambda folder: shutil.disk_usage(_existing(folder)).free)
     for one in _causes(error):
         if is_full(one):

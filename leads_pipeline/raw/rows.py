@@ -29,7 +29,10 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Row(NamedTuple):
-    """A version of a lead. `number` is the moment of its request in microseconds since 1970: the highest counts."""
+    """A version of a lead.
+
+    `number` is the moment of its request in microseconds since 1970: the highest counts.
+    """
 
     lead_id: str
     number: int
@@ -101,9 +104,10 @@ def moment_of(number: int) -> datetime:
 def received_rows(
     leads: Iterable[ReceivedLead], moment: datetime, before: Sequence[Row], now: datetime, source: str = PULL
 ) -> list[Row]:
-    """Return a row for each lead received at that moment. Of a lead that came twice, the later one counts.
+    """Return a row for each lead received at that moment.
 
-    If every answer has the same two texts of it, only the first answer brings both.
+    Of a lead that came twice, the later one counts. If every answer has the same two texts of it,
+    only the first answer brings both.
 
     `before` are the window's rows. If one has a number of the future, the clock was set back. The new rows then go on
     from the highest number, because what is received later has to count.
@@ -148,9 +152,10 @@ def merged(rows: Iterable[Row]) -> list[Row]:
 
 
 def without_returned(rows: Iterable[Row], received: Iterable[Row], gone: Collection[str]) -> list[Row]:
-    """Leave out rows of leads that were gone and are received again with the same text: they count from now on.
+    """Leave out rows of leads that were gone and are received again with the same text.
 
-    Otherwise a lead that goes to another window and comes back would stay published in the other one.
+    They count from now on. Otherwise a lead that goes to another window and comes back would stay
+    published in the other one.
     """
     returned = {(row.lead_id, row.payload) for row in received if row.lead_id in gone}
     return [row for row in rows if (row.lead_id, row.payload) not in returned]
@@ -289,7 +294,10 @@ def parquet_of(content: bytes) -> pq.ParquetFile:
 
 
 def open_raw(content: bytes) -> Opened | None:
-    """Open a raw file, None if the bytes are no raw file. Raises StorageError if a newer pipeline wrote it."""
+    """Open a raw file, None if the bytes are no raw file.
+
+    Raises StorageError if a newer pipeline wrote it.
+    """
     try:
         file = parquet_of(content)
     except pa.ArrowInvalid:

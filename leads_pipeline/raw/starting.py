@@ -1,4 +1,4 @@
-"""How a person starts a job by hand, and how jobs, schedules and sensors are called in the Dagster that has them.
+"""How a person starts a job by hand, and how jobs, schedules and sensors are called in Dagster.
 
 Belongs here: sentences for a person. Doesn't: names in code (orchestration/names.py), runs (orchestration/runs.py).
 
@@ -10,13 +10,19 @@ from leads_pipeline.raw.state import State
 
 
 def name_in_dagster(state: State, name: str) -> str:
-    """Return the name there of a job, schedule or sensor: `publish`, or `leads_publish` with the prefix `leads`."""
+    """Return the name that a job, schedule or sensor has in Dagster.
+
+    It is `publish`, or `leads_publish` with the prefix `leads`.
+    """
     parts = [*state.key_prefix.split("/"), name]
     return "_".join(filter(None, parts))
 
 
 def how_to_start(state: State, job: str, command: str, partitions: str = "") -> str:
-    """Return what a person does to start the job, by the command or in their Dagster. No dot is at its end."""
+    """Return what a person does to start the job, by the command or in their Dagster.
+
+    No dot is at its end.
+    """
     if not state.key_prefix:
         return f"Run `{command}`"
     of_partitions = f" for {partitions}" if partitions else ""

@@ -66,7 +66,10 @@ class State:
                 return True
 
     def pulling(self) -> AbstractContextManager[None]:
-        """The lock by which pulls take turns. In this process, an asset that broke off may still hold it."""
+        """The lock by which pulls take turns.
+
+        In this process, an asset that broke off may still hold it.
+        """
         return locked(self._lock_path("pull"), timeout_seconds=-1, is_of_process=True)
 
     def is_pulling(self) -> bool:
@@ -83,7 +86,10 @@ class State:
 
     @contextmanager
     def alive(self, name: str) -> Iterator[None]:
-        """Hold the lock that says that the owner of that name is alive. Nothing is left of it afterwards."""
+        """Hold the lock that says that the owner of that name is alive.
+
+        Nothing is left of it afterwards.
+        """
         with self.lock(name):
             try:
                 yield
@@ -114,7 +120,7 @@ class State:
         return self._touched_at("receiver")
 
     def note_rewriting(self) -> None:
-        """Remember that raw files are rewritten, so that the next publication builds leads.duckdb anew.
+        """Remember that raw files are rewritten: the next publication builds leads.duckdb anew.
 
         Call it before the first file changes. So a kill in between leaves nothing as it was published.
         """
@@ -122,11 +128,14 @@ class State:
         self.note_landed()
 
     def last_rewriting(self) -> str:
-        """Return a mark of the last rewriting, empty before the first. Ask before any raw file is looked at."""
+        """Return a mark of the last rewriting, empty before the first.
+
+        Ask before any raw file is looked at.
+        """
         return self._read("rewriting") or ""
 
     def note_looked(self, began_at: datetime) -> None:
-        """Remember that files from before that moment hold nobody whom the suppression list keeps out."""
+        """Remember that files from before then hold nobody whom the suppression list keeps out."""
         self._write_moment("looked", began_at)
 
     def looked_at(self) -> datetime | None:
@@ -142,7 +151,10 @@ class State:
         return self._moment("last_backup")
 
     def note_export(self, folder: Path) -> None:
-        """Remember that tables are exported to that folder, which no erasure reaches. To be called before they are."""
+        """Remember that tables are exported to that folder, which no erasure reaches.
+
+        Call it before they are exported.
+        """
         with self.lock("state"):
             self._write("exports", "\n".join(sorted({*self.exports(), str(folder)})))
 
@@ -151,7 +163,7 @@ class State:
         return (self._read("exports") or "").splitlines()
 
     def note_derived(self, patterns: Iterable[str]) -> None:
-        """Remember which personal files features make from the leads, as patterns below the data folder."""
+        """Remember which personal files features make from leads, as patterns in the folder."""
         self._write("derived", "\n".join(sorted(patterns)))
 
     def derived(self) -> frozenset[str]:
@@ -159,11 +171,14 @@ class State:
         return frozenset((self._read("derived") or "").splitlines())
 
     def note_service(self, seen_at: datetime, stopped: Sequence[str]) -> None:
-        """Remember that Dagster's daemon works, and which schedules and sensors are switched off."""
+        """Remember that Dagster's daemon works, and which schedules and sensors are off."""
         self._write("service", "\n".join([seen_at.astimezone(UTC).isoformat(), *stopped]))
 
     def service(self) -> tuple[datetime, list[str]] | None:
-        """Return both. None if no service ever ran here, or if the last one was ended on purpose."""
+        """Return when the daemon was last seen, and the schedules and sensors that were off.
+
+        None if no service ever ran here, or if the last one was ended on purpose.
+        """
         with suppress(ValueError):
             seen_at, *stopped = (self._read("service") or "").splitlines() or [""]
             return datetime.fromisoformat(seen_at), stopped
@@ -174,7 +189,7 @@ class State:
         (self.path / "service").unlink(missing_ok=True)
 
     def note_dagster_home(self, home: Path, key_prefix: str = "") -> None:
-        """Remember which Dagster home the service works with, and the prefix of its assets' keys there.
+        """Remember which Dagster home the service works with, and the prefix of asset keys there.
 
         One within the data folder is remembered by its path in there: a container may have the folder elsewhere.
         """
@@ -185,13 +200,19 @@ class State:
             self._write("dagster_home", text)
 
     def dagster_home(self) -> tuple[Path, str] | None:
-        """Return that home and the prefix, which is empty if there is none. None if no service ever ran here."""
+        """Return that home and the prefix, which is empty if there is none.
+
+        None if no service ever ran here.
+        """
         home, _, key_prefix = (self._read("dagster_home") or "").partition("\n")
         return (self.path.parent / home, key_prefix) if home else None
 
     @property
     def key_prefix(self) -> str:
-        """The prefix in the Dagster that the pipeline is merged into, as far as a run or a sensor there noted it."""
+        """The prefix in the Dagster that the pipeline is merged into.
+
+        It is empty until a run or a sensor there notes it.
+        """
         noted = self.dagster_home()
         return noted[1] if noted else ""
 
@@ -205,7 +226,7 @@ class State:
         return set((self._read("acknowledged") or "").splitlines())
 
     def note_unknown_members(self, members: Iterable[str]) -> None:
-        """Remember unknown members of the portal's answers, each as `applicant/meta.nextToken/text`."""
+        """Remember unknown members of the portal's answers, as `applicant/meta.nextToken/text`."""
         members = {*members}
         if members <= self.unknown_members():
             return
@@ -218,7 +239,7 @@ class State:
         return set((self._read("unknown_members") or "").splitlines())
 
     def note_swept(self, number: int) -> None:
-        """Remember that raw files and what is published follow the suppression list up to that entry."""
+        """Remember that raw and published data follow the suppression list up to that entry."""
         if number != self.swept_to():
             self._write("swept", str(number))
 
@@ -228,7 +249,10 @@ class State:
         return int(number) if number.isdecimal() else 0
 
     def note_retention(self, before: date) -> None:
-        """Remember that leads of windows before that day are anonymous. To be called before the first one is."""
+        """Remember that leads of windows before that day are anonymous.
+
+        Call it before the first one is.
+        """
         self._write("retained_before", before.isoformat())
 
     def retained_before(self) -> date | None:
@@ -251,7 +275,10 @@ class State:
             return path.read_bytes()
 
     def key_of_day(self, day: date) -> bytes | None:
-        """Return that key if retention has come to the day; once it is forgotten, a new one each time."""
+        """Return the key of the day if retention has come to it.
+
+        Once it is forgotten, return a new one each time.
+        """
         before, path = self.retained_before(), self.path / "anonymous" / day.isoformat()
         if before is None or day >= before:
             return None
@@ -265,9 +292,10 @@ class State:
     # --- what is the same for all machines ----------------------------------------------------------------------------
 
     def claim(self, origin: str) -> None:
-        """Remember which portal this folder's leads come from. Raises SettingsError if it is another one's.
+        """Remember which portal this folder's leads come from.
 
-        Nothing would tell leads of two portals apart, the simulator's and real ones for example.
+        Raises SettingsError if they come from another portal. Nothing would tell leads of two
+        portals apart, the simulator's and real ones for example.
         """
         remembered = self._remember("origin", origin)
         if remembered != origin:
@@ -294,11 +322,11 @@ class State:
         return self._day("start_date", remembered) if remembered else None
 
     def remember_start_date(self, default: date) -> date:
-        """Return the first day to pull: `default` at the first call ever, afterwards the remembered one."""
+        """Return the first day to pull: `default` the first time ever, then the remembered one."""
         return self.remember_day("start_date", default)
 
     def remember_day(self, name: str, default: date) -> date:
-        """Return the day of that name: `default` at the first call ever, afterwards the remembered one."""
+        """Return the day of that name: `default` the first time ever, then the remembered one."""
         return self._day(name, self._remember(name, default.isoformat()))
 
     def _day(self, name: str, remembered: str) -> date:
@@ -310,7 +338,10 @@ class State:
             ) from None
 
     def remember_time_zone(self, key: str) -> None:
-        """Remember the time zone of the first pull. Another one later makes other windows of the same days."""
+        """Remember the time zone of the first pull.
+
+        Another one later makes other windows of the same days.
+        """
         self._remember("time_zone", key)
 
     def opened_at(self) -> datetime | None:
@@ -322,9 +353,10 @@ class State:
         return self._remembered("time_zone")
 
     def person_key(self) -> bytes:
-        """Return the 32 bytes that people are hashed with: made at the first call, and the same from then on.
+        """Return the 32 bytes that people are hashed with.
 
-        They tell whether an e-mail address is in a mart.
+        They are made at the first call, and stay the same from then on. They tell whether an e-mail
+        address is in a mart.
         """
         remembered = self._remember("person_key", secrets.token_hex(32))
         if not re.fullmatch(r"[0-9a-f]{64}", remembered):
@@ -335,9 +367,10 @@ class State:
         return bytes.fromhex(remembered)
 
     def share(self) -> None:
-        """Copy the shared facts from the bucket to this folder, and back. Nothing is done without a bucket.
+        """Copy the shared facts from the bucket to this folder, and back.
 
-        Raises SettingsError if they contradict each other: then this folder's leads aren't the bucket's.
+        Nothing is done without a bucket. Raises SettingsError if folder and bucket contradict each
+        other: then this folder's leads aren't the bucket's.
         """
         if self._shared is None:
             return

@@ -44,10 +44,13 @@ class Store(Protocol):
     options: dict[str, str]
 
     def create(self, key: str, content: bytes) -> None:
-        """Keep the content under the key. It is whole and durable when this returns. A file of that key is replaced."""
+        """Keep the content under the key.
+
+        It is whole and durable when this returns. A file of that key is replaced.
+        """
 
     def create_once(self, key: str, content: bytes) -> bool:
-        """Keep the content under the key if the key is free. False if the key holds another content."""
+        """Keep the content under the key if that is free. False if it holds another content."""
 
     def get(self, key: str) -> bytes | None:
         """Return the content, None if there is no such key."""
@@ -65,7 +68,10 @@ class Store(Protocol):
         """Delete the keys, durably. Missing keys are no error."""
 
     def modified_at(self, key: str) -> datetime | None:
-        """Return when the file was written, by the store's clock, in UTC. None if there is no such key."""
+        """Return when the file was written, by the store's clock, in UTC.
+
+        None if there is no such key.
+        """
 
     def delete_drafts(self, prefix: str) -> None:
         """Delete what killed writers left unfinished below the prefix."""
@@ -93,7 +99,10 @@ class FolderStore:
         self._folder = folder
 
     def create(self, key: str, content: bytes) -> None:
-        """Write beside, sync, rename, sync the folder. After a power cut the file is there whole, or not at all."""
+        """Write beside, sync, rename, sync the folder.
+
+        After a power cut the file is there whole, or not at all.
+        """
         replace_file(self._folder / key, content)
 
     def create_once(self, key: str, content: bytes) -> bool:
@@ -191,9 +200,9 @@ def _below(folder: str, prefix: str) -> Iterator[str]:
 
 
 def _entries(folder: str) -> dict[str, bool]:
-    """Return the names in a folder, and whether each is a folder. A link that leads nowhere isn't there.
+    """Return the names in a folder, and whether each is a folder.
 
-    Raises OSError.
+    A link that leads nowhere isn't there. Raises OSError.
     """
     entries: dict[str, bool] = {}
     with suppress(FileNotFoundError):

@@ -64,7 +64,10 @@ class WindowRow(NamedTuple):
         return self.failure.reason if self.failure else ""
 
     def has_its_fetches(self, now: datetime) -> bool:
-        """Whether the window has each whole fetch that is due by now. A failed run since then takes nothing from it."""
+        """Whether the window has each whole fetch that is due by now.
+
+        A failed run since then takes nothing from it.
+        """
         if self.fetched_at is None:
             return False
         fetch = next_fetch(self.window, self.fetched_at, self.failure, now)
@@ -72,7 +75,10 @@ class WindowRow(NamedTuple):
 
 
 def list_days(store: Store, kind: LeadKind, of_days: Iterable[date] | None, now: datetime) -> dict[str, Folder]:
-    """Return the folders of these days or of all, by their keys, those of scopes that aren't configured too."""
+    """Return the folders of these days or of all, by their keys.
+
+    Those of scopes that aren't configured are among them.
+    """
     if of_days is None:
         return list_folders(store, f"{RAW}/{kind.table}/", now)
     folders: dict[str, Folder] = {}
@@ -84,7 +90,7 @@ def list_days(store: Store, kind: LeadKind, of_days: Iterable[date] | None, now:
 def known_windows(
     store: Store, kind: LeadKind, scopes: Sequence[Scope], zone: ZoneInfo, first_day: date, now: datetime
 ) -> list[WindowRow]:
-    """Return the kind's windows that the portal has not deleted, from the first day to the day under way."""
+    """Return the kind's windows that the portal has not deleted, from the first day to today."""
     shown = days(max(first_day, today(zone, now - RETENTION)), today(zone, now))
     windows = [Window.of(day, scope, zone) for day in shown for scope in scopes]
     return window_table(store, kind, windows, now)

@@ -1,4 +1,4 @@
-"""The portal as an ASGI application: its endpoints with their faults, and control endpoints of the simulator's own.
+"""The portal as an ASGI application: endpoints with faults, and the simulator's own controls.
 
 Belongs here: reading requests and writing answers in HTTP. Doesn't: what an answer holds (leads.py,
 inventory.py, tokens.py), or which requests go wrong (faults.py).
@@ -96,7 +96,7 @@ class _RefusalError(Exception):
 
 
 class Simulator:
-    """The portal: an ASGI application, with the counters, faults and truth that tests and demos ask for.
+    """The portal as an ASGI application, with counters, faults and truth for tests and demos.
 
     `base_url` is where it is served.
     """
@@ -146,13 +146,17 @@ class Simulator:
         self._counters = Counters()
 
     def set_faults(self, rules: Sequence[Rule] | str) -> None:
-        """Replace all fault rules, given as rules or as JSON text. None clears them. Raises FaultError."""
+        """Replace all fault rules.
+
+        They are given as rules or as JSON text. An empty list clears them. Raises FaultError.
+        """
         self._faults = Faults(read_rules(rules) if isinstance(rules, str) else rules, self.config.seed)
 
     def truth(self, kind: str, scope: str, start: datetime | None = None, end: datetime | None = None) -> list[str]:
-        """Return the ids of all leads that an answer would hold now, for `branch-101` or `all`, both ends included.
+        """Return the ids of all leads that an answer would hold now, both ends included.
 
-        Without a start or an end it is bounded by retention and the clock alone.
+        `scope` reads `branch-101` or `all`. Without a start or an end it is bounded by retention
+        and the clock alone.
         """
         return self._book.ids(kind, self.organisation.branches_of(scope), start, end, self.config.clock())
 
@@ -261,7 +265,10 @@ class Simulator:
         return _json({"count": len(ids), "ids": ids})
 
     def _push(self, request: Request, _: bytes) -> Response:
-        """Deliver leads to the receiver at `to` with `key`, as an answer would hold them, and tell its status."""
+        """Deliver leads to the receiver at `to`, with `key`, and tell its status.
+
+        The leads are as an answer would hold them.
+        """
         query = request.query_params
         kind, scope = self._asked_leads(query)
         now = self.config.clock()
@@ -281,7 +288,10 @@ class Simulator:
 
     @staticmethod
     def _take_delivery(request: Request, body: bytes) -> Response:
-        """Take what the pipeline delivers, as a CRM would: with a signature of the Standard Webhooks specification."""
+        """Take a delivery of the pipeline, as a CRM would.
+
+        It must have a signature of the Standard Webhooks specification.
+        """
         try:
             Webhook(CRM_SECRET).verify(body, dict(request.headers), json_parse=False)
         except WebhookVerificationError:
@@ -301,7 +311,10 @@ class Simulator:
 
 
 def _asked(request: Request) -> Asked:
-    """Read a request for rules and counters, leniently: they also see requests that the portal refuses."""
+    """Read a request for rules and counters.
+
+    It is lenient, because they also see requests that the portal refuses.
+    """
     query, path = request.query_params, request.url.path
     scopes = _scopes(query) or ["all"]
     is_one = path in LEAD_PATHS and len(scopes) == 1

@@ -80,7 +80,10 @@ class _Rules(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Asked(NamedTuple):
-    """The parts of a request that faults look at. `scope` is None without one, or if a request names several."""
+    """The parts of a request that faults look at.
+
+    `scope` is None without one, or if a request names several.
+    """
 
     path: str
     scope: str | None
@@ -104,7 +107,10 @@ class Faults:
         self._seen: Counter[tuple[int, Asked | None]] = Counter()
 
     def meet(self, asked: Asked) -> tuple[str, Then] | None:
-        """Count the request. Return name and effect of the rule that takes it, None if no rule does."""
+        """Count the request.
+
+        Return name and effect of the rule that takes it, None if no rule does.
+        """
         for place, rule in enumerate(self._rules, start=1):
             if _is_about(rule.when, asked) and self._takes(place, rule.when, asked):
                 return rule.name or f"rule {place}", rule.then

@@ -28,7 +28,10 @@ class Inventory:
         self._branches = branches
 
     def page(self, parameters: Mapping[str, str]) -> bytes:
-        """One page of a search by `address`, `maxResults` and `nextToken`, as JSON text. Raises SearchError."""
+        """Return one page of a search, as JSON text. Raises SearchError.
+
+        The parameters are `address`, `maxResults` and `nextToken`.
+        """
         address, size = parameters.get("address", ""), parameters.get("maxResults", str(_DEFAULT_PAGE))
         if not re.fullmatch(r"[0-9]{1,3}", size) or not 1 <= int(size) <= _LARGEST_PAGE:
             raise SearchError(f"maxResults must be a whole number from 1 to {_LARGEST_PAGE}.")

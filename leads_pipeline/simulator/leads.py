@@ -1,4 +1,6 @@
-"""The leads of each branch and day. The seed alone decides, so any day can be had without the days before it.
+"""The leads of each branch and day.
+
+The seed alone decides, so any day can be had without the days before it.
 
 Belongs here: the schedule of a day, the body of a lead, and which leads an answer holds. Doesn't: how a request spells
 it (app.py).
@@ -89,7 +91,10 @@ _URGENCIES: Final = ("URGENCY_ASAP", "URGENCY_WITHIN_3_MONTHS", "URGENCY_WITHIN_
 
 
 class Slot(NamedTuple):
-    """A lead in the schedule: `moment` in seconds since 1970, even if the lead itself says that it is unknown."""
+    """A lead in the schedule.
+
+    `moment` is in seconds since 1970, even if the lead itself says that it is unknown.
+    """
 
     moment: int
     lead_id: str
@@ -108,7 +113,7 @@ class LeadBook:
     def answer(
         self, kind: str, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
     ) -> bytes:
-        """The body of a 200 answer: every lead from `start` to `end`, both included, earliest first.
+        """The body of a 200 answer: all leads from `start` to `end` inclusive, earliest first.
 
         None means unbounded; the clock and retention bound it all the same.
         """

@@ -1,4 +1,6 @@
-"""The agent's hierarchy: branches 101, 102, … belong to brands, brands to companies, companies to one group.
+"""The agent's hierarchy: branches belong to brands, brands to companies, companies to one group.
+
+Branches have the ids 101, 102, …
 
 Belongs here: which branches an id stands for. Doesn't: their listings (stock.py) or their leads (leads.py).
 """
@@ -58,7 +60,10 @@ class Organisation:
                 self._by_scope.setdefault(f"{kind}-{id_}", []).append(branch)
 
     def branches_of(self, scope: str) -> list[Branch]:
-        """The branches of `branch-101`, `brand-3`, `company-7`, `group-1` or `all`; none where the id is unknown."""
+        """Return the branches of `branch-101`, `brand-3`, `company-7`, `group-1` or `all`.
+
+        There are none if the id is unknown.
+        """
         return list(self.branches) if scope == "all" else self._by_scope.get(scope, [])
 
 

@@ -17,7 +17,10 @@ _STOP_SECONDS: Final = 10
 
 @contextmanager
 def running(config: Config | None = None, *, port: int = 0) -> Iterator[Simulator]:
-    """Serve a simulator while the block runs; port 0 takes a free one. Raises OSError if the port is taken."""
+    """Serve a simulator while the block runs.
+
+    Port 0 takes a free one. Raises OSError if the port is taken.
+    """
     simulator = Simulator(config)
     # It says nothing: a library's server doesn't set up its host's logging.
     silent = uvicorn.Config(

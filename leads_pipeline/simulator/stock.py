@@ -98,7 +98,10 @@ def estimate(rng: Random, value: int) -> dict[str, Any]:
 
 
 def amount(rng: Random, value: int) -> msgspec.Raw:
-    """A sum of money as the portal writes it: 250000, 250000.00 or 250000.10, which a float would shorten."""
+    """A sum of money as the portal writes it: 250000, 250000.00 or 250000.10.
+
+    A float would shorten it.
+    """
     return msgspec.Raw(f"{value}{pick(rng, ('', '', '', '.00', '.10', '.50'))}".encode())
 
 

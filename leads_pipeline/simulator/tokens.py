@@ -1,4 +1,6 @@
-"""The token endpoints' rules: client credentials in either form, and tokens that are good for one service and an hour.
+"""The token endpoints' rules: client credentials in either form, and tokens for one service.
+
+A token is good for an hour.
 
 Belongs here: RFC 6749 sections 2.3.1, 4.4 and 5.2 as the contract uses them. Doesn't: HTTP answers (app.py).
 """
@@ -17,7 +19,10 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 
 class Client(NamedTuple):
-    """A made-up client. The secrets, known to everybody, hold letters that a client has to encode (section 2.3.1)."""
+    """A made-up client.
+
+    The secrets, known to everybody, hold letters that a client has to encode (section 2.3.1).
+    """
 
     id: str
     secret: str
@@ -102,7 +107,7 @@ def _form(headers: Mapping[str, str], body: bytes) -> dict[str, str]:
 
 
 def _basic(authorization: str) -> tuple[str, str]:
-    """Id and secret of a Basic header: each form-encoded, then joined by a colon and Base64-encoded (2.3.1)."""
+    """Id and secret of a Basic header: each form-encoded, joined by `:`, in Base64 (2.3.1)."""
     scheme, _, encoded = authorization.partition(" ")
     try:
         text = base64.b64decode(encoded, validate=True).decode("ascii") if scheme.lower() == "basic" else ""

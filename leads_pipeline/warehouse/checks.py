@@ -1,4 +1,4 @@
-"""Checks of the published file: each a statement in sql/checks/ that finds what somebody should look at.
+"""Checks of the published file: each a statement in sql/checks/ that finds problems.
 
 Belongs here: reading and running the files. Doesn't: what is unusual (the statements), who is told.
 A check holds no publication back. The statements say from which figure on something is unusual.
@@ -18,9 +18,10 @@ from leads_pipeline.warehouse.published import Reader
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One file, for one table. `statement` selects a line for each problem. `is_error`: a fault of the program.
+    """A check from one file, for one table.
 
-    `what_to_do` is empty if another finding says the same in better words.
+    `statement` selects a line for each problem. `is_error`: a fault of the program. `what_to_do` is
+    empty if another finding says the same in better words.
     """
 
     name: str
@@ -43,7 +44,10 @@ def checks() -> tuple[Check, ...]:
 
 
 def _read(path: Path) -> Iterator[Check]:
-    """Read a file: a comment with what should hold, comments `table: `, `is_error: true` and `do: `, an empty line."""
+    """Read a file: comments, an empty line, and the statement.
+
+    The first comment says what should hold. Then come `table: `, `is_error: true` and `do: `.
+    """
     header, _, statement = path.read_text(encoding="utf-8").partition("\n\n")
     description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
     facts = dict(line.split(": ", 1) for line in lines)
@@ -68,5 +72,5 @@ def _names(kind: LeadKind) -> dict[str, str]:
 
 
 def problems(db: Reader, check: Check) -> list[str]:
-    """Return a line for each problem that the check finds, the worst first. Raises StorageError and BugError."""
+    """Return a line for each problem, the worst first. Raises StorageError and BugError."""
     return [line for (line,) in db.query(check.statement)[1]]

@@ -1,4 +1,6 @@
-"""Fields and values that the contract doesn't know: one select over the tables of leads, made from the contract.
+"""Fields and values that the contract doesn't know: one select over the tables of leads.
+
+The select is made from the contract.
 
 Belongs here: new members, new values and values that don't fit. Doesn't: how marts show new values (marts.py).
 """

@@ -1,4 +1,4 @@
-"""The common parts of all uses of DuckDB: a connection with its limits, columns, names and texts in SQL.
+"""The common parts of all uses of DuckDB: connections, limits, columns, names and texts in SQL.
 
 Belongs here: what a statement needs around it, and what DuckDB's errors become. Doesn't: any statement over leads.
 """
@@ -57,10 +57,11 @@ class Column:
 
 @contextmanager
 def connection(folder: Path, database: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB connection with bounded memory and threads, in UTC, that spills to the data folder.
+    """Open a DuckDB connection in UTC with bounded memory and threads.
 
-    It is in memory unless `database` names a file. Raises StorageError, or BugError if a statement is wrong, without
-    DuckDB's text if that may quote a lead.
+    It spills to the data folder. It is in memory unless `database` names a file. Raises
+    StorageError, or BugError if a statement is wrong, without DuckDB's text if that may quote a
+    lead.
     """
     was_there = database is not None and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
@@ -94,7 +95,10 @@ def connection(folder: Path, database: Path | None = None) -> Iterator[duckdb.Du
 
 @contextmanager
 def telling_errors(folder: Path) -> Iterator[None]:
-    """Turn DuckDB's errors into ours, which say what to do and don't quote a lead. `folder` is the data folder."""
+    """Turn DuckDB's errors into ours, which say what to do and don't quote a lead.
+
+    `folder` is the data folder.
+    """
     try:
         yield
     except duckdb.Error as error:
@@ -144,7 +148,10 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
 
 
 def _tells_of_damage(error: duckdb.Error) -> bool:
-    """Whether a file isn't what DuckDB wrote. A block with a wrong checksum is an error of the base class alone."""
+    """Whether a file isn't as DuckDB wrote it.
+
+    A block with a wrong checksum is an error of the base class alone.
+    """
     return type(error) is duckdb.Error or isinstance(
         error, (duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
     )
@@ -159,9 +166,10 @@ _SHA256_BLOCK_BYTES: Final = 64
 
 @contextmanager
 def _spill_folder(folder: Path) -> Iterator[Path]:
-    """Make a private folder on the data folder's own file system for one connection. It is gone afterwards.
+    """Make a private folder on the data folder's own file system for one connection.
 
-    Its lock is held before it is made, and until it is gone. So folders of killed processes are known, and deleted.
+    It is gone afterwards. Its lock is held before it is made, and until it is gone. So folders of
+    killed processes are known, and deleted.
     """
     state, root, name = State(folder), folder / _SPILL_ROOT, f"spill-{secrets.token_hex(8)}"
     for spill in root.glob("*"):
@@ -182,12 +190,15 @@ def _spill_folder(folder: Path) -> Iterator[Path]:
 
 @cache
 def _parser() -> duckdb.DuckDBPyConnection:
-    """A connection for statements alone. To make one takes ten times as long as to parse one (measured)."""
+    """Return a connection that only parses statements.
+
+    To make one takes ten times as long as to parse a statement (measured).
+    """
     return duckdb.connect(config={"threads": 1})
 
 
 def tables_read(statement: str) -> frozenset[str]:
-    """Return the tables and views that a SELECT reads, by their names without a schema, in lower case.
+    """Return the tables and views that a SELECT reads: lower-case names without a schema.
 
     The statement is parsed and not bound, so they needn't be there. Raises DuckDB's own errors.
     """
@@ -218,7 +229,10 @@ def macros(name: str) -> str:
 
 
 def set_person_key(db: duckdb.DuckDBPyConnection, key: bytes) -> None:
-    """Make the macros of sql/macros/people.sql, which tell people apart. They live as long as the connection."""
+    """Make the macros of sql/macros/people.sql, which tell people apart.
+
+    They live as long as the connection.
+    """
     padded = key.ljust(_SHA256_BLOCK_BYTES, b"\0")
     for name, pad in (("person_inner_key", 0x36), ("person_outer_key", 0x5C)):
         db.execute(f"set variable {name} = $key", {"key": bytes(byte ^ pad for byte in padded)})
@@ -226,7 +240,7 @@ def set_person_key(db: duckdb.DuckDBPyConnection, key: bytes) -> None:
 
 
 def file_name(path: Path | str) -> str:
-    """Return the path as DuckDB's readers take it. They take `*`, `?` and `[` for a pattern of names."""
+    """Return the path as DuckDB's readers take it, with `*`, `?` and `[` escaped."""
     return glob.escape(str(path))
 
 
@@ -236,5 +250,8 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """Return the text as a constant in SQL, for places that take no parameter. Never for a received value."""
+    """Return the text as a constant in SQL, for places that take no parameter.
+
+    Never use it for a received value.
+    """
     return "'" + text.replace("'", "''") + "'"

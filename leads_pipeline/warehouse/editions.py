@@ -45,7 +45,10 @@ class Editions:
 
     @contextmanager
     def drafting(self) -> Iterator[None]:
-        """Have no drafts at first, killed publications' among them, and none afterwards. Raises StorageError."""
+        """Delete drafts before the block, those of killed publications too, and after it.
+
+        Raises StorageError.
+        """
         with storing(self._editions):
             self._editions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
             self._remove_drafts()
@@ -81,9 +84,9 @@ class Editions:
             self.ahead.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
 
     def take_ahead(self) -> Path:
-        """Make that folder, if it is there, one of a draft. Return its new path. Raises StorageError.
+        """Make that folder, if it is there, one of a draft. Return its new path.
 
-        A helper that still runs can't make a file in it any more.
+        A helper that still runs can't make a file in it any more. Raises StorageError.
         """
         taken = self._editions / f"{_TAKEN}{secrets.token_hex(8)}"
         with storing(self.ahead), suppress(FileNotFoundError):
@@ -104,16 +107,16 @@ class Editions:
         return self._editions / f"draft-{name}.duckdb"
 
     def current(self) -> Path | None:
-        """Return the file that readers meet, or the newest edition if the link is gone. None if there is neither.
+        """Return the file that readers meet, or the newest edition if the link is gone.
 
-        An earlier release published a file in the link's place.
+        None if there is neither. An earlier release published a file in the link's place.
         """
         if self.path.exists():
             return self.path.resolve()
         return max(self._files(), default=None, key=number_of)
 
     def is_as_published(self) -> bool:
-        """Whether nobody has replaced the file or written to it since, by the times of the link and the file.
+        """Whether nobody has replaced the file or written to it, by the times of link and file.
 
         Bytes that rot change no time: `has_its_hash` reads them.
         """
@@ -122,13 +125,16 @@ class Editions:
         return False
 
     def has_its_hash(self) -> bool:
-        """Whether the current file has the bytes that were published, if its name tells. Raises StorageError."""
+        """Whether the current file has the bytes that were published, if its name tells.
+
+        Raises StorageError.
+        """
         current = self.current()
         name = _HASH.fullmatch(current.name) if current else None
         return current is None or name is None or name[1] == _hash_of(current)
 
     def next_edition_number(self, at: datetime) -> int:
-        """Return the number of the next edition: the moment in seconds since 1970, above those of all editions here.
+        """Return the next edition's number: seconds since 1970, above those of all editions here.
 
         So the numbers go on growing when these editions are lost, or older ones are restored.
         """
@@ -171,15 +177,19 @@ class Editions:
         return sorted(others, key=number_of, reverse=True)
 
     def remove_older(self, but: int) -> None:
-        """Remove all editions but the current one and so many others, the newest. Raises StorageError."""
+        """Remove all editions but the current one and the newest `but` others.
+
+        Raises StorageError.
+        """
         with storing(self._editions):
             for file in self.older()[but:]:
                 file.unlink()
 
     def set_aside(self, damaged: Path) -> Path:
-        """Move a damaged edition, which isn't published any more, to quarantine/. Return its path there.
+        """Move a damaged edition, which isn't published any more, to quarantine/.
 
-        It replaces one that was moved there before. Raises StorageError.
+        Return its path there. An edition that was moved there before is replaced. Raises
+        StorageError.
         """
         aside = self.folder / "quarantine" / WAREHOUSE_FILE
         with storing(aside):
@@ -192,7 +202,7 @@ class Editions:
 
 
 def number_of(path: Path) -> int:
-    """Return the number in the name of an edition, or of a tree of typed tables. 0 if there is none."""
+    """Return the number in the name of an edition, or of a tree of typed tables. 0 without one."""
     found = re.search(r"-(\d+)", path.name)
     return int(found[1]) if found else 0
 

@@ -48,7 +48,10 @@ def flatten(db: duckdb.DuckDBPyConnection, windows: Iterable[WindowLeads], zone:
 
 
 def _ahead(parts: Iterator[tuple[LeadKind, pa.Table]]) -> Iterator[tuple[LeadKind, pa.Table]]:
-    """Yield the parts. A thread reads the next one while DuckDB, which needs no Python, loads one."""
+    """Yield the parts.
+
+    A thread reads the next one while DuckDB, which needs no Python, loads one.
+    """
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(next, parts, None)
         while part := waiting.result():
@@ -164,7 +167,10 @@ from (
 
 
 def lead_columns(of: LeadKind | ChildTable, row: str) -> str:
-    """Return what selects the declared columns, `_problems` and `_extra` from the reader's column of that name."""
+    """Return the select list of the declared columns, `_problems` and `_extra`.
+
+    They are members of the reader's column `row`.
+    """
     fields = [f"{_member(row, field.path)} as {quoted(field.column)}" for field in of.fields]
     return ",\n    ".join([*fields, f"{row}.{PROBLEMS} as {PROBLEMS}", f"{row}.{EXTRA}::json as {EXTRA}"])
 

@@ -1,4 +1,6 @@
-"""The steps of a publication that delete what nothing brings up to date any more. No erasure would reach it.
+"""The steps of a publication that delete files which nothing brings up to date any more.
+
+No erasure would reach these files.
 
 Belongs here: files of before a change of settings or features. Doesn't: what a feature deletes of its own.
 """
@@ -13,7 +15,10 @@ from leads_pipeline.warehouse.step import Publication, Step
 
 
 class DeleteCache(Step):
-    """Deletes what was read from a bucket before the data moved into the folder. No erasure reaches it."""
+    """Deletes files that were read from a bucket before the data moved into the folder.
+
+    No erasure reaches them.
+    """
 
     name = CACHE
 
@@ -32,9 +37,10 @@ class DeleteCache(Step):
 
 
 class DeleteUnclaimed(Step):
-    """Deletes what a feature made from the leads that isn't there any more. No erasure would reach it.
+    """Deletes files that a feature made from the leads, if the feature is gone.
 
-    `claimed` are the patterns of what features make, below the data folder.
+    No erasure would reach them. `claimed` are the patterns of what features make, below the data
+    folder.
     """
 
     name = "unclaimed"

@@ -79,7 +79,7 @@ class LoadLeads(Step):
         self._person_key = person_key
 
     def rebuilds_if(self) -> str:
-        """Declared columns, the time zone of `lead_day`, how people are told apart, and the release.
+        """Declared columns, the zone of `lead_day`, how people are told apart, and the release.
 
         A release may read a value that the one before it couldn't.
         """
@@ -105,7 +105,10 @@ def made_by(zone: ZoneInfo, person_key: bytes) -> str:
 
 
 def load_windows(draft: Draft, windows: Windows, zone: ZoneInfo) -> None:
-    """Load the windows that have changed, and note what was read. The caller begins and ends the transaction."""
+    """Load the windows that have changed, and note what was read.
+
+    The caller begins and ends the transaction.
+    """
     if not columns_of(draft.db, "windows", "pipeline"):
         _create_tables(draft)
     hashes = dict(draft.changes.windows)
@@ -237,7 +240,10 @@ _OF_ROUNDS: Final = ("touched", "received_ids")
 
 
 def note_round(draft: Draft) -> None:
-    """Keep in the draft which leads this round has received and changed. The caller has loaded its windows."""
+    """Keep in the draft which leads this round has received and changed.
+
+    The caller has loaded its windows.
+    """
     db = draft.db
     for name in _OF_ROUNDS:
         db.execute(f"create table if not exists {AHEAD}.{name} as from {name} limit 0")

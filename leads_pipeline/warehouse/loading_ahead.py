@@ -1,4 +1,4 @@
-"""Loading ahead: a helper process loads what a large pull has landed, while the pull waits for the portal.
+"""Loading ahead: while a large pull waits for the portal, a helper process loads its windows.
 
 It loads in rounds into a draft of its own, and each round is one transaction. The publication after the pull adopts
 the draft and loads the rest. It deletes the draft if that was begun from something else than what is there now. A
@@ -88,9 +88,10 @@ HasEnded = Callable[[float], bool]
 
 
 class Origin(NamedTuple):
-    """What a draft was begun from: the published file's name, how rows are made, and what decides who is shown.
+    """The state that a draft was begun from: the file, how rows are made, and who is shown.
 
-    `edition` is empty if nothing was published. `made_by` is a hash, because the text has the key of people.
+    `edition` is the published file's name, empty if nothing was published. `made_by` is a hash,
+    because the text has the key of people.
     """
 
     edition: str
@@ -116,15 +117,16 @@ class Base(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadedAhead:
-    """What is loaded ahead in a data folder, for a publication of this zone and this key of people."""
+    """The draft that is loaded ahead in a data folder, for this zone and this key of people."""
 
     state: State
     zone: ZoneInfo
 
     def adopt(self, editions: Editions, edition: Path | None, shown_by: str) -> Base | None:
-        """Take the draft if it was begun from what is there now. Otherwise delete it. Raises StorageError.
+        """Take the draft if it was begun from what is there now, else delete it.
 
-        The caller holds the lock of publications. `edition` is the published file, None if there is none.
+        The caller holds the lock of publications. `edition` is the published file, None if there is
+        none. Raises StorageError.
         """
         origin = Origin.of(edition, self.zone, self.state, shown_by)
         # Taken before it is read: one that kills its reader is gone then.
@@ -143,7 +145,10 @@ class LoadedAhead:
 
 
 def _windows_from(origin: Origin, folder: Path, draft: Path) -> dict[WindowKey, str] | None:
-    """Return the windows in the draft. None if it was begun from something else, or can't be read."""
+    """Return the windows in the draft.
+
+    None if it was begun from something else, or can't be read.
+    """
     if not draft.exists():
         return None
     with suppress(StorageError, BugError), connection(folder, draft) as db:
@@ -165,7 +170,10 @@ class Task(NamedTuple):
 
 @contextmanager
 def loading_ahead(settings: Settings, windows: int) -> Iterator[None]:
-    """Load ahead while the block pulls so many windows. The pull goes on whatever becomes of the helper."""
+    """Load ahead while the block pulls so many windows.
+
+    The pull goes on even if the helper fails.
+    """
     task = Task(settings.given, windows)
     helper = _started(task, settings.data_dir) if windows >= WINDOWS_MIN else None
     try:
@@ -210,7 +218,10 @@ def _end(helper: "subprocess.Popen[bytes]") -> None:
 
 
 def help_pull() -> None:
-    """Load ahead for the task in the first line of stdin, until stdin ends with the pull. Raises LeadsPipelineError."""
+    """Load ahead for the task in the first line of stdin, until stdin ends with the pull.
+
+    Raises LeadsPipelineError.
+    """
     os.nice(_NICENESS)
     task = Task(*json.loads(sys.stdin.readline()))
     settings = Settings.from_variables(task.variables)
@@ -231,9 +242,10 @@ def follow(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     leads_min: int = ROUND_LEADS_MIN,
 ) -> None:
-    """Load what lands until a pull of so many windows has ended. Do nothing if another helper does it.
+    """Load windows as they land, until a pull of so many windows has ended.
 
-    A draft that a publication has taken is begun anew. Raises StorageError and BugError.
+    Do nothing if another helper does it. A draft that a publication has taken is begun anew. Raises
+    StorageError and BugError.
     """
     if not data.state.is_held(LOCK):
         with data.state.lock(LOCK, timeout_seconds=0):
@@ -271,7 +283,10 @@ class _Follower:
                     raise
 
     def _is_worth_a_draft(self) -> bool:
-        """Whether enough has landed that isn't published, and the next publication isn't about to change the file."""
+        """Whether enough has landed that isn't published.
+
+        Not if a publication is about to change the file.
+        """
         self.pause_seconds = _PAUSE_SECONDS
         if self.data.is_behind or self.data.state.is_publishing():
             return False
@@ -347,7 +362,10 @@ class _Follower:
         return origin
 
     def _load_rounds(self, origin: Origin) -> None:
-        """Load rounds until the pull has ended. Delete the draft if it can't be adopted any more."""
+        """Load rounds until the pull has ended.
+
+        Delete the draft if it can't be adopted any more.
+        """
         with connection(self.data.folder, self.file) as db:
             # In the folder that a publication takes.
             db.execute(f"set temp_directory = {literal(str(self.editions.ahead / 'spill'))}")

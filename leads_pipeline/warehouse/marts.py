@@ -73,7 +73,7 @@ def marts_in(*folders: Path) -> tuple[Mart, ...]:
 
 
 def read_mart(path: Path) -> Mart:
-    """Read a file. Its first comment line is the grain, then come the columns, up to an empty line."""
+    """Read a file. First comes the grain in a comment, then the columns, up to an empty line."""
     header, _, statement = path.read_text(encoding="utf-8-sig").partition("\n\n")
     description, *lines = [line.removeprefix("-- ") for line in header.splitlines()]
 

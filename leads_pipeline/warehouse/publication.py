@@ -96,9 +96,10 @@ def publish(
 
 @dataclass(frozen=True, slots=True)
 class _MadeFrom:
-    """What the steps say of what they make. The first two are hashes of the texts of all steps in their order.
+    """What a publication is made from, as its steps say.
 
-    `shown_by` is kept as it is: an export compares it, too.
+    The first two are hashes of the texts of all steps in their order. `shown_by` is kept as it is:
+    an export compares it, too.
     """
 
     inputs: str

@@ -39,7 +39,7 @@ class Reader(Protocol):
     def query(
         self, statement: str, parameters: Mapping[str, object] | None = None
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        """Return column names and rows, as an analyst would see them. Raises StorageError and BugError."""
+        """Return column names and rows as analysts see them. Raises StorageError and BugError."""
 
 
 class Version:
@@ -89,9 +89,9 @@ def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
 
 
 def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None) -> bool:
-    """Whether DuckDB can decode each value of these tables of the file, or of all. `folder` is the data folder.
+    """Whether DuckDB can decode each value of these tables of the file, or of all.
 
-    A file that has none of these tables isn't one of ours.
+    `folder` is the data folder. A file that has none of these tables isn't one of ours.
 
     Raises StorageError if the disk can't be read, for want of space, or if another program writes to the file.
     """
@@ -147,13 +147,19 @@ class LeadsFile:
 
     @contextmanager
     def reading(self) -> Iterator[Version]:
-        """Read one edition of the file, however many queries that takes. Raises StorageError if there is none."""
+        """Read one edition of the file, however many queries that takes.
+
+        Raises StorageError if there is none.
+        """
         with attached_version(self._data) as db:
             yield Version(self._data.folder, db)
 
     @contextmanager
     def kept_open(self) -> Iterator[None]:
-        """Keep the file open, if it is there. Then a query takes DuckDB 1 ms to begin, and not 20 (measured)."""
+        """Keep the file open, if it is there.
+
+        Then a query takes DuckDB 1 ms to begin, and not 20 (measured).
+        """
         with ExitStack() as opened:
             with suppress(LeadsPipelineError):
                 opened.enter_context(self._connection())
@@ -175,7 +181,10 @@ class LeadsFile:
             yield db
 
     def shown_by(self) -> str | None:
-        """Return what decided who is shown, None if the file is missing, damaged or of another release."""
+        """Return what decided who is shown.
+
+        None if the file is missing, damaged or of another release.
+        """
         with suppress(LeadsPipelineError):
             _, rows = self.query("select value from pipeline.facts where name = 'shown_by'")
             return str(rows[0][0]) if rows else None
@@ -188,7 +197,7 @@ class LeadsFile:
 
 
 def open_published(folder: Path) -> duckdb.DuckDBPyConnection:
-    """Open the edition of leads.duckdb that is published now, read-only. Raises StorageError if there is none yet."""
+    """Open the published edition of leads.duckdb read-only. Raises StorageError without one."""
     db = _opened(_existing(folder / WAREHOUSE_FILE), partial(duckdb.connect, read_only=True, config=_SMALL))
     db.execute("set TimeZone = 'UTC'")
     return db
@@ -201,7 +210,10 @@ def table_of(db: duckdb.DuckDBPyConnection, statement: str, parameters: Mapping[
 
 
 def _opened(link: Path, open_edition: Callable[[str], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
-    """Open the edition that is published now. A publication may remove it after the link was resolved."""
+    """Open the edition that is published now.
+
+    A publication may remove it after the link was resolved.
+    """
     while True:
         edition = link.resolve()
         try:

@@ -1,4 +1,4 @@
-"""The steps of a publication that ask the gatekeeper: who is shown at all, and who objects to marketing.
+"""The steps of a publication that ask the gatekeeper who is shown and who objects to marketing.
 
 Belongs here: what the core asks, whatever the gatekeeper knows. Doesn't: sweeping raw files, and the gate for leads
 that raw has lost (features/privacy/).
@@ -31,7 +31,10 @@ class ShowEverybody(Step):
 
 
 class NoteObjections(Step):
-    """Notes who objects to marketing: the people of the objections, and those whom their leads name now."""
+    """Notes who objects to marketing.
+
+    These are the people of the objections, and those whom their leads name now.
+    """
 
     def __init__(self, data: DataFolder) -> None:
         self._data = data
@@ -41,7 +44,10 @@ class NoteObjections(Step):
         return _OBJECTED
 
     def fill(self, draft: Draft) -> None:
-        """Note them, of the touched leads or of all. Reading windows may have taught the list more leads."""
+        """Note them, of the touched leads or of all.
+
+        Reading windows may have taught the list more leads.
+        """
         with draft.transaction():
             draft.db.execute(f"create table if not exists pipeline.objected ({_OBJECTED})")
             is_whole = not draft.db.execute("from pipeline.objected limit 1").fetchall()

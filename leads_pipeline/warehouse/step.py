@@ -53,7 +53,7 @@ class Draft:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make what is in the block count as a whole or not at all. Raises StorageError and BugError."""
+        """Make the block count as a whole or not at all. Raises StorageError and BugError."""
         with telling_errors(self.folder):
             self.db.begin()
             try:
@@ -104,7 +104,10 @@ class Step:
         return ""
 
     def shown_by(self) -> str:
-        """Return what decides who is shown. If it differs, a new file is built, and the one before is forgotten."""
+        """Return what decides who is shown.
+
+        If it differs, a new file is built, and the one before is forgotten.
+        """
         return ""
 
     def fill(self, draft: Draft) -> None:

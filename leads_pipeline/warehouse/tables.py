@@ -16,7 +16,7 @@ from leads_pipeline.warehouse.duck import DUCKDB_TYPES, Column, literal, quoted
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of leads.duckdb. `reads` are the assets that it is made from; empty for the raw windows."""
+    """A table of leads.duckdb. `reads` are the assets it is made from; empty for raw windows."""
 
     name: str
     description: str
@@ -108,7 +108,7 @@ def comment(
 
 
 def columns_of(db: duckdb.DuckDBPyConnection, name: str, schema: str = "main", database: str = "") -> list[str]:
-    """Return the columns of a table or view, in order, or an empty list if there is no such table."""
+    """Return a table's or view's columns in order, or an empty list if there is no such table."""
     rows = db.execute(
         "select column_name from duckdb_columns() where schema_name = $schema and table_name = $name "
         "and database_name = coalesce(nullif($database, ''), current_database()) order by column_index",
@@ -118,7 +118,10 @@ def columns_of(db: duckdb.DuckDBPyConnection, name: str, schema: str = "main", d
 
 
 def is_of(days: Sequence[date]) -> str:
-    """Whether a row is of one of these days, in SQL. As constants, DuckDB takes them down to where leads are read."""
+    """Return SQL for whether a row is of one of these days.
+
+    The days are constants, so that DuckDB takes them down to where leads are read.
+    """
     return f"lead_day in ({', '.join(literal(day.isoformat()) for day in days)})" if days else "false"
 
 

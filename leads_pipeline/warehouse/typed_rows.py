@@ -306,7 +306,7 @@ def _declared_lead(kind: LeadKind) -> _Row:
 
 
 def _json_of(payload: str) -> tuple[str | bytes, str | None]:
-    """Return the text if it is JSON, else as much as can be read of it or null, and the words for that."""
+    """Return the text if it is JSON, else the readable part or null, and the words for that."""
     if payload.count("[") + payload.count("{") > _MAX_NESTING:
         steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", _STRINGS.sub("", payload)))
         if max(accumulate(steps)) > _MAX_NESTING:

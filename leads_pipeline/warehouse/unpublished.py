@@ -42,7 +42,10 @@ class RawWindows:
         self._folders: dict[tuple[str, bool], dict[str, Folder]] = {}
 
     def folders(self, kind: LeadKind, *, of_all_days: bool) -> dict[str, Folder]:
-        """List the folders of the last 60 days, or of all. They are listed once: 500 branches have 60,000 of them."""
+        """List the folders of the last 60 days, or of all.
+
+        They are listed once: 500 branches have 60,000 of them.
+        """
         listed = kind.name, of_all_days
         if listed not in self._folders:
             now = self._clock()

@@ -42,11 +42,12 @@ class Restored:
 
 
 def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
-    """Copy a snapshot into an empty data folder. `source` is the snapshot, or a target: then its newest one counts.
+    """Copy a snapshot into an empty data folder.
 
-    Of two suppression lists the longer one stays. A restore that was killed is finished by another one, until
-    `end_restore` is called, once the folder is published. Raises SettingsError if there is no backup or the folder
-    isn't empty, StorageError if a disk can't be read or written.
+    `source` is the snapshot, or a target: then its newest snapshot counts. Of two suppression lists
+    the longer one stays. A restore that was killed is finished by another one, until `end_restore`
+    is called, once the folder is published. Raises SettingsError if there is no backup or the
+    folder isn't empty, StorageError if a disk can't be read or written.
     """
     data.want_format()
     source = _found(source, now)
@@ -124,7 +125,10 @@ def _want_empty(data: DataFolder) -> None:
 
 
 def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str, bool]:
-    """Put a file in its place. Return its key, and whether it is as it was written. If not, it is left out."""
+    """Put a file in its place.
+
+    Return its key, and whether it is as it was written. If not, it is left out.
+    """
     target, draft = (under_way if key.startswith(LIST) else data.folder) / key, under_way / secrets.token_hex(8)
     with storing(target):
         try:

@@ -116,7 +116,7 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
 
 
 def _delete_old(target: Path, keep: int, now: datetime, done: BackedUp) -> None:
-    """Delete all but the newest snapshots, and what couldn't be deleted before. Raises StorageError."""
+    """Delete all but the newest snapshots, and undeleted leftovers. Raises StorageError."""
     for old in snapshots(target, now)[:-keep]:
         with _deleting(old):
             old.rename(target / f"{_UNFINISHED}{old.name}")
@@ -138,9 +138,10 @@ def _deleting(old: Path) -> Iterator[None]:
 
 
 def snapshots(target: Path, now: datetime) -> list[Path]:
-    """Return the target's snapshots, oldest first. One of the future is of a clock that ran ahead, and comes first.
+    """Return the target's snapshots, oldest first.
 
-    A folder without the data folder's key is none, as an interrupted copy of the target leaves it.
+    One of the future is of a clock that ran ahead, and comes first. A folder without the data
+    folder's key is none, as an interrupted copy of the target leaves it.
     """
     with reading(target):
         found = [(moment, path) for path in target.glob("*") if (moment := made_at(path)) and (path / _KEY).exists()]
@@ -155,7 +156,10 @@ def made_at(snapshot: Path) -> datetime | None:
 
 
 def own_keys(folder: Path) -> Iterator[str]:
-    """Yield the keys of what the folder itself has, also if a bucket has the raw files. leads.duckdb comes first."""
+    """Yield the keys of the files in the folder itself, also if a bucket has the raw files.
+
+    leads.duckdb comes first.
+    """
     link, versions = folder / "leads.duckdb", [*(folder / ".versions").glob("leads-*.duckdb")]
     if link.exists() or versions:
         # A snapshot may have no link, because not all file systems and tools take one.
@@ -191,7 +195,10 @@ def _check_place(data: DataFolder, target: Path) -> None:
 
 @contextmanager
 def _told(target: Path, draft: "_Draft") -> Iterator[None]:
-    """Say what the target lacks. The draft is gone afterwards, unless it was published. Sources raise StorageError."""
+    """Say what the target lacks.
+
+    The draft is gone afterwards, unless it was published. Sources raise StorageError.
+    """
     try:
         yield
     except OSError as error:
@@ -241,13 +248,13 @@ class _Draft:
         self._add_all(self._list_keys(), self._list_keys)
 
     def _link_leads_duckdb(self) -> None:
-        """Have `leads.duckdb` lead to the snapshot's version of it, where the file system has symbolic links."""
+        """Link `leads.duckdb` to the snapshot's version of it, if symbolic links are possible."""
         for version in (self.folder / _VERSIONS).glob("leads-*.duckdb"):
             with suppress(OSError):
                 (self.folder / "leads.duckdb").symlink_to(version.relative_to(self.folder))
 
     def needed_bytes(self) -> int:
-        """Return the size of the files that the snapshot before lacks. A bucket's aren't counted."""
+        """Return the size of the files that the snapshot before lacks, without a bucket's."""
         total = 0
         for key in chain(own_keys(self._data.folder), *map(self._data.store.list, STORED)):
             with suppress(FileNotFoundError):
@@ -300,7 +307,10 @@ class _Draft:
         return True
 
     def _same(self, key: str) -> Path | None:
-        """The file of the snapshot before with the same bytes, by the hash in its name. A new look has a new name."""
+        """The file of the snapshot before with the same bytes, by the hash in its name.
+
+        A new look has a new name.
+        """
         path, hash_ = Path(key), hash_in(key)
         if self.before is None or not hash_:
             return None

@@ -30,9 +30,9 @@ _ADVICE: Final = {
 
 
 class InventoryClient:
-    """Searches the inventory of one agency. Keeps the address, which can be a lead's home, out of messages.
+    """Searches the inventory of one agency.
 
-    `options` are those of Service.
+    Keeps the address, which can be a lead's home, out of messages. `options` are those of Service.
     """
 
     def __init__(self, base_url: str, tokens: Tokens, agency_ref: str, **options: Any) -> None:

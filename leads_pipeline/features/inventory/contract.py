@@ -1,4 +1,7 @@
-"""The inventory API's contract: its paths, the fields of an item, and its answers (openapi.yaml, inventorySearch)."""
+"""The inventory API's contract: its paths, the fields of an item, and its answers.
+
+It is `inventorySearch` in openapi.yaml.
+"""
 
 import re
 from dataclasses import dataclass
@@ -28,7 +31,7 @@ INVENTORY_FIELDS: Final = (
 
 
 class InventoryItem(NamedTuple):
-    """One element of an inventory page, as received: its id as with ReceivedLead, and the exact text."""
+    """An element of an inventory page as received: its id as in ReceivedLead, and exact text."""
 
     item_id: str
     payload: str

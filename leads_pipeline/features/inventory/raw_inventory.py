@@ -157,7 +157,10 @@ def _pull(inventory: InventoryService, data: DataFolder, settings: Settings, day
 
 
 def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:
-    """The places to search: those of the settings, and if set, the postcodes of listings that leads ask about."""
+    """Return the places to search.
+
+    They are those of the settings, and if set, the postcodes of listings that leads ask about.
+    """
     own = settings.of(InventorySettings)
     addresses = list(own.inventory_addresses)
 

@@ -1,4 +1,6 @@
-"""The inventory's raw files: a folder for each day, with the newest search in which every place answered.
+"""The inventory's raw files: a folder for each day.
+
+The folder has the newest search in which every place answered.
 
     raw/inventory/day=2026-11-19/1795000000000000-closed-250-0123456789abcdef.parquet
 
@@ -72,9 +74,10 @@ class Inventory:
         return cls(data.store, note_landed=data.state.note_landed)
 
     def land(self, day: date, answers: Mapping[str, Sequence[InventoryItem]], searched_at: datetime) -> int:
-        """Land a search in which every place answered, and delete older ones. Return how many items it found.
+        """Land a search in which every place answered, and delete older ones.
 
-        `answers` are the items by the place that was searched for. An item that two places have counts once.
+        Return how many items it found. `answers` are the items by the place that was searched for.
+        An item that two places have counts once.
         """
         found = [
             FoundItem(item.item_id, address, item.payload, searched_at)

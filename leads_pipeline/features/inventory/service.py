@@ -1,4 +1,4 @@
-"""The inventory API's authenticated client as a Dagster resource, and the raw files of a data folder."""
+"""The inventory API's authenticated client as a Dagster resource, and a data folder's raw files."""
 
 from typing import Self
 
@@ -40,7 +40,10 @@ class InventoryService(ConfigurableResource[None]):
         return InventoryClient(required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref)
 
     def tokens(self) -> Tokens:
-        """Return the access tokens for the API. Raises SettingsError naming the missing variables."""
+        """Return the access tokens for the API.
+
+        Raises SettingsError naming the missing variables.
+        """
         secret = self.settings.of(InventorySettings).inventory_client_secret
         credentials = ClientCredentials(
             token_url=required(self.base_url, "INVENTORY_BASE_URL") + INVENTORY_TOKEN_PATH,

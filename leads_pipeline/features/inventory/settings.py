@@ -14,8 +14,8 @@ class InventorySettings(FeatureSettings):
     """The inventory API, and what is searched for."""
 
     inventory_base_url: Address = setting("INVENTORY_BASE_URL", _INVENTORY)
-    """Address of the inventory API: https://api.alto.zoopla.co.uk for Alto's, https://api.alto.zoopladev.co.uk for
-    its sandbox. `/token` is appended for its tokens"""
+    """Address of the inventory API: https://api.alto.zoopla.co.uk for Alto's,
+    https://api.alto.zoopladev.co.uk for its sandbox. `/token` is appended for its tokens"""
     inventory_client_id: ClientId = setting("INVENTORY_CLIENT_ID", _INVENTORY)
     """The client id of the integration that you made in the developer portal"""
     inventory_client_secret: Secret | None = setting("INVENTORY_CLIENT_SECRET", _INVENTORY)
@@ -27,8 +27,9 @@ class InventorySettings(FeatureSettings):
     )
     """The places to search for, separated by semicolons: York; Leeds LS1"""
     inventory_from_leads_days: Annotated[int, whole_number(0, 90)] = setting("INVENTORY_FROM_LEADS_DAYS", _INVENTORY, 0)
-    """Also search for the postcodes of listings that applicants asked about in this many days: 0 to 90. Each postcode
-    takes at least one request a day, up to 500. One search for a town finds them all"""
+    """Also search for the postcodes of listings that applicants asked about in this many days: 0 to
+    90. Each postcode takes at least one request a day, up to 500. One search for a town finds them
+    all"""
 
     @property
     def reason_against(self) -> str | None:

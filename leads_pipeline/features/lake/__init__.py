@@ -1,4 +1,6 @@
-"""The lake: the tables of leads as Parquet files or Delta tables, written from leads.duckdb at each publication.
+"""The lake: the tables of leads as Parquet files or Delta tables.
+
+They are written from leads.duckdb at each publication.
 
 step.py              which of them a publication makes
 parquet_tables.py    a tree of Parquet files for each publication

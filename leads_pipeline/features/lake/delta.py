@@ -1,4 +1,4 @@
-"""Delta tables for analysts: the tables of leads in data/tables or in a bucket, from the published leads.duckdb.
+"""Delta tables for analysts: the tables of leads in data/tables or a bucket, from leads.duckdb.
 
 Belongs here: which days are written, and which old files go. Doesn't: the rows (parquet_tables.py).
 
@@ -47,9 +47,10 @@ _SMALL_WRITERS: Final = WriterProperties(
 
 
 def write_delta(folder: Path, store: Store) -> dict[str, int]:
-    """Have the store's Delta tables hold the tables of leads as published; the days written, by table that changed.
+    """Have the store's Delta tables hold the tables of leads as published.
 
-    `folder` is the data folder. The caller holds the lock of publications. Raises StorageError.
+    Return the days written, by table that changed. `folder` is the data folder. The caller holds
+    the lock of publications. Raises StorageError.
     """
     remove_tables(folder)
     file = (folder / WAREHOUSE_FILE).resolve()

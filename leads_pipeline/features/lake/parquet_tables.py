@@ -1,4 +1,4 @@
-"""Typed Parquet for analysts: the tables of leads in data/tables, written from the published leads.duckdb.
+"""Typed Parquet for analysts: the tables of leads in data/tables, written from leads.duckdb.
 
 Belongs here: one tree of files for each publication. Doesn't: the rows (warehouse/flatten.py), Delta tables (delta.py).
 
@@ -45,10 +45,11 @@ _LEADS_OF: Final = {table: kind.table for kind in LEAD_KINDS for table in kind.t
 
 
 def write_tables(folder: Path) -> int | None:
-    """Have data/tables hold the tables of leads as published; the days written, None if it does already.
+    """Have data/tables hold the tables of leads as published.
 
-    `folder` is the data folder. Days that the publications since the tree before touched are written. The others are
-    hard links. The caller holds the lock of publications. Raises StorageError.
+    Return the days written, None if data/tables has them already. `folder` is the data folder. Days
+    that the publications since the tree before touched are written. The others are hard links. The
+    caller holds the lock of publications. Raises StorageError.
     """
     days = _write_tree(folder)
     trees = folder / ".versions"
@@ -88,7 +89,10 @@ def _write_tree(folder: Path) -> int | None:
 
 
 def count_rows(table: Path) -> int | None:
-    """Read every value of a table's files. Return how many rows they hold, None if a file is damaged."""
+    """Read every value of a table's files.
+
+    Return how many rows they hold, None if a file is damaged.
+    """
     files = (pq.ParquetFile(file, page_checksum_verification=True) for file in table.glob("*/data.parquet"))
     try:
         return sum(len(batch) for file in files for batch in file.iter_batches(use_threads=False))
@@ -97,7 +101,10 @@ def count_rows(table: Path) -> int | None:
 
 
 def remove_tables(folder: Path) -> None:
-    """Remove the files. Nobody would bring them up to date, so they would keep everybody who is erased from now on."""
+    """Remove the files.
+
+    Nobody would bring them up to date, so they would keep everybody who is erased from now on.
+    """
     path = folder / TABLES
     with storing(path):
         if path.is_symlink():
@@ -108,7 +115,10 @@ def remove_tables(folder: Path) -> None:
 
 
 def delete_tables(store: Store, prefix: str = f"{TABLES}/") -> None:
-    """Delete Delta tables, logs first: a reader then finds no table, and not half of one. Raises StorageError."""
+    """Delete Delta tables, logs first, so that no reader finds half a table.
+
+    Raises StorageError.
+    """
     keys = store.list(prefix)
     store.delete([key for key in keys if "/_delta_log/" in key])
     store.delete([key for key in keys if "/_delta_log/" not in key])

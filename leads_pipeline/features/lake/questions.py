@@ -26,7 +26,10 @@ def questions(facts: Facts) -> Iterator[Seen]:
 
 
 def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, edition_number: int) -> Iterator[Seen]:
-    """Read each value of the Parquet files, and compare their rows with leads.duckdb, which is open as `db`."""
+    """Read each value of the Parquet files, and compare their rows with leads.duckdb.
+
+    leads.duckdb is open as `db`.
+    """
     folder, publish = data.folder / TABLES, f"{how_to_publish(data.state)}."
     if not folder.is_symlink():
         return

@@ -19,5 +19,6 @@ class LakeSettings(FeatureSettings):
     tables: Annotated[str, PlainValidator(_tables)] = setting(
         "LEADS_TABLES", "Tables beside leads.duckdb", "parquet", link="guides/read-parquet-and-delta.md"
     )
-    """What each publication writes to `tables` in the data folder: `parquet` writes the tables of leads as Parquet
-    files. `delta` writes Delta tables, and needs the extra `delta`. `none` writes nothing"""
+    """What each publication writes to `tables` in the data folder: `parquet` writes the tables of
+    leads as Parquet files. `delta` writes Delta tables, and needs the extra `delta`. `none` writes
+    nothing"""

@@ -17,9 +17,10 @@ from leads_pipeline.warehouse.step import Publication, Step
 
 
 class WriteTables(Step):
-    """Makes data/tables as LEADS_TABLES says, once leads.duckdb is published. Other files there are deleted.
+    """Makes data/tables as LEADS_TABLES says, once leads.duckdb is published.
 
-    A publication that is killed before it is made up for by the next one.
+    Other files there are deleted. If a publication is killed before that, the next one makes up for
+    it.
     """
 
     name = TABLES
@@ -66,7 +67,7 @@ def steps(data: DataFolder, settings: PublicationSettings, _now: datetime) -> li
 
 
 def want_deltalake() -> str:
-    """Say which deltalake is there. Raises SettingsError if there is none, or if it can't be imported."""
+    """Say which deltalake is there. Raises SettingsError if none can be imported."""
     try:
         import deltalake
 

@@ -96,7 +96,10 @@ def _masked(text: str) -> str:
 
 
 def written_by(lead: FoundLead) -> list[str]:
-    """Postcodes and messages of all versions, each once: a person judges by these whose lead it is."""
+    """Return postcodes and messages of all versions, each once.
+
+    A person judges by these whose lead it is.
+    """
     fields = [field for row in lead.rows for field in texts_of(row.payload) if not field.is_name]
     written = [field for field in fields if field.path in OWN_POSTCODE or field.path.endswith("message")]
     return list(dict.fromkeys(plain(field.text) for field in written if field.text.strip()))

@@ -27,10 +27,11 @@ def carry_out(
     of_all: bool = False,
     done: Mapping[int, str] | None = None,
 ) -> dict[int, list[str]]:
-    """Carry out all open requests. Look again, and write the receipt of each. Note it as done if nothing is left.
+    """Carry out all open requests.
 
-    With `of_all`, look for people whose erasure was done before, too. `done` says for a request, by its number, what
-    was done.
+    Look again, and write the receipt of each. Note a request as done if nothing is left. With
+    `of_all`, look for people whose erasure was done before, too. `done` says for a request, by its
+    number, what was done.
 
     `publish` sweeps and publishes, and returns what went wrong. Return what is left of each request, by its number; by
     0, why none could be carried out.
@@ -59,7 +60,10 @@ def carry_out(
 
 
 def _finish(data: DataFolder, entry: Entry, done: str, now: datetime, *, is_complete: bool) -> None:
-    """Write the receipt, then note the request as done. A killed process leaves one that is written again."""
+    """Write the receipt, then note the request as done.
+
+    A killed process leaves one that is written again.
+    """
     if entry.action in RECEIPTED:
         write_receipt(data, entry, done, is_complete=is_complete)
     if not is_complete:

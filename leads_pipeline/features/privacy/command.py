@@ -1,4 +1,7 @@
-"""`leads-pipeline privacy …`: find, export, erase, correct, object, restrict, lift, apply, log, retain."""
+"""The commands of `leads-pipeline privacy`.
+
+They are find, export, erase, correct, object, restrict, lift, apply, log and retain.
+"""
 
 import json
 import re
@@ -132,11 +135,13 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
 def export(
     folder: Path | None, shared: bool, case: str, received: date | None, answered: date | None, **given: Any
 ) -> None:
-    """Write a person's data for their access request: person.html to be read, person.json for a machine.
+    """Write a person's data for their access request.
 
-    It holds all versions of the leads that are theirs, with sources, purposes, retention, and the recipients that the
-    ledger of deliveries knows. Add leads that you have looked at with --lead. Look at both files before you send them.
-    The request stands in `privacy log` with its due date, until you note the answer with --answered.
+    person.html is to be read, and person.json is for a machine. They hold all versions of the leads
+    that are the person's, with sources, purposes, retention, and the recipients that the ledger of
+    deliveries knows. Add leads that you have looked at with --lead. Look at both files before you
+    send them. The request stands in `privacy log` with its due date, until you note the answer with
+    --answered.
 
     Exit code 1 if a file couldn't be read, so that something may be missing.
     """
@@ -222,7 +227,7 @@ def retain(dry_run: bool) -> None:
 @privacy.command(short_help="Show requests, what was done, and what is due.")
 @json_option
 def log(as_json: bool) -> None:
-    """Show each request with its number, when it was received, by when an answer is due, and when it was done.
+    """Show each request with its number and its dates: received, answer due, done.
 
     An answer is due one month after the request was received. An objection or a restriction holds until
     `privacy lift NUMBER` ends it. Numbers can have gaps.
@@ -299,7 +304,10 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
 
 
 def _to_clear(request: Request, cleared: Sequence[str]) -> list[FoundLead]:
-    """The leads of others whose messages are emptied. Raises QuestionError if one can't be, or that isn't enough."""
+    """Return the leads of others whose messages are emptied.
+
+    Raises QuestionError if one can't be, or that isn't enough.
+    """
     keys = {lead_key(text) for text in cleared}
     others = [lead for lead in request.found.to_look_at if lead.key in keys]
     missing = keys - {lead.key for lead in others}
@@ -334,9 +342,10 @@ def object_(dry_run: bool, **asked: Any) -> None:
 @identifiers
 @dated
 def restrict(dry_run: bool, **asked: Any) -> None:
-    """Set a person's leads aside (UK GDPR, article 18): they move to data/restricted/, and are in no table.
+    """Set a person's leads aside (UK GDPR, article 18).
 
-    So do leads that come later. `privacy lift` publishes them again.
+    They move to data/restricted/, and are in no table. So do leads that come later. `privacy lift`
+    publishes them again.
 
     Exit code 1 if something of theirs is still published.
     """
@@ -360,7 +369,9 @@ def _hold(action: Action, what: str, dry_run: bool, **asked: Any) -> None:
 @click.option("--new-email", multiple=True, help="The right e-mail address.")
 @click.option("--new-phone", multiple=True, help="The right telephone number.")
 def correct(new_email: Sequence[str], new_phone: Sequence[str], dry_run: bool, listed: Listed, **asked: Any) -> None:
-    """Correct the e-mail address or telephone number of a person's leads (UK GDPR, article 16), for later pulls too.
+    """Correct the e-mail address or telephone number of a person's leads (UK GDPR, article 16).
+
+    Leads of later pulls are corrected too.
 
     Without an option it asks for the right ones, or reads lines of --from such as `new-email: jane@home.example`.
     The versions that were received stay in raw files. Tables show the correction.
@@ -390,7 +401,10 @@ def _prompted(label: str) -> list[str]:
 
 
 def _right_contact(emails: Sequence[str], phones: Sequence[str]) -> tuple[str | None, str | None]:
-    """The right address and number, each once at most. Raises QuestionError, which repeats neither."""
+    """Return the right address and number, at most one of each.
+
+    Raises QuestionError, which repeats neither.
+    """
     if not (emails or phones):
         raise QuestionError("Nothing to correct. Give --new-email or --new-phone, or a line of --from.")
     if max(len(emails), len(phones)) > 1:
@@ -408,9 +422,10 @@ def _right_contact(emails: Sequence[str], phones: Sequence[str]) -> tuple[str | 
 @dated
 @click.option("--yes", is_flag=True, help="Don't ask again.")
 def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool, yes: bool) -> None:
-    """End an objection or a restriction, by its NUMBER in `privacy log`. `privacy find` shows a person's numbers.
+    """End an objection or a restriction, by its NUMBER in `privacy log`.
 
-    Restricted leads are landed and published again. An erasure can't be ended.
+    `privacy find` shows a person's numbers. Restricted leads are landed and published again. An
+    erasure can't be ended.
 
     Exit code 1 if it couldn't be published, or you answer no.
     """
@@ -493,7 +508,10 @@ def _asked(
 
 
 def _theirs(data: DataFolder, action: Action, *, is_shared: bool, **given: Any) -> tuple[Person, Found]:
-    """The person and the leads that were found, which are shown. Raises QuestionError if they may be two people's."""
+    """Show the person and the leads that were found, and return both.
+
+    Raises QuestionError if the leads may be two people's.
+    """
     person = person_of(**given)
     show_person(person)
     found = search(data, person, is_shared=is_shared)
@@ -510,7 +528,10 @@ def _theirs(data: DataFolder, action: Action, *, is_shared: bool, **given: Any) 
 
 
 def _want_leads(data: DataFolder, action: Action, person: Person, found: Found) -> None:
-    """Raise QuestionError if no lead has a given id. An interrupted erasure may have taken it out."""
+    """Raise QuestionError if no lead has a given id.
+
+    An interrupted erasure may have taken it out.
+    """
     if not (unknown := person.lead_ids - found.keys):
         return
     erased = list_of(data).read().erased

@@ -1,6 +1,7 @@
-"""The keys that a text holds. A key stands for all spellings of one e-mail address, telephone number or name.
+"""The keys that a text holds.
 
-Formatting never changes a key, and different digits never share one.
+A key stands for all spellings of one e-mail address, telephone number or name. Formatting never
+changes a key, and different digits never share one.
 
 Belongs here: spelling, for Unicode, HTML and JSON. Doesn't: whose a lead is (identity.py).
 """
@@ -29,7 +30,7 @@ class Keys(NamedTuple):
 
 
 def keys_in(text: str) -> Keys:
-    """Return the keys of all addresses and numbers in a contact field, whatever stands around them."""
+    """Return the keys of all addresses and numbers in a contact field, whatever is around them."""
     if text.isalpha():
         return Keys(frozenset(), frozenset())
     text = plain(text[:CONTACT_MAX])
@@ -51,7 +52,7 @@ _CODES_MAX: Final = 2_000
 
 
 def plain(text: str) -> str:
-    """Return a text as a reader sees it: decoded, in compatible characters (NFKC), without invisible ones."""
+    """Return a text as a reader sees it: decoded, in NFKC, without invisible characters."""
     if "&" in text:
         text = _HTML_ENTITY.sub(lambda code: html.unescape(code[0]), text, count=_CODES_MAX)
     if "%" in text:
@@ -190,7 +191,10 @@ def _phones_in(text: str) -> Iterator[str]:
 
 
 def _rows_of_groups(text: str) -> Iterator[list[_Group]]:
-    """Yield groups of digits that may be parts of one number, as only spaces, brackets or dashes are between them."""
+    """Yield groups of digits that may be parts of one number.
+
+    Only spaces, brackets or dashes are between them.
+    """
     row: list[_Group] = []
     end = 0
 
@@ -220,7 +224,10 @@ def _joined_numbers(groups: Sequence[_Group]) -> Iterator[str]:
 
 
 def _number(groups: Sequence[_Group], *, is_alone: bool) -> str | None:
-    """Return the number that these groups are together. Without 0 or + in front, nothing else may stand beside them."""
+    """Return the number that these groups are together.
+
+    Without 0 or + in front, nothing else may stand beside them.
+    """
     digits = "".join(group.digits for group in groups)
     if not _SHORTEST <= len(digits) <= _LONGEST:
         return None
@@ -280,9 +287,9 @@ _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
 
 
 def name_key(*parts: str) -> str | None:
-    """Return a name's words without accents and apostrophes, in the order of the alphabet. None without a letter.
+    """Return a name's words in alphabetical order, without accents and apostrophes.
 
-    Addresses and digits in a name field are no part of the name.
+    None without a letter. Addresses and digits in a name field are no part of the name.
     """
     text = plain(" ".join(part[:CONTACT_MAX] for part in parts))
     return " ".join(sorted({*words_of(text)})) or None
@@ -387,9 +394,10 @@ def _was_number(key: str) -> bool:
 
 
 class Spelling(NamedTuple):
-    """All spellings of an address, a number or a name in a text. `before` is what may stand in front of it.
+    """All spellings of an address, a number or a name in a text.
 
-    The pattern begins with a letter or digit, because such patterns are searched for ten times as fast.
+    `before` is what may stand in front of it. The pattern begins with a letter or digit, because
+    such patterns are searched for ten times as fast.
     """
 
     pattern: re.Pattern[str]

@@ -1,4 +1,4 @@
-"""The finders of privacy: requests that are open, a folder behind the list, where the list is, retention."""
+"""The finders of privacy: open requests, a folder behind the list, the list's place, retention."""
 
 from collections.abc import Iterator
 from datetime import timedelta

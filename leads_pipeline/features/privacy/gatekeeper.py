@@ -25,7 +25,10 @@ def gatekeeper(
     clock: Callable[[], datetime],
     settings: Settings | None,
 ) -> Gate:
-    """Return the gate of the data folder of these parts. Without settings, the list is in the folder."""
+    """Return the gate of the data folder of these parts.
+
+    Without settings, the list is in the folder.
+    """
     mine = PrivacySettings() if settings is None else settings.of(PrivacySettings)
     entries = SuppressionList(mine.privacy_dir or folder / LIST, folder / GUARD, bucket)
     if mine.keep_personal_days is None:

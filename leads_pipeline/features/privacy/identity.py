@@ -58,9 +58,10 @@ _DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=tuple, parse_
 
 
 class Text(NamedTuple):
-    """A text or number in a lead. `path` is its place, dotted. With `is_name` it is the name of a member there.
+    """A text or number in a lead.
 
-    Only a name that is no plain word counts: it may be an address.
+    `path` is its place, dotted. With `is_name` it is the name of a member there. Only a name that
+    is no plain word counts: it may be an address.
     """
 
     path: str
@@ -203,7 +204,7 @@ def lead_key(text: str) -> LeadKey:
 
 @dataclass(frozen=True)
 class Person:
-    """The person who is sought: the given addresses, numbers and names, as keys, postcodes and ids of leads.
+    """The person who is sought: addresses, numbers and names as keys, postcodes and ids of leads.
 
     `spoken` are the words of each name in the order in which they were given. `not_leads` are somebody else's.
     """
@@ -267,7 +268,7 @@ class Person:
         return self.is_mentioned_by(version)
 
     def is_mentioned_by(self, version: Version) -> bool:
-        """Whether another field than the contact has an address, a number or a name of the person among its words.
+        """Whether another field than the contact mentions the person by address, number or name.
 
         Or the contact has one so far behind that no key was read from it.
         """
@@ -275,7 +276,7 @@ class Person:
         return self.is_mentioned_in([*version.other_texts, *unread_texts])
 
     def is_mentioned_in(self, texts: Iterable[str]) -> bool:
-        """Whether any of the texts has an address, a number or a name of the person among its words."""
+        """Whether any of the texts mentions the person by address, number or name."""
         # Nothing is written across the marks between two texts.
         text = plain(_APART.join(texts))
         return self._has_contact(text) or self._has_name(text)
@@ -327,7 +328,10 @@ def _given(what: str, texts: Sequence[str], read: Callable[[str], Iterable[str]]
 
 
 class Reason(StrEnum):
-    """Why a lead is shown. Those of `THEIRS` make it theirs, with the others somebody has to look at it."""
+    """Why a lead is shown.
+
+    Those of `THEIRS` make it theirs, with the others somebody has to look at it.
+    """
 
     ID = "the given lead id"
     ADDRESS = "the given e-mail address"
@@ -352,7 +356,7 @@ NAMES_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a contact is: the person's addresses, numbers and names, as keys or as keyed hashes of them.
+    """Whose a contact is: the person's addresses, numbers and names, as keys or keyed hashes.
 
     With `is_named`, the names were given. Otherwise they are those beside the address.
     """
@@ -361,9 +365,10 @@ class Owner:
     is_named: bool
 
     def reasons(self, shown: Contact, other_names: frozenset[str] = frozenset()) -> set[Reason]:
-        """Return why a version's contact is theirs or to look at. `other_names` are those of the lead's other versions.
+        """Return why a version's contact is theirs or to look at.
 
-        These count if the version has no name: the portal can empty it.
+        `other_names` are those of the lead's other versions. These count if the version has no
+        name: the portal can empty it.
         """
         names = shown.names or other_names
         is_their_name = bool(names) and names <= self.contact.names
@@ -384,9 +389,10 @@ class Owner:
 def judge(
     person: Person, leads: Mapping[LeadKey, Sequence[Version]], *, is_shared: bool = False
 ) -> dict[LeadKey, frozenset[Reason]]:
-    """Return the leads that are theirs or to look at, each with all its reasons. Give all versions of each lead.
+    """Return the leads that are theirs or to look at, each with all its reasons.
 
-    Raises QuestionError if a given address or number has more than three names, unless `is_shared`.
+    Give all versions of each lead. Raises QuestionError if a given address or number has more than
+    three names, unless `is_shared`.
     """
     if not is_shared:
         _refuse_shared(person, leads.values())
@@ -396,9 +402,10 @@ def judge(
 
 
 def owner_of(person: Person, leads: Mapping[LeadKey, Sequence[Version]]) -> Owner:
-    """Return whom these leads can belong to: with the given names, else with those beside the given addresses.
+    """Return whom these leads can belong to.
 
-    Leads of somebody else say nothing of the person's names.
+    It is the person with the given names, else with those beside the given addresses. Leads of
+    somebody else say nothing of the person's names.
     """
     given = person.contact
     if given.names:

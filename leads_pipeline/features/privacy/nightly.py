@@ -86,10 +86,11 @@ def _cut(
 
 
 def _weekly(due: date, data: DataFolder) -> date:
-    """Return the day before which leads are made anonymous tonight: the day that is due, once a week.
+    """Return the day before which leads are made anonymous tonight.
 
-    After it, leads.duckdb is built anew, which takes minutes with millions of leads. On the other nights, what came
-    into the days of before is made anonymous, and what failed is tried again.
+    Once a week it is the day that is due. Then leads.duckdb is built anew, which takes minutes with
+    millions of leads. On the other nights it is the same day as before: leads that have come into
+    earlier days are made anonymous, and failed days are tried again.
     """
     before = data.state.retained_before()
     return due if before is None or due - before >= _WEEK else before

@@ -119,7 +119,7 @@ def search(data: DataFolder, person: Person, *, is_shared: bool) -> Found:
 
 
 def read_as(person: Person, *, show: bool = False) -> list[str]:
-    """Return the keys that the given addresses, numbers and names were read as, masked unless `show`."""
+    """Return the keys of the given addresses, numbers and names, masked unless `show`."""
     contact = person.contact
     keys = Contact(sorted(contact.names), [*sorted(contact.emails), *sorted(contact.phones)])
     shown = keys if show else keys.masked()
@@ -163,7 +163,7 @@ def show_found(found: Found, *, show: bool = False) -> None:
 
 
 def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
-    """The lines that show a lead. None holds a line break or another character that a terminal obeys."""
+    """Yield the lines that show a lead, without line breaks and characters that terminals obey."""
     contact = Contact.of(lead) if show else Contact.of(lead).masked()
     places = [f"{place} ({counted(count, 'version')})" for place, count in sorted(lead.places.items())]
     yield f"  {lead_reference(lead.kind, lead.lead_id)}"
@@ -180,7 +180,7 @@ def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
 
 
 def found_as_json(person: Person, found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:
-    """The identifiers as they were read, both groups, and the entries of the list that hold for the person."""
+    """Return the identifiers as read, both groups of leads, and the entries for the person."""
 
     def of(lead: FoundLead) -> dict[str, object]:
         contact = Contact.of(lead) if show else Contact.of(lead).masked()

@@ -34,7 +34,10 @@ class FollowList(Step):
         self._swept = Swept()
 
     def before(self) -> None:
-        """Sweep, if the list has grown since the last sweep. Other publications may go on meanwhile."""
+        """Sweep, if the list has grown since the last sweep.
+
+        Other publications may go on meanwhile.
+        """
         self._is_behind = self._data.is_behind
         if self._is_behind:
             self._swept = sweep(self._data)
@@ -71,7 +74,10 @@ class GateForFormer:
         self._data = data
 
     def admit_former(self, db: duckdb.DuckDBPyConnection, kind: LeadKind) -> None:
-        """As warehouse/load_leads.py asks: erased and restricted leads go, cleared messages, names of old days."""
+        """Admit the former leads, as warehouse/load_leads.py asks.
+
+        Erased and restricted leads go, and so do cleared messages and the names of old days.
+        """
         suppressed = list_of(self._data).read()
         leads = quoted(former_of(kind.table))
         if suppressed:

@@ -96,7 +96,7 @@ def write_receipt(
 
 
 def recipients(data: DataFolder, is_meant: IsMeant) -> dict[str, list[str]]:
-    """Return to which hosts leads were sent, and on which days, as ISO dates. Raises StorageError."""
+    """Return the hosts that leads were sent to, and the days (ISO dates). Raises StorageError."""
     days: dict[str, list[str]] = {}
     for holder in holders(data):
         for host, of_host in holder.recipients(is_meant).items():
@@ -129,7 +129,10 @@ def forgotten_deliveries(data: DataFolder) -> list[str]:
 
 
 def _delivered(data: DataFolder, entries: Sequence[Entry]) -> list[str]:
-    """Say to whom and when leads were delivered. A receipt is written even if the ledger can't be read."""
+    """Say to whom and when leads were delivered.
+
+    A receipt is written even if the ledger can't be read.
+    """
     try:
         hosts = recipients(data, _of_entries(data, entries))
     except StorageError as error:
@@ -160,9 +163,10 @@ def receipts(data: DataFolder) -> Path:
 
 
 def put_list_back(data: DataFolder, source: Path, now: datetime) -> str:
-    """Put the suppression list back from a copy of its file or folder, or from a backup. Return what it may lack.
+    """Put the suppression list back from a copy or a backup. Return what it may lack.
 
-    Raises QuestionError if there is no copy, or the list can be used as it is.
+    `source` is a copy of the list's file or folder, or a backup. Raises QuestionError if there is
+    no copy, or the list can be used as it is.
     """
     copies = _copies_in(source)
     if not copies:

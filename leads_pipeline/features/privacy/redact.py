@@ -30,10 +30,10 @@ _ID: Final = Field("id", FieldType.TEXT, "")
 
 
 def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
-    """Keep the lead's declared fields that identify nobody, each exactly as received. Unknown members go too.
+    """Keep the lead's declared fields that identify nobody, each exactly as received.
 
-    `address` takes the place of the person's e-mail address. Cutting again changes nothing. Of what isn't JSON nothing
-    stays but what stands before the broken place.
+    Unknown members go too. `address` takes the place of the person's e-mail address. Cutting again
+    changes nothing. Of what isn't JSON nothing stays but what stands before the broken place.
     """
     body = payload.encode()
     members: list[tuple[bytes, bytes]] = []
@@ -53,7 +53,10 @@ def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
 
 
 def without_message(payload: str) -> str:
-    """Return the lead's text with an empty message. All else stays, and so does a message that is null."""
+    """Return the lead's text with an empty message.
+
+    All else stays, and so does a message that is null.
+    """
     body = payload.encode()
     try:
         places = [(start, end) for key, start, end in members_of(body, only_value(body)) if text_of(key) == MESSAGE]

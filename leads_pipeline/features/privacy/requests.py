@@ -1,4 +1,4 @@
-"""Requests of people: entries of the suppression list, what holds for whom, and when an answer is due.
+"""Requests of people: the suppression list's entries, for whom they hold, and their due dates.
 
 Belongs here: adding entries, noting that they are done, the log. Doesn't: carrying them out (carrying_out.py), finding
 a person (search.py), taking leads out (sweeping.py), receipts (receipt.py), whom an entry means
@@ -64,10 +64,11 @@ class Request:
 
 
 def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[FoundLead] = ()) -> Entry:
-    """Put the person on the list with their leads. From then on nobody lands what the entry keeps out.
+    """Put the person on the list with their leads.
 
-    An erasure means leads created before now. `cleared` are leads of others whose messages it empties. A restriction
-    leaves out leads of which leads.duckdb alone has the newest version. A given id counts although no lead has it: an
+    From then on nobody lands what the entry keeps out. An erasure means leads created before now.
+    `cleared` are leads of others whose messages it empties. A restriction leaves out leads of which
+    leads.duckdb alone has the newest version. A given id counts although no lead has it: an
     interrupted erasure may have taken it out. Raises QuestionError if nothing names anybody.
     """
     person, found, given = request.person, request.found, request.person.contact
@@ -144,10 +145,11 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
 
 
 def add_correction(data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime) -> Entry:
-    """Land the right address or number beside each of their leads, and note it. A publication follows.
+    """Land the right address or number beside each of their leads, and note it.
 
-    Objections and restrictions hold for the new address and number too. After a kill the correction isn't on the list,
-    and can be repeated. Raises QuestionError as `correction_of` does.
+    A publication follows. Objections and restrictions hold for the new address and number too.
+    After a kill the correction isn't on the list, and can be repeated. Raises QuestionError as
+    `correction_of` does.
     """
     patch = correction_of(data, request, email, phone)
     contact = Person.of([email] if email else [], [phone] if phone else [])
@@ -203,7 +205,10 @@ def note_done(data: DataFolder, entry: Entry, now: datetime) -> None:
 
 
 def add_access(data: DataFolder, request: Request, now: datetime) -> Entry:
-    """Note an access request. An open one of the same case is the same request. It keeps nobody out."""
+    """Note an access request.
+
+    An open one of the same case is the same request. It keeps nobody out.
+    """
     given = request.person.contact
     for entry in open_access(list_of(data).read()):
         if entry.case == request.case:
@@ -273,7 +278,10 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
 
 
 def still_holding(suppressed: Suppressed, lifted: Sequence[Entry]) -> list[Entry]:
-    """The objections and restrictions in force of the same kind that hold for a lead of the ended ones."""
+    """Return the objections and restrictions that still hold for a lead of the ended ones.
+
+    They are in force, and of the same kind.
+    """
     holding = list[Entry]()
     for entry in suppressed.active:
         of_kind = [one for one in lifted if one.action is entry.action]
@@ -283,7 +291,7 @@ def still_holding(suppressed: Suppressed, lifted: Sequence[Entry]) -> list[Entry
 
 
 def in_force(suppressed: Suppressed, person: Person, found: Found) -> list[Entry]:
-    """The erasures, objections and restrictions that hold for this person or for one of the leads that were found."""
+    """Return erasures, objections and restrictions that hold for this person or a found lead."""
     theirs = {
         *suppressed.hashes("mailbox", person.contact.emails),
         *suppressed.hashes("phone", person.contact.phones),
@@ -341,7 +349,7 @@ def in_words(entry: Entry) -> str:
 
 
 def due_on(received: date) -> date:
-    """The day on which a request has to be answered: one month after it was received (UK GDPR, article 12)."""
+    """Return the day on which an answer is due: one month after receipt (UK GDPR, article 12)."""
     year, month = (received.year + 1, 1) if received.month == 12 else (received.year, received.month + 1)
     return date(year, month, min(received.day, monthrange(year, month)[1]))
 

@@ -1,4 +1,6 @@
-"""The agency's own retention: a day becomes anonymous after so many days. Its rows stay and are counted.
+"""The agency's own retention: a day becomes anonymous after so many days.
+
+Its rows stay and are counted.
 
 Belongs here: which days are due, what is done to each in which order. Doesn't: what stays of a lead's text
 (redact.py), rewriting a raw window (raw/), when it runs (orchestration/, command.py).
@@ -26,7 +28,10 @@ _EMAIL: Final = "contact_email"
 
 @dataclass(frozen=True, slots=True)
 class CutDay:
-    """A day of a kind that is made anonymous. `leads` counts its published leads that name somebody."""
+    """A day of a kind that is made anonymous.
+
+    `leads` counts its published leads that name somebody.
+    """
 
     kind: LeadKind
     day: date
@@ -35,7 +40,10 @@ class CutDay:
 
 
 def due_before(now: datetime, zone: ZoneInfo, keep_days: int) -> date:
-    """Leads of windows before this day are due: so many whole local days have passed since the end of each."""
+    """Return the day before which leads are due.
+
+    So many whole local days have passed since the end of each of their windows.
+    """
     return today(zone, now) - timedelta(days=keep_days)
 
 
@@ -110,9 +118,10 @@ def _named_leads(data: DataFolder, kind: LeadKind, before: date) -> dict[date, i
 
 
 def anonymise_former(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: date) -> None:
-    """Make leads from before that day anonymous that raw has lost, in the temporary tables of load_leads.py.
+    """Make leads from before that day anonymous that raw has lost.
 
-    The random id of a person is the same among the lost leads of a day and kind.
+    They are in the temporary tables of load_leads.py. The random id of a person is the same among
+    the lost leads of a day and kind.
     """
     leads = quoted(former_of(kind.table))
     db.execute(

@@ -127,7 +127,7 @@ class Found:
 
     @property
     def in_raw(self) -> list[FoundLead]:
-        """The person's leads that a request can set aside or correct: those of which raw has the newest version."""
+        """The leads that a request can set aside or correct: raw has their newest version."""
         return [lead for lead in self.theirs if not lead.is_lost]
 
     @property
@@ -163,19 +163,25 @@ def find(
 
 
 def _is_shown_by(person: Person, row: Row) -> bool:
-    """Whether a version was given by its lead's id, or shows anything of the person. Few texts are decoded for that."""
+    """Whether a version was given by its lead's id, or shows anything of the person.
+
+    Few texts are decoded for that.
+    """
     if row.key in person.lead_ids:
         return True
     return person.may_be_in(row.payload) and person.is_shown_by(read_version(row.payload))
 
 
 def not_found(leads: Iterable[LeadKey]) -> str:
-    """Say which given ids no lead has that was found: a slip would leave a lead out, or leave one in."""
+    """Say which given ids belong to no lead that was found.
+
+    A slip would leave a lead out, or leave one in.
+    """
     return " ".join(f"No lead {lead_reference(*key)} was found: check the id." for key in sorted(leads))
 
 
 def names_of_theirs(person: Person, found: Found) -> frozenset[str]:
-    """Return the keys of the names in all versions of their leads, but for leads that were given by their ids."""
+    """Return the keys of names in all versions of their leads, except leads given by their ids."""
     names = set[str]()
     for lead in found.theirs:
         if lead.key not in person.lead_ids:
@@ -190,12 +196,13 @@ def is_mentioned_beside_message(person: Person, lead: FoundLead) -> bool:
 
 
 def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]:
-    """Search all places for leads that these erasures mean. Return what is left, by the number of the erasure.
+    """Search all places for leads that these erasures mean.
 
-    Raw files were swept before. Since then the list knows each lead there by its id, so they are searched by ids. To
-    read each text again would take as long as the sweep. The other places are searched by contact too. Then all
-    versions of a lead are judged together, as the sweep does. A file that can't be read may hold anybody, so it is left
-    of each. Erasures with nothing left are missing.
+    Return what is left, by the number of the erasure. Raw files were swept before. Since then the
+    list knows each lead there by its id, so they are searched by ids. To read each text again would
+    take as long as the sweep. The other places are searched by contact too. Then all versions of a
+    lead are judged together, as the sweep does. A file that can't be read may hold anybody, so it
+    is left of each. Erasures with nothing left are missing.
     """
     if not erasures:
         return {}
@@ -213,7 +220,10 @@ def left_of(data: DataFolder, erasures: Sequence[Entry]) -> dict[int, list[str]]
 
 
 def _may_be_left(suppressed: Suppressed, erasures: Sequence[Entry]) -> Callable[[Row], bool]:
-    """Whether a version may be of these erasures: by its lead's id, or outside of raw files by its contact."""
+    """Return a test of whether a version may be of these erasures.
+
+    It goes by the lead's id, and outside of raw files by the contact.
+    """
     meant = Meant(suppressed, erasures)
     ids = {*meant.known}
     for entry in erasures:
@@ -251,9 +261,10 @@ def _unsearched(unread: Iterable[str]) -> set[str]:
 
 
 def unchanged_by(data: DataFolder, entries: Sequence[Entry]) -> dict[int, list[str]]:
-    """The leads that raw had lost at these requests, and that are neither set aside nor corrected since.
+    """Return the leads that raw had lost at these requests, and that are unchanged since.
 
-    Return them in words, by the number of the request. Requests without such leads are missing.
+    They are neither set aside nor corrected. They are in words, by the number of the request.
+    Requests without such leads are missing.
     """
     lost = set[str]()
     for entry in entries:
@@ -277,19 +288,25 @@ def unchanged_by(data: DataFolder, entries: Sequence[Entry]) -> dict[int, list[s
 
 
 def _is_carried_out(entry: Entry, rows: Sequence[Row]) -> bool:
-    """Whether a lead that raw had lost was landed again, and set aside or corrected by a later request."""
+    """Whether a lead that raw had lost was landed again, and set aside or corrected later."""
     if entry.action is Action.RESTRICT:
         return all(row.place.root == RESTRICTED for row in rows)
     return any(row.source == CORRECTION for row in rows)
 
 
 def _to_do(path: str) -> str:
-    """Return what to do with a file or folder that can't be searched. It may have the only copy of other leads."""
+    """Return what to do with a file or folder that can't be searched.
+
+    It may have the only copy of other leads.
+    """
     return "Once `leads-pipeline verify` is green, delete it" if path.startswith("/") else "Delete it"
 
 
 def learn_lost(data: DataFolder) -> None:
-    """Have the list know leads of people on it by their ids, if only leads.duckdb has them. A sweep can't meet them."""
+    """Have the list know leads of people on it by their ids, if only leads.duckdb has them.
+
+    A sweep can't meet them.
+    """
     suppressed = list_of(data).read()
     means = [meant for meant in (suppressed.erased, suppressed.objecting) if meant]
     if not means:
@@ -341,7 +358,10 @@ class _Look:
         return found
 
     def _of_window(self, place: Place, in_raw: list[pa.Table]) -> Iterator[Row]:
-        """The rows of a window, corrections as whole texts. Their ids and numbers are added to `in_raw`."""
+        """Yield the rows of a window, corrections as whole texts.
+
+        Their ids and numbers are added to `in_raw`.
+        """
         contents = self._data.raw.read(place)
         everything = [row for opened in contents.opened.values() for row in opened.rows]
         texts = corrected_texts(everything)
@@ -378,7 +398,10 @@ class _Look:
             self.unread.update(self._copied(FolderStore(self._data.folder)))
 
     def _copied(self, here: Store) -> Iterator[str]:
-        """The folders that were copied into the bucket, if they have files that it lacks. No sweep reaches them."""
+        """Yield the folders that were copied into the bucket, if they have files that it lacks.
+
+        No sweep reaches them.
+        """
         for root in PLACES_OF_RAW:
             for kind in LEAD_KINDS:
                 prefix = f"{root}/{kind.table}/"
@@ -389,7 +412,10 @@ class _Look:
                     break
 
     def _of_tables(self, in_raw: Mapping[LeadKind, Sequence[pa.Table]]) -> Iterator[Row]:
-        """The published rows of leads that raw has lost, as JSON. `in_raw` has ids and numbers of raw."""
+        """Yield the published rows of leads that raw has lost, as JSON.
+
+        `in_raw` has ids and numbers of raw.
+        """
         link = self._data.folder / WAREHOUSE_FILE
         published = link if link.exists() else Editions(self._data.folder).current()  # a restored backup has no link
 

@@ -29,8 +29,9 @@ _LONGEST_SWEEP_SECONDS: Final = 3600.0
 
 @dataclass(slots=True)
 class Swept:
-    """The result of going through the folder: `windows` that were rewritten. It follows the list up to `newest_entry`.
+    """The result of going through the folder.
 
+    `windows` counts those that were rewritten. The folder follows the list up to `newest_entry`.
     `failed` has the error of each window that failed. People on the list may still be in it.
     """
 
@@ -40,9 +41,10 @@ class Swept:
 
 
 def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
-    """Take what the list keeps out from raw windows, and land what was lifted. A publication has to follow.
+    """Take what the list keeps out from raw windows, and land what was lifted.
 
-    With `since`, only windows with files that have appeared since then. Raises StorageError if the list can't be read.
+    A publication has to follow. With `since`, only windows with files that have appeared since
+    then. Raises StorageError if the list can't be read.
     """
     swept = Swept()
     with data.state.lock("sweep", timeout_seconds=_LONGEST_SWEEP_SECONDS):
@@ -70,7 +72,7 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
 
 
 def learn_lost_again(data: DataFolder, swept: Swept) -> None:
-    """Look once more at leads that raw has lost, if leads.duckdb couldn't be read before it was published."""
+    """Look again at leads that raw has lost, if leads.duckdb couldn't be read before publishing."""
     if WAREHOUSE_FILE not in swept.failed:
         return
     learn_lost(data)
@@ -79,15 +81,19 @@ def learn_lost_again(data: DataFolder, swept: Swept) -> None:
 
 
 def log_forgotten_deliveries(data: DataFolder) -> None:
-    """Forget deliveries of erased leads that a restored backup or another machine has left. Log to whom they were."""
+    """Forget deliveries of erased leads that a restored backup or another machine has left.
+
+    Log to whom they were.
+    """
     for line in forgotten_deliveries(data):
         logger.warning("%s", line)
 
 
 def sweep_what_appeared(data: DataFolder) -> Swept:
-    """Sweep windows with files that appeared since the last call. Somebody may have put them back by hand.
+    """Sweep windows with files that appeared since the last call.
 
-    Those that landing wrote are among them, and have nothing that the list keeps out.
+    Somebody may have put them back by hand. Those that landing wrote are among them, and have
+    nothing that the list keeps out.
     """
     began_at, since = datetime.now(UTC), data.state.looked_at()
     is_past = since is not None and since <= began_at  # else the clock ran ahead
@@ -98,9 +104,10 @@ def sweep_what_appeared(data: DataFolder) -> Swept:
 
 
 def _has_appeared(data: DataFolder, place: Place, since: datetime) -> bool:
-    """By the moment that no copying tool can set back. A publication has read what is new in a bucket.
+    """Whether the window's folder or a file in it is newer than that moment.
 
-    A folder that was moved here has a new moment, and its files have none.
+    It goes by the time that no copying tool can set back. A publication has read what is new in a
+    bucket. A folder that was moved here has a new moment, and its files have none.
     """
     folder = data.folder_of_raw / place.key
     with suppress(FileNotFoundError):

@@ -49,9 +49,9 @@ class _Refusal(Exception):  # noqa: N818 - it becomes an answer
 
 
 class Receiver:
-    """Answers 200 once the leads of a push are in their raw windows. Each refused push leaves a line in the log.
+    """Answers 200 once the leads of a push are in their raw windows.
 
-    Raises SettingsError if the key is short.
+    Each refused push leaves a line in the log. Raises SettingsError if the key is short.
     """
 
     def __init__(self, raw: Raw, placement: Placement, key: str) -> None:

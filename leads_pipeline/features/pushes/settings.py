@@ -9,4 +9,5 @@ class PushSettings(FeatureSettings):
     receive_key: Secret | None = setting(
         "LEADS_RECEIVE_KEY", "Leads that the portal pushes to `leads-pipeline receive`"
     )
-    """The key that the portal's pushes must carry, with 16 characters or more: `openssl rand -hex 32`"""
+    """The key that the portal's pushes must carry, with 16 characters or more: `openssl rand -hex
+    32`"""

@@ -1,4 +1,4 @@
-"""The quick event log: Dagster's own state over connections that stay open, in SQLite or in Postgres.
+"""The quick event log: Dagster's state over connections that stay open, in SQLite or Postgres.
 
 It changes and calls names of Dagster that aren't documented. If a release moves them, or without this feature,
 Dagster's own classes do the work. `orchestration/event_log.py` has the class paths that dagster.yaml files name.

@@ -29,7 +29,7 @@ storage:
 
 
 def section(settings: Settings) -> str:
-    """Return its section. Raises SettingsError if Postgres is wanted and the package for it is missing."""
+    """Return its section. Raises SettingsError if Postgres is wanted and its package is missing."""
     address = settings.of(QuickEventLogSettings).dagster_postgres
     if address is None:
         return _IN_SQLITE if _can_be_quick() else ""

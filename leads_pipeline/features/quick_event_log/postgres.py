@@ -1,4 +1,7 @@
-"""Dagster's state in Postgres, its event log over a connection that stays open. Takes the extra `postgres`."""
+"""Dagster's state in Postgres, its event log over a connection that stays open.
+
+Takes the extra `postgres`.
+"""
 
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -24,7 +27,7 @@ _CONNECT_SECONDS: Final = 10
 
 
 class PostgresStorage(DagsterPostgresStorage):
-    """As DagsterPostgresStorage, with a connection that stays open, and an address that may lie in a file."""
+    """DagsterPostgresStorage, whose connection stays open and whose address may lie in a file."""
 
     def __init__(self, postgres_url: str, inst_data: "ConfigurableClassData | None" = None) -> None:
         super().__init__(postgres_url, inst_data=inst_data)
@@ -32,7 +35,10 @@ class PostgresStorage(DagsterPostgresStorage):
 
     @classmethod
     def config_type(cls) -> "UserConfigSchema":
-        """The address, or the file that holds it, as environment variables: dagster.yaml is no place for a password."""
+        """Return the options: the address, or the file that holds it, as environment variables.
+
+        dagster.yaml is no place for a password.
+        """
         return {name: Field(StringSource, is_required=False) for name in ("postgres_url", "postgres_url_file")}
 
     @classmethod
@@ -44,7 +50,10 @@ class PostgresStorage(DagsterPostgresStorage):
 
 
 class PostgresEventLog(EventLog, PostgresEventLogStorage):
-    """PostgresEventLogStorage with one connection. The original connects four times for each window."""
+    """PostgresEventLogStorage with one connection.
+
+    The original connects four times for each window.
+    """
 
     def __init__(self, postgres_url: str) -> None:
         super().__init__(postgres_url)

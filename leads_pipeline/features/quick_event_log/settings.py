@@ -13,6 +13,6 @@ class QuickEventLogSettings(FeatureSettings):
     dagster_postgres: Secret | None = setting(
         POSTGRES_VARIABLE, OF_DAGSTER, link="guides/install-on-a-server.md#dagsters-state-in-postgres"
     )
-    """A Postgres for Dagster's own state instead of SQLite: postgresql://user:password@host:5432/database. It holds no
-    leads, and needs the extra `postgres`. Set it before the first start, which writes it into
-    `dagster.yaml`"""
+    """A Postgres for Dagster's own state instead of SQLite:
+    postgresql://user:password@host:5432/database. It holds no leads, and needs the extra
+    `postgres`. Set it before the first start, which writes it into `dagster.yaml`"""

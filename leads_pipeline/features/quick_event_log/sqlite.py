@@ -1,7 +1,7 @@
-"""Dagster's event log in SQLite, over connections that stay open, with the events of many windows at once.
+"""Dagster's event log in SQLite, over connections that stay open.
 
-Dagster opens and closes a connection for each event. `dagster.yaml` names the class. Dagster's own class reads the same
-files.
+It writes the events of many windows at once. Dagster opens and closes a connection for each event.
+`dagster.yaml` names the class. Dagster's own class reads the same files.
 """
 
 import os
@@ -119,7 +119,10 @@ class SqliteEventLog(EventLog, SqliteEventLogStorage):
     def from_config_value(  # type: ignore[override]  # Dagster takes any event log
         cls, inst_data: "ConfigurableClassData | None", config_value: Any
     ) -> SqliteEventLogStorage:
-        """Make one from dagster.yaml. It is Dagster's own, if this Dagster has moved what a quick one needs."""
+        """Make one from dagster.yaml.
+
+        It is Dagster's own, if this Dagster has moved what a quick one needs.
+        """
         made = cls if is_quick(SqliteEventLogStorage) else SqliteEventLogStorage
         return made(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
 
@@ -148,7 +151,10 @@ class SqliteEventLog(EventLog, SqliteEventLogStorage):
         self.store_asset_event(events[-1], numbers[-1])
 
     def have_shown(self, run_id: str) -> None:
-        """Have open pages of the run show it. They watch the file, which a write-ahead log leaves alone."""
+        """Have open pages of the run show it.
+
+        They watch the file, which a write-ahead log leaves alone.
+        """
         with suppress(FileNotFoundError):  # an event of no run has none
             os.utime(self.path_for_shard(run_id))
 

@@ -1,4 +1,6 @@
-"""The suppression list: who was erased, objected or is restricted, as keyed hashes that outlive the data.
+"""The suppression list: who was erased, objected or is restricted, as keyed hashes.
+
+The hashes outlive the data.
 
 Belongs here: its files, its key, its seal, which leads an entry means, and keeping them out of raw windows (gate.py).
 Doesn't: going through a folder (sweeping.py), finding a person (search.py), who counts as the person (identity.py).

@@ -47,12 +47,17 @@ class Action(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> "Action | None":
-        """Earlier versions had other words. They replaced a mention by [removed]; now the message is emptied."""
+        """Read the words of earlier versions.
+
+        They replaced a mention by [removed]; now the message is emptied.
+        """
         return {"more": cls.LEARNED, "redact": cls.CLEAR}.get(str(value))
 
 
 class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """An entry of the list, without personal data in clear: addresses, numbers, names and lead ids are keyed hashes.
+    """An entry of the list, without personal data in clear.
+
+    Addresses, numbers, names and lead ids are keyed hashes.
 
     It means the leads of its ids, and the leads that are the person's and were created before `until`. `not_leads` are
     somebody else's, whatever they show. `cleared` are leads of others whose message is emptied. `lost` are theirs, but
@@ -148,7 +153,10 @@ class Suppressed:
 
     @cached_property
     def changed(self) -> Set[str]:
-        """The hashed ids of leads that aren't shown as the portal sent them: kept out, with no message, corrected."""
+        """The hashed ids of leads that aren't shown as the portal sent them.
+
+        They are kept out, corrected, or have no message.
+        """
         return self.out.known | self.cleared.known | self.corrected.known
 
     def hashed(self, what: str, text: str) -> str:
@@ -267,7 +275,10 @@ class Meant:
         return bool(self.entries)
 
     def is_known(self, kind: str, lead_id: str) -> bool:
-        """Whether an entry has the lead's id. Then all versions of the lead are meant, whomever they show."""
+        """Whether an entry has the lead's id.
+
+        Then all versions of the lead are meant, whomever they show.
+        """
         return bool(self._by_lead) and self._list.hashed_lead(kind, lead_id) in self._by_lead
 
     def known_among(self, kind: LeadKind, lead_ids: Iterable[str]) -> set[str]:
@@ -288,7 +299,10 @@ class Meant:
         return persons
 
     def shown_in(self, payload: str) -> bool:
-        """Whether a version shows an address or number of the entries. The lead may still be somebody else's."""
+        """Whether a version shows an address or number of the entries.
+
+        The lead may still be somebody else's.
+        """
         contacts = [self._contact(payload)]
         if self._has_former:
             contacts.append(self._former_contact(payload))
@@ -298,7 +312,7 @@ class Meant:
         return not (self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones))
 
     def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
-        """The leads that any of the rows shows to be meant, and the number of the entry that means each."""
+        """Return the leads that the rows show to be meant, each with the number of its entry."""
         if not self.entries:
             return {}
 
@@ -313,7 +327,7 @@ class Meant:
         return found
 
     def unknown(self, meant: Mapping[LeadKey, int]) -> dict[int, list[str]]:
-        """The hashes of those that no entry knows by their id yet, by the number of the entry that means them."""
+        """Return the hashes of those that no entry knows by id yet, by their entry's number."""
         by_entry: dict[int, list[str]] = {}
         for key, number in meant.items():
             if not self.is_known(*key):
@@ -340,7 +354,10 @@ class Meant:
         return 0
 
     def _is_of(self, person: _Person, row: LeadRow, versions: Sequence[LeadRow]) -> bool:
-        """Whether a version is of this person. The portal can empty a name: then that of another version counts."""
+        """Whether a version is of this person.
+
+        The portal can empty a name: then that of another version counts.
+        """
         if person.entry.identity == IDENTITY:
             contacts = [self._contact(version.payload) for version in versions]
             return person.has(self._contact(row.payload), names_of(contacts))

@@ -38,9 +38,10 @@ _VERSIONS_KEPT: Final = 5
 
 
 class SuppressionList:
-    """The list's files in their folder, and the guard in the data folder. Many processes may use it at once.
+    """The list's files in their folder, and the guard in the data folder.
 
-    A holder of the lock needs a moment, with a bucket a few seconds.
+    Many processes may use them at once. A holder of the lock needs a moment, with a bucket a few
+    seconds.
     """
 
     def __init__(self, folder: Path, guard: Path, store: Store | None = None, *, lock_seconds: float = 60) -> None:
@@ -53,9 +54,10 @@ class SuppressionList:
         self._read: tuple[object, Suppressed] | None = None
 
     def read(self) -> Suppressed:
-        """The list as it is now. Raises StorageError if it isn't whole, or isn't the one that the guard knows.
+        """The list as it is now.
 
-        It is asked for at each landing, so a version that was read isn't read again.
+        Raises StorageError if it isn't whole, or isn't the one that the guard knows. It is asked
+        for at each landing, so a version that was read isn't read again.
         """
         newest = self._newest()
         if newest is None and _identity(self.folder / _FORMER_FILE):
@@ -78,7 +80,10 @@ class SuppressionList:
         return read[1]
 
     def append(self, make: Callable[[Suppressed, int], Entry]) -> Entry:
-        """Add the entry that is made of the list, for its hashes, and the next number. It is on the disk afterwards."""
+        """Add the entry that `make` returns for the list and the next number.
+
+        `make` gets the list for its hashes. The entry is on the disk afterwards.
+        """
         with self._held():
             self._take_over()
             while True:
@@ -90,14 +95,17 @@ class SuppressionList:
                     return entry
 
     def refresh(self) -> None:
-        """Have here what the bucket's list has, and there what this one has. Raises StorageError if they part."""
+        """Exchange entries with the bucket's list, both ways.
+
+        Raises StorageError if the two contradict each other.
+        """
         if self._store is not None:
             with self._held():
                 self._take_over()
                 self._refresh()
 
     def put_back(self, versions: Sequence[Path], now: datetime) -> list[int]:
-        """Use the newest of these copies of a version, with the key that lies beside its folder if there is one.
+        """Use the newest of these copies, with the key beside its folder if there is one.
 
         If the bucket's list goes on from the copy, that is used. Entries that the data folder knew and the list lacks
         are noted as lost. Return their numbers, which no other entry gets. Raises StorageError if the copy isn't whole,
@@ -142,7 +150,7 @@ class SuppressionList:
     # --- versions ---------------------------------------------------------------------------------------------------
 
     def _create(self, lines: Sequence[bytes]) -> bool:
-        """Keep the version of these entries. False if another machine was first with that number."""
+        """Keep the version of these entries. False if another machine had that number first."""
         marks = _marks(self._key(), lines)
         name = f"{VERSIONS}{len(lines):08}"
         content = _document(marks[-1], lines)
@@ -181,7 +189,10 @@ class SuppressionList:
         return lines
 
     def _opened(self, lines: Sequence[bytes], guarded: tuple[int, str]) -> Suppressed:
-        """The list of these entries. Raises StorageError if the data folder knows one that it lacks."""
+        """The list of these entries.
+
+        Raises StorageError if the data folder knows one that it lacks.
+        """
         key = self._key()
         marks = _marks(key, lines)
         number, known = guarded
@@ -225,7 +236,7 @@ class SuppressionList:
             raise self._broken(f"its key {self.folder / KEY_FILE} is another than the one in {store.address}")
 
     def _take_over(self) -> None:
-        """Make a version of the list that an earlier version of the pipeline had, if there is none yet."""
+        """Make a version of an earlier pipeline's list, if there is none yet."""
         path = self.folder / _FORMER_FILE
         if self._newest() is not None:
             return
@@ -299,7 +310,10 @@ _ENTRY: Final = msgspec.json.Decoder(Entry)
 
 
 def _entry(line: bytes) -> Entry:
-    """The entry of a line. Of earlier versions, the addresses without tags count, as that is how keys are now."""
+    """The entry of a line.
+
+    Of earlier versions, the addresses without tags count, as that is how keys are now.
+    """
     entry = _ENTRY.decode(line)
     if entry.action is Action.CLEAR:
         return msgspec.structs.replace(entry, emails=(), mailboxes=(), phones=(), names=())

@@ -1,4 +1,4 @@
-"""The gate: what the suppression list keeps out of raw files, asked wherever rows are merged into one.
+"""The gate: what the suppression list keeps out of raw files, asked wherever rows are merged.
 
 Belongs here: asking the list, rows that are set aside in `restricted/`, cutting what lands in an anonymous day.
 Doesn't: the list itself (files.py), landing (raw/landing.py), going through a whole folder (sweeping.py).
@@ -56,7 +56,10 @@ class Gate:
         return self.entries.read().newest_entry
 
     def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
-        """Whether the list keeps one of these leads out by its id, empties its message, or says it is corrected."""
+        """Whether the list changes one of these leads, by its id.
+
+        It keeps the lead out, empties its message, or says that it is corrected.
+        """
         suppressed = self.entries.read()
         changed = suppressed.changed
         if not changed:
@@ -85,7 +88,7 @@ class Gate:
         return self.entries.read().out.known_among(kind, lead_ids)
 
     def objecting(self, kind: LeadKind, lead_ids: Collection[str]) -> set[str]:
-        """Return which of these leads belong to people who object to direct marketing, by their ids."""
+        """Return the ids of the leads of people who object to direct marketing."""
         return self.entries.read().objecting.known_among(kind, lead_ids)
 
     def objecting_people(self) -> set[str]:
@@ -109,7 +112,10 @@ class Gate:
             shutil.copytree(receipts, self.folder / "receipts", dirs_exist_ok=True)
 
     def _judge(self, place: Place, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Return the rows of restricted leads and the others, with the messages that may stay. Erased leads are out."""
+        """Return the rows of restricted leads and the others, with the messages that may stay.
+
+        Erased leads are out.
+        """
         texts = corrected_texts(rows)
         # An answer mostly repeats what its window has.
         shown = {LeadRow(place.kind.name, row.lead_id, place.day, texts.get(row, row.payload)) for row in rows}
@@ -149,7 +155,10 @@ class Gate:
                 return _LeadsOnList(erased.keys(), restricted.keys(), cleared.keys())
 
     def learn(self, rows: Sequence[LeadRow]) -> None:
-        """Have the list know leads of people who were erased or object by their ids. Give all versions of a lead."""
+        """Have the list know leads of people who were erased or object by their ids.
+
+        Give all versions of a lead.
+        """
         suppressed = self.entries.read()
         for meant in (suppressed.erased, suppressed.objecting):
             self._learn(meant, meant.leads(rows))
@@ -202,7 +211,7 @@ class Gate:
     # --- rows that are set aside --------------------------------------------------------------------------------------
 
     def sweep_restricted(self) -> int:
-        """Land rows again whose restriction has ended, delete those of erased leads, and empty messages.
+        """Land rows whose restriction has ended, delete those of erased leads, and empty messages.
 
         Return how many windows changed.
         """
@@ -220,7 +229,7 @@ class Gate:
         return windows
 
     def _without(self, place: Place, landed: set[str], rows: list[Row]) -> list[Row]:
-        """Return the rows that stay: those that are restricted, again or still, or whose leads haven't landed yet."""
+        """Return the rows that stay: of restricted leads, and of leads that haven't landed yet."""
         restricted, lifted = self._judge(place, rows)
         waiting = [row for row in lifted if row.lead_id not in landed]
         return [*restricted, *waiting]
