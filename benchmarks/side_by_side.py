@@ -155,20 +155,26 @@ def fingerprint(contender: Contender, folder: Path) -> dict[str, object]:
             *("listingDetails.pricing.price", "listingDetails.bedrooms", "listingDetails.uprn"),
         )
     }
+    created_at = name["createdAt"]
     with duckdb.connect(folder / "leads.duckdb", read_only=True) as db:
         found = db.sql(
             f"""
             select
-                count(distinct {contender.id}) as leads, count(*) as rows, bit_xor(hash({contender.id})) as id_hash,
-                sum(epoch_us({name["createdAt"]})) filter ({name["createdAt"]} > '1900-01-01') as moments,
-                count(*) filter ({name["isOverseas"]}) as overseas, sum(length({name["message"]})) as texts,
+                count(distinct {contender.id}) as leads,
+                count(*) as rows,
+                bit_xor(hash({contender.id})) as id_hash,
+                sum(epoch_us({created_at})) filter ({created_at} > '1900-01-01') as moments,
+                count(*) filter ({name["isOverseas"]}) as overseas,
+                sum(length({name["message"]})) as texts,
                 bit_xor(hash({name["contact.email"]})) as people,
                 sum({name["searchCriteria.minimumPrice"]}::decimal(18, 2)) as minimum_prices,
                 sum({name["listingDetails.pricing.price"]}::decimal(18, 2)) as prices,
                 sum({name["listingDetails.bedrooms"]}::bigint) as bedrooms,
                 sum({name["listingDetails.uprn"]}::bigint) as uprns,
-                (select count(*) from {times}) as viewing_times, (select sum(epoch_us(latest)) from {times}) as latest,
-                (select count(*) from {images}) as images, (select bit_xor(hash(filename)) from {images}) as files
+                (select count(*) from {times}) as viewing_times,
+                (select sum(epoch_us(latest)) from {times}) as latest,
+                (select count(*) from {images}) as images,
+                (select bit_xor(hash(filename)) from {images}) as files
             from {leads}
             """
         )
@@ -225,9 +231,11 @@ def _show(turns: Mapping[str, Mapping[str, list[Turn]]], workloads: Sequence[Wor
     for workload in workloads:
         by_name = turns[workload.name]
         truth = portal.Book(workload.leads).truth([workload])
+        children = truth["viewing_times"] + truth["images"]
         print(
-            f"\n{workload.name}: {len(workload.days)} days x {workload.branches} branches, {truth['leads']:,} leads, "
-            f"{truth['viewing_times'] + truth['images']:,} children; medians of {rounds} interleaved rounds\n"
+            f"\n{workload.name}: {len(workload.days)} days x {workload.branches} branches, "
+            f"{truth['leads']:,} leads, {children:,} children; "
+            f"medians of {rounds} interleaved rounds\n"
         )
         print("| contender | job s | x floor | with start s | CPU s | peak MB | requests | tokens |")
         print("|---|---|---|---|---|---|---|---|")
@@ -269,7 +277,8 @@ def machine(entered: Sequence[Contender]) -> str:
     return (
         f"Commit {commit}, {date.today():%Y-%m-%d}, "  # noqa: DTZ011
         f"{os.cpu_count()} cores ({cpu}), {memory:.0f} GB, load {os.getloadavg()[0]:.1f} at "
-        f"the start, {platform.system()} {platform.release()}, Python {platform.python_version()}; {ours}; {peers}"
+        f"the start, {platform.system()} {platform.release()}, "
+        f"Python {platform.python_version()}; {ours}; {peers}"
     )
 
 

@@ -123,16 +123,18 @@ def _show_demo(session: "Session") -> None:
     out.print(table(*published.query(FIRST_QUERY)))
     folder = _short(session.settings.data_dir)
     program = _short(Path(sys.executable).with_name("leads-pipeline"))
+    file = f"duckdb.connect('{folder}/leads.duckdb', read_only=True)"
+    question = f"\"import duckdb; {file}.sql('from mart_leads_daily').show()\""
 
     click.echo(
         f"\n{click.style('What to do next', bold=True)}\n"
-        f'1. Ask your own question: `{_short(Path(sys.executable))} -c "import duckdb; '
-        f"duckdb.connect('{folder}/leads.duckdb', read_only=True).sql('from mart_leads_daily').show()\"`\n"
+        f"1. Ask your own question: `{_short(Path(sys.executable))} -c {question}`\n"
         f"2. Open the Dagster UI: `{program} dev`, then http://127.0.0.1:3000/assets\n"
-        "   The asset `drift` shows a warning. That is right: the simulated portal sends new fields.\n"
-        f"3. Use your own credentials: `{program} init leads` makes a folder with an .env to fill in.\n"
-        "   Then run `leads-pipeline doctor` there. In the demo's folder, `backfill` and `dev` offer to move its data\n"
-        "   aside, because simulated and real leads never mix."
+        "   The asset `drift` shows a warning. That is right: the simulated portal sends new\n"
+        "   fields.\n"
+        f"3. Use your own credentials: `{program} init leads` makes a folder with an .env to\n"
+        "   fill in. Then run `leads-pipeline doctor` there. In the demo's folder, `backfill` and\n"
+        "   `dev` offer to move its data aside, because simulated and real leads never mix."
     )
 
 

@@ -27,14 +27,14 @@ _TEMPLATES: Final = Path(__file__).parents[1] / "deploy"
 
 _ENV_WIDTH: Final = 120
 _ENV_HEAD: Final = """\
-# Fill this in as .env. A real service needs the first part; of two forms of the secret, it needs one. Dagster and the
-# command line load .env by themselves. An empty variable counts as not set. `leads-pipeline settings` shows what is
-# set, and from where.
+# Fill this in as .env. A real service needs the first part; of two forms of the secret, it needs
+# one. Dagster and the command line load .env by themselves. An empty variable counts as not set.
+# `leads-pipeline settings` shows what is set, and from where.
 
 """
 
 _COMPOSE_HEAD: Final = """\
-# leads-pipeline in containers: `docker compose up --build --detach`, or podman-compose from 1.6.0 on.
+# leads-pipeline in containers: `docker compose up --build --detach`, or podman-compose from 1.6 on.
 # It reads .env in this folder, and keeps everything in the volume `data`.
 """
 

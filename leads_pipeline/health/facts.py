@@ -189,7 +189,8 @@ class Facts:
 
         Empty before the first publication, or if that had no such table.
         """
-        there = "select 1 from duckdb_tables() where table_name = $name"  # an earlier release has published
+        # An earlier release may have published the file.
+        there = "select 1 from duckdb_tables() where table_name = $name"
         if not self.has_published or (table and not self.query(there, {"name": table})[1]):
             return []
         return self.query(statement, parameters)[1]
@@ -247,11 +248,13 @@ class Facts:
 
         with suppress(LeadsPipelineError):
             for kind in self.kinds:
-                statement = (
-                    f"select distinct window_day, scope from {quoted(kind.table)} where window_day >= $first "  # noqa: S608 - our own
-                    "or (window_day, scope) in "
-                    "(select (day, scope) from mart_coverage where kind = $kind and rows is null)"
-                )
+                statement = f"""
+                    select distinct window_day, scope
+                    from {quoted(kind.table)}
+                    where window_day >= $first or (window_day, scope) in (
+                        select (day, scope) from mart_coverage where kind = $kind and rows is null
+                    )
+                """  # noqa: S608 - our own names
                 places |= {
                     Place(kind, day, scope)
                     for day, scope in self.query(statement, {"first": first, "kind": kind.name})[1]

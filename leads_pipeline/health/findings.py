@@ -205,11 +205,14 @@ def contacts_emptied(facts: Facts) -> Iterator[Finding]:
     """
     for kind in LEAD_KINDS:
         emptied = f"from pipeline.emptied_contacts where kind = {literal(kind.name)}"
-        days = facts.rows(
-            f"select window_day, count(*), count(*) filter (where lead_id in (select lead_id {emptied})) "  # noqa: S608 - our own names
-            f"from {quoted(kind.table)} where window_day in (select window_day {emptied}) group by all order by all",
-            table="emptied_contacts",
-        )
+        statement = f"""
+            select window_day, count(*), count(*) filter (lead_id in (select lead_id {emptied}))
+            from {quoted(kind.table)}
+            where window_day in (select window_day {emptied})
+            group by all
+            order by all
+        """  # noqa: S608 - our own names
+        days = facts.rows(statement, table="emptied_contacts")
         for day, leads, without in days:
             level = Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING
             yield Finding(
@@ -218,7 +221,8 @@ def contacts_emptied(facts: Facts) -> Iterator[Finding]:
                 "or number that it had sent before. Raw keeps the earlier versions.",
                 "Ask the portal if it meant to. `leads-pipeline explain contacts-emptied` has the query for earlier "
                 "versions. Then hide it: `leads-pipeline acknowledge contacts-emptied`.",
-                key=f"{kind.name}/{day}/{level}",  # a mistake of the portal isn't hidden by a person's own wish
+                # A mistake of the portal isn't hidden by a person's own wish.
+                key=f"{kind.name}/{day}/{level}",
             )
 
 

@@ -19,7 +19,8 @@ from leads_pipeline.warehouse.checks import checks
 _CANNOT_LOOK: Final = """\
 A check can't be made.
 
-Meaning: the disk, the bucket or `leads.duckdb` can't be read. Nobody is told of what this check would find.
+Meaning: the disk, the bucket or `leads.duckdb` can't be read. Nobody is told of what this check
+would find.
 Do: do what the message says.
 Over: when the check can be made. What it found before is neither over nor new.
 """

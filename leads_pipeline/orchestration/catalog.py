@@ -101,10 +101,11 @@ def mart_spec(mart: Mart, names: Names) -> AssetSpec:
 
     # One that reads no table reads what is known of the windows.
     deps = sorted(read) or _RAW_LEADS
+    what = "table" if mart.is_by_day else "view"
     return AssetSpec(
         names.key(mart.name),
         deps=[names.key(name) for name in deps],
-        description=f"{mart.description}\n\nA {'table' if mart.is_by_day else 'view'} of leads.duckdb.",
+        description=f"{mart.description}\n\nA {what} of leads.duckdb.",
         group_name=names.name("marts"),
         kinds={"duckdb", "sql"},
         metadata={

@@ -246,7 +246,8 @@ class Requests:
                 if self._service.policy.is_beyond_patience(seconds):
                     self._over = outcome
             if isinstance(outcome, CredentialsError | SettingsError):
-                self._over = outcome  # every other window would hear the same, and the token server each time
+                # Every other window would hear the same, and the token server each time.
+                self._over = outcome
 
     def _give_up_on(self, spec: RequestSpec, error: LeadsPipelineError) -> None:
         """Note a failure after all retries. Too many temporary ones in a row end the run."""

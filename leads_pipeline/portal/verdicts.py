@@ -161,7 +161,9 @@ def _code_in(body: bytes) -> str:
         return ""  # the status decides; the body is a courtesy
     if not codes:
         return ""
-    return f" ({', '.join(code if code in _KNOWN_CODES else 'a code that is not known' for code in codes[:3])})"
+
+    shown = [code if code in _KNOWN_CODES else "a code that is not known" for code in codes[:3]]
+    return f" ({', '.join(shown)})"
 
 
 def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:

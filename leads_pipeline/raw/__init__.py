@@ -2,11 +2,13 @@
 
 `data = leads_pipeline.raw.data_folder.DataFolder.of(settings)` gives all of it:
 
-    data.raw.land(…), .add(…), .fail(…)    a whole answer, pushed leads, a failure; window_table has the states
-    data.raw.rewrite(place, change)        takes rows out or changes them; raw.list_places(data.store) names the places
-    data.gate                              what may lie in raw, and who may be shown; a feature brings it
-    data.quarantine                        damaged files with their windows, answers that couldn't be read
-    data.state                             locks, origin, start date, key of people, when something landed or started
+    data.raw.land(…), .add(…), .fail(…)    a whole answer, pushed leads, a failure
+    data.raw.rewrite(place, change)        takes rows out or changes them
+    list_places(data.store)                the places that have raw files
+    window_table(data.store, …)            the state of each window
+    data.gate                              who may be in raw and be shown; a feature brings it
+    data.quarantine                        damaged files, and answers that couldn't be read
+    data.state                             locks, origin, start date, key of people, moments
     data.want_format(), .note_format()     the number that says which versions work with the folder
     data.share()                           what machines of a bucket agree on
 

@@ -73,7 +73,8 @@ class Place(NamedTuple):
     @property
     def key(self) -> str:
         """The folder's key, with a slash at its end. Raises SettingsError for an invalid scope."""
-        return f"{self.root}/{self.kind.table}/day={self.day.isoformat()}/scope={_checked(self.scope)}/"
+        scope = _checked(self.scope)
+        return f"{self.root}/{self.kind.table}/day={self.day.isoformat()}/scope={scope}/"
 
 
 def _checked(scope: str) -> str:

@@ -121,6 +121,7 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
     bedrooms = 0 if kind in _WITHOUT_BEDROOMS else 1 + int(rng.random() * 5)
     price = 425 + 25 * int(rng.random() * 80) if is_rented else 95_000 + 2_500 * int(rng.random() * 300)
     listing_id = str(50_000_000 + branch.number * 1000 + number)
+    offer = "to-rent" if is_rented else "for-sale"
     details = {
         "id": listing_id,
         "branchId": branch.number,
@@ -148,7 +149,7 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
         "propertyType": f"PROPERTY_TYPE_{kind}",
         "sourceBranchId": branch.source_id,
         "sourceId": f"{branch.source_id}-{number:04}",
-        "url": f"https://portal.example/{'to-rent' if is_rented else 'for-sale'}/details/{listing_id}/",
+        "url": f"https://portal.example/{offer}/details/{listing_id}/",
         "images": _images(rng, listing_id),
     }
 

@@ -95,7 +95,9 @@ def _changes(kind: LeadKind, first_day: date) -> Iterator[str]:
     # Retention has put made-up people into the leads of old days. They are no senders, and don't count.
     leads = f"""(
         select *, window_day as day,
-            if(contact_email like '%@removed.invalid', null, coalesce(person::varchar, lead_id)) as sender
+            if(
+                contact_email like '%@removed.invalid', null, coalesce(person::varchar, lead_id)
+            ) as sender
         from {quoted(kind.table)}
         where window_day >= {literal(first_day.isoformat())}
     )"""
@@ -117,14 +119,21 @@ def _changes_of(kind: LeadKind, rows: str, prefix: str, fields: tuple[Field, ...
     declared = ", ".join(map(literal, objects))
     yield f"""
 select
-    {literal(kind.name)} as kind, 'new field' as change, {literal(prefix)} || member as field, null::varchar as value,
+    {literal(kind.name)} as kind,
+    'new field' as change,
+    {literal(prefix)} || member as field,
+    null::varchar as value,
     day, sender
 from (
     select day, sender, concat_ws('.', nullif(object, ''), key) as member
     from (
         select day, sender, object, unnest(keys) as key
         from (
-            select day, sender, unnest({objects}) as object, unnest(json_keys(_extra, {pointers})) as keys
+            select
+                day,
+                sender,
+                unnest({objects}) as object,
+                unnest(json_keys(_extra, {pointers})) as keys
             from {rows}
             where _extra is not null
         )

@@ -98,7 +98,9 @@ select lead_id, place
 from (
     from received
     select lead_id, number, day, scope, place, is_corrected
-    qualify row_number() over (partition by lead_id order by number desc, day desc, scope desc, place desc) = 1
+    qualify 1 = row_number() over (
+        partition by lead_id order by number desc, day desc, scope desc, place desc
+    )
 ) as received
 anti join {leads} as loaded
     on loaded.lead_id = received.lead_id

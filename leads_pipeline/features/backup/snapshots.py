@@ -1,7 +1,7 @@
 """Backups: dated copies of a data folder in a target, a folder on another disk.
 
-    TARGET/2026-11-22T021500Z/    a snapshot: by itself a data folder, whose leads.duckdb can be opened in place
-    TARGET/.unfinished-…/         a snapshot that is being made or deleted; the next backup deletes it
+    TARGET/2026-11-22T021500Z/   a snapshot: a data folder, whose leads.duckdb opens in place
+    TARGET/.unfinished-…/        one that is being made or deleted; the next backup deletes it
 
 A file that the snapshot before has with the same bytes is a hard link to it, so a snapshot costs what has changed.
 

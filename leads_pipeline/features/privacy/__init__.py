@@ -1,6 +1,6 @@
 """Privacy: the requests of people, and retention.
 
-    suppression/       the list of who was erased, objected or is restricted, and the gate of raw windows
+    suppression/       the list of people and requests, and the gate of raw windows
     identity.py        who counts as the person; contact_keys.py reads addresses, numbers and names
     search.py          every lead of a person, in each place that holds leads
     requests.py        requests as entries of the list

@@ -569,7 +569,8 @@ def _carry_out(
 def _hand_out(data: DataFolder, request: Request, entry: Entry, done: str) -> NoReturn:
     """Carry the request out, and print its receipt."""
     if not request.found.theirs:
-        done = f"No lead of this person was found. Check the spelling. What was given is on the list.\n{done}"
+        none = "No lead of this person was found. Check the spelling. What was given is on the list."
+        done = f"{none}\n{done}"
 
     left = _carry_out(data, done={entry.number: done})
     troubles = [*left.get(0, ()), *left.get(entry.number, ())]

@@ -8,8 +8,8 @@ from leads_pipeline.features.quick_event_log.settings import QuickEventLogSettin
 from leads_pipeline.settings import Settings
 
 _IN_SQLITE = """
-# Dagster's own SQLite storage with connections that stay open: a third of the time for each window. Delete this section
-# to go back to Dagster's own class, which reads the same files.
+# Dagster's own SQLite storage with connections that stay open: a third of the time for each window.
+# Delete this section to go back to Dagster's own class, which reads the same files.
 event_log_storage:
   module: leads_pipeline.orchestration.event_log
   class: SqliteEventLog
