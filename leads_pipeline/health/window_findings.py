@@ -211,10 +211,7 @@ def _is_damage(row: WindowRow) -> bool:
 
 
 def _is_missing_of(branches: Collection[tuple[str, str]], facts: Facts, row: WindowRow) -> bool:
-    """Whether the window is missing and of these branches, by kind and scope.
-
-    A run stops asking for a refused branch.
-    """
+    """Whether the window is missing and of these branches, by kind and scope."""
     return row.state is WindowState.MISSING and (row.kind, row.scope) in branches and facts.is_expected(row)
 
 

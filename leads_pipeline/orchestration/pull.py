@@ -89,8 +89,10 @@ class Plan(NamedTuple):
             return cls(windows, _by_window(rows), always_shown=set(windows))
 
         rows = known_windows(data.store, kind, settings.scopes, settings.zone, partitions.first_day, now)
-        # Another run may have pulled some meanwhile. The day under way is never due.
-        due = set(due_windows(rows, datetime.fromisoformat(config.requested_at), now))
+        # Another run may have pulled some meanwhile. The day under way is never due. A refused window that was due when
+        # the run was asked for still is, so the moment of the request stands for the start of the service.
+        asked_for_at = datetime.fromisoformat(config.requested_at)
+        due = set(due_windows(rows, started_at=asked_for_at, now=now))
         windows = [window for window in windows if window in due or not window.is_closed(now)]
         return cls(windows, _by_window(rows), always_shown=_not_shown(context, rows, partitions))
 

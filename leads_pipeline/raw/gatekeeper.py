@@ -37,7 +37,10 @@ class Gatekeeper(Protocol):
 
     @property
     def newest_entry(self) -> int:
-        """The number of the list's newest entry, read anew each time. It only grows."""
+        """The number of the newest entry by which rows may have to go, read anew each time.
+
+        It only grows. Requests that were answered or finished don't count.
+        """
 
     def knows(self, kind: LeadKind, lead_ids: Collection[str]) -> bool:
         """Whether the list names one of these leads by its id.

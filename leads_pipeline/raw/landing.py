@@ -83,18 +83,26 @@ class Contents:
         older file.
         """
         newest = self.folder.newest
-        held = self.opened[newest].rows if newest and len(self.opened) > 1 else []
-        return [
-            row
-            for file, opened in self.opened.items()
-            for row in (opened.rows if file == newest else without_returned(opened.rows, held, opened.footer.gone))
-        ]
+        in_newest = self.opened[newest].rows if newest else []
+        rows = [*in_newest]
+
+        for file, opened in self.opened.items():
+            if file != newest:
+                # Gone from the answer that made this file, and back in the newest.
+                rows += without_returned(opened.rows, in_newest, gone=opened.footer.gone)
+
+        return rows
 
     @property
     def footer(self) -> Footer:
         """The footer of the file of the newest fetch."""
         newest = self.folder.newest
         return self.opened[newest].footer if newest else Footer()
+
+    def is_older_than(self, fetch: Fetch) -> bool:
+        """Whether no file has a newer fetch than this."""
+        newest = self.folder.newest
+        return newest is None or newest.fetch <= fetch.at
 
     @property
     def is_anonymous(self) -> bool:
@@ -243,35 +251,32 @@ class Raw:
         is_anonymous: bool = False,
     ) -> Landed:
         """Put one file in the place of those before it."""
-        rows, newest = before.rows, before.folder.newest
-        is_newest_fetch = fetch is not None and (newest is None or fetch.at >= newest.fetch)
-
+        is_newest_fetch = fetch is not None and before.is_older_than(fetch)
+        rows_before = before.rows
         if is_newest_fetch:
-            rows = without_returned(rows, received, before.footer.gone)
+            rows_before = without_returned(rows_before, received, gone=before.footer.gone)
 
-        everything = [*rows, *received]
+        everything = [*rows_before, *received]
         admitted = self._gate.admit(place, everything)
-        now = merged(admitted)
+        rows = merged(admitted)
+
         footer = replace(
             before.footer, body_hash="", newest_entry=newest_entry, is_anonymous=is_anonymous and before.is_anonymous
         )
-
         if fetch is not None and is_newest_fetch:
             # The same answer again changes nothing only if nothing newer came by another way. And if a person was
             # taken out, the hash would confirm a guess of the whole answer.
-            is_as_answered = admitted == everything and all(row.number <= fetch.at for row in rows)
+            is_as_answered = admitted == everything and all(row.number <= fetch.at for row in rows_before)
             body_hash = fetch.body_hash if is_as_answered else ""
-            # Leads that landed after the request can't be in its answer.
-            here = {row.lead_id for row in [*received, *(row for row in now if row.number > fetch.at)]}
-            gone = frozenset(row.lead_id for row in now) - here
+            gone = _gone_from(received, rows, fetch)
             footer = replace(footer, run_id=fetch.run_id, body_hash=body_hash, gone=gone)
 
-        self._replace(place, before, now, footer, fetch)
+        self._replace(place, before, rows, footer, fetch)
         if fetch is not None:
             self._forget_failure(place, before)
 
         self._follow_list(place, newest_entry)
-        return _counts(rows, received, now)
+        return _counts(rows_before, received, rows)
 
     def _replace(
         self, place: Place, before: Contents, rows: list[Row], footer: Footer, fetch: Fetch | None = None
@@ -373,6 +378,16 @@ class Raw:
 def _opened(content: bytes, file: RawFile) -> Opened | None:
     """Open a file. None if its bytes aren't those that were written, or no raw file's."""
     return open_raw(content) if hash_of(content) == file.hash else None
+
+
+def _gone_from(received: Iterable[Row], rows: Iterable[Row], fetch: Fetch) -> frozenset[str]:
+    """Return the leads of the window that aren't in the answer any more.
+
+    Leads that landed after the request can't be in its answer.
+    """
+    answered = {row.lead_id for row in received}
+    landed_later = {row.lead_id for row in rows if row.number > fetch.at}
+    return frozenset(row.lead_id for row in rows) - answered - landed_later
 
 
 def _counts(before: Sequence[Row], received: Iterable[Row], now: Sequence[Row]) -> Landed:

@@ -125,15 +125,16 @@ def received_rows(
         newest[lead.lead_id] = row
         rows.append(row)
 
-    held = newest_payloads(merged(before))
-    known = {(row.lead_id, row.payload) for row in before}
-    return [
-        row
-        for row in rows
-        if row is newest[row.lead_id]
-        or newest[row.lead_id].payload != held.get(row.lead_id)
-        or (row.lead_id, row.payload) not in known
-    ]
+    texts_before = newest_payloads(merged(before))
+    versions_before = {(row.lead_id, row.payload) for row in before}
+
+    def is_kept(row: Row) -> bool:
+        last = newest[row.lead_id]
+        is_new = (row.lead_id, row.payload) not in versions_before
+        has_changed = last.payload != texts_before.get(row.lead_id)
+        return row is last or is_new or has_changed
+
+    return [row for row in rows if is_kept(row)]
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
