@@ -23,7 +23,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 
 from benchmarks.measuring import resident_bytes
-from leads_pipeline.domain.bodies import read_leads
+from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window, day_interval
 from leads_pipeline.features.publication_steps import bring_up_to_date
@@ -68,7 +68,7 @@ def land(data: DataFolder, day: date) -> int:
         start, end = day_interval(day, ZONE)
         body = book.answer("applicant", [branch], start, end, NOW)
         window = Window.of(day, Scope.parse(f"branch-{branch.id}"), ZONE)
-        leads = read_leads(APPLICANT, body).leads
+        leads = cut_leads(APPLICANT, body).leads
         data.raw.land(APPLICANT, window, leads, NOW, "0" * 64, "bench")
         landed += len(leads)
     return landed

@@ -15,7 +15,7 @@ from random import Random
 from statistics import median
 
 from benchmarks.publishing import FIRST, FOLDER, MILLIONS, WANTED, ZONE, make_history
-from leads_pipeline.domain.bodies import read_leads
+from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.orchestration.publish_sensor import FOLDER_SECONDS, noted_publication
@@ -57,7 +57,7 @@ def _day(folder: Path) -> str:
     pushes = [begin + timedelta(hours=each) for each in hours]
     branch = Organisation(7, BRANCHES).branches[0]
     body = LeadBook(7, 2 * len(pushes)).answer("applicant", [branch], begin - timedelta(days=1), begin, begin)
-    leads = iter(read_leads(APPLICANT, body).leads)
+    leads = iter(cut_leads(APPLICANT, body).leads)
     waits: list[float] = []
     waiting: list[datetime] = []
     publications, first_at, before = 0, now, used()

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 # How many things of one cause are named. The rest are counted.
-NAMED: Final = 10
+NAMES_SHOWN: Final = 10
 
 
 def counted(count: int, noun: str) -> str:
@@ -20,6 +20,6 @@ def moment(at: datetime | None) -> str:
 
 def some(names: Sequence[str]) -> str:
     """Return the first names in a line, and how many more there are."""
-    first = ", ".join(names[:NAMED])
-    more = len(names) - NAMED
+    first = ", ".join(names[:NAMES_SHOWN])
+    more = len(names) - NAMES_SHOWN
     return f"{first} and {more} more" if more > 0 else first

@@ -40,7 +40,7 @@ _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PageRefusal:
     """The status and the sentence that a refused request is answered with.
 
     It repeats nothing of the request.
@@ -50,23 +50,23 @@ class Refusal:
     sentence: str
 
 
-UNKNOWN_HOST: Final = Refusal(
+UNKNOWN_HOST: Final = PageRefusal(
     421,
     "The pages are not known under this name. If it is yours, for example that of a proxy, add it to LEADS_UI_HOSTS "
     "and restart leads-pipeline. Otherwise open them by address, or as localhost.",
 )
-QUERY_BY_GET: Final = Refusal(
+QUERY_BY_GET: Final = PageRefusal(
     405,
     "Send GraphQL by POST, as application/json. A query in the address is refused, because a link or an image on any "
     "website could hold it.",
 )
-OTHER_ORIGIN: Final = Refusal(
+OTHER_ORIGIN: Final = PageRefusal(
     403,
     "This request comes from another website: its Origin isn't its Host. If the pages themselves have sent it, a proxy "
     "has changed the Host. Have the proxy pass it as it arrived, with its port. In nginx: proxy_set_header Host "
     "$http_host;",
 )
-NOT_JSON: Final = Refusal(
+NOT_JSON: Final = PageRefusal(
     415,
     "Send this with the header Content-Type: application/json. Other types are refused, because any website can have a "
     "browser send them.",
@@ -107,7 +107,7 @@ class Guard:
     def __init__(self, app: ASGIApp, names: Collection[str]) -> None:
         self._app = app
         self._names = names
-        self._logged: set[Refusal] = set()
+        self._logged: set[PageRefusal] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or open a websocket."""
@@ -129,7 +129,7 @@ class Guard:
         answer = PlainTextResponse(f"{refused.sentence}\n", refused.status, {"X-Content-Type-Options": "nosniff"})
         await answer(scope, receive, send)
 
-    def _log(self, refused: Refusal) -> None:
+    def _log(self, refused: PageRefusal) -> None:
         """Print it the first time. Another website could fill the log."""
         if refused not in self._logged:
             click.echo(f"The Dagster UI refused a request ({refused.status}). {refused.sentence}", err=True)
@@ -150,7 +150,7 @@ def _unframed(send: Send) -> Send:
     return send_with_header
 
 
-def refusal(scope: Scope, names: Collection[str]) -> Refusal | None:
+def refusal(scope: Scope, names: Collection[str]) -> PageRefusal | None:
     """Return why Dagster mustn't get this request or websocket, None if it may."""
     headers = Headers(scope=scope)
     is_websocket = scope["type"] == "websocket"

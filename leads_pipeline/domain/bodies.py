@@ -53,7 +53,7 @@ class CutAnswer:
     unknown_members: frozenset[str]
 
 
-def read_leads(kind: LeadKind, body: bytes) -> CutAnswer:
+def cut_leads(kind: LeadKind, body: bytes) -> CutAnswer:
     """Cut a 200 body into its leads.
 
     An answer is a JSON object that holds the kind's list; an empty list means no leads. The list's key counts in any
@@ -74,7 +74,7 @@ def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
 
     The body is a JSON object (specification, "Events"). It holds a lead under its kind's name, `{"applicant": {…}}`, or
     a list under the kind's list key, as an answer does. A name with null holds none. Each lead is judged as in
-    read_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
+    cut_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
     """
     leads: list[tuple[LeadKind, ReceivedLead]] = []
     has_leads = False

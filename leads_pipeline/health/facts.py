@@ -31,7 +31,7 @@ from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.published import LeadsFile
 
 # The windows that are listed: the portal's 30 days, and some days for publications, which know the older ones.
-RECENT_DAYS: Final = 35
+CHECKED_DAYS: Final = 35
 
 # The sensor `alert` notes every five minutes that it works.
 SILENCE: Final = timedelta(minutes=15)
@@ -98,19 +98,19 @@ class Facts:
 
     @cached_property
     def _folders(self) -> dict[LeadKind, dict[str, Folder]]:
-        shown = [*days(self.today - timedelta(days=RECENT_DAYS), self.today)]
+        shown = [*days(self.today - timedelta(days=CHECKED_DAYS), self.today)]
         return {kind: list_days(self.data.store, kind, shown, self.now) for kind in self.kinds}
 
     @cached_property
     def recent(self) -> list[WindowRow]:
         """The configured windows of the last 35 days, for each kind in the order of their days."""
-        return self.windows_from(self.today - timedelta(days=RECENT_DAYS))
+        return self.windows_from(self.today - timedelta(days=CHECKED_DAYS))
 
     def windows_from(self, day: date) -> list[WindowRow]:
         """Return the configured windows from that day, or the first partition, to today."""
         shown = [*days(max(first_day(self.settings), day), self.today)]
         windows = [Window.of(one, scope, self.zone) for one in shown for scope in self.scopes]
-        earlier = [one for one in shown if one < self.today - timedelta(days=RECENT_DAYS)]
+        earlier = [one for one in shown if one < self.today - timedelta(days=CHECKED_DAYS)]
 
         return [
             row
@@ -243,7 +243,7 @@ class Facts:
         Older windows count only if they had no file at publication. None if leads.duckdb can't be
         read, which is a finding.
         """
-        first = date.min if self.is_thorough else self.today - timedelta(days=RECENT_DAYS)
+        first = date.min if self.is_thorough else self.today - timedelta(days=CHECKED_DAYS)
         places = set[Place]()
 
         with suppress(LeadsPipelineError):

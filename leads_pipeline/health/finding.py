@@ -19,7 +19,7 @@ from leads_pipeline.settings import THIS_MACHINE, origin
 from leads_pipeline.warehouse.published import LeadsFile
 
 # A finder that fails is a finding with this name and the finder's.
-FAILED: Final = "finder-failed"
+FINDER_FAILED: Final = "finder-failed"
 
 # The finding that tells of a leads.duckdb that can't be read.
 LEADS_DUCKDB: Final = "leads-duckdb"
@@ -117,7 +117,7 @@ def find_all(facts: Facts, finders: Iterable[Finder] | None = None) -> tuple[lis
         if not (is_told and isinstance(reason, UnreadableFileError)):
             what_to_do = f"Do what the message says. Until then, nobody is told of {name}."
             finding = Finding(Level.ERROR, str(reason), what_to_do, key=name, may_pass=True)
-            found.append(_of(FAILED, finding, facts.now))
+            found.append(_of(FINDER_FAILED, finding, facts.now))
 
     acknowledged, levels = facts.data.state.acknowledged(), list(Level)
     return sorted(

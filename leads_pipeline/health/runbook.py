@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.health.finding import FAILED, Finder, Level, all_finders
+from leads_pipeline.health.finding import FINDER_FAILED, Finder, Level, all_finders
 from leads_pipeline.health.findings import CHECKS
 from leads_pipeline.warehouse.checks import checks
 
@@ -62,7 +62,7 @@ YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_
 def finding_entries() -> list[Entry]:
     """Return the entries of all findings, in the order of their finders."""
     found = [_entry(one.name, inspect.getdoc(one.find) or "", _levels(one)) for one in all_finders().values()]
-    return [*found, _entry(FAILED, _CANNOT_LOOK, Level.ERROR)]
+    return [*found, _entry(FINDER_FAILED, _CANNOT_LOOK, Level.ERROR)]
 
 
 def raw_check_entries() -> list[Entry]:

@@ -11,12 +11,12 @@ from typing import Final
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.due import due_at, next_fetch
 from leads_pipeline.domain.window import RETENTION, day_interval
-from leads_pipeline.health.facts import RECENT_DAYS, Facts
+from leads_pipeline.health.facts import CHECKED_DAYS, Facts
 from leads_pipeline.health.finding import Finding, Level, finder
 from leads_pipeline.raw.starting import how_to_start, name_in_dagster
 from leads_pipeline.raw.windows import WindowRow, WindowState
 from leads_pipeline.warehouse.duck import statement
-from leads_pipeline.words import NAMED, counted, moment, some
+from leads_pipeline.words import NAMES_SHOWN, counted, moment, some
 
 _OVERDUE: Final = timedelta(days=1)
 
@@ -132,7 +132,7 @@ def windows_lost(facts: Facts) -> Iterator[Finding]:
         if row.window.is_deleted(facts.now) and facts.is_expected(row)
         if row.state not in (WindowState.LANDED, WindowState.EMPTY) and not _is_damage(row)
     ]
-    kinds, first_day = {one.name for one in facts.kinds}, facts.today - timedelta(days=RECENT_DAYS)
+    kinds, first_day = {one.name for one in facts.kinds}, facts.today - timedelta(days=CHECKED_DAYS)
     rows = facts.rows(statement("findings/windows_lost"), {"day": first_day})
     lost += [(kind, day, scope) for kind, day, scope in rows if kind in kinds]
     by_day: defaultdict[date, list[str]] = defaultdict(list)
@@ -290,7 +290,7 @@ def _scopes_to_name(facts: Facts, rows: Sequence[WindowRow]) -> list[str]:
     Empty if they are all scopes, or too many to name.
     """
     scopes = sorted({row.scope for row in rows})
-    return scopes if len(scopes) < min(len(facts.scopes), NAMED) else []
+    return scopes if len(scopes) < min(len(facts.scopes), NAMES_SHOWN) else []
 
 
 def _days(rows: Sequence[WindowRow]) -> str:

@@ -28,7 +28,7 @@ from leads_pipeline.warehouse.published import Reader
 FRESH_HOUR: Final = 6
 
 # How many lines a check's description has.
-NAMED: Final = 20
+LINES_SHOWN: Final = 20
 
 
 def raw_check_specs(asset: AssetKey) -> list[AssetCheckSpec]:
@@ -94,13 +94,13 @@ def published_checks(db: Reader, names: Names) -> Iterator[AssetCheckResult]:
 
 
 def _result(asset: AssetKey, check: str, found: Sequence[str], *, is_error: bool) -> AssetCheckResult:
-    more = [f"- and {len(found) - NAMED} more"] if len(found) > NAMED else []
+    more = [f"- and {len(found) - LINES_SHOWN} more"] if len(found) > LINES_SHOWN else []
     return AssetCheckResult(
         asset_key=asset,
         check_name=check,
         passed=not found,
         severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
-        description="\n".join([*(f"- {line}" for line in found[:NAMED]), *more]) or "No problems.",
+        description="\n".join([*(f"- {line}" for line in found[:LINES_SHOWN]), *more]) or "No problems.",
         metadata={"problems": len(found)},
     )
 

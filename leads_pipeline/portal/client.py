@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from leads_pipeline.domain.bodies import CutAnswer, read_leads
+from leads_pipeline.domain.bodies import CutAnswer, cut_leads
 from leads_pipeline.domain.contract import Answer, LeadKind, ReceivedLead, window_parameters
 from leads_pipeline.domain.window import RETENTION, ScopeKind, Window
 from leads_pipeline.errors import (
@@ -222,7 +222,7 @@ class LeadsClient:
 
     def _read(self, kind: LeadKind, window: Window, body: bytes) -> CutAnswer:
         try:
-            return read_leads(kind, body)
+            return cut_leads(kind, body)
         except InvalidAnswerError:
             if self._keep_unreadable is not None:
                 with suppress(StorageError):  # the answer's verdict says more

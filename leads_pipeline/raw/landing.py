@@ -22,10 +22,10 @@ from leads_pipeline.raw.gatekeeper import Gatekeeper
 from leads_pipeline.raw.names import (
     FAILED,
     RESTRICTED,
+    FileState,
     Folder,
     Place,
     RawFile,
-    State,
     list_folders,
     most_whole,
     place_of,
@@ -58,7 +58,7 @@ class Fetch:
     """A whole answer. `at` is the moment of its request in microseconds since 1970."""
 
     at: int
-    state: State
+    state: FileState
     body_hash: str
     run_id: str
 
@@ -288,7 +288,7 @@ class Raw:
         made = self._create(place, rows, footer, at, state) if rows or at else ""
         self._store.delete([file.key for file in before.opened if file.key != made])
 
-    def _create(self, place: Place, rows: Sequence[Row], footer: Footer, at: int, state: State) -> str:
+    def _create(self, place: Place, rows: Sequence[Row], footer: Footer, at: int, state: FileState) -> str:
         ids = {row.lead_id for row in rows}
         content = to_parquet(rows, replace(footer, gone=footer.gone & ids))
         file = RawFile("", at, state, len(ids), hash_of(content))

@@ -45,9 +45,9 @@ _FAILURE: Final = msgspec.json.Decoder(Failure)
 
 logger = logging.getLogger(__name__)
 
-State = Literal["rows", "open", "partial", "closed"]
+FileState = Literal["rows", "open", "partial", "closed"]
 # A later state wins: a complete window stays complete if a later fetch finds half of it deleted.
-_STATES: Final[tuple[State, ...]] = ("rows", "open", "partial", "closed")
+_STATES: Final[tuple[FileState, ...]] = ("rows", "open", "partial", "closed")
 
 
 class Place(NamedTuple):
@@ -95,7 +95,7 @@ class RawFile(NamedTuple):
 
     key: str
     fetch: int
-    state: State
+    state: FileState
     leads: int
     hash: str
 
@@ -129,7 +129,7 @@ class Folder:
         return max((file for file in self.files if file.fetch), key=attrgetter("fetch"), default=None)
 
     @property
-    def state(self) -> State:
+    def state(self) -> FileState:
         """The state of all files together."""
         return most_whole("rows", *(file.state for file in self.files))
 
@@ -139,7 +139,7 @@ class Folder:
         return hashlib.sha256(" ".join(sorted(file.hash for file in self.files)).encode()).hexdigest()[:16]
 
 
-def state_of(window: Window, asked_at: datetime) -> State:
+def state_of(window: Window, asked_at: datetime) -> FileState:
     """Return the state of a window whose whole answer was asked for at that moment.
 
     Closed: the window had ended. Partial: the portal had begun to delete it by then.
@@ -201,6 +201,6 @@ def set_aside(store: Store, key: str, now: datetime, what_now: str) -> None:
         logger.warning("%s is damaged and was moved to %s. %s", key, aside, what_now)
 
 
-def most_whole(*states: State) -> State:
+def most_whole(*states: FileState) -> FileState:
     """Return the state that all files together have."""
     return max(states, key=_STATES.index)

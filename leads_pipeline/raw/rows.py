@@ -221,7 +221,7 @@ def hash_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]
 
 
-def table_of(rows: Sequence[Row]) -> pa.Table:
+def arrow_table(rows: Sequence[Row]) -> pa.Table:
     """Return the rows as an Arrow table."""
     ids, numbers, payloads, sources = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
     columns = [_texts(ids), _integers(numbers), _texts(payloads), _texts(sources)]
@@ -255,7 +255,7 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
         store_schema=False,
     ) as writer:
         if rows:
-            writer.write_table(table_of(rows))
+            writer.write_table(arrow_table(rows))
         facts = {
             "format": str(FORMAT),
             "run_id": footer.run_id,

@@ -22,7 +22,7 @@ from leads_pipeline.warehouse.step import FORMER, Draft, Step
 from leads_pipeline.warehouse.tables import columns_of, create_table, fill, lead_tables
 
 
-class Windows(Protocol):
+class ChangedWindows(Protocol):
     """The raw windows, as they are read."""
 
     def read(self, windows: Collection[WindowKey]) -> Iterable[WindowLeads]:
@@ -72,7 +72,7 @@ class LoadLeads(Step):
     `person_key` is the key of the column `person`.
     """
 
-    def __init__(self, windows: Windows, gates: Sequence[FormerGate], zone: ZoneInfo, person_key: bytes) -> None:
+    def __init__(self, windows: ChangedWindows, gates: Sequence[FormerGate], zone: ZoneInfo, person_key: bytes) -> None:
         self._windows = windows
         self._gates = gates
         self._zone = zone
@@ -104,7 +104,7 @@ def made_by(zone: ZoneInfo, person_key: bytes) -> str:
     return repr((tables, _TABLES, zone.key, macros("people"), person_key, version("leads-pipeline")))
 
 
-def load_windows(draft: Draft, windows: Windows, zone: ZoneInfo) -> None:
+def load_windows(draft: Draft, windows: ChangedWindows, zone: ZoneInfo) -> None:
     """Load the windows that have changed, and note what was read.
 
     The caller begins and ends the transaction.

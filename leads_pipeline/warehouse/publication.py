@@ -45,7 +45,7 @@ class PublicationSettings:
     installation: Settings = field(default_factory=lambda: Settings.from_variables({}))
 
 
-class Windows(Protocol):
+class WindowHashes(Protocol):
     """The raw windows, as far as a publication looks at them itself."""
 
     def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
@@ -54,7 +54,7 @@ class Windows(Protocol):
 
 def publish(
     folder: Path,
-    windows: Windows,
+    windows: WindowHashes,
     steps: Sequence[Step],
     at: datetime,
     *,
@@ -128,7 +128,7 @@ class _Publisher:
     """One publication, which makes the edition of this number."""
 
     editions: Editions
-    windows: Windows
+    windows: WindowHashes
     steps: Sequence[Step]
     edition_number: int
     ahead: LoadedAhead | None

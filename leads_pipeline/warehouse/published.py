@@ -42,7 +42,7 @@ class Reader(Protocol):
         """Return column names and rows as analysts see them. Raises StorageError and BugError."""
 
 
-class Version:
+class Edition:
     """One edition of the published file, however many publications replace it meanwhile."""
 
     def __init__(self, folder: Path, db: duckdb.DuckDBPyConnection) -> None:
@@ -146,13 +146,13 @@ class LeadsFile:
         self._data = data
 
     @contextmanager
-    def reading(self) -> Iterator[Version]:
+    def reading(self) -> Iterator[Edition]:
         """Read one edition of the file, however many queries that takes.
 
         Raises StorageError if there is none.
         """
         with attached_version(self._data) as db:
-            yield Version(self._data.folder, db)
+            yield Edition(self._data.folder, db)
 
     @contextmanager
     def kept_open(self) -> Iterator[None]:
@@ -173,7 +173,7 @@ class LeadsFile:
         An edition never changes, so this takes no lock and makes no folder.
         """
         with self._connection() as db:
-            return Version(self._data.folder, db).query(statement, parameters)
+            return Edition(self._data.folder, db).query(statement, parameters)
 
     @contextmanager
     def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:

@@ -23,12 +23,12 @@ from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
 from leads_pipeline.warehouse.published import LeadsFile
 
 # A publication looks at the windows of so many days. Nobody pulls or pushes into older ones.
-RECENT_DAYS: Final = 60
+PUBLISHED_DAYS: Final = 60
 
 
 def recent_days(now: datetime) -> Iterator[date]:
     """Return these days, up to tomorrow by UTC: somewhere it has begun."""
-    return days(now.date() - timedelta(days=RECENT_DAYS), now.date() + timedelta(days=1))
+    return days(now.date() - timedelta(days=PUBLISHED_DAYS), now.date() + timedelta(days=1))
 
 
 class RawWindows:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.domain.bodies import read_leads
+from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline_tests.support.house import House, Row
@@ -216,7 +216,7 @@ def test_each_case_of_the_json_test_suite_is_kept_or_told(house: House) -> None:
         lead = b'{"id":"%b","message":"m","new":%b}' % (name.encode(), text)
         answer = b'{"applicants":[%b,%b,%b]}' % (neighbour(0).encode(), lead, neighbour(1).encode())
         try:
-            first, *odd, last = read_leads(APPLICANT, answer).leads
+            first, *odd, last = cut_leads(APPLICANT, answer).leads
         except InvalidAnswerError:
             # Text whose brackets or quotes don't match has no end, and with it the whole answer.
             assert name.startswith(("n_", "i_string_UTF-16")), name

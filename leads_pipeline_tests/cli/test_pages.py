@@ -23,7 +23,7 @@ from leads_pipeline.cli.pages import (
     QUERY_BY_GET,
     UNKNOWN_HOST,
     Guard,
-    Refusal,
+    PageRefusal,
     known_names,
     refusal,
 )
@@ -101,7 +101,7 @@ def live(port: int, host: str, origin: str | None) -> Iterator[None]:
 # --- which requests are refused ---------------------------------------------------------------------------------------
 
 
-def asked(method: str = "POST", path: str = "/graphql", question: str = "", **headers: str) -> Refusal | None:
+def asked(method: str = "POST", path: str = "/graphql", question: str = "", **headers: str) -> PageRefusal | None:
     """What the guard says to a request. An underscore in the name of a header stands for a hyphen."""
     given = {"Host": "127.0.0.1:3000", "Content_Type": JSON, **headers}
     scope = {

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.bodies import read_leads
+from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import (
     APPLICANT,
     APPRAISAL,
@@ -36,7 +36,7 @@ def applicants(*elements: bytes) -> bytes:
 
 
 def payloads(body: bytes) -> list[str]:
-    return [lead.payload for lead in read_leads(APPLICANT, body).leads]
+    return [lead.payload for lead in cut_leads(APPLICANT, body).leads]
 
 
 # --- whole bodies ---------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def payloads(body: bytes) -> list[str]:
     ],
 )
 def test_an_empty_list_means_no_leads(body: bytes) -> None:
-    assert read_leads(APPLICANT, body).leads == ()
+    assert cut_leads(APPLICANT, body).leads == ()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_empty_list_means_no_leads(body: bytes) -> None:
 )
 def test_anything_else_is_no_answer(body: bytes, reason: str) -> None:
     with pytest.raises(InvalidAnswerError) as caught:
-        read_leads(APPLICANT, body)
+        cut_leads(APPLICANT, body)
 
     assert caught.value.reason == reason
     assert "Ann" not in str(caught.value)
@@ -90,7 +90,7 @@ def test_anything_else_is_no_answer(body: bytes, reason: str) -> None:
 def test_a_body_cut_off_anywhere_is_no_answer(cut: int) -> None:
     body = applicants(b'{"id": "a", "message": "says \\"hi\\" [", "x": [1, {"y": null}]}', b'{"id": "b"}')
     with pytest.raises(InvalidAnswerError):
-        read_leads(APPLICANT, body[: cut % len(body)])
+        cut_leads(APPLICANT, body[: cut % len(body)])
 
 
 def test_a_list_that_stands_twice_gives_both() -> None:
@@ -99,7 +99,7 @@ def test_a_list_that_stands_twice_gives_both() -> None:
 
 def test_a_deeply_nested_member_beside_the_list_costs_no_lead() -> None:
     beside = b'{"next":' * 450 + b"1" + b"}" * 450
-    answer = read_leads(APPLICANT, b'{"meta": ' + beside + b', "applicants": [{"id": "a"}]}')
+    answer = cut_leads(APPLICANT, b'{"meta": ' + beside + b', "applicants": [{"id": "a"}]}')
     assert [lead.lead_id for lead in answer.leads] == ["a"]
     assert answer.unknown_members == {"meta/object", "meta.next/object", "meta.next.next/object"}
 
@@ -118,7 +118,7 @@ def test_an_unknown_member_beside_the_list_is_named_unless_its_name_could_be_a_p
     beside: str, members: set[str]
 ) -> None:
     body = f'{{{beside}, "applicants": []}}'.encode()
-    assert read_leads(APPLICANT, body).unknown_members == members
+    assert cut_leads(APPLICANT, body).unknown_members == members
 
 
 # --- elements -------------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ ODD: dict[str, tuple[bytes, str | None]] = {
 def test_an_odd_lead_is_kept_as_received_and_costs_no_neighbour(name: str) -> None:
     element, lead_id = ODD[name]
 
-    first, odd, last = read_leads(APPLICANT, applicants(b'{"id": "first"}', element, b'{"id": "last"}')).leads
+    first, odd, last = cut_leads(APPLICANT, applicants(b'{"id": "first"}', element, b'{"id": "last"}')).leads
 
     assert first == ("first", '{"id": "first"}')
     assert last == ("last", '{"id": "last"}')

@@ -4,7 +4,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leads_pipeline.domain.bodies import read_leads
+from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.json_pieces import cut_list
 
@@ -45,4 +45,4 @@ def test_any_list_is_sliced_into_what_json_finds_in_it(
     position = 0
     for piece in slices:  # each exactly as received, in order
         position = body.index(piece, position) + len(piece)
-    assert [lead.payload for lead in read_leads(APPLICANT, body).leads] == [piece.decode() for piece in slices]
+    assert [lead.payload for lead in cut_leads(APPLICANT, body).leads] == [piece.decode() for piece in slices]

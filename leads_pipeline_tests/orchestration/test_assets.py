@@ -18,7 +18,7 @@ from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.warehouse import published as published_module
 from leads_pipeline.warehouse.published import LeadsFile
-from leads_pipeline.words import NAMED
+from leads_pipeline.words import NAMES_SHOWN
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.pulls import text_of_failure
 from leads_pipeline_tests.support.serving import QuietHandler, serving
@@ -64,8 +64,8 @@ def test_an_answer_that_cannot_be_landed_is_a_failed_window(here: Installation) 
 def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Installation) -> None:
     here.simulator.set_faults(here.rules(here.keys([2, 3, 4, 5]), Then(status=403)))
     said = text_of_failure(here.pull(here.keys([2, 3, 4, 5])))
-    assert said.count("|branch-") == NAMED + 1  # and the one whose message is quoted
-    assert f" and {12 - NAMED} more). GET" in said
+    assert said.count("|branch-") == NAMES_SHOWN + 1  # and the one whose message is quoted
+    assert f" and {12 - NAMES_SHOWN} more). GET" in said
     assert "The service asks for 12 windows again, from " in said
 
 

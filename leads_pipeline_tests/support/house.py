@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.domain.bodies import read_leads, read_push
+from leads_pipeline.domain.bodies import cut_leads, read_push
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.backup.restoring import end_restore, restore
@@ -86,7 +86,7 @@ class House:
         """Pull a window. The portal answers with these leads."""
         of, body, moment = lead_kind(kind), _answer(kind, leads), self._tick()
         window = Window.of(day, Scope.parse(scope), self.zone)
-        self.data.raw.land(of, window, read_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run")
+        self.data.raw.land(of, window, cut_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run")
 
     def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
         """Pull a window. The portal refuses it."""

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.domain.bodies import read_leads
+from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import APPLICANT, LeadKind
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.publication_steps import bring_up_to_date
@@ -47,7 +47,7 @@ def land(
     texts = [lead if isinstance(lead, str) else json.dumps(lead) for lead in leads]
     body = f'{{"{kind.list_key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
     window = Window.of(day, Scope.parse(scope), LONDON)
-    received = read_leads(kind, body).leads
+    received = cut_leads(kind, body).leads
     data.raw.land(kind, window, received, fetched_at, hashlib.sha256(body).hexdigest(), "run-1")
 
 

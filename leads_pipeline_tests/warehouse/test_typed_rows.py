@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from leads_pipeline.domain.bodies import read_leads as cut
+from leads_pipeline.domain.bodies import cut_leads as cut
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, ChildTable, LeadKind
 from leads_pipeline.warehouse.typed_rows import read_leads
 from leads_pipeline_tests.support.drifting import (

@@ -31,7 +31,7 @@ from leads_pipeline.features.privacy.redact import without_message
 from leads_pipeline.features.privacy.suppression import Action, Entry, Meant, Suppressed
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.raw.rows import CORRECTION, corrected_texts, moment_of, parquet_of, table_of
+from leads_pipeline.raw.rows import CORRECTION, arrow_table, corrected_texts, moment_of, parquet_of
 from leads_pipeline.raw.store import FolderStore, Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.editions import Editions
@@ -370,7 +370,7 @@ class _Look:
             self._count()
             # Arrow keeps millions of ids in a tenth of what they take in a dict. A correction is no version of its own.
             versions = [row for row in opened.rows if row.source != CORRECTION]
-            in_raw.append(table_of(versions).select(["lead_id", "number"]))
+            in_raw.append(arrow_table(versions).select(["lead_id", "number"]))
             for row in opened.rows:
                 text = texts.get(row, row.payload)
                 yield Row(place, file.key, row.lead_id, text, moment_of(row.number), row.source)
@@ -422,7 +422,7 @@ class _Look:
         if published is None:
             return
 
-        no_ids = table_of([]).select(["lead_id", "number"])
+        no_ids = arrow_table([]).select(["lead_id", "number"])
         with attached(self._data.folder, published) as db:
             for kind, tables in in_raw.items():
                 db.register("in_raw", pa.concat_tables([no_ids, *tables]))
