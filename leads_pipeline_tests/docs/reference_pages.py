@@ -188,7 +188,10 @@ def _metrics() -> str:
     one = {"": 1}
     with tempfile.TemporaryDirectory() as folder:
         data = DataFolder.at(Path(folder))
-        of_features = tuple(replace(of_feature(data), by_state=one, last_at=moment) for of_feature in loaded(FIGURES))
+        of_features = tuple(
+            replace(of_feature(data), by_state=one, by_place={"": one}, last_at=moment)
+            for of_feature in loaded(FIGURES)
+        )
     figures = Figures(moment, one, one, moment, moment, moment, moment, moment, one, 1, (finding,), of_features)
     keys = figures.as_json()
     rows = []

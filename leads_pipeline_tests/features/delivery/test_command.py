@@ -54,7 +54,7 @@ def test_what_is_left_is_told_and_listed_with_its_reason(applied: Applied, monke
     said = run("deliver", "status").stdout
     assert "waiting    2" in said
     assert f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached: Connection refused." in said
-    assert json.loads(run("deliver", "status", "--json").stdout)["waiting"] == 2
+    assert json.loads(run("deliver", "status", "--json").stdout)["default"]["waiting"] == 2
     assert not applied
 
 
@@ -75,7 +75,7 @@ def test_a_replay_is_sent_again(applied: Applied) -> None:
     assert "2 versions of leads wait again." in run("deliver", "replay", "--from", DAY, "--to", DAY).stdout
     assert ended(run("deliver")) == (0, "Delivered to 127.0.0.1: 2. Left: 0.")
     assert len(applied) == 2
-    assert "0 versions of leads wait again. Nothing was changed." in run("deliver", "retry").stdout
+    assert "Nothing waits, and nothing was changed." in run("deliver", "retry").stdout
 
 
 @pytest.mark.usefixtures("house")
