@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -14,30 +14,38 @@ from leads_pipeline.cli.output import LISTED, day, json_option
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_in_words
 from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
 from leads_pipeline.features.delivery.destinations import Destination, destinations_of
+from leads_pipeline.features.delivery.form import Event, UnusableTemplateError
 from leads_pipeline.features.delivery.ledger import (
     DEFAULT,
     Ledger,
+    Version,
     VersionState,
     ledger_names,
     lock_name,
     reading_ledger,
     writing_ledger,
 )
+from leads_pipeline.features.delivery.message import masked
 from leads_pipeline.features.delivery.questions import (
     Retried,
     Selection,
+    Told,
     counts,
     last_delivered,
     left,
+    story,
 )
 from leads_pipeline.features.delivery.questions import replay as replay_chosen
 from leads_pipeline.features.delivery.questions import retry as retry_all
-from leads_pipeline.features.delivery.sending import deliver_to_all
+from leads_pipeline.features.delivery.sending import deliver_to_all, preview
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.words import counted, moment
 
 _SENDS = "The service sends them, or `leads-pipeline deliver`."
+
+# Of a version, that many digits are shown.
+_SHOWN_DIGITS: Final = 8
 
 _destination_option = click.option(
     "--destination", "chosen", metavar="NAME", help="One destination of LEADS_DESTINATIONS_FILE alone."
@@ -46,8 +54,9 @@ _destination_option = click.option(
 
 @click.group(invoke_without_command=True)
 @click.option("--now", "is_all", is_flag=True, help="Send all waiting leads, also those that failed a moment ago.")
+@click.option("--dry-run", is_flag=True, help="Send nothing. Show what would be sent, with all values masked.")
 @click.pass_context
-def deliver(context: click.Context, is_all: bool) -> None:
+def deliver(context: click.Context, is_all: bool, dry_run: bool) -> None:
     """Send new leads to your own systems. The service does so every five seconds.
 
     Exit code 0 if no lead is left, 1 if some are, 2 if a setting is wrong.
@@ -56,6 +65,11 @@ def deliver(context: click.Context, is_all: bool) -> None:
         return
     settings, data = existing()
     destinations = _destinations(settings)
+    if dry_run:
+        for destination in destinations:
+            _show_preview(destination, preview(settings, data, destination, datetime.now(UTC)))
+        return
+
     results = deliver_to_all(settings, data, destinations, is_all=is_all)
 
     errors, lefts = [], 0
@@ -92,6 +106,29 @@ def status(as_json: bool) -> None:
         click.echo("Nothing was ever delivered from this folder.")
     for name, ledger in _reading(data, names):
         _show(name, ledger)
+
+
+@deliver.command()
+@click.argument("lead", metavar="KIND/ID")
+@json_option
+def log(lead: str, as_json: bool) -> None:
+    """Show when a lead was delivered to whom, and what was answered: applicant/17.
+
+    It has the status, the content type, and the error code of an answer in JSON. Nothing else of an answer is kept.
+    """
+    kind, lead_id = lead_of(lead)
+    _, data = existing()
+    stories = {name: story(ledger, kind, lead_id) for name, ledger in _reading(data, ledger_names(data.folder))}
+    if as_json:
+        told = {name: [_told_as_json(one) for one in versions] for name, versions in stories.items()}
+        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+        return
+
+    if not any(stories.values()):
+        click.echo("No destination knows this lead.")
+    for name, versions in stories.items():
+        for one in versions:
+            _show_story(name, one)
 
 
 @deliver.command()
@@ -142,6 +179,33 @@ def lead_of(text: str) -> tuple[str, str]:
     if kind not in {one.name for one in LEAD_KINDS} or not lead_id:
         raise QuestionError("Write the lead as KIND/ID: applicant/17 or appraisal/17.")
     return kind, lead_id
+
+
+def _told_as_json(one: Told) -> dict[str, Any]:
+    return one._asdict() | {"attempts": [attempt._asdict() for attempt in one.attempts]}
+
+
+def _show_story(name: str, one: Told) -> None:
+    at = f" {moment(one.delivered_at)}" if one.delivered_at else ""
+    click.echo(f"{name}: version {one.version[:_SHOWN_DIGITS]} of {one.day} {one.state}{at}")
+    for attempt in one.attempts:
+        answer = attempt.trouble or "taken"
+        if attempt.status:
+            answer = " ".join(filter(None, (str(attempt.status), attempt.content_type, attempt.code)))
+        click.echo(f"    {moment(attempt.at)}  {answer}")
+
+
+def _show_preview(destination: Destination, found: Sequence[tuple[Version, Event]]) -> None:
+    click.echo(f"{destination.shown}: {counted(len(found), 'message')} would be sent first.")
+    for version, event in found[:LISTED]:
+        name = lead_in_words(version.kind, version.lead_id)
+        try:
+            request = destination.form.request(event, datetime.now(UTC))
+        except UnusableTemplateError as error:
+            click.echo(f"{event.type} {name}: {error}")
+            continue
+        click.echo(f"{event.type} {name}: {request.method} to {destination.form.host}")
+        click.echo(f"    {masked(request.content)}")
 
 
 def _destinations(settings: Settings) -> list[Destination]:

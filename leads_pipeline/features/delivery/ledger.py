@@ -34,6 +34,11 @@ create table if not exists versions (
 create index if not exists by_state on versions (state, attempts, number);
 create table if not exists windows (kind text, day text, scope text, hash text, primary key (kind, day, scope));
 create table if not exists facts (name text primary key, value text);
+create table if not exists attempts (
+    kind text not null, lead_id text not null, version text not null, at real not null,
+    status integer, content_type text not null, code text not null, trouble text
+);
+create index if not exists by_lead on attempts (kind, lead_id);
 """
 
 
@@ -176,6 +181,13 @@ class Ledger:
         state = VersionState.DEAD if is_dead else VersionState.WAITING
         self._set(version, "state = ?, attempts = attempts + 1, trouble = ?, next_at = ?", state, trouble, next_at)
 
+    def note_attempt(
+        self, version: Version, at: float, status: int | None, content_type: str, code: str, trouble: str | None
+    ) -> None:
+        """Note what came of an attempt. `code` is a machine's, never words of the answer."""
+        values = (*version.key, at, status, content_type, code, trouble)
+        self.db.execute("insert into attempts values (?, ?, ?, ?, ?, ?, ?, ?)", values)
+
     def tried(self, version: Version, now: float) -> None:
         """Note that the first attempt is made: the days of patience begin."""
         self._set(version, "due_at = ?", now)
@@ -217,12 +229,14 @@ class Ledger:
 
     def forget(self, kind: str, lead_id: str) -> None:
         """Forget a lead."""
-        self.db.execute("delete from versions where (kind, lead_id) = (?, ?)", (kind, lead_id))
+        for table in ("versions", "attempts"):
+            self.db.execute(f"delete from {table} where (kind, lead_id) = (?, ?)", (kind, lead_id))  # noqa: S608 - our own words
 
     def forget_before(self, day: date) -> None:
         """Forget leads and windows before that day. The day before it is kept: its lead of midnight is in both."""
         for table in ("versions", "windows"):
             self.db.execute(f"delete from {table} where date(day, '+1 day') < ?", (day.isoformat(),))  # noqa: S608 - our own words
+        self.db.execute("delete from attempts where (kind, lead_id) not in (select kind, lead_id from versions)")
 
 
 # --- the files --------------------------------------------------------------------------------------------------------
@@ -275,6 +289,17 @@ def writing_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger]:
             f"{path} was damaged and is {aside} now. The next delivery makes a new one, and sends again what it can't "
             "tell is delivered. Receivers drop repeats by their webhook-id."
         ) from None
+
+
+@contextmanager
+def copied_ledger(folder: Path, name: str) -> Iterator[Ledger]:
+    """Copy a ledger into memory, to try something on it. Raises StorageError."""
+    with closing(sqlite3.connect(":memory:")) as memory:
+        with reading_ledger(folder, name) as ledger:
+            if ledger is not None:
+                ledger.db.backup(memory)
+        memory.executescript(_SCHEMA)
+        yield Ledger(memory, name)
 
 
 @contextmanager

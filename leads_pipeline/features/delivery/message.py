@@ -5,6 +5,7 @@ Belongs here: the members of a message. Doesn't: signatures (webhook.py), templa
 
 import hashlib
 import hmac
+import json
 import re
 import uuid
 from collections.abc import Mapping
@@ -36,6 +37,8 @@ DATA_MEMBERS: Final = ERASED_MEMBERS | {
     *(declared.column for kind in LEAD_KINDS for declared in kind.fields),
     *(child.name for kind in LEAD_KINDS for child in kind.children),
 }
+
+_PERSONAL: Final = {declared.column for kind in LEAD_KINDS for declared in kind.fields if declared.is_personal}
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
@@ -103,6 +106,13 @@ def market_of(lead: Mapping[str, Any]) -> str:
     return "lettings" if intent.endswith(("_RENT", "_LET")) else "unknown"
 
 
+def words_of_lead(event: Event) -> set[str]:
+    """Return the words of a lead's personal fields, in small letters."""
+    data = event.message["data"]
+    texts = [str(data.get(column) or "") for column in _PERSONAL]
+    return set(re.findall(r"\w+", " ".join(texts).casefold()))
+
+
 def erased_event(version: Version, at: datetime) -> Event:
     """Return the event of an erasure. It has the id alone."""
     return _event(EventType.ERASED, version, at, {"kind": version.kind, "lead_id": version.lead_id})
@@ -111,6 +121,28 @@ def erased_event(version: Version, at: datetime) -> Event:
 def encoded(message: Mapping[str, Any]) -> bytes:
     """Return a message as JSON."""
     return _ENCODER.encode(message)
+
+
+def masked(body: bytes) -> str:
+    """Return a body with its members' names, and the shapes of its values."""
+    text = body.decode(errors="replace")
+    try:
+        return json.dumps(_shape(json.loads(text)), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return "&".join(f"{part.partition('=')[0]}=…" for part in text.split("&"))
+
+
+def _shape(value: Any) -> Any:
+    match value:
+        case dict():
+            shapes = {name: _shape(inner) for name, inner in value.items()}
+            # Their members' names are the portal's, or a person's.
+            return shapes | dict.fromkeys(shapes.keys() & {"payload", EXTRA}, "…")
+        case list():
+            return [_shape(inner) for inner in value]
+        case bool() | None:
+            return value
+    return re.sub(r"\d", "0", re.sub(r"[^\W\d_]", "x", str(value)))
 
 
 def _event(event_type: EventType, version: Version, at: datetime, data: Mapping[str, Any]) -> Event:

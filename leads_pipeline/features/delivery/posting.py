@@ -13,9 +13,10 @@ from importlib.metadata import version as release_of
 from typing import Final
 
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.features.delivery.answers import Outcome, outcome_of
+from leads_pipeline.features.delivery.answers import Outcome, content_type_of, error_code, outcome_of
 from leads_pipeline.features.delivery.form import Event, Form, HttpRequest, UnusableTemplateError
 from leads_pipeline.features.delivery.ledger import Version
+from leads_pipeline.features.delivery.message import words_of_lead
 from leads_pipeline.portal.http import make_async_client, tls_context
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.tokens import Token, Tokens
@@ -24,6 +25,9 @@ from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 # Requests at once, and how long each may take as a whole.
 CONCURRENCY: Final = 4
 TIMEOUT_SECONDS: Final = 15.0
+
+# An error code is looked for in so many bytes.
+_ANSWER_BYTES_MAX: Final = 16_384
 
 _USER_AGENT: Final = f"leads-pipeline/{release_of('leads-pipeline')}"
 
@@ -83,7 +87,7 @@ class Poster:
 
         trouble = f"gave no answer within {self.timeout_seconds:g} seconds"
         try:
-            return await self._answer(http, version, request)
+            return await self._answer(http, version, event, request)
         except TimeoutError:
             pass
         except (httpx.ConnectError, httpx.ProxyError) as error:
@@ -94,12 +98,25 @@ class Poster:
             trouble = "can't be called: its address isn't one. Copy it again."
         return Outcome(version, trouble)
 
-    async def _answer(self, http: httpx.AsyncClient, version: Version, request: HttpRequest) -> Outcome:
-        headers = {"user-agent": _USER_AGENT, **request.headers}
+    async def _answer(self, http: httpx.AsyncClient, version: Version, event: Event, request: HttpRequest) -> Outcome:
+        headers = {"user-agent": _USER_AGENT, "accept-encoding": "identity", **request.headers}
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token.access_token}"
         async with (
             asyncio.timeout(self.timeout_seconds),
             http.stream(request.method, request.url, content=request.content, headers=headers, timeout=None) as answer,
         ):
-            return outcome_of(version, answer, self.form, self.clock())
+            code = ""
+            if not answer.is_success and content_type_of(answer).endswith("json"):
+                code = error_code(await _beginning(answer), words_of_lead(event))
+            return outcome_of(version, answer, code, self.form, self.clock())
+
+
+async def _beginning(answer: httpx.Response) -> bytes:
+    """Return an answer's body up to a limit. Nobody keeps it."""
+    body = b""
+    async for piece in answer.aiter_raw():
+        body += piece
+        if len(body) > _ANSWER_BYTES_MAX:
+            break
+    return body

@@ -21,6 +21,26 @@ class Left(NamedTuple):
     trouble: str
 
 
+class Attempt(NamedTuple):
+    """An attempt to deliver a version. `status` is None without an answer."""
+
+    at: datetime
+    status: int | None
+    content_type: str
+    code: str
+    trouble: str | None
+
+
+class Told(NamedTuple):
+    """A version, and what came of it."""
+
+    version: str
+    day: str
+    state: str
+    delivered_at: datetime | None
+    attempts: list[Attempt]
+
+
 @dataclass(frozen=True, slots=True)
 class Retried:
     """What `deliver retry` did: `again` versions that were held or given up, and others that were `waiting`.
@@ -132,6 +152,24 @@ def sent(ledger: Ledger, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
         (kind, lead_id),
     )
     return [(host, datetime.fromtimestamp(at, UTC)) for host, at in rows]
+
+
+def story(ledger: Ledger, kind: str, lead_id: str) -> list[Told]:
+    """Return each version of a lead with its attempts, oldest first."""
+    versions = ledger.db.execute(
+        "select version, day, state, delivered_at from versions where (kind, lead_id) = (?, ?) order by number, rowid",
+        (kind, lead_id),
+    ).fetchall()
+    found = []
+    for version, day, state, delivered_at in versions:
+        rows = ledger.db.execute(
+            "select at, status, content_type, code, trouble from attempts "
+            "where (kind, lead_id, version) = (?, ?, ?) order by at, rowid",
+            (kind, lead_id, version),
+        )
+        attempts = [Attempt(datetime.fromtimestamp(at, UTC), *rest) for at, *rest in rows]
+        found.append(Told(version, day, state, _moment(delivered_at), attempts))
+    return found
 
 
 def known_leads(ledger: Ledger) -> list[tuple[str, str]]:

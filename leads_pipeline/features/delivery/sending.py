@@ -22,7 +22,14 @@ from leads_pipeline.features.delivery.destinations import Destination
 from leads_pipeline.features.delivery.due import note_due
 from leads_pipeline.features.delivery.events import Events
 from leads_pipeline.features.delivery.form import Event
-from leads_pipeline.features.delivery.ledger import DEFAULT, Ledger, Version, lock_name, writing_ledger
+from leads_pipeline.features.delivery.ledger import (
+    DEFAULT,
+    Ledger,
+    Version,
+    copied_ledger,
+    lock_name,
+    writing_ledger,
+)
 from leads_pipeline.features.delivery.message import Messages
 from leads_pipeline.features.delivery.posting import TIMEOUT_SECONDS, Poster
 from leads_pipeline.features.delivery.questions import undelivered
@@ -107,7 +114,9 @@ def deliver(
         _note_destination(ledger, destination)
         _note_day(ledger, clock())
 
-        first = first_day or destination.first_day or _remembered_day(settings, data, destination, clock())
+        first = first_day or destination.first_day
+        # It outlives a ledger that is damaged.
+        first = first or data.state.remember_day(_first_delivery(destination), today(settings.zone, clock()))
         unread = note_due(data, ledger, destination.filter, first, clock(), begun + seconds / 2)
         if is_all:
             ledger.set_fact("pause_until", None)
@@ -122,6 +131,20 @@ def deliver(
     if events.error:
         raise events.error
     return sent
+
+
+def preview(
+    settings: Settings, data: DataFolder, destination: Destination, now: datetime
+) -> list[tuple[Version, Event]]:
+    """Return what a pass would send first, without sending or noting anything. Raises StorageError."""
+    messages = Messages(settings.zone, readable_branches(settings.branches_file), data.state.person_key())
+    first = destination.first_day or data.state.remembered_day(_first_delivery(destination))
+    first = first or today(settings.zone, now)
+    with copied_ledger(data.folder, destination.name) as ledger:
+        note_due(data, ledger, destination.filter, first, now, until=float("inf"))
+        ledger.wake()
+        events = Events(data, ledger, messages, lambda: now).of(ledger.ready(now.timestamp(), _AT_ONCE))
+    return [(version, event) for version, event in events.items() if destination.form.sends(event.type)]
 
 
 def _note_destination(ledger: Ledger, destination: Destination) -> None:
@@ -142,10 +165,9 @@ def _note_day(ledger: Ledger, now: datetime) -> None:
         ledger.set_fact("sent_on", day.isoformat())
 
 
-def _remembered_day(settings: Settings, data: DataFolder, destination: Destination, now: datetime) -> date:
-    """Return the day of the first delivery to a destination. It outlives a ledger that is damaged."""
-    suffix = "" if destination.name == DEFAULT else f"_{destination.name}"
-    return data.state.remember_day(f"delivery_from{suffix}", today(settings.zone, now))
+def _first_delivery(destination: Destination) -> str:
+    """Return the name under which the day of the first delivery is remembered."""
+    return "delivery_from" if destination.name == DEFAULT else f"delivery_from_{destination.name}"
 
 
 @dataclass
@@ -220,6 +242,14 @@ class _Pass:
         return wanted
 
     def _note(self, outcome: Outcome) -> None:
+        self.ledger.note_attempt(
+            outcome.version,
+            self.clock().timestamp(),
+            outcome.status,
+            outcome.content_type,
+            outcome.code,
+            outcome.trouble,
+        )
         if outcome.trouble is None:
             self._note_delivered(outcome)
             return
