@@ -107,7 +107,8 @@ class Poster:
             http.stream(request.method, request.url, content=request.content, headers=headers, timeout=None) as answer,
         ):
             code = ""
-            if not answer.is_success and content_type_of(answer).endswith("json"):
+            is_packed = "content-encoding" in answer.headers  # it may unpack to any size
+            if not answer.is_success and content_type_of(answer).endswith("json") and not is_packed:
                 code = error_code(await _beginning(answer), words_of_lead(event))
             return outcome_of(version, answer, code, self.form, self.clock())
 
@@ -115,7 +116,7 @@ class Poster:
 async def _beginning(answer: httpx.Response) -> bytes:
     """Return an answer's body up to a limit. Nobody keeps it."""
     body = b""
-    async for piece in answer.aiter_raw():
+    async for piece in answer.aiter_bytes():
         body += piece
         if len(body) > _ANSWER_BYTES_MAX:
             break
