@@ -1,4 +1,4 @@
-"""A small program between delivery and the API of a CRM: one PUT for each version of a lead.
+"""A small program between delivery and the API of a CRM: one PUT for each version of a lead, one DELETE for an erasure.
 
     pip install httpx standardwebhooks
     LEADS_DELIVERY_SECRET=whsec_… CRM_API=https://crm.example/api/enquiries CRM_TOKEN=… python crm_forwarder.py
@@ -17,18 +17,26 @@ webhook = Webhook(os.environ["LEADS_DELIVERY_SECRET"])
 crm = httpx.Client(headers={"authorization": f"Bearer {os.environ['CRM_TOKEN']}"}, timeout=10)
 
 
-def to_crm(lead: dict[str, Any]) -> bool:
-    """Send the lead to the CRM. Return if the CRM took it. A PUT by the lead's id makes a repeat harmless."""
-    enquiry = {
+def to_crm(message: dict[str, Any]) -> bool:
+    """Tell the CRM. Return if it took it. A PUT by the lead's id makes a repeat harmless."""
+    lead = message["data"]
+    address = f"{os.environ['CRM_API']}/{lead['lead_id']}"
+    try:
+        if message["type"] == "lead.erased":
+            return crm.delete(address).status_code in (200, 204, 404)
+        return crm.put(address, json=enquiry_of(lead)).is_success
+    except httpx.TransportError:
+        return False
+
+
+def enquiry_of(lead: dict[str, Any]) -> dict[str, str]:
+    """Return the lead as the CRM wants it."""
+    return {
         "name": f"{lead['contact_first_name'] or ''} {lead['contact_last_name'] or ''}".strip(),
         "email": lead["contact_email"],
         "phone": lead["contact_phone_number"],
         "text": lead["message"],
     }
-    try:
-        return crm.put(f"{os.environ['CRM_API']}/{lead['lead_id']}", json=enquiry).is_success
-    except httpx.TransportError:
-        return False
 
 
 class Forwarder(BaseHTTPRequestHandler):
@@ -41,7 +49,7 @@ class Forwarder(BaseHTTPRequestHandler):
         except WebhookVerificationError:
             self.send_response(401)
         else:
-            self.send_response(204 if to_crm(message["data"]) else 502)
+            self.send_response(204 if to_crm(message) else 502)
         self.end_headers()
 
 

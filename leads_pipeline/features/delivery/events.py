@@ -12,8 +12,8 @@ from typing import Any, Final
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.due import read_each, version_of
 from leads_pipeline.features.delivery.form import Event
-from leads_pipeline.features.delivery.ledger import Ledger, Version
-from leads_pipeline.features.delivery.message import Messages
+from leads_pipeline.features.delivery.ledger import ERASED, Ledger, Version
+from leads_pipeline.features.delivery.message import Messages, erased_event
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place
 from leads_pipeline.raw.rows import LandedVersion
@@ -36,9 +36,12 @@ class Events:
     def of(self, versions: Sequence[Version]) -> dict[Version, Event]:
         """Return the event of each version, in their order. The ledger drops those that raw no longer has."""
         found: dict[Version, Event] = {}
-        windows = {(version.kind, version.day, version.scope) for version in versions}
+        of_raw = [version for version in versions if version.version != ERASED]
+        for version in set(versions) - set(of_raw):
+            found[version] = erased_event(version)
+        windows = {(version.kind, version.day, version.scope) for version in of_raw}
         for window, read in read_each(self.data, windows):
-            here = [version for version in versions if (version.kind, version.day, version.scope) == window]
+            here = [version for version in of_raw if (version.kind, version.day, version.scope) == window]
             if isinstance(read, StorageError):
                 self.error = read
                 self._wait(here)

@@ -8,19 +8,23 @@ import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.raw.durable import PRIVATE_FILE_MODE, make_folder, storing
+from leads_pipeline.raw.rows import microseconds
 
 # The name of the destination of LEADS_DELIVERY_URL.
 DEFAULT: Final = "default"
 
 # The ledger of `default`, below the data folder. Those of others have a hyphen and the name before the suffix.
 LEDGER: Final = ".state/deliveries.sqlite"
+
+# The version that tells of an erasure. It outlives the lead's other versions until the receipt names it.
+ERASED: Final = "erased"
 
 _SCHEMA: Final = """
 create table if not exists versions (
@@ -227,10 +231,20 @@ class Ledger:
 
     # --- forgetting ---------------------------------------------------------------------------------------------------
 
-    def forget(self, kind: str, lead_id: str) -> None:
-        """Forget a lead."""
+    def erase(self, kind: str, lead_id: str, now: datetime) -> None:
+        """Forget a lead that was erased. If the destination had it, it is told so next."""
+        lead = (kind, lead_id)
+        had_it = self.db.execute(
+            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null", lead
+        ).fetchone()
+        is_told = self.db.execute(
+            "select 1 from versions where (kind, lead_id, version) = (?, ?, ?)", (*lead, ERASED)
+        ).fetchone()
         for table in ("versions", "attempts"):
-            self.db.execute(f"delete from {table} where (kind, lead_id) = (?, ?)", (kind, lead_id))  # noqa: S608 - our own words
+            self.db.execute(f"delete from {table} where (kind, lead_id) = (?, ?) and version <> ?", (*lead, ERASED))  # noqa: S608 - our own words
+        if had_it and not is_told:
+            erasure = Version(kind, lead_id, ERASED, microseconds(now), now.date(), "")
+            self.add(erasure, VersionState.WAITING, contact=0, now=now.timestamp())
 
     def forget_before(self, day: date) -> None:
         """Forget leads and windows before that day. The day before it is kept: its lead of midnight is in both."""

@@ -113,9 +113,11 @@ def words_of_lead(event: Event) -> set[str]:
     return set(re.findall(r"\w+", " ".join(texts).casefold()))
 
 
-def erased_event(version: Version, at: datetime) -> Event:
+def erased_event(version: Version) -> Event:
     """Return the event of an erasure. It has the id alone."""
-    return _event(EventType.ERASED, version, at, {"kind": version.kind, "lead_id": version.lead_id})
+    return _event(
+        EventType.ERASED, version, moment_of(version.number), {"kind": version.kind, "lead_id": version.lead_id}
+    )
 
 
 def encoded(message: Mapping[str, Any]) -> bytes:

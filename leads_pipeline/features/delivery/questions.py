@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import NamedTuple
 
-from leads_pipeline.features.delivery.ledger import Ledger, VersionState
+from leads_pipeline.features.delivery.ledger import ERASED, Ledger, VersionState
 
 
 class Left(NamedTuple):
@@ -39,6 +39,14 @@ class Told(NamedTuple):
     state: str
     delivered_at: datetime | None
     attempts: list[Attempt]
+
+
+class Erasure(NamedTuple):
+    """A lead whose erasure the destination is told of, and when it confirmed."""
+
+    lead: tuple[str, str]
+    state: str
+    confirmed_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +137,7 @@ def replay(ledger: Ledger, chosen: Selection, now: float) -> int:
     return ledger.db.execute(
         """
         update versions set state = 'waiting', due_at = :now, attempts = 0, next_at = 0
-        where state = 'delivered'
+        where state = 'delivered' and version <> 'erased'
             and (:first is null or day >= :first) and (:last is null or day <= :last)
             and (:kind is null or kind = :kind) and (:lead_id is null or lead_id = :lead_id)
             and (:scope is null or scope = :scope)
@@ -148,7 +156,7 @@ def sent(ledger: Ledger, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
     """Return to which host versions of the lead were delivered, and when, oldest first."""
     rows = ledger.db.execute(
         "select host, delivered_at from versions where (kind, lead_id) = (?, ?) and delivered_at is not null "
-        "order by delivered_at",
+        "and version <> 'erased' order by delivered_at",
         (kind, lead_id),
     )
     return [(host, datetime.fromtimestamp(at, UTC)) for host, at in rows]
@@ -172,9 +180,31 @@ def story(ledger: Ledger, kind: str, lead_id: str) -> list[Told]:
     return found
 
 
+def erasures(ledger: Ledger) -> list[Erasure]:
+    """Return the erasures that the destination is or was told of."""
+    rows = ledger.db.execute(
+        "select kind, lead_id, state, delivered_at from versions where version = ? order by number", (ERASED,)
+    )
+    return [Erasure((kind, lead_id), state, _moment(at)) for kind, lead_id, state, at in rows]
+
+
+def forget_erasure(ledger: Ledger, lead: tuple[str, str]) -> None:
+    """Forget that the destination was told of an erasure."""
+    for table in ("versions", "attempts"):
+        ledger.db.execute(f"delete from {table} where (kind, lead_id, version) = (?, ?, ?)", (*lead, ERASED))  # noqa: S608 - our own words
+
+
+def known_hosts(ledger: Ledger) -> list[str]:
+    """Return the hosts that took something, in the order in which they did last."""
+    rows = ledger.db.execute(
+        "select host from versions where host is not null group by host order by max(delivered_at)"
+    )
+    return [host for (host,) in rows]
+
+
 def known_leads(ledger: Ledger) -> list[tuple[str, str]]:
-    """Return kind and id of each lead."""
-    return ledger.db.execute("select distinct kind, lead_id from versions").fetchall()
+    """Return kind and id of each lead that wasn't erased."""
+    return ledger.db.execute("select distinct kind, lead_id from versions where version <> ?", (ERASED,)).fetchall()
 
 
 def _moment(seconds: float | None) -> datetime | None:

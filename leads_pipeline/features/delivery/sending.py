@@ -21,7 +21,7 @@ from leads_pipeline.features.delivery.answers import Outcome
 from leads_pipeline.features.delivery.destinations import Destination
 from leads_pipeline.features.delivery.due import note_due
 from leads_pipeline.features.delivery.events import Events
-from leads_pipeline.features.delivery.form import Event
+from leads_pipeline.features.delivery.form import Event, EventType
 from leads_pipeline.features.delivery.ledger import (
     DEFAULT,
     Ledger,
@@ -148,7 +148,8 @@ def preview(
 
 
 def _note_destination(ledger: Ledger, destination: Destination) -> None:
-    """Forget the destination's trouble if its address has changed."""
+    """Note if it is told of erasures. Forget its trouble if its address has changed."""
+    ledger.set_fact("tells_erasures", "yes" if destination.form.sends(EventType.ERASED) else "no")
     address = hashlib.sha256(destination.form.address.encode()).hexdigest()
     if ledger.fact("address") != address:
         for name in ("gone", *_TROUBLE):

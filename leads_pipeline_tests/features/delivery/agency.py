@@ -135,6 +135,15 @@ class Destinations:
         return {name: sorted({lead_id for _, lead_id, _ in crm.events}) for name, crm in self.crms.items()}
 
 
+# A destination with an API of its own.
+HEAD = f'name = "api"\nfrom = {DAY}\n'
+CREATED = """
+[destination.created]
+url = "https://api.example/leads/{{ data.lead_id }}"
+body = '''{"name": {{ data.contact_first_name ~ " " ~ data.contact_last_name }}, "text": {{ data.message }}}'''
+"""
+
+
 def webhook(name: str, *lines: str) -> str:
     """A table of a destination that takes webhooks."""
     more = "\n".join(lines)

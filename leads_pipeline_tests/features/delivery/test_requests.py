@@ -10,22 +10,15 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
 from leads_pipeline.features.delivery.questions import counts
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline_tests.features.delivery.agency import Agency, Api, Destinations, lead
-from leads_pipeline_tests.support.house import DAY
+from leads_pipeline_tests.features.delivery.agency import CREATED, HEAD, Agency, Api, Destinations, lead
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
-CREATED = """
-[destination.created]
-url = "https://api.example/leads/{{ data.lead_id }}"
-body = '''{"name": {{ data.contact_first_name ~ " " ~ data.contact_last_name }}, "text": {{ data.message }}}'''
-"""
 UPDATED = """
 [destination.updated]
 method = "PATCH"
 url = "https://api.example/leads/{{ data.lead_id }}"
 body = '{"text": {{ data.message }}}'
 """
-HEAD = f'name = "api"\nfrom = {DAY}\n'
 
 
 @pytest.fixture
