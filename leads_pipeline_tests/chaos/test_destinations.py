@@ -46,8 +46,8 @@ branches = ["101"]
 name = "api"
 from = 2026-11-19
 markets = ["sales"]
-done = [409]
 [destination.created]
+done = [409]
 url = "API/leads"
 body = '{"id": {{ data.lead_id }}, "branch": {{ data.branch }}}'
 [destination.erased]

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from leads_pipeline.features.delivery.form import OF_THE_LEAD, Form
+from leads_pipeline.features.delivery.form import OF_THE_LEAD, EventType, Form
 from leads_pipeline.features.delivery.ledger import Version
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.pace import parse_retry_after
@@ -46,14 +46,16 @@ class Outcome:
     is_gone: bool = False
 
 
-def outcome_of(version: Version, answer: httpx.Response, code: str, form: Form, now: datetime) -> Outcome:
-    """Return what an answer means, whose error code was found in its body."""
+def outcome_of(
+    version: Version, event_type: EventType, answer: httpx.Response, code: str, form: Form, now: datetime
+) -> Outcome:
+    """Return what an answer to such an event means. `code` is the error code in its body."""
     status = answer.status_code
     content_type = content_type_of(answer)
-    if answer.is_success or status in form.done:
+    if form.is_done(event_type, status):
         return Outcome(version, status=status, content_type=content_type, code=code)
 
-    is_final = status in form.final
+    is_final = form.is_final(event_type, status)
     return Outcome(
         version,
         _trouble(answer, ", ".join(filter(None, (content_type, code))), is_final=is_final),

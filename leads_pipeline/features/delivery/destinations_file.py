@@ -230,7 +230,9 @@ def _requests(table: TomlTable) -> RequestForm:
         url = inner.text_or_secret("url")
         address, host = address_template(inner.where, url, event_type)
         checked_address(f"{inner.where}: `url`", url.partition("{")[0])
-        templates[event_type] = RequestTemplate(_method(inner), address, _body(inner, headers, event_type))
+        body = _body(inner, headers, event_type)
+        done, final = inner.statuses("done"), inner.statuses("final")
+        templates[event_type] = RequestTemplate(_method(inner), address, body, done, final)
         inner.want_no_more()
         hosts.append(host)
         addresses.append(url)
@@ -242,8 +244,6 @@ def _requests(table: TomlTable) -> RequestForm:
         address="\n".join(addresses),
         host=hosts[0],
         credentials=_credentials(table),
-        done=table.statuses("done"),
-        final=table.statuses("final"),
     )
 
 

@@ -13,7 +13,7 @@ from leads_pipeline.errors import PermanentError
 from leads_pipeline.portal.tokens import ClientCredentials
 
 # Answers that are about the one lead. All other failures are the destination's.
-OF_THE_LEAD: Final = frozenset({400, 409, 413, 415, 422})
+OF_THE_LEAD: Final = frozenset({207, 400, 409, 413, 415, 422})
 
 
 class EventType(StrEnum):
@@ -64,16 +64,14 @@ class Form(Protocol):
     def credentials(self) -> ClientCredentials | None:
         """The client and the endpoint of its access tokens."""
 
-    @property
-    def done(self) -> frozenset[int]:
-        """Statuses besides 2xx that mean: it is there."""
-
-    @property
-    def final(self) -> frozenset[int]:
-        """Statuses after which a lead is given up at once."""
-
     def sends(self, event_type: EventType) -> bool:
         """Whether the destination wants to know of such events."""
+
+    def is_done(self, event_type: EventType, status: int) -> bool:
+        """Whether an answer with that status means: it is there, or it is gone."""
+
+    def is_final(self, event_type: EventType, status: int) -> bool:
+        """Whether an answer with that status means: it will never be taken."""
 
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Return the request that tells of the event. Raises UnusableTemplateError."""

@@ -108,9 +108,13 @@ class Poster:
         ):
             code = ""
             is_packed = "content-encoding" in answer.headers  # it may unpack to any size
-            if not answer.is_success and content_type_of(answer).endswith("json") and not is_packed:
+            if (
+                not self.form.is_done(event.type, answer.status_code)
+                and content_type_of(answer).endswith("json")
+                and not is_packed
+            ):
                 code = error_code(await _beginning(answer), words_of_lead(event))
-            return outcome_of(version, answer, code, self.form, self.clock())
+            return outcome_of(version, event.type, answer, code, self.form, self.clock())
 
 
 async def _beginning(answer: httpx.Response) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlsplit
 
@@ -36,11 +37,16 @@ _DIGITS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplate:
-    """The request for one type of event. Its `repr` shows no address: that can be a secret."""
+    """The request for one type of event. Its `repr` shows no address: that can be a secret.
+
+    `done` are statuses besides 2xx that mean: it is there. After `final` ones, the lead is given up at once.
+    """
 
     method: str
     address: Template = field(repr=False)
     body: Template | None = field(repr=False)
+    done: frozenset[int] = frozenset()
+    final: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +58,19 @@ class RequestForm:
     address: str = field(repr=False)
     host: str
     credentials: ClientCredentials | None = None
-    done: frozenset[int] = frozenset()
-    final: frozenset[int] = frozenset()
 
     def sends(self, event_type: EventType) -> bool:
         """Whether there is a template."""
         return event_type in self.templates
+
+    def is_done(self, event_type: EventType, status: int) -> bool:
+        """A success, or what the template says. 207 says that parts failed: of one lead, that is the lead."""
+        is_success = 200 <= status < 300 and status != HTTPStatus.MULTI_STATUS
+        return is_success or status in self.templates[event_type].done
+
+    def is_final(self, event_type: EventType, status: int) -> bool:
+        """What the template says."""
+        return status in self.templates[event_type].final
 
     def request(self, event: Event, now: datetime) -> HttpRequest:  # noqa: ARG002 - as any form
         """Fill the templates in. Raises UnusableTemplateError."""

@@ -27,8 +27,6 @@ class StandardWebhook:
     authorization: str | None = field(repr=False)
     host: str
     credentials: None = None
-    done: frozenset[int] = frozenset()
-    final: frozenset[int] = frozenset()
 
     @property
     def address(self) -> str:
@@ -38,6 +36,14 @@ class StandardWebhook:
     def sends(self, event_type: EventType) -> bool:  # noqa: ARG002 - as any form
         """All events are sent."""
         return True
+
+    def is_done(self, event_type: EventType, status: int) -> bool:  # noqa: ARG002 - as any form
+        """A success, as the specification says."""
+        return 200 <= status < 300
+
+    def is_final(self, event_type: EventType, status: int) -> bool:  # noqa: ARG002 - as any form
+        """No answer is."""
+        return False
 
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Sign the message. Receivers refuse a timestamp that is older than five minutes."""

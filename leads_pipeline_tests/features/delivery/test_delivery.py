@@ -9,7 +9,6 @@ import threading
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.delivery.destinations import destinations_of
 from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, reading_ledger
+from leads_pipeline.features.delivery.people import DeliveredLeads
 from leads_pipeline.features.delivery.questions import known_leads
 from leads_pipeline.features.delivery.webhook import signer
 from leads_pipeline.features.privacy.gatekeeper import list_of
@@ -715,7 +715,9 @@ def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: A
 # --- the examples -----------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_path: Path) -> None:
+def test_the_example_keeps_each_version_once_and_deletes_the_erased(
+    agency: Agency, tmp_path: Path
+) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}/"
     environment = os.environ | {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port)}
@@ -731,39 +733,12 @@ def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_
             assert unsigned.status_code == 401
             agency.replay()
             assert agency.send(is_all=True).delivered == 2
+            with closing(sqlite3.connect(tmp_path / "crm.sqlite")) as db:
+                assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]
+            DeliveredLeads(agency.house.data).forget(("applicant", "lead-1").__eq__)
+            assert agency.send(is_all=True).delivered == 1
         finally:
             crm.terminate()
 
     with closing(sqlite3.connect(tmp_path / "crm.sqlite")) as db:
-        assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]
-
-
-def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(agency: Agency) -> None:
-    statuses = iter((500, 201))
-    taken: dict[str, Any] = {}
-
-    class Api(QuietHandler):
-        def do_PUT(self) -> None:
-            enquiry = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            status = next(statuses)
-            if status == 201:
-                taken[self.path] = (self.headers["authorization"], enquiry["email"])
-            self.send_response(status)
-            self.end_headers()
-
-    port = free_port()
-    agency.variables["LEADS_DELIVERY_URL"] = f"http://127.0.0.1:{port}/"
-    agency.land(lead(1))
-    command = [sys.executable, str(EXAMPLES / "crm_forwarder.py")]
-    troubles = []
-
-    with serving(Api) as api:
-        variables = {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port), "CRM_API": api, "CRM_TOKEN": "t"}
-        with subprocess.Popen(command, env=os.environ | variables, stderr=subprocess.DEVNULL) as forwarder:
-            while (sent := agency.send(is_all=True)).left:
-                assert forwarder.poll() is None
-                troubles.append(sent.trouble)
-            forwarder.terminate()
-
-    assert "502" in str(troubles[-1])
-    assert taken == {"/lead-1": ("Bearer t", "j1@example.org")}
+        assert db.execute("select lead_id from messages").fetchall() == [("lead-2",)]

@@ -23,7 +23,7 @@ body = '{"text": {{ data.message }}}'
 
 @pytest.fixture
 def here(agency: Agency) -> Destinations:
-    here = Destinations(agency, HEAD + "done = [409]\nfinal = [422]\n" + CREATED)
+    here = Destinations(agency, HEAD + CREATED + "done = [409]\nfinal = [422]\n")
     here.api = Api()
     return here
 
@@ -124,7 +124,8 @@ def test_a_template_that_fails_for_a_lead_quotes_nothing_of_it(here: Destination
 
 
 @pytest.mark.parametrize(
-    ("status", "state"), [(409, VersionState.DELIVERED), (422, VersionState.DEAD), (400, VersionState.WAITING)]
+    ("status", "state"),
+    [(409, VersionState.DELIVERED), (422, VersionState.DEAD), (207, VersionState.WAITING), (400, VersionState.WAITING)],
 )
 def test_the_file_says_which_answers_mean_done_and_which_are_final(
     here: Destinations, status: int, state: VersionState
@@ -213,7 +214,7 @@ def test_headers_are_sent_and_a_secret_one_comes_from_a_variable(here: Destinati
         ("[destination.headers]\nX-Api-Key = '1'\n" + CREATED, "has its `X-Api-Key` in the file itself"),
         ("[destination.headers]\nHost = 'x'\n" + CREATED, "can't be set"),
         ("[destination.headers]\ncontent-type = 'text/plain'\n" + CREATED, "another type than JSON"),
-        ("done = ['409']\n" + CREATED, "has other things than statuses in `done`"),
+        (CREATED + "done = ['409']\n", "has other things than statuses in `done`"),
         ("[destination.token]\nurl = 'https://x.example'\n" + CREATED, "has no `client_secret`"),
         (CREATED + "[destination.erased]\nurl = 'https://api.example/{{ data.message }}'", "asks for data.message"),
     ],
