@@ -715,9 +715,7 @@ def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: A
 # --- the examples -----------------------------------------------------------------------------------------------------
 
 
-def test_the_example_keeps_each_version_once_and_deletes_the_erased(
-    agency: Agency, tmp_path: Path
-) -> None:
+def test_the_example_keeps_each_version_once_and_deletes_the_erased(agency: Agency, tmp_path: Path) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}/"
     environment = os.environ | {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port)}
