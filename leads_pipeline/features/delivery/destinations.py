@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.delivery.form import Form
+from leads_pipeline.features.delivery.form import Event, EventType, Form
 from leads_pipeline.features.delivery.ledger import DEFAULT
 from leads_pipeline.features.delivery.settings import DeliverySettings
 from leads_pipeline.features.delivery.webhook import StandardWebhook, signer
@@ -51,6 +51,14 @@ class Destination:
     form: Form
     filter: Filter = Filter()
     first_day: date | None = None
+
+    def wants(self, event: Event) -> bool:
+        """Whether the event may be sent. The filter may have been narrowed since the version was noted."""
+        data = event.message["data"]
+        is_of_filter = event.type is EventType.ERASED or (
+            self.filter.takes_window(data["kind"], data["scope"]) and self.filter.takes_market(data["market"])
+        )
+        return is_of_filter and self.form.sends(event.type)
 
     @property
     def shown(self) -> str:

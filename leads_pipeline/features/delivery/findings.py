@@ -8,8 +8,16 @@ from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import CredentialsError, SettingsError
 from leads_pipeline.features.delivery.destinations import Destination, destinations_of
 from leads_pipeline.features.delivery.due import is_neglected
-from leads_pipeline.features.delivery.ledger import DEFAULT, Ledger, VersionState, lock_name, reading_ledger
-from leads_pipeline.features.delivery.questions import counts, oldest_waiting
+from leads_pipeline.features.delivery.ledger import (
+    DEFAULT,
+    Ledger,
+    VersionState,
+    ledger_names,
+    ledger_path,
+    lock_name,
+    reading_ledger,
+)
+from leads_pipeline.features.delivery.questions import counts, erasures, oldest_waiting
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import Finding, Level, finder
 from leads_pipeline.raw.starting import name_in_dagster
@@ -27,7 +35,7 @@ def delivery(facts: Facts) -> Iterator[Finding]:
     the setting, the sensor `deliver` is off, or a `leads-pipeline deliver` hangs. Every lead is sent again for three
     days. Then it is given up: no longer sent, until it changes. A lead whose raw file is damaged is given up until the
     file is back. `held` counts leads whose contact the portal emptied: your own system would lose it, so this version
-    is not delivered. No lead is lost: all are in `leads.duckdb`.
+    is not delivered. No lead is lost: all are in `leads.duckdb`. An erasure may wait for a destination that is gone.
     Do: correct the destination, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status`
     lists the leads and says why. `leads-pipeline deliver retry` sends those that were given up or are held. After 410,
     nothing is sent until you run it.
@@ -45,6 +53,23 @@ def delivery(facts: Facts) -> Iterator[Finding]:
             else:
                 yield from _late(facts, destination, ledger)
                 yield from _not_sent(destination, ledger)
+    yield from _untold(facts, {destination.name for destination in destinations})
+
+
+def _untold(facts: Facts, known: set[str]) -> Iterator[Finding]:
+    """Find erasures that wait for a destination that is no longer set."""
+    for name in ledger_names(facts.data.folder):
+        if name in known:
+            continue
+        with reading_ledger(facts.data.folder, name) as ledger:
+            waiting = [one for one in erasures(ledger) if one.confirmed_at is None] if ledger else []
+        if waiting:
+            yield Finding(
+                Level.ERROR,
+                f"{name} is no longer a destination, and isn't told of {counted(len(waiting), 'erased lead')}.",
+                f"Tell those who run it, then delete {ledger_path(facts.data.folder, name)}. Or set it again.",
+                key=f"{name}/untold",
+            )
 
 
 def _never_sent(facts: Facts, destination: Destination) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ sent when (sending.py).
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -43,12 +44,15 @@ class Poster:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
-        self._tls = tls_context()  # reading the certificates takes as long as twenty messages
+        self._tls: ssl.SSLContext | None = None
         self._token: Token | None = None
         self._is_refused = False
 
     def post(self, events: Sequence[tuple[Version, Event]], may_go_on: Callable[[], bool]) -> Iterator[list[Outcome]]:
         """Send the events in groups, as long as that is allowed. Yield what came of each group."""
+        if not events:
+            return
+        self._tls = self._tls or tls_context()  # reading the certificates takes as long as twenty messages
         with asyncio.Runner() as loop:
             http = make_async_client(CONCURRENCY, transport=self.transport, tls=self._tls)
             try:

@@ -19,7 +19,6 @@ from urllib.parse import quote, quote_plus, urlsplit
 
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, Undefined, UndefinedError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from markupsafe import Markup
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.delivery.form import Event, EventType, HttpRequest, UnusableTemplateError
@@ -81,8 +80,8 @@ class RequestForm:
             body = template.body.render(values) if template.body else ""
             if body and _is_json(self.headers["content-type"]):
                 json.loads(body)
-        except UndefinedError as error:  # it names what the template asks for
-            raise UnusableTemplateError(f"The template can't be filled in: {error}.") from None
+        except UndefinedError as error:
+            why = _missing(str(error), event.message["data"])
         except (
             TemplateError,
             ArithmeticError,
@@ -122,6 +121,7 @@ def body_template(where: str, text: str, content_type: str, event_type: EventTyp
 def _template(where: str, text: str, write: Callable[[Any], str], event_type: EventType) -> Template:
     """Return a template that writes each value in that way. Raises SettingsError, without the text."""
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, finalize=write)
+    environment.filters["tojson"] = lambda value: value  # so that who writes it has the value written once
     try:
         parsed = environment.parse(text)
         template = environment.from_string(text)
@@ -141,6 +141,13 @@ def _is_json(content_type: str) -> bool:
     return content_type.partition(";")[0].endswith("json")
 
 
+def _missing(message: str, data: Mapping[str, Any]) -> str:
+    """Return what a template asked for in vain, unless it could be a person's word."""
+    wanted = re.findall(r"'([^']*)'", message)[-1:]
+    shown = DATA_MEMBERS | {str(data.get(name)) for name in ("kind", "scope", "market")}
+    return f"{wanted[0]} isn't there" if wanted and wanted[0] in shown else "something isn't there"
+
+
 def _values(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message as templates read it: of texts, numbers, lists and dicts alone."""
     values: dict[str, Any] = json.loads(encoded(message), parse_float=_number, parse_int=_whole_number)
@@ -158,8 +165,6 @@ def _whole_number(text: str) -> int | str:
 
 
 def _as_json(value: Any) -> str:
-    if isinstance(value, Markup):  # of the filter tojson
-        return str(value)
     return json.dumps(_defined(value))
 
 

@@ -144,7 +144,7 @@ def preview(
         note_due(data, ledger, destination.filter, first, now, until=float("inf"))
         ledger.wake()
         events = Events(data, ledger, messages, lambda: now).of(ledger.ready(now.timestamp(), _AT_ONCE))
-    return [(version, event) for version, event in events.items() if destination.form.sends(event.type)]
+    return [(version, event) for version, event in events.items() if destination.wants(event)]
 
 
 def _note_destination(ledger: Ledger, destination: Destination) -> None:
@@ -235,7 +235,7 @@ class _Pass:
         """Return the events that the destination wants. The others are noted, and never sent."""
         wanted = []
         for version, event in events.items():
-            if self.destination.form.sends(event.type):
+            if self.destination.wants(event):
                 wanted.append((version, event))
             else:
                 self.ledger.unwanted(version)

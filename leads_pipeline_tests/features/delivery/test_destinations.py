@@ -62,6 +62,19 @@ def test_a_filter_that_is_widened_brings_the_leads_of_before_and_none_twice(agen
     assert len(here.crms["crm"].attempts) == 2
 
 
+def test_a_filter_that_is_narrowed_holds_for_what_waits(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"))
+    here.crms["crm"] = crm.Crm(lambda _: httpx.Response(503))
+    agency.land(lead(1) | SALES, lead(2) | LETTINGS)
+    here.deliver()
+    here.crms["crm"] = crm.Crm()
+
+    here.write(webhook("crm", 'markets = ["sales"]'))
+    here.deliver(is_all=True)
+
+    assert here.delivered == {"crm": ["lead-1"]}
+
+
 def test_a_new_destination_begins_with_leads_from_today(agency: Agency) -> None:
     here = Destinations(agency, webhook("crm").replace(f"from = {DAY}\n", ""))
     agency.land(lead(1))

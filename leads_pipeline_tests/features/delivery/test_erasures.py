@@ -8,6 +8,8 @@ from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
 from leads_pipeline.features.delivery.questions import counts, erasures
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.nightly import work_of_night
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.findings import find
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
@@ -129,3 +131,16 @@ def test_an_erasure_is_never_replayed_nor_a_recipient_of_its_own(agency: Agency)
     assert agency.replay(kind="applicant") == 0
     assert agency.counts == {VersionState.DELIVERED: 1}
     assert json.loads(agency.crm.requests[-1].content)["type"] == "lead.erased"
+
+
+def test_an_erasure_that_waits_for_a_destination_that_is_gone_is_told(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"), webhook("old"))
+    agency.land(lead(1))
+    here.deliver()
+    here.write(webhook("crm"))
+
+    erase(agency, email="j1@example.org")
+    here.deliver()
+
+    found = [one for one in find(Facts(here.settings, agency.house.data, agency.house.now)) if "untold" in one.key]
+    assert [one.message for one in found] == ["old is no longer a destination, and isn't told of 1 erased lead."]

@@ -70,7 +70,9 @@ def test_without_a_template_for_updates_none_is_sent(here: Destinations) -> None
 ODD = '"}, "admin": true, "x": {"y": "\n😀 {{ 7 * 7 }} \u2028 </script>'
 
 
-def test_a_person_s_words_change_neither_the_body_s_form_nor_the_address(here: Destinations) -> None:
+@pytest.mark.parametrize("written", ["data.message", "data.message | tojson", "data.message | safe"])
+def test_a_person_s_words_change_neither_the_body_s_form_nor_the_address(here: Destinations, written: str) -> None:
+    here.write(HEAD + CREATED.replace("data.message", written))
     here.agency.land(lead(1, ODD) | {"id": "../a b/ü?x=1#{{ 7 }}"})
     here.deliver()
 
@@ -118,6 +120,17 @@ def test_a_template_that_fails_for_a_lead_quotes_nothing_of_it(here: Destination
 
     assert "(TypeError;" in str(sent.trouble)
     assert "private" not in str(sent.trouble)
+
+
+@pytest.mark.parametrize(("key", "told"), [("scope", "(branch-101 isn't there"), ("contact_email", "(something isn't")])
+def test_a_table_in_a_template_that_lacks_a_value_names_no_person(here: Destinations, key: str, told: str) -> None:
+    here.write(HEAD + CREATED.replace("{{ data.message }}", "{{ {'known': 1}[data." + key + "] }}"))
+    here.agency.land(lead(1))
+
+    [sent] = here.deliver().values()
+
+    assert told in str(sent.trouble)
+    assert "j1@" not in str(sent.trouble)
 
 
 # --- what answers mean ------------------------------------------------------------------------------------------------
