@@ -182,9 +182,9 @@ def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(
 
 
 def test_a_dry_run_sends_nothing_and_masks_what_it_shows(house: House, applied: Applied) -> None:
-    house.land("applicant", [lead(1), lead(2) | {"Quill's": 1}])
+    house.land("applicant", [lead(1), lead(2), lead(3) | {"Quill's": 1}])
     said = run("deliver", "--dry-run").stdout
-    assert "127.0.0.1: 2 messages would be sent first." in said
+    assert "127.0.0.1: 3 messages would be sent first." in said
     assert "created applicant lead lead-1: POST to 127.0.0.1" in said
     assert '"contact_email": "x0@xxxxxxx.xxx"' in said
     assert not [word for word in ("Quill", "07700", "j1@") if word in said]

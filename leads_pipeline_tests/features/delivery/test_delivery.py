@@ -90,7 +90,8 @@ def test_a_message_says_what_a_crm_would_have_to_look_up(agency: Agency) -> None
     ],
 )
 def test_a_message_has_the_person_and_the_market_that_analysts_see(agency: Agency, email: str, phone: str) -> None:
-    for number, more in enumerate(({"enquiryType": "ENQUIRY_TYPE_LETTINGS"}, {"intent": "X_SELL"}, {"intent": "odd"})):
+    markets = [{"enquiryType": "ENQUIRY_TYPE_LETTINGS"}, *({"intent": intent} for intent in ("X_SELL", "X_LET", "odd"))]
+    for number, more in enumerate(markets):
         agency.house.push("applicant", lead(number, email=email, phoneNumber=phone) | more)
     agency.house.publish()
     agency.deliver()
