@@ -77,6 +77,7 @@ def deliver(context: click.Context, is_all: bool, dry_run: bool) -> None:
         result = results[destination.name]
         if isinstance(result, LeadsPipelineError):
             errors.append(result)
+            click.echo(f"{destination.shown}: {result}", err=True)
             continue
         click.echo(f"Delivered to {destination.shown}: {result.delivered}. Left: {result.left}.")
         if result.left and result.trouble:
@@ -84,9 +85,9 @@ def deliver(context: click.Context, is_all: bool, dry_run: bool) -> None:
         lefts += result.left
     if lefts:
         click.echo("`leads-pipeline deliver status` lists them.", err=True)
-    if errors:
+    if len(errors) == len(destinations):
         raise errors[0]
-    sys.exit(1 if lefts else 0)
+    sys.exit(1 if lefts or errors else 0)
 
 
 @deliver.command()
