@@ -144,3 +144,16 @@ def test_an_erasure_that_waits_for_a_destination_that_is_gone_is_told(agency: Ag
 
     found = [one for one in find(Facts(here.settings, agency.house.data, agency.house.now)) if "untold" in one.key]
     assert [one.message for one in found] == ["old is no longer a destination, and isn't told of 1 erased lead."]
+
+
+def test_a_ledger_that_can_not_be_read_keeps_no_night_from_applying_the_list(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver()
+    erase(agency, email="j1@example.org")
+    ledger_path(agency.house.folder).write_bytes(b"no database" * 1000)
+
+    done = Night()
+    work_of_night(agency.house.data, Settings.from_variables({}), agency.house.now, done)
+
+    assert done.troubles == []
+    assert "windows_rewritten" in done.counts
