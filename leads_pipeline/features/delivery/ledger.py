@@ -147,23 +147,28 @@ class Ledger:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def ready(self, now: float, most: int) -> list[Version]:
-        """Return versions to send now: of each lead the oldest that waits, those with the fewest attempts first.
+        """Return versions to send now: erasures first, then of each lead the oldest that waits.
 
-        No wait is longer than an hour. One of more than two comes from a clock that ran ahead.
+        Those with the fewest attempts come first. No wait is longer than an hour. One of more than two comes from a
+        clock that ran ahead.
         """
+        return [*self._ready("=", now, most), *self._ready("<>", now, most)]
+
+    def _ready(self, is_erasure: str, now: float, most: int) -> list[Version]:
         rows = self.db.execute(
-            """
+            f"""
             select kind, lead_id, version, number, day, scope, attempts, due_at
             from versions as ready
-            where state = 'waiting' and (next_at <= ?1 or next_at > ?1 + 2 * 3600) and not exists (
-                select 1 from versions as earlier
-                where (earlier.kind, earlier.lead_id, earlier.state) = (ready.kind, ready.lead_id, 'waiting')
-                    and (earlier.number, earlier.rowid) < (ready.number, ready.rowid)
-            )
+            where state = 'waiting' and version {is_erasure} ?3
+                and (next_at <= ?1 or next_at > ?1 + 2 * 3600) and not exists (
+                    select 1 from versions as earlier
+                    where (earlier.kind, earlier.lead_id, earlier.state) = (ready.kind, ready.lead_id, 'waiting')
+                        and (earlier.number, earlier.rowid) < (ready.number, ready.rowid)
+                )
             order by attempts, number
             limit ?2
-            """,
-            (now, most),
+            """,  # noqa: S608 - our own words
+            (now, most, ERASED),
         )
         return [
             Version(kind, lead_id, version, number, date.fromisoformat(day), scope, attempts, due_at)

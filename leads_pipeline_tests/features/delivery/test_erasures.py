@@ -89,6 +89,18 @@ def test_an_erasure_that_fails_is_told_again_and_the_receipt_waits(agency: Agenc
     assert "confirmed on" in receipt(agency)
 
 
+def test_an_erasure_is_told_before_leads_that_wait(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver()
+    agency.land(*[lead(number) for number in range(2, 8)])
+
+    erase(agency, email="j1@example.org")
+    agency.deliver()
+
+    assert [message["type"] for _, _, message in agency.crm.attempts][1] == "lead.erased"
+    assert len(agency.crm.attempts) == 8
+
+
 def test_a_lead_that_nobody_had_is_told_to_nobody(agency: Agency) -> None:
     here = Destinations(agency, webhook("crm"))
     here.deliver()
