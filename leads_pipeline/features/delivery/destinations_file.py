@@ -39,6 +39,7 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,30}[a-z0-9])?")
 _METHODS: Final = ("POST", "PUT", "PATCH", "DELETE")
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]+")
 _SECRET_HEADER: Final = re.compile("auth|key|token|secret|cookie|password|signature", re.IGNORECASE)
+_WITH_PASSWORD: Final = re.compile(r"\s*https?://[^/]*@")
 # What the HTTP library sets.
 _OURS: Final = {"host", "content-length", "transfer-encoding", "connection"}
 
@@ -148,6 +149,8 @@ class TomlTable:
         value = self._values.get(key)
         if isinstance(value, str):
             self._known.add(key)
+            if _WITH_PASSWORD.match(value):
+                raise self.error(f'has a password in `{key}`. Write {key} = {{env = "…"}} or {{file = "…"}}.')
             return value.strip()
         secret = self.secret(key)
         if secret is None:

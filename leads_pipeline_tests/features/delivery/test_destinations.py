@@ -168,6 +168,7 @@ def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Age
         (webhook("CRM 1"), "has no usable `name`"),
         (webhook("crm").replace('{env = "SECRET"}', f'"{SECRET}"'), "has its `secret` in the file itself"),
         (webhook("crm").replace('"SECRET"', '"MISSING"'), "the variable MISSING, which isn't set"),
+        (webhook("crm").replace("//crm", "//me:token-of-somebody@crm"), "has a password in `url`"),
         (webhook("crm").replace("https", "http"), "begins with http://"),
         (webhook("crm") + "[[destination]]\n" + webhook("crm"), "has the destination crm twice"),
         (webhook("crm", 'x = "token-of-somebody'), "is no TOML (at line"),
