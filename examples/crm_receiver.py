@@ -29,9 +29,12 @@ class Receiver(BaseHTTPRequestHandler):
             self.send_response(401)
         else:
             data = message["data"]
-            row = (self.headers["webhook-id"], data["lead_id"], data["occurred_at"], body.decode())
+            row = (self.headers["webhook-id"], data["lead_id"], message["timestamp"], body.decode())
             with db:  # on the disk before it is acknowledged; a repeat changes nothing
-                db.execute("insert or ignore into messages values (?, ?, ?, ?)", row)
+                if message["type"] == "lead.erased":
+                    db.execute("delete from messages where lead_id = ?", (data["lead_id"],))
+                else:
+                    db.execute("insert or ignore into messages values (?, ?, ?, ?)", row)
             self.send_response(204)
         self.end_headers()
 

@@ -56,6 +56,7 @@ READ = [
     ("LEADS_CLIENT_SECRET_PGP_FILE", "~/message.asc", "client_secret_pgp_file", Path.home() / "message.asc"),
     ("LEADS_PGP_PRIVATE_KEY_FILE", "key.asc", "pgp_private_key_file", Path.cwd() / "key.asc"),
     ("LEADS_DELIVERY_FROM", "2026-11-19", "delivery_from", date(2026, 11, 19)),
+    ("LEADS_DESTINATIONS_FILE", "to.toml", "destinations_file", Path.cwd() / "to.toml"),
     ("LEADS_ALERT_FROM", "Leads <leads@agency.example>", "alert_from", "Leads <leads@agency.example>"),
     ("DAGSTER_HOME", "~/dagster", "dagster_home", Path.home() / "dagster"),
     ("AWS_ENDPOINT_URL", "https://objects.example", "bucket_endpoint", "https://objects.example"),

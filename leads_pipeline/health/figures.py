@@ -8,7 +8,7 @@ Belongs here: which figures there are, and their form for Prometheus. Doesn't: p
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Self
@@ -31,7 +31,8 @@ from leads_pipeline.warehouse.published import LeadsFile
 class CountedByState:
     """The figures of a feature: how many things are in each state, and when the last one was done.
 
-    `by_state` is empty if there never was any. Names and words are those of `status --json` and of the metrics.
+    `by_state` is empty if there never was any. `by_place` has the same for each `place`, such as a destination. Names
+    and words are those of `status --json` and of the metrics.
     """
 
     name: str
@@ -40,6 +41,8 @@ class CountedByState:
     last_name: str
     last_what: str
     last_at: datetime | None
+    place: str = ""
+    by_place: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,8 @@ class Figures:
         told = asdict(self) | {"is_well": self.is_well}
         for one in told.pop("of_features"):
             told |= {one["name"]: one["by_state"], f"{one['last_name']}_at": one["last_at"]}
+            if one["place"]:
+                told[f"{one['name']}_by_{one['place']}"] = one["by_place"]
         return told
 
     @property
@@ -176,6 +181,8 @@ class _Gauges(Collector):
 
         for one in figures.of_features:
             yield _gauge(one.name, one.what, one.by_state, "state")
+            if one.place:
+                yield _gauge_by_place(one)
             yield _moment(one.last_name, one.last_what, one.last_at)
 
         yield _gauge("leads", "leads in leads.duckdb", figures.leads or {}, "kind")
@@ -188,6 +195,15 @@ class _Gauges(Collector):
 
 def _moment(name: str, what: str, at: datetime | None) -> Metric:
     return _gauge(f"{name}_timestamp_seconds", f"Unix time when {what}", {"": at.timestamp()} if at else {})
+
+
+def _gauge_by_place(one: CountedByState) -> Metric:
+    name = f"leads_pipeline_{one.name}_by_{one.place}"
+    gauge = GaugeMetricFamily(name, f"{one.what}, for each {one.place}", labels=[one.place, "state"])
+    for place, by_state in one.by_place.items():
+        for state, count in by_state.items():
+            gauge.add_metric([place, state], count)
+    return gauge
 
 
 def _gauge(name: str, what: str, values: Mapping[str, float], label: str = "") -> Metric:

@@ -23,6 +23,17 @@ class HoldsPeople:
         """
         return {}
 
+    def untold(self) -> set[str]:
+        """Return the hosts that a person has to tell of erasures. The others are told. Raises StorageError."""
+        return set()
+
+    def confirmations(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
+        """Return who has confirmed the erasure of such leads, in sentences. Raises StorageError."""
+        return []
+
+    def forget_confirmed(self, is_meant: IsMeant) -> None:
+        """Forget such leads, once their receipt has the confirmations. Raises StorageError."""
+
     def forget(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
         """Forget such leads.
 

@@ -318,12 +318,16 @@ class State:
 
     def start_date(self) -> date | None:
         """Return the remembered first day, None before it was remembered."""
-        remembered = self._remembered("start_date")
-        return self._day("start_date", remembered) if remembered else None
+        return self.remembered_day("start_date")
 
     def remember_start_date(self, default: date) -> date:
         """Return the first day to pull: `default` the first time ever, then the remembered one."""
         return self.remember_day("start_date", default)
+
+    def remembered_day(self, name: str) -> date | None:
+        """Return the remembered day of that name, None before it was remembered."""
+        remembered = self._remembered(name)
+        return self._day(name, remembered) if remembered else None
 
     def remember_day(self, name: str, default: date) -> date:
         """Return the day of that name: `default` the first time ever, then the remembered one."""

@@ -69,6 +69,11 @@ QUERIES: Final = {
     ),
     "mart_listing_demand": "select price_band, sum(leads) as leads from mart_listing_demand group by price_band",
     "mart_listing_stock": "select item_id, address, leads from mart_listing_stock where is_available order by leads",
+    "mart_outcomes": (
+        "select branch, source, sum(leads) as leads, sum(appointments) as appointments,\n"
+        "sum(instructions) as instructions, sum(price) / nullif(sum(instructions), 0) as price_of_an_instruction\n"
+        "from mart_outcomes group by branch, source"
+    ),
     "mart_people": "select days, count(*) as people from mart_people group by days order by days",
     "mart_people_daily": (
         "select branch, count(distinct person) as people from mart_people_daily\n"
@@ -188,7 +193,10 @@ def _metrics() -> str:
     one = {"": 1}
     with tempfile.TemporaryDirectory() as folder:
         data = DataFolder.at(Path(folder))
-        of_features = tuple(replace(of_feature(data), by_state=one, last_at=moment) for of_feature in loaded(FIGURES))
+        of_features = tuple(
+            replace(of_feature(data), by_state=one, by_place={"": one}, last_at=moment)
+            for of_feature in loaded(FIGURES)
+        )
     figures = Figures(moment, one, one, moment, moment, moment, moment, moment, one, 1, (finding,), of_features)
     keys = figures.as_json()
     rows = []

@@ -45,7 +45,7 @@ AGREEING: Final = {
     "drift": ("max(leads)", "applicant"),
     "mart_appraisals": ("sum(leads)", "appraisal"),
 }
-COUNTING_NO_LEADS: Final = {"mart_answers", "mart_listing_stock"}
+COUNTING_NO_LEADS: Final = {"mart_answers", "mart_listing_stock", "mart_outcomes"}
 
 # What a reader reads on one connection: the versions that changed leads and their children show, and all counts.
 READ = f"""

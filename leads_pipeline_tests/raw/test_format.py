@@ -40,6 +40,7 @@ ARGUMENTS: Final[dict[str, tuple[str, ...]]] = {
     "alert": ("--test",),
     "backfill": ("--last", "1d"),
     "backup": ("backups",),
+    "deliver log": ("applicant/17",),
     "deliver replay": ("--from", "2026-11-19", "--to", "2026-11-19"),
     "dev": ("--port", str(free_port())),
     "export": ("all", "--to", "exports", "--format", "csv"),

@@ -35,9 +35,9 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(handler: type[QuietHandler]) -> Iterator[str]:
+def serving(handler: type[QuietHandler], port: int = 0) -> Iterator[str]:
     """Serve while the block runs, each request in a thread. Give the address, without a path."""
-    with _Server(("127.0.0.1", 0), handler) as server:
+    with _Server(("127.0.0.1", port), handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:

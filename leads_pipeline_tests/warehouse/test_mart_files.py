@@ -5,6 +5,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from leads_pipeline.domain.contract import ENUM_PREFIXES, member_in_words
 from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.inventory.table import LoadInventory
-from leads_pipeline.features.own_tables.answers import LoadAnswers
+from leads_pipeline.features.own_tables.lists import LoadLists
 from leads_pipeline.raw.branches import Branches
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.branch_names import MakeBranches
@@ -59,7 +60,7 @@ class AllMarts(Step):
         steps = [
             NoteWindowStates(self.data.store, windows, grid, now, is_first_of_day=True),
             LoadInventory(Inventory.of(self.data)),
-            LoadAnswers([self.data.folder], LONDON),
+            LoadLists([self.data.folder], LONDON),
             NoteObjections(self.data),
             MakeBranches(Branches()),
             FindDrift(NEXT_DAY),
@@ -364,6 +365,36 @@ def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(house: House) -> None
     house.publish()
 
     assert house.query("select answered_at from answers order by number") == [(at,) for at in moments.values()]
+
+
+def test_outcomes_and_prices_become_a_mart_from_lead_to_instruction(house: House) -> None:
+    paid = {"portalSource": "APPRAISAL_PORTAL_SOURCE_PROSPECTPLUS", "createdAt": "2026-11-19T10:00:00Z"}
+    house.land("appraisal", [{"id": id_} | paid for id_ in "abc"])
+    (house.folder / "outcomes.csv").write_text(
+        "Lead_ID,outcome,at\na,Appointment,2026-11-19\na,instruction,2026-11-20 09:00\nb,rejected,\n"
+        "a,appointment,2026-11-18\nnobody,appointment,2026-11-20\nb,lost,2026-11-20\n,rejected,2026-11-20\n"
+    )
+    (house.folder / "lead_prices.csv").write_text("portal_source,price\nProspectPlus,12.50\nother,x\n")
+
+    house.publish()
+
+    problems = house.query("select lead_id, problem from outcomes order by number")
+    assert [problem for _, problem in problems] == [
+        *(None, None, None, "before the lead", "no such lead", "unknown outcome", "no lead id")
+    ]
+    counted = (
+        "select lead_day, branch, portal_source, leads, rejected, appointments, instructions, price from mart_outcomes"
+    )
+    assert house.query(counted) == [(DAY, "branch-101", "prospectplus", 3, 1, 1, 1, Decimal("37.50"))]
+    assert "outcomes: outcomes_count" in house.failing_checks()
+
+
+def test_without_outcomes_their_mart_is_empty(house: House) -> None:
+    house.land("applicant", [{"id": "a"}])
+
+    house.publish()
+
+    assert house.query("from mart_outcomes") == house.query("from outcomes") == []
 
 
 def test_answers_come_as_parquet_too(house: House) -> None:

@@ -144,6 +144,7 @@ def write_answers(house: House, leads: list[Lead]) -> None:
         rows.append(f"{lead.content['id']},{(at + timedelta(days=1)).isoformat()},x")
         rows.append(f"{lead.content['id']},{written},x")
     (house.folder / "answers.csv").write_text("\n".join(rows), encoding="utf-8-sig")
+    (house.folder / "outcomes.csv").write_text(f"lead_id,outcome,at\n{one},appointment,\n", encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

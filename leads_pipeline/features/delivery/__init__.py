@@ -1,9 +1,15 @@
-"""Delivery: every new lead, and every new version of one, to the agency's own endpoint.
+"""Delivery: every new lead, and every new version of one, to the agency's own systems.
 
-    due.py        which versions are due: those that landed and were not delivered
-    ledger.py     what was delivered and what waits, in SQLite
-    message.py    a version as JSON, signed by the Standard Webhooks specification
-    sending.py    sending what is due, and what an answer means
+    destinations.py         which destinations there are, and which leads each wants
+    destinations_file.py    reads LEADS_DESTINATIONS_FILE
+    due.py                  which versions are due: those that landed and were not delivered
+    ledger.py               what was delivered to a destination and what waits, in SQLite
+    questions.py            what a person asks of a ledger
+    events.py, message.py   a version as a message
+    webhook.py              the request that carries it: signed, by the Standard Webhooks specification
+    request_form.py         or made by templates for the destination's own API. form.py: what both have in common
+    posting.py, answers.py  requests, and what an answer means
+    sending.py              a pass over what is due
 
 The other files are what the core asks for.
 """

@@ -1,45 +1,93 @@
-"""Leads to the agency's own system: `deliver`."""
+"""Leads to the agency's own systems: `deliver`."""
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
+from typing import Any, Final
 
 import click
 
 from leads_pipeline.cli.installation import existing
 from leads_pipeline.cli.output import LISTED, day, json_option
-from leads_pipeline.domain.contract import lead_in_words
-from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.delivery.ledger import Ledger, VersionState, reading_ledger, writing_ledger
-from leads_pipeline.features.delivery.sending import Endpoint
-from leads_pipeline.features.delivery.sending import deliver as deliver_due
+from leads_pipeline.domain.contract import LEAD_KINDS, lead_in_words
+from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
+from leads_pipeline.features.delivery.destinations import Destination, destinations_of
+from leads_pipeline.features.delivery.form import Event, UnusableTemplateError
+from leads_pipeline.features.delivery.ledger import (
+    DEFAULT,
+    Ledger,
+    Version,
+    VersionState,
+    ledger_names,
+    lock_name,
+    reading_ledger,
+    writing_ledger,
+)
+from leads_pipeline.features.delivery.message import masked
+from leads_pipeline.features.delivery.questions import (
+    Retried,
+    Selection,
+    Told,
+    counts,
+    last_delivered,
+    left,
+    story,
+)
+from leads_pipeline.features.delivery.questions import replay as replay_chosen
+from leads_pipeline.features.delivery.questions import retry as retry_all
+from leads_pipeline.features.delivery.sending import deliver_to_all, preview
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.settings import Settings
 from leads_pipeline.words import counted, moment
+
+_SENDS = "The service sends them, or `leads-pipeline deliver`."
+
+# Of a version, that many digits are shown.
+_SHOWN_DIGITS: Final = 8
+
+_destination_option = click.option(
+    "--destination", "chosen", metavar="NAME", help="One destination of LEADS_DESTINATIONS_FILE alone."
+)
 
 
 @click.group(invoke_without_command=True)
 @click.option("--now", "is_all", is_flag=True, help="Send all waiting leads, also those that failed a moment ago.")
+@click.option("--dry-run", is_flag=True, help="Send nothing. Show what would be sent, with all values masked.")
 @click.pass_context
-def deliver(context: click.Context, is_all: bool) -> None:
-    """Send new leads to LEADS_DELIVERY_URL. The service does so every five seconds.
+def deliver(context: click.Context, is_all: bool, dry_run: bool) -> None:
+    """Send new leads to your own systems. The service does so every five seconds.
 
     Exit code 0 if no lead is left, 1 if some are, 2 if a setting is wrong.
     """
     if context.invoked_subcommand:
         return
     settings, data = existing()
-    endpoint = Endpoint.of(settings)
-    if endpoint is None:
-        raise SettingsError(
-            "LEADS_DELIVERY_URL is not set. Put the address of your system and LEADS_DELIVERY_SECRET into .env. "
-            "`leads-pipeline settings` lists what else can be set."
-        )
-    sent = deliver_due(settings, data, endpoint, is_all=is_all)
-    click.echo(f"Delivered to {endpoint.host}: {sent.delivered}. Left: {sent.left}.")
-    if sent.left and sent.trouble:
-        click.echo(f"{endpoint.host} {sent.trouble}", err=True)
-    if sent.left:
+    destinations = _destinations(settings)
+    if dry_run:
+        for destination in destinations:
+            _show_preview(destination, preview(settings, data, destination, datetime.now(UTC)))
+        return
+
+    results = deliver_to_all(settings, data, destinations, is_all=is_all)
+
+    errors, lefts = [], 0
+    for destination in destinations:
+        result = results[destination.name]
+        if isinstance(result, LeadsPipelineError):
+            errors.append(result)
+            click.echo(f"{destination.shown}: {result}", err=True)
+            continue
+        click.echo(f"Delivered to {destination.shown}: {result.delivered}. Left: {result.left}.")
+        if result.left and result.trouble:
+            click.echo(f"{destination.shown} {result.trouble}", err=True)
+        lefts += result.left
+    if lefts:
         click.echo("`leads-pipeline deliver status` lists them.", err=True)
-    sys.exit(1 if sent.left else 0)
+    if len(errors) == len(destinations):
+        raise errors[0]
+    sys.exit(1 if lefts or errors else 0)
 
 
 @deliver.command()
@@ -47,61 +95,187 @@ def deliver(context: click.Context, is_all: bool) -> None:
 def status(as_json: bool) -> None:
     """Show how many leads were delivered, which ones wait, and why."""
     _, data = existing()
-    with reading_ledger(data.folder) as ledger:
-        if as_json:
-            counts = ledger.counts() if ledger else {}
-            last = ledger.last_delivered() if ledger else None
-            trouble = ledger.fact("trouble") if ledger else None
-            told: dict[str, object] = {state.value: counts.get(state, 0) for state in VersionState} | {
-                "last_delivered_at": last,
-                "trouble": trouble,
-            }
-            click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
-        elif ledger is None:
-            click.echo("Nothing was ever delivered from this folder.")
-        else:
-            _show(ledger)
+    names = ledger_names(data.folder)
+    if as_json:
+        told: dict[str, Any] = {}
+        for name, ledger in _reading(data, names):
+            told[name] = _as_json(ledger)
+        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+        return
+
+    if not names:
+        click.echo("Nothing was ever delivered from this folder.")
+    for name, ledger in _reading(data, names):
+        _show(name, ledger)
 
 
 @deliver.command()
-def retry() -> None:
-    """Send leads that are held or given up.
+@click.argument("lead", metavar="KIND/ID")
+@json_option
+def log(lead: str, as_json: bool) -> None:
+    """Show when a lead was delivered to whom, and what was answered: applicant/17.
 
-    Each is tried for three more days.
+    It has the status, the content type, and the error code of an answer in JSON. Nothing else of an answer is kept.
+    """
+    kind, lead_id = lead_of(lead)
+    _, data = existing()
+    stories = {name: story(ledger, kind, lead_id) for name, ledger in _reading(data, ledger_names(data.folder))}
+    if as_json:
+        told = {name: [_told_as_json(one) for one in versions] for name, versions in stories.items()}
+        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+        return
+
+    if not any(stories.values()):
+        click.echo("No destination knows this lead.")
+    for name, versions in stories.items():
+        for one in versions:
+            _show_story(name, one)
+
+
+@deliver.command()
+@_destination_option
+def retry(chosen: str | None) -> None:
+    """Send leads that are held or given up, and those that wait, at once.
+
+    Each is tried for three more days. A destination that answered 410 is asked again.
     """
     _, data = existing()
-    with data.state.lock("delivery", timeout_seconds=60), writing_ledger(data.folder) as ledger:
-        _show_waiting(ledger.retry(datetime.now(UTC).timestamp()))
+    for name in _ledgers(data, chosen):
+        with _writing(data, name) as ledger:
+            done = retry_all(ledger, datetime.now(UTC).timestamp())
+        click.echo(f"{name}: {_retried(done)}")
 
 
 @deliver.command()
-@click.option("--from", "first", type=day, metavar="DAY", required=True, help="First day, as 2026-11-01.")
-@click.option("--to", "last", type=day, metavar="DAY", required=True, help="Last day, included.")
-def replay(first: date, last: date) -> None:
-    """Send the delivered leads of some days again.
+@click.option("--from", "first", type=day, metavar="DAY", help="First day, as 2026-11-01.")
+@click.option("--to", "last", type=day, metavar="DAY", help="Last day, included.")
+@click.option("--lead", metavar="KIND/ID", help="One lead, as applicant/17.")
+@click.option("--branch", "scope", metavar="SCOPE", help="Leads of one branch, as branch-101.")
+@click.option("--kind", type=click.Choice([kind.name for kind in LEAD_KINDS]), help="Leads of one kind.")
+@_destination_option
+def replay(
+    first: date | None, last: date | None, lead: str | None, scope: str | None, kind: str | None, chosen: str | None
+) -> None:
+    """Send delivered leads again: of some days, one lead, a branch or a kind.
 
     Each goes in its newest version, with the same webhook-id as before.
     """
+    if not any((first, last, lead, scope, kind)):
+        raise QuestionError("Say which leads: --from and --to, --lead, --branch or --kind. Nothing was changed.")
+
     _, data = existing()
-    with data.state.lock("delivery", timeout_seconds=60), writing_ledger(data.folder) as ledger:
-        _show_waiting(ledger.replay(first, last, datetime.now(UTC).timestamp()))
+    lead_id = None
+    if lead:
+        kind, lead_id = lead_of(lead)
+    selection = Selection(first, last, kind, lead_id, scope)
+    for name in _ledgers(data, chosen):
+        with _writing(data, name) as ledger:
+            count = replay_chosen(ledger, selection, datetime.now(UTC).timestamp())
+        click.echo(f"{name}: {counted(count, 'version')} of leads wait again. {_SENDS if count else 'Nothing else.'}")
 
 
-def _show_waiting(count: int) -> None:
-    sends = "The service sends them, or `leads-pipeline deliver`." if count else "Nothing was changed."
-    click.echo(f"{counted(count, 'version')} of leads wait again. {sends}")
+def lead_of(text: str) -> tuple[str, str]:
+    """Return kind and id of `applicant/17`. Raises QuestionError."""
+    kind, _, lead_id = text.partition("/")
+    if kind not in {one.name for one in LEAD_KINDS} or not lead_id:
+        raise QuestionError("Write the lead as KIND/ID: applicant/17 or appraisal/17.")
+    return kind, lead_id
 
 
-def _show(ledger: Ledger) -> None:
-    counts = ledger.counts()
-    click.echo(f"delivered  {counts[VersionState.DELIVERED]}, last {moment(ledger.last_delivered())}")
-    click.echo(f"waiting    {counts[VersionState.WAITING]}")
-    click.echo(f"held       {counts[VersionState.HELD]} (the portal emptied their contact)")
-    click.echo(f"given up   {counts[VersionState.DEAD]} (they failed for three days, or their raw file is damaged)")
+def _told_as_json(one: Told) -> dict[str, Any]:
+    return one._asdict() | {"attempts": [attempt._asdict() for attempt in one.attempts]}
+
+
+def _show_story(name: str, one: Told) -> None:
+    at = f" {moment(one.delivered_at)}" if one.delivered_at else ""
+    click.echo(f"{name}: version {one.version[:_SHOWN_DIGITS]} of {one.day} {one.state}{at}")
+    for attempt in one.attempts:
+        answer = attempt.trouble or "taken"
+        if attempt.status:
+            answer = " ".join(filter(None, (str(attempt.status), attempt.content_type, attempt.code)))
+        click.echo(f"    {moment(attempt.at)}  {answer}")
+
+
+def _show_preview(destination: Destination, found: Sequence[tuple[Version, Event]]) -> None:
+    click.echo(f"{destination.shown}: {counted(len(found), 'message')} would be sent first.")
+    for version, event in found[:LISTED]:
+        name = lead_in_words(version.kind, version.lead_id)
+        try:
+            request = destination.form.request(event, datetime.now(UTC))
+        except UnusableTemplateError as error:
+            click.echo(f"{event.type} {name}: {error}")
+            continue
+        click.echo(f"{event.type} {name}: {request.method} to {destination.form.host}")
+        click.echo(f"    {masked(request.content)}")
+
+
+def _destinations(settings: Settings) -> list[Destination]:
+    destinations = destinations_of(settings)
+    if not destinations:
+        raise SettingsError(
+            "LEADS_DELIVERY_URL is not set. Put the address of your system and LEADS_DELIVERY_SECRET into .env. "
+            "`leads-pipeline settings` lists what else can be set."
+        )
+    return destinations
+
+
+def _ledgers(data: DataFolder, chosen: str | None) -> list[str]:
+    """Return the names of the ledgers that a person means. Raises QuestionError if there is none."""
+    names = ledger_names(data.folder)
+    if chosen is not None and chosen not in names:
+        raise QuestionError(
+            f"Nothing was ever delivered to {chosen}. `leads-pipeline deliver status` shows the destinations."
+        )
+    if not names:
+        raise QuestionError("Nothing was ever delivered from this folder. Nothing was changed.")
+    return names if chosen is None else [chosen]
+
+
+def _reading(data: DataFolder, names: Sequence[str]) -> Iterator[tuple[str, Ledger]]:
+    for name in names:
+        with reading_ledger(data.folder, name) as ledger:
+            if ledger is not None:
+                yield name, ledger
+
+
+@contextmanager
+def _writing(data: DataFolder, name: str) -> Iterator[Ledger]:
+    with data.state.lock(lock_name(name), timeout_seconds=60), writing_ledger(data.folder, name) as ledger:
+        yield ledger
+
+
+def _retried(done: Retried) -> str:
+    said = []
+    if done.was_gone:
+        said.append("It answered 410, and is asked again.")
+    elif done.was_paused:
+        said.append("It was left alone for a while, and is asked again.")
+    if done.again:
+        said.append(f"{counted(done.again, 'version')} of leads that were held or given up wait again.")
+    if done.waiting:
+        said.append(f"{counted(done.waiting, 'waiting version')} of leads are sent at once.")
+    return " ".join([*said, _SENDS]) if said else "Nothing waits, and nothing was changed."
+
+
+def _as_json(ledger: Ledger) -> dict[str, Any]:
+    by_state = {state.value: count for state, count in counts(ledger).items()}
+    return {**by_state, "last_delivered_at": last_delivered(ledger), "trouble": ledger.fact("trouble")}
+
+
+def _show(name: str, ledger: Ledger) -> None:
+    found = counts(ledger)
+    if name != DEFAULT:
+        click.echo(f"{name}:")
+    click.echo(f"delivered  {found[VersionState.DELIVERED]}, last {moment(last_delivered(ledger))}")
+    click.echo(f"waiting    {found[VersionState.WAITING]}")
+    click.echo(f"held       {found[VersionState.HELD]} (the portal emptied their contact)")
+    click.echo(f"given up   {found[VersionState.DEAD]} (they failed for three days, or their raw file is damaged)")
+    if found[VersionState.UNWANTED]:
+        click.echo(f"not wanted {found[VersionState.UNWANTED]} (the destination takes no such events)")
     if trouble := ledger.fact("trouble"):
-        click.echo(f"The endpoint {trouble}")
-    for kind, lead_id, lead_day, state, attempts, why in ledger.left(LISTED):
-        tried = f"{counted(attempts, 'attempt')}{f', the last {why}' if why else ''}"
-        click.echo(f"{state}: {lead_in_words(kind, lead_id)} of {lead_day}, {tried}")
-    if counts[VersionState.HELD] or counts[VersionState.DEAD]:
+        click.echo(f"The destination {trouble}")
+    for one in left(ledger, LISTED):
+        tried = f"{counted(one.attempts, 'attempt')}{f', the last {one.trouble}' if one.trouble else ''}"
+        click.echo(f"{one.state}: {lead_in_words(one.kind, one.lead_id)} of {one.day}, {tried}")
+    if found[VersionState.HELD] or found[VersionState.DEAD]:
         click.echo("`leads-pipeline deliver retry` sends those that are held or given up.")

@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.delivery.destinations import Filter
 from leads_pipeline.features.delivery.ledger import Ledger, Version, VersionState
+from leads_pipeline.features.delivery.message import market_of
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.rows import LandedVersion
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads, current_leads, typed_leads
@@ -28,29 +30,33 @@ _AT_ONCE: Final = 200
 _HASH_DIGITS: Final = 32
 
 
-def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime, until: float) -> StorageError | None:
-    """Note each version that has landed in the windows from that day on in the ledger.
+def note_due(
+    data: DataFolder, ledger: Ledger, chosen: Filter, first: date, now: datetime, until: float
+) -> StorageError | None:
+    """Note each version that the destination wants, and that has landed in the windows from that day on.
 
-    It looks at the last 60 days. Once a day, and when the first day has changed, it looks at all. Windows of anonymous
-    days have nothing to deliver. A version is held if it lacks a part of the contact that an earlier one has: the
-    portal may have emptied it by mistake, and the endpoint would lose it too. After `until`, by time.monotonic, the
-    rest is left to the next look. Return the error of a window that can't be read: the others are noted.
+    It looks at the last 60 days. Once a day, and when the first day or the filter has changed, it looks at all. Windows
+    of anonymous days have nothing to deliver. A version is held if it lacks a part of the contact that an earlier one
+    has: the portal may have emptied it by mistake, and the destination would lose it too. After `until`, by
+    time.monotonic, the rest is left to the next look. Return the error of a window that can't be read: the others are
+    noted.
     """
+    _note_filter(ledger, chosen)
     mark, day = _mark(data, now), f"{now.date()} {first}"
     is_first = ledger.fact("day") != day
     if mark == ledger.fact("mark") and not is_first:
         return None
+
     first = max(first, data.state.retained_before() or first)
     ledger.forget_before(data.state.retained_before() or date.min)
-    hashes = RawWindows(data.store, data.gate).hashes(of_all_days=is_first)
-    known, error = ledger.windows(), None
-    changed = [window for window, hash_ in hashes.items() if window[1] >= first and known.get(window) != hash_]
-    for number, (window, read) in enumerate(read_each(data, changed), start=1):
+    error = None
+    for number, (window, read) in enumerate(read_each(data, _changed(data, ledger, chosen, first, is_first)), start=1):
         if isinstance(read, StorageError):
             error = read
             continue
-        for version, state, contact in () if read.is_anonymous else _unknown(ledger, read):
-            ledger.add(version, state, contact, now.timestamp())
+        if not read.is_anonymous:
+            for version, state, contact in _unknown(ledger, read, chosen):
+                ledger.add(version, state, contact, now.timestamp())
         ledger.note_window(window, read.hash)
         if number % _AT_ONCE == 0:
             ledger.commit()
@@ -62,6 +68,25 @@ def note_due(data: DataFolder, ledger: Ledger, first: date, now: datetime, until
             ledger.set_fact("day", day)
     ledger.commit()
     return error
+
+
+def _note_filter(ledger: Ledger, chosen: Filter) -> None:
+    """Look at all windows again if the filter has changed."""
+    if (ledger.fact("filter") or "") != chosen.text:
+        ledger.forget_windows()
+        ledger.set_fact("mark", None)
+        ledger.set_fact("day", None)
+        ledger.set_fact("filter", chosen.text)
+
+
+def _changed(data: DataFolder, ledger: Ledger, chosen: Filter, first: date, is_first: bool) -> list[WindowKey]:
+    """Return the windows whose versions aren't noted yet."""
+    known, changed = ledger.windows(), []
+    for window, hash_ in RawWindows(data.store, data.gate).hashes(of_all_days=is_first).items():
+        kind, day, scope = window
+        if day >= first and chosen.takes_window(kind, scope) and known.get(window) != hash_:
+            changed.append(window)
+    return changed
 
 
 def is_neglected(data: DataFolder, ledger: Ledger, now: datetime, after: timedelta) -> bool:
@@ -93,23 +118,24 @@ def version_of(landed: LandedVersion) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def _unknown(ledger: Ledger, window: WindowLeads) -> Iterator[tuple[Version, VersionState, int]]:
-    """Yield the versions of a window that are newer than the newest noted one of their lead, oldest first.
+def _unknown(ledger: Ledger, window: WindowLeads, chosen: Filter) -> Iterator[tuple[Version, VersionState, int]]:
+    """Yield the wanted versions of a window that are newer than the newest noted one of their lead, oldest first.
 
     Each comes with the parts of the contact that it has. A lead of midnight, or one that was moved to another branch,
     is in several windows: the number decides.
     """
     kind = window.kind
     leads: list[Any] = typed_leads(kind, window.versions).to_pylist()
-    contacts = map(_contact, leads)
-    for lead_id, group in groupby(zip(window.versions, contacts, strict=True), lambda one: one[0].lead_id):
+    for lead_id, group in groupby(zip(window.versions, leads, strict=True), lambda one: one[0].lead_id):
         newest, had, names, seen = (0, ""), 0, set[str](), Counter[str]()
         for number, name, contact in ledger.noted(kind.name, lead_id):
             newest, had = (number, name), had | contact
             names.add(name)
-        for landed, contact in group:
-            text = version_of(landed)
+        for landed, lead in group:
+            text, contact = version_of(landed), _contact(lead)
             seen[text] += 1
+            if not chosen.takes_market(market_of(lead)):
+                continue
             if landed.number >= newest[0] and text != newest[1].partition("-")[0]:
                 # The portal can go back to an earlier text.
                 counted = (text if times == 1 else f"{text}-{times}" for times in count(seen[text]))

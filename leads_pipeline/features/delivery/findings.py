@@ -6,9 +6,18 @@ from typing import Final
 
 from leads_pipeline.domain.moments import has_passed
 from leads_pipeline.errors import CredentialsError, SettingsError
+from leads_pipeline.features.delivery.destinations import Destination, destinations_of
 from leads_pipeline.features.delivery.due import is_neglected
-from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
-from leads_pipeline.features.delivery.sending import Endpoint
+from leads_pipeline.features.delivery.ledger import (
+    DEFAULT,
+    Ledger,
+    VersionState,
+    ledger_names,
+    ledger_path,
+    lock_name,
+    reading_ledger,
+)
+from leads_pipeline.features.delivery.questions import counts, erasures, oldest_waiting
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import Finding, Level, finder
 from leads_pipeline.raw.starting import name_in_dagster
@@ -22,71 +31,112 @@ _LATE_DELIVERY: Final = timedelta(minutes=15)
 def delivery(facts: Facts) -> Iterator[Finding]:
     """Leads don't reach your own system.
 
-    Meaning: the endpoint of `LEADS_DELIVERY_URL` fails or refuses, or nobody sends: the service was not started since
+    Meaning: the destination that the message names fails or refuses, or nobody sends: the service was not started since
     the setting, the sensor `deliver` is off, or a `leads-pipeline deliver` hangs. Every lead is sent again for three
     days. Then it is given up: no longer sent, until it changes. A lead whose raw file is damaged is given up until the
     file is back. `held` counts leads whose contact the portal emptied: your own system would lose it, so this version
-    is not delivered. No lead is lost: all are in `leads.duckdb`.
-    Do: correct the endpoint, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status` lists
-    the leads and says why. `leads-pipeline deliver retry` sends those that were given up or are held. After 410,
+    is not delivered. No lead is lost: all are in `leads.duckdb`. An erasure may wait for a destination that is gone.
+    Do: correct the destination, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status`
+    lists the leads and says why. `leads-pipeline deliver retry` sends those that were given up or are held. After 410,
     nothing is sent until you run it.
     Over: when no lead waits for more than 15 minutes, and none is given up or held.
     """
     try:
-        if Endpoint.of(facts.settings) is None:
-            return
+        destinations = destinations_of(facts.settings)
     except (SettingsError, CredentialsError) as error:
         yield Finding(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
         return
-    with reading_ledger(facts.data.folder) as ledger:
-        if ledger is None:  # `deliver` never ran
-            landed_at = facts.data.state.landed_at()
-            if landed_at and has_passed(_LATE_DELIVERY, landed_at, facts.now):
-                yield _nobody_looks(facts)
-            return
-        counts, oldest = ledger.counts(), ledger.oldest_waiting()
-        trouble, gone = ledger.fact("trouble"), ledger.fact("gone")
-        neglected = is_neglected(facts.data, ledger, facts.now, _LATE_DELIVERY)
-    if gone or (oldest and has_passed(_LATE_DELIVERY, oldest, facts.now)):
-        why = f"The endpoint {trouble}." if trouble else "Nobody sends them: does the service run?"
+    for destination in destinations:
+        with reading_ledger(facts.data.folder, destination.name) as ledger:
+            if ledger is None:
+                yield from _never_sent(facts, destination)
+            else:
+                yield from _late(facts, destination, ledger)
+                yield from _not_sent(destination, ledger)
+    yield from _untold(facts, {destination.name for destination in destinations})
+
+
+def _untold(facts: Facts, known: set[str]) -> Iterator[Finding]:
+    """Find erasures that wait for a destination that is no longer set."""
+    for name in ledger_names(facts.data.folder):
+        if name in known:
+            continue
+        with reading_ledger(facts.data.folder, name) as ledger:
+            waiting = [one for one in erasures(ledger) if one.confirmed_at is None] if ledger else []
+        if waiting:
+            yield Finding(
+                Level.ERROR,
+                f"{name} is no longer a destination, and isn't told of {counted(len(waiting), 'erased lead')}.",
+                f"Tell those who run it, then delete {ledger_path(facts.data.folder, name)}. Or set it again.",
+                key=f"{name}/untold",
+            )
+
+
+def _never_sent(facts: Facts, destination: Destination) -> Iterator[Finding]:
+    landed_at = facts.data.state.landed_at()
+    if landed_at and has_passed(_LATE_DELIVERY, landed_at, facts.now):
+        yield _nobody_looks(facts, destination)
+
+
+def _late(facts: Facts, destination: Destination, ledger: Ledger) -> Iterator[Finding]:
+    oldest, gone, trouble = oldest_waiting(ledger), ledger.fact("gone"), ledger.fact("trouble")
+    is_late = oldest is not None and has_passed(_LATE_DELIVERY, oldest, facts.now)
+    if not gone and not is_late:
+        if is_neglected(facts.data, ledger, facts.now, _LATE_DELIVERY):
+            yield _nobody_looks(facts, destination)
+        return
+
+    why = "Nobody sends them: does the service run?"
+    if trouble:
+        why = f"{destination.shown} {trouble.rstrip('.')}."
+    yield Finding(
+        Level.ERROR,
+        f"{_versions(counts(ledger)[VersionState.WAITING])} wait to be delivered. {why}",
+        "Run `leads-pipeline deliver retry` once the destination is there again."
+        if gone
+        else "Correct the destination. `leads-pipeline deliver --now` shows what it answers.",
+        datetime.fromisoformat(gone) if gone else oldest,
+        key=_key(destination),
+        may_pass=not gone,
+    )
+
+
+def _not_sent(destination: Destination, ledger: Ledger) -> Iterator[Finding]:
+    found = counts(ledger)
+    if dead := found[VersionState.DEAD]:
         yield Finding(
             Level.ERROR,
-            f"{_versions(counts[VersionState.WAITING])} wait to be delivered. {why.replace('..', '.')}",
-            "Run `leads-pipeline deliver retry` once the endpoint is there again."
-            if gone
-            else "Correct the endpoint. `leads-pipeline deliver --now` shows what it answers.",
-            datetime.fromisoformat(gone) if gone else oldest,
-            may_pass=not gone,
-        )
-    elif neglected:
-        yield _nobody_looks(facts)
-    if dead := counts[VersionState.DEAD]:
-        yield Finding(
-            Level.ERROR,
-            f"{_versions(dead)} did not reach your own system. No more attempts are made.",
+            f"{_versions(dead)} did not reach {destination.shown}. No more attempts are made.",
             "`leads-pipeline deliver status` says why. Then run `leads-pipeline deliver retry`.",
-            key="given-up",
+            key=_key(destination, "given-up"),
         )
-    if held := counts[VersionState.HELD]:
+    if held := found[VersionState.HELD]:
         yield Finding(
             Level.WARNING,
-            f"{_versions(held)} lack a contact that an earlier version has, and are not delivered.",
+            f"{_versions(held)} lack a contact that an earlier version has, and are not delivered to "
+            f"{destination.shown}.",
             "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers them.",
-            key="held",
+            key=_key(destination, "held"),
         )
 
 
-def _nobody_looks(facts: Facts) -> Finding:
-    lock = facts.data.state.path / "locks" / "delivery.lock"
+def _nobody_looks(facts: Facts, destination: Destination) -> Finding:
+    lock = facts.data.state.path / "locks" / f"{lock_name(destination.name)}.lock"
     sensor = name_in_dagster(facts.data.state, "deliver")
     return Finding(
         Level.ERROR,
-        "Nobody looks for new leads to deliver.",
+        f"Nobody looks for new leads to deliver to {destination.shown}.",
         f"See that the service runs, and that the sensor `{sensor}` is on. If a `deliver` hangs, end it: "
         f"`fuser {lock}` names its process.",
         facts.data.state.landed_at(),
+        key=_key(destination),
         may_pass=True,
     )
+
+
+def _key(destination: Destination, what: str = "") -> str:
+    name = "" if destination.name == DEFAULT else destination.name
+    return "/".join(filter(None, (name, what)))
 
 
 def _versions(count: int) -> str:

@@ -1,22 +1,30 @@
-"""The ledger: which version of which lead was delivered, and which ones wait.
+"""The ledger of a destination: which version of which lead was delivered, and which ones wait.
 
-It holds ids, versions and times, never the text of a lead. Belongs here: the file and its queries. Doesn't: what is due
-(due.py), sending (sending.py). A writer holds the lock `delivery`.
+It holds ids, versions and times, never the text of a lead. Belongs here: the file, what is known, and what a sender
+notes. Doesn't: what a person asks (questions.py), what is due (due.py), sending. A writer holds the destination's lock.
 """
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.raw.durable import PRIVATE_FILE_MODE, make_folder, storing
+from leads_pipeline.raw.rows import microseconds
 
-# Below the data folder.
+# The name of the destination of LEADS_DELIVERY_URL.
+DEFAULT: Final = "default"
+
+# The ledger of `default`, below the data folder. Those of others have a hyphen and the name before the suffix.
 LEDGER: Final = ".state/deliveries.sqlite"
+
+# The version that tells of an erasure. It outlives the lead's other versions until the receipt names it.
+ERASED: Final = "erased"
 
 _SCHEMA: Final = """
 create table if not exists versions (
@@ -30,6 +38,11 @@ create table if not exists versions (
 create index if not exists by_state on versions (state, attempts, number);
 create table if not exists windows (kind text, day text, scope text, hash text, primary key (kind, day, scope));
 create table if not exists facts (name text primary key, value text);
+create table if not exists attempts (
+    kind text not null, lead_id text not null, version text not null, at real not null,
+    status integer, content_type text not null, code text not null, trouble text
+);
+create index if not exists by_lead on attempts (kind, lead_id);
 """
 
 
@@ -40,6 +53,7 @@ class VersionState(StrEnum):
     HELD = "held"
     DELIVERED = "delivered"
     DEAD = "given up"
+    UNWANTED = "not wanted"
 
 
 class Version(NamedTuple):
@@ -57,12 +71,18 @@ class Version(NamedTuple):
     attempts: int = 0
     due_at: float = 0.0
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Its place in the ledger."""
+        return self.kind, self.lead_id, self.version
+
 
 class Ledger:
     """An open ledger. Moments are in seconds since 1970."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, name: str = DEFAULT) -> None:
         self.db = db
+        self.name = name
 
     def commit(self) -> None:
         """Write all notes to the disk."""
@@ -79,6 +99,10 @@ class Ledger:
         """Remember that the versions of these files are noted."""
         kind, day, scope = window
         self.db.execute("insert or replace into windows values (?, ?, ?, ?)", (kind, day.isoformat(), scope, hash_))
+
+    def forget_windows(self) -> None:
+        """Forget which files were looked at. The next look finds versions that another filter takes."""
+        self.db.execute("delete from windows")
 
     def noted(self, kind: str, lead_id: str) -> list[tuple[int, str, int]]:
         """Return number, version and parts of the contact of each noted version of the lead, oldest first.
@@ -105,11 +129,11 @@ class Ledger:
         self.db.execute(
             "insert or replace into versions (kind, lead_id, version, number, day, scope, state, contact, due_at) "
             "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*version[:4], version.day.isoformat(), version.scope, state, contact, now),
+            (*version.key, version.number, version.day.isoformat(), version.scope, state, contact, now),
         )
 
     def fact(self, name: str) -> str | None:
-        """Return a fact about the endpoint or the last look."""
+        """Return a fact about the destination or the last look."""
         found: tuple[str] | None = self.db.execute("select value from facts where name = ?", (name,)).fetchone()
         return found[0] if found else None
 
@@ -123,23 +147,28 @@ class Ledger:
     # --- sending ------------------------------------------------------------------------------------------------------
 
     def ready(self, now: float, most: int) -> list[Version]:
-        """Return versions to send now: of each lead the oldest that waits, those with the fewest attempts first.
+        """Return versions to send now: erasures first, then of each lead the oldest that waits.
 
-        No wait is longer than an hour. One of more than two comes from a clock that ran ahead.
+        Those with the fewest attempts come first. No wait is longer than an hour. One of more than two comes from a
+        clock that ran ahead.
         """
+        return [*self._ready("=", now, most), *self._ready("<>", now, most)]
+
+    def _ready(self, is_erasure: str, now: float, most: int) -> list[Version]:
         rows = self.db.execute(
-            """
+            f"""
             select kind, lead_id, version, number, day, scope, attempts, due_at
             from versions as ready
-            where state = 'waiting' and (next_at <= ?1 or next_at > ?1 + 2 * 3600) and not exists (
-                select 1 from versions as earlier
-                where (earlier.kind, earlier.lead_id, earlier.state) = (ready.kind, ready.lead_id, 'waiting')
-                    and (earlier.number, earlier.rowid) < (ready.number, ready.rowid)
-            )
+            where state = 'waiting' and version {is_erasure} ?3
+                and (next_at <= ?1 or next_at > ?1 + 2 * 3600) and not exists (
+                    select 1 from versions as earlier
+                    where (earlier.kind, earlier.lead_id, earlier.state) = (ready.kind, ready.lead_id, 'waiting')
+                        and (earlier.number, earlier.rowid) < (ready.number, ready.rowid)
+                )
             order by attempts, number
             limit ?2
-            """,
-            (now, most),
+            """,  # noqa: S608 - our own words
+            (now, most, ERASED),
         )
         return [
             Version(kind, lead_id, version, number, date.fromisoformat(day), scope, attempts, due_at)
@@ -147,15 +176,26 @@ class Ledger:
         ]
 
     def delivered(self, version: Version, host: str, now: float) -> None:
-        """Note that the endpoint took it. Older versions of the lead, held or given up, are never sent after it."""
+        """Note that the destination took it. Older versions of the lead, held or given up, are never sent after it."""
         self._set(version, "state = 'delivered', delivered_at = ?, host = ?, trouble = null", now, host)
         older = "(kind, lead_id) = (?, ?) and state <> 'delivered' and number < ?"
         self._give_up(older, (version.kind, version.lead_id, version.number))
 
+    def unwanted(self, version: Version) -> None:
+        """Note that the destination doesn't want such events."""
+        self._set(version, "state = 'not wanted'")
+
     def failed(self, version: Version, trouble: str, next_at: float, *, is_dead: bool) -> None:
-        """Note that the endpoint did not take it."""
+        """Note that the destination did not take it."""
         state = VersionState.DEAD if is_dead else VersionState.WAITING
         self._set(version, "state = ?, attempts = attempts + 1, trouble = ?, next_at = ?", state, trouble, next_at)
+
+    def note_attempt(
+        self, version: Version, at: float, status: int | None, content_type: str, code: str, trouble: str | None
+    ) -> None:
+        """Note what came of an attempt. `code` is a machine's, never words of the answer."""
+        values = (*version.key, at, status, content_type, code, trouble)
+        self.db.execute("insert into attempts values (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def tried(self, version: Version, now: float) -> None:
         """Note that the first attempt is made: the days of patience begin."""
@@ -169,8 +209,8 @@ class Ledger:
         here = "(kind, lead_id, version) = (?, ?, ?) and state = 'waiting'"
         if is_damaged:  # With the number 0 it isn't noted, so that it is due again once it is found.
             damaged = "state = 'given up', number = 0, trouble = 'Its raw file is damaged.'"
-            self.db.execute(f"update versions set {damaged} where {here} and delivered_at is null", version[:3])  # noqa: S608 - our own words
-        self._give_up(here, version[:3])
+            self.db.execute(f"update versions set {damaged} where {here} and delivered_at is null", version.key)  # noqa: S608 - our own words
+        self._give_up(here, version.key)
         around = (version.kind, *((version.day + timedelta(days=days)).isoformat() for days in (-1, 1)))
         self.db.execute("delete from windows where kind = ? and day between ? and ?", around)
         self.set_fact("mark", None)
@@ -182,7 +222,7 @@ class Ledger:
 
     def _set(self, version: Version, what: str, *values: object) -> None:
         where = "where (kind, lead_id, version) = (?, ?, ?)"
-        self.db.execute(f"update versions set {what} {where}", (*values, *version[:3]))  # noqa: S608 - our own words
+        self.db.execute(f"update versions set {what} {where}", (*values, *version.key))  # noqa: S608 - our own words
 
     def postpone(self, by: timedelta, now: float) -> None:
         """Give each waiting version that much more time before it is given up. None is due later than now."""
@@ -191,87 +231,61 @@ class Ledger:
         )
 
     def wake(self) -> None:
-        """Make each waiting version ready now: the endpoint works again."""
+        """Make each waiting version ready now: the destination works again."""
         self.db.execute("update versions set next_at = 0 where state = 'waiting' and next_at > 0")
 
-    # --- what a person asks -------------------------------------------------------------------------------------------
+    # --- forgetting ---------------------------------------------------------------------------------------------------
 
-    def counts(self) -> dict[VersionState, int]:
-        """Count the versions in each state."""
-        found = dict(self.db.execute("select state, count(*) from versions group by state").fetchall())
-        return {state: int(found.get(state.value, 0)) for state in VersionState}
-
-    def oldest_waiting(self) -> datetime | None:
-        """Return since when the oldest waiting version waits. None if none waits."""
-        (oldest,) = self.db.execute("select min(due_at) from versions where state = 'waiting'").fetchone()
-        return None if oldest is None else datetime.fromtimestamp(oldest, UTC)
-
-    def last_delivered(self) -> datetime | None:
-        """Return when a version was last delivered."""
-        (last,) = self.db.execute("select max(delivered_at) from versions").fetchone()
-        return None if last is None else datetime.fromtimestamp(last, UTC)
-
-    def left(self, most: int) -> list[tuple[str, str, str, str, int, str]]:
-        """Return kind, lead id, day, state, attempts and trouble of versions that aren't delivered, oldest first."""
-        return self.db.execute(
-            "select kind, lead_id, day, state, attempts, coalesce(trouble, '') from versions "
-            "where state <> 'delivered' order by number limit ?",
-            (most,),
-        ).fetchall()
-
-    def retry(self, now: float) -> int:
-        """Let versions that were given up or held wait again. Return how many."""
-        self.set_fact("gone", None)
-        self.set_fact("pause_until", None)
-        self.wake()
-        self.db.execute("update versions set due_at = ? where state = 'waiting'", (now,))
-        return self.db.execute(
-            "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
-            "where state in ('given up', 'held')",
-            (now,),
-        ).rowcount
-
-    def replay(self, first: date, last: date, now: float) -> int:
-        """Let the newest delivered version of each lead of these days wait again. Return how many."""
-        return self.db.execute(
-            "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
-            "where state = 'delivered' and day between ? and ? and not exists ("
-            "select 1 from versions as later where (later.kind, later.lead_id) = (versions.kind, versions.lead_id) "
-            "and later.state in ('delivered', 'waiting') "
-            "and (later.number, later.rowid) > (versions.number, versions.rowid))",
-            (now, first.isoformat(), last.isoformat()),
-        ).rowcount
-
-    def sent(self, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
-        """Return to which host versions of the lead were delivered, and when, oldest first."""
-        rows = self.db.execute(
-            "select host, delivered_at from versions where (kind, lead_id) = (?, ?) and delivered_at is not null "
-            "order by delivered_at",
-            (kind, lead_id),
-        )
-        return [(host, datetime.fromtimestamp(at, UTC)) for host, at in rows]
-
-    def leads(self) -> list[tuple[str, str]]:
-        """Return kind and id of each lead."""
-        return self.db.execute("select distinct kind, lead_id from versions").fetchall()
-
-    def forget(self, kind: str, lead_id: str) -> None:
-        """Forget a lead."""
-        self.db.execute("delete from versions where (kind, lead_id) = (?, ?)", (kind, lead_id))
+    def erase(self, kind: str, lead_id: str, now: datetime) -> None:
+        """Forget a lead that was erased. If the destination had it, it is told so next."""
+        lead = (kind, lead_id)
+        had_it = self.db.execute(
+            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null", lead
+        ).fetchone()
+        is_told = self.db.execute(
+            "select 1 from versions where (kind, lead_id, version) = (?, ?, ?)", (*lead, ERASED)
+        ).fetchone()
+        for table in ("versions", "attempts"):
+            self.db.execute(f"delete from {table} where (kind, lead_id) = (?, ?) and version <> ?", (*lead, ERASED))  # noqa: S608 - our own words
+        if had_it and not is_told:
+            erasure = Version(kind, lead_id, ERASED, microseconds(now), now.date(), "")
+            self.add(erasure, VersionState.WAITING, contact=0, now=now.timestamp())
 
     def forget_before(self, day: date) -> None:
         """Forget leads and windows before that day. The day before it is kept: its lead of midnight is in both."""
         for table in ("versions", "windows"):
             self.db.execute(f"delete from {table} where date(day, '+1 day') < ?", (day.isoformat(),))  # noqa: S608 - our own words
+        self.db.execute("delete from attempts where (kind, lead_id) not in (select kind, lead_id from versions)")
+
+
+# --- the files --------------------------------------------------------------------------------------------------------
+
+
+def ledger_path(folder: Path, name: str = DEFAULT) -> Path:
+    """Return the file of a destination's ledger."""
+    path = folder / LEDGER
+    return path if name == DEFAULT else path.with_name(f"{path.stem}-{name}{path.suffix}")
+
+
+def ledger_names(folder: Path) -> list[str]:
+    """Return the destinations that have a ledger, also those that are no longer configured."""
+    path = folder / LEDGER
+    files = sorted(path.parent.glob(f"{path.stem}*{path.suffix}"))
+    return [re.sub(rf"^{path.stem}-?", "", file.stem) or DEFAULT for file in files]
+
+
+def lock_name(name: str) -> str:
+    """Return the name of the lock of a destination's ledger."""
+    return "delivery" if name == DEFAULT else f"delivery-{name}"
 
 
 @contextmanager
-def writing_ledger(folder: Path) -> Iterator[Ledger]:
-    """Open the ledger of a data folder; it is made if there is none. The block's end commits.
+def writing_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger]:
+    """Open the ledger of a destination; it is made if there is none. The block's end commits.
 
     Raises StorageError. A damaged ledger is moved to `quarantine/`: the next one finds the due versions again.
     """
-    path = folder / LEDGER
+    path = ledger_path(folder, name)
     try:
         with storing(path):
             make_folder(path.parent)
@@ -280,7 +294,7 @@ def writing_ledger(folder: Path) -> Iterator[Ledger]:
                 db.execute("pragma synchronous = full")
                 db.executescript(_SCHEMA)
                 with db:
-                    yield Ledger(db)
+                    yield Ledger(db, name)
     except sqlite3.OperationalError as error:
         raise StorageError(f"{path} can't be used: {error}. Check the disk and its rights.") from None
     except sqlite3.DatabaseError as error:
@@ -297,17 +311,28 @@ def writing_ledger(folder: Path) -> Iterator[Ledger]:
 
 
 @contextmanager
-def reading_ledger(folder: Path) -> Iterator[Ledger | None]:
+def copied_ledger(folder: Path, name: str) -> Iterator[Ledger]:
+    """Copy a ledger into memory, to try something on it. Raises StorageError."""
+    with closing(sqlite3.connect(":memory:")) as memory:
+        with reading_ledger(folder, name) as ledger:
+            if ledger is not None:
+                ledger.db.backup(memory)
+        memory.executescript(_SCHEMA)
+        yield Ledger(memory, name)
+
+
+@contextmanager
+def reading_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger | None]:
     """Open the ledger to look at it alone. None if nothing was ever delivered. Raises StorageError.
 
     It is opened for writing, because only a writer can replay the journal of a killed one.
     """
-    path = folder / LEDGER
+    path = ledger_path(folder, name)
     if not path.exists():
         yield None
         return
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)) as db:
-            yield Ledger(db)
+            yield Ledger(db, name)
     except sqlite3.DatabaseError as error:
         raise StorageError(f"{path} can't be read: {error}. Run `leads-pipeline deliver`.") from None

@@ -1,10 +1,22 @@
-"""Whom the ledger of deliveries holds."""
+"""Whom the ledgers of deliveries hold."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.features.delivery.ledger import reading_ledger, writing_ledger
+from leads_pipeline.features.delivery.ledger import (
+    DEFAULT,
+    Ledger,
+    VersionState,
+    ledger_names,
+    lock_name,
+    reading_ledger,
+    writing_ledger,
+)
+from leads_pipeline.features.delivery.questions import Erasure, erasures, forget_erasure, known_hosts, known_leads, sent
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.people import HoldsPeople, IsMeant
 
@@ -14,36 +26,85 @@ _PATIENCE_SECONDS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class DeliveredLeads(HoldsPeople):
-    """The leads of which the ledger knows the ids (see HoldsPeople)."""
+    """The leads of which the ledgers know the ids (see HoldsPeople)."""
 
     data: DataFolder
 
     def recipients(self, is_meant: IsMeant) -> dict[str, list[str]]:
         """Return to which hosts they were delivered, and on which days, as ISO dates. Raises StorageError."""
         days: dict[str, set[str]] = {}
-        with reading_ledger(self.data.folder) as ledger:
-            for lead in filter(is_meant, ledger.leads() if ledger else ()):
-                for host, at in ledger.sent(*lead) if ledger else ():
-                    days.setdefault(host, set()).add(f"{at:%Y-%m-%d}")
+        for name in ledger_names(self.data.folder):
+            with reading_ledger(self.data.folder, name) as ledger:
+                for lead in filter(is_meant, known_leads(ledger) if ledger else ()):
+                    for host, at in sent(ledger, *lead) if ledger else ():
+                        days.setdefault(_shown(name, host), set()).add(f"{at:%Y-%m-%d}")
         return {host: sorted(of_host) for host, of_host in sorted(days.items())}
 
-    def forget(self, is_meant: IsMeant) -> list[str]:
-        """Forget them. Return what couldn't be forgotten."""
-        try:
-            with reading_ledger(self.data.folder) as ledger:
-                leads = [lead for lead in ledger.leads() if is_meant(lead)] if ledger else []
-            if not leads:
-                return []
+    def untold(self) -> set[str]:
+        """Return the hosts that nobody tells of erasures. Raises StorageError."""
+        hosts = set[str]()
+        for name in ledger_names(self.data.folder):
+            with reading_ledger(self.data.folder, name) as ledger:
+                if ledger and ledger.fact("tells_erasures") == "no":
+                    hosts.update(_shown(name, host) for host in known_hosts(ledger))
+        return hosts
 
-            with (
-                self.data.state.lock("delivery", timeout_seconds=_PATIENCE_SECONDS),
-                writing_ledger(self.data.folder) as mine,
-            ):
-                for lead in leads:
-                    mine.forget(*lead)
-        except StorageError as error:
-            return [
-                "The ledger of deliveries: it still has the ids of their leads. `privacy apply` forgets them. "
-                + str(error)
-            ]
-        return []
+    def confirmations(self, is_meant: IsMeant) -> list[str]:
+        """Return who has confirmed all erasures of such leads, and when. Raises StorageError."""
+        lines = []
+        for name in ledger_names(self.data.folder):
+            with reading_ledger(self.data.folder, name) as ledger:
+                of_ledger = [one for one in erasures(ledger) if is_meant(one.lead)] if ledger else []
+                moments = [one.confirmed_at for one in of_ledger if one.confirmed_at]
+                if ledger and moments and len(moments) == len(of_ledger):
+                    shown = _shown(name, known_hosts(ledger)[-1])
+                    lines.append(f"{shown} confirmed on {max(moments):%Y-%m-%d} that it erased the leads.")
+        return lines
+
+    def forget_confirmed(self, is_meant: IsMeant) -> None:
+        """Forget erasures of such leads that are confirmed, or that nobody is told of. Raises StorageError."""
+        for name in ledger_names(self.data.folder):
+            with reading_ledger(self.data.folder, name) as ledger:
+                over = [one.lead for one in erasures(ledger) if _is_over(one)] if ledger else []
+                meant = [lead for lead in over if is_meant(lead)]
+            if meant:
+                with self._writing(name) as mine:
+                    for lead in meant:
+                        forget_erasure(mine, lead)
+
+    def forget(self, is_meant: IsMeant) -> list[str]:
+        """Forget them, and have those told who got them. Return what couldn't be forgotten."""
+        troubles = []
+        for name in ledger_names(self.data.folder):
+            try:
+                self._forget(name, is_meant)
+            except StorageError as error:
+                troubles.append(
+                    "The ledger of deliveries: it still has the ids of their leads. `privacy apply` forgets them. "
+                    f"{error}"
+                )
+        return troubles
+
+    def _forget(self, name: str, is_meant: IsMeant) -> None:
+        with reading_ledger(self.data.folder, name) as ledger:
+            meant = [lead for lead in known_leads(ledger) if is_meant(lead)] if ledger else []
+        if meant:
+            with self._writing(name) as mine:
+                for lead in meant:
+                    mine.erase(*lead, datetime.now(UTC))
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[Ledger]:
+        with (
+            self.data.state.lock(lock_name(name), timeout_seconds=_PATIENCE_SECONDS),
+            writing_ledger(self.data.folder, name) as ledger,
+        ):
+            yield ledger
+
+
+def _shown(name: str, host: str) -> str:
+    return host if name == DEFAULT else f"{name} ({host})"
+
+
+def _is_over(erasure: Erasure) -> bool:
+    return erasure.state in (VersionState.DELIVERED, VersionState.UNWANTED)

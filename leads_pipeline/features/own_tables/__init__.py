@@ -1,9 +1,9 @@
-"""Tables of one's own: marts and files in LEADS_MARTS_DIR become tables of leads.duckdb, and so do answers to leads.
+"""Tables of one's own: marts and files in LEADS_MARTS_DIR become tables of leads.duckdb, and so do lists about leads.
 
     own_marts.py    which file makes which table
     own_table.py    one table, made in a process of its own with limits
-    answers.py      answers.csv: when the agency answered which lead
-    sql/            which answers count, and how long leads waited
+    lists.py        answers.csv, outcomes.csv and lead_prices.csv
+    sql/            which of their rows count, how long leads waited, and what came of them
 
 The other files are what the core asks for.
 """

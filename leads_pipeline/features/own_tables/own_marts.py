@@ -23,7 +23,7 @@ import duckdb
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import StorageError
-from leads_pipeline.features.own_tables.answers import ANSWER_FILES, LoadAnswers
+from leads_pipeline.features.own_tables.lists import LIST_FILES, LoadLists
 from leads_pipeline.features.own_tables.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
 from leads_pipeline.features.own_tables.settings import OwnTablesSettings
 from leads_pipeline.raw.data_folder import DataFolder
@@ -83,7 +83,7 @@ def own_files(folder: Path | None) -> OwnFiles:
     found, refused = dict[str, OwnFile](), list[OwnFile]()
     try:
         for file, look in _files(folder):
-            if file.name in ANSWER_FILES and look:
+            if file.name in LIST_FILES and look:
                 continue
             name = file.stem.lower()
             if problem := _problem_of_name(name, found):
@@ -221,7 +221,7 @@ def steps(data: DataFolder, settings: PublicationSettings, now: datetime) -> lis
     """Return what files of one's own add to a publication at that moment."""
     folder = settings.installation.of(OwnTablesSettings).marts_dir
     return [
-        LoadAnswers([folder, data.folder], settings.zone),
+        LoadLists([folder, data.folder], settings.zone),
         MakeOwnTables(data.folder, folder, today(settings.zone, now)),
     ]
 

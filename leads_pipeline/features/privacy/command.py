@@ -486,7 +486,7 @@ def apply(copy: Path | None) -> None:
             out.print(escape(f"\n{path.read_text(encoding='utf-8')}"), soft_wrap=False)
             out.print(escape(f"This receipt: {path}"))
 
-    for line in receipt.forgotten_deliveries(data):
+    for line in (*receipt.forgotten_deliveries(data), *receipt.note_confirmations(data)):
         out.print(escape(line))
 
     if not left:

@@ -11,6 +11,7 @@ from typing import Final
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.privacy.receipt import note_confirmations
 from leads_pipeline.features.privacy.requests import open_entries
 from leads_pipeline.features.privacy.retain import cut_days, due_before
 from leads_pipeline.features.privacy.settings import PrivacySettings
@@ -48,6 +49,7 @@ def work_of_night(
 def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
     night.counts["requests_not_shown_done"] = len(open_entries(list_of(data).read()))
     log_forgotten_deliveries(data)
+    note_confirmations(data)
 
     # A folder that is behind is swept by the publication that follows.
     if data.is_behind or not list_of(data).read():

@@ -128,19 +128,53 @@ def forgotten_deliveries(data: DataFolder) -> list[str]:
     return forget_deliveries(data, erasures) + delivered
 
 
+def note_confirmations(data: DataFolder) -> list[str]:
+    """Add to the receipts of erasures who has confirmed them. Return what was added."""
+    suppressed = list_of(data).read()
+    added = []
+    for entry in suppressed.active:
+        if entry.action is not Action.ERASE or entry.number not in suppressed.done:
+            continue
+        is_meant = _of_entries(data, [entry])
+        for holder in holders(data):
+            with suppress(StorageError):  # a delivery may be under way: the next night adds it
+                lines = holder.confirmations(is_meant)
+                _add_to_receipt(data, entry, lines)
+                holder.forget_confirmed(is_meant)
+                added += [f"Erasure {entry.number}: {line}" for line in lines]
+    return added
+
+
+def _add_to_receipt(data: DataFolder, entry: Entry, lines: Sequence[str]) -> None:
+    """Add lines to a receipt. Another machine may have it."""
+    path = receipt_path(data, entry.number)
+    if not path.exists():
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    new = [f"- {line}\n" for line in lines if line not in text]
+    if new:
+        replace_file(path, (text + "".join(new)).encode())
+
+
 def _delivered(data: DataFolder, entries: Sequence[Entry]) -> list[str]:
     """Say to whom and when leads were delivered.
 
     A receipt is written even if the ledger can't be read.
     """
+    is_erasure = all(entry.action is Action.ERASE for entry in entries)
     try:
         hosts = recipients(data, _of_entries(data, entries))
+        untold = {host for holder in holders(data) for host in holder.untold()}
     except StorageError as error:
         return [f"Your own system, if leads are delivered there. {error}"]
-    return [
-        f"{host}: leads of the person were delivered there on {', '.join(days)}. Tell those who run it."
-        for host, days in hosts.items()
-    ]
+
+    lines = []
+    for host, days in hosts.items():
+        do = "Tell those who run it."
+        if is_erasure and host not in untold:
+            do = "It is told of the erasure. This receipt says so when it has confirmed it."
+        lines.append(f"{host}: leads of the person were delivered there on {', '.join(days)}. {do}")
+    return lines
 
 
 def _of_entries(data: DataFolder, entries: Sequence[Entry]) -> IsMeant:

@@ -3,14 +3,19 @@
 Belongs here: what the tests of delivery do again and again. Doesn't: what has to come of it, which they say.
 """
 
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from leads_pipeline.features.delivery.destinations import Destination, destinations_of
 from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger, writing_ledger
-from leads_pipeline.features.delivery.sending import Endpoint, Sent, deliver
+from leads_pipeline.features.delivery.questions import Retried, Selection, counts, replay, retry
+from leads_pipeline.features.delivery.sending import Sent, deliver
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.crm import VARIABLES, Crm
+from leads_pipeline_tests.support.crm import SECRET, VARIABLES, Crm
 from leads_pipeline_tests.support.house import DAY, House
 
 Lead = dict[str, Any]
@@ -38,22 +43,21 @@ class Agency:
     def send(self, **options: Any) -> Sent:
         """Deliver to the address of the variables."""
         settings = Settings.from_variables(self.variables)
-        endpoint = Endpoint.of(settings)
-        assert endpoint
-        return deliver(settings, self.house.data, endpoint, **options)
+        [destination] = destinations_of(settings)
+        return deliver(settings, self.house.data, destination, **options)
 
     def endpoint_answers(self, status: int, **headers: str) -> None:
         self.crm.answer = lambda _message: httpx.Response(status, headers=headers)
 
-    def retry(self) -> int:
+    def retry(self) -> Retried:
         """As a person does by `deliver retry`."""
         with writing_ledger(self.house.folder) as ledger:
-            return ledger.retry(self.house.now.timestamp())
+            return retry(ledger, self.house.now.timestamp())
 
-    def replay(self) -> int:
+    def replay(self, **chosen: Any) -> int:
         """As a person does by `deliver replay`."""
         with writing_ledger(self.house.folder) as ledger:
-            return ledger.replay(DAY, DAY, self.house.now.timestamp())
+            return replay(ledger, Selection(**(chosen or {"first": DAY, "last": DAY})), self.house.now.timestamp())
 
     def erase_without_publishing(self, **person: str) -> None:
         """Put a person on the list. Nobody sweeps files yet."""
@@ -72,4 +76,75 @@ class Agency:
         """The versions in each state of the ledger."""
         with reading_ledger(self.house.folder) as ledger:
             assert ledger
-            return {state: count for state, count in ledger.counts().items() if count}
+            return {state: count for state, count in counts(ledger).items() if count}
+
+
+@dataclass
+class Api(httpx.AsyncBaseTransport):
+    """A destination's own API. It remembers requests, and answers with `answer`."""
+
+    answer: Callable[[httpx.Request], httpx.Response] = lambda _: httpx.Response(201)
+    requests: list[httpx.Request] = field(default_factory=list)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        request.read()
+        self.requests.append(request)
+        return self.answer(request)
+
+    @property
+    def said(self) -> list[tuple[str, str, Any]]:
+        """Method, address and JSON of each request."""
+        return [(one.method, str(one.url), json.loads(one.content or b"null")) for one in self.requests]
+
+
+class Destinations:
+    """The agency's file of destinations, and a made-up endpoint for each."""
+
+    def __init__(self, agency: Agency, *tables: str, **variables: str) -> None:
+        self.agency = agency
+        self.file = agency.house.folder.parent / "destinations.toml"
+        self.variables = {"SECRET": SECRET, "LEADS_TIMEZONE": "Europe/London", **variables}
+        self.variables["LEADS_DESTINATIONS_FILE"] = str(self.file)
+        self.write(*tables)
+        self.crms: dict[str, Crm] = {}
+        self.api: Api | None = None
+
+    def write(self, *tables: str) -> None:
+        self.file.write_text("\n".join(f"[[destination]]\n{table}" for table in tables))
+
+    @property
+    def settings(self) -> Settings:
+        return Settings.from_variables(self.variables | {"LEADS_DATA_DIR": str(self.agency.house.folder)})
+
+    def read(self) -> list[Destination]:
+        return destinations_of(self.settings)
+
+    def deliver(self, **options: Any) -> dict[str, Sent]:
+        """Deliver to each."""
+        sent, house = {}, self.agency.house
+        for destination in self.read():
+            crm = self.api or self.crms.setdefault(destination.name, Crm())
+            sent[destination.name] = deliver(
+                self.settings, house.data, destination, clock=lambda: house.now, transport=crm, **options
+            )
+        return sent
+
+    @property
+    def delivered(self) -> dict[str, list[str]]:
+        """The leads that each has, in order."""
+        return {name: sorted({lead_id for _, lead_id, _ in crm.events}) for name, crm in self.crms.items()}
+
+
+# A destination with an API of its own.
+HEAD = f'name = "api"\nfrom = {DAY}\n'
+CREATED = """
+[destination.created]
+url = "https://api.example/leads/{{ data.lead_id }}"
+body = '''{"name": {{ data.contact_first_name ~ " " ~ data.contact_last_name }}, "text": {{ data.message }}}'''
+"""
+
+
+def webhook(name: str, *lines: str) -> str:
+    """A table of a destination that takes webhooks."""
+    more = "\n".join(lines)
+    return f'name = "{name}"\nurl = "https://{name}.example/hook"\nsecret = {{env = "SECRET"}}\nfrom = {DAY}\n{more}\n'

@@ -1,6 +1,7 @@
 """The command `deliver`, against an endpoint on a socket."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from leads_pipeline.features.delivery.ledger import LEDGER
 from leads_pipeline_tests.features.delivery.agency import lead
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, House
+from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 Applied = dict[str, dict[str, Any]]
 
@@ -54,7 +57,7 @@ def test_what_is_left_is_told_and_listed_with_its_reason(applied: Applied, monke
     said = run("deliver", "status").stdout
     assert "waiting    2" in said
     assert f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached: Connection refused." in said
-    assert json.loads(run("deliver", "status", "--json").stdout)["waiting"] == 2
+    assert json.loads(run("deliver", "status", "--json").stdout)["default"]["waiting"] == 2
     assert not applied
 
 
@@ -75,7 +78,120 @@ def test_a_replay_is_sent_again(applied: Applied) -> None:
     assert "2 versions of leads wait again." in run("deliver", "replay", "--from", DAY, "--to", DAY).stdout
     assert ended(run("deliver")) == (0, "Delivered to 127.0.0.1: 2. Left: 0.")
     assert len(applied) == 2
-    assert "0 versions of leads wait again. Nothing was changed." in run("deliver", "retry").stdout
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ids"),
+    [
+        (["--lead", "applicant/lead-1"], {"lead-1"}),
+        (["--branch", "branch-102"], {"lead-3"}),
+        (["--kind", "appraisal"], {"lead-4"}),
+        (["--kind", "applicant", "--from", DAY, "--destination", "default"], {"lead-1", "lead-2", "lead-3"}),
+    ],
+    ids=lambda part: part[0] if isinstance(part, list) else "",
+)
+def test_a_replay_is_of_a_lead_a_branch_or_a_kind(
+    house: House, applied: Applied, chosen: list[str], ids: set[str]
+) -> None:
+    house.land("applicant", [lead(3)], scope="branch-102")
+    house.land("appraisal", [lead(4)])
+    run("deliver")
+    applied.clear()
+    run("deliver", "replay", *chosen)
+    run("deliver")
+    assert {one["data"]["lead_id"] for one in applied.values()} == ids
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["replay"], "Say which leads"),
+        (["replay", "--kind", "applicant", "--destination", "crn"], "Nothing was ever delivered to crn"),
+        (["replay", "--lead", "17"], "Write the lead as KIND/ID"),
+        (["log", "lead-1"], "Write the lead as KIND/ID"),
+        (["retry", "--destination", "crn"], "Nothing was ever delivered to crn"),
+    ],
+)
+def test_an_argument_that_names_nothing_is_told(applied: Applied, arguments: list[str], told: str) -> None:
+    run("deliver")
+    applied.clear()
+    result = run("deliver", *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fault 113."""
+
+    class Gone(QuietHandler):
+        def do_POST(self) -> None:
+            self.send_response(410)
+            self.end_headers()
+
+    monkeypatch.setenv("LEADS_DELIVERY_SECRET", crm.SECRET)
+    with serving(Gone) as address:
+        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        run("deliver")
+        said = run("deliver", "retry").stdout
+    assert "default: It answered 410, and is asked again. 2 waiting versions of leads are sent at once." in said
+    with crm.running() as (address, _):
+        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        run("deliver")
+    house.land("applicant", [lead(1, email="")])
+    run("deliver")
+    assert "default: 1 version of leads that were held or given up wait again." in run("deliver", "retry").stdout
+    with crm.running() as (address, _):
+        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        run("deliver")
+    assert run("deliver", "retry").stdout == "default: Nothing waits, and nothing was changed.\n"
+
+
+REFUSED = b'{"errors": [{"code": "DUPLICATE_VALUE", "message": "Jane Quill is here"}]}'
+
+
+def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 116."""
+
+    class Api(QuietHandler):
+        def do_POST(self) -> None:
+            self.send_response(422)
+            self.send_header("content-type", "application/json; name=Quill")
+            self.send_header("content-length", str(len(REFUSED)))
+            self.end_headers()
+            self.wfile.write(REFUSED)
+
+    monkeypatch.setenv("LEADS_DELIVERY_SECRET", crm.SECRET)
+    with serving(Api) as address:
+        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        run("deliver")
+    with crm.running() as (address, _):
+        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        run("deliver", "--now")
+
+    said = run("deliver", "log", "applicant/lead-1").stdout
+    assert re.fullmatch(
+        rf"default: version \w{{8}} of {DAY} delivered 20.* UTC\n"
+        r"    20.* UTC  422 application/json DUPLICATE_VALUE\n    20.* UTC  204\n",
+        said,
+    )
+    assert json.loads(run("deliver", "log", "applicant/lead-1", "--json").stdout)["default"][0]["state"] == "delivered"
+    assert run("deliver", "log", "applicant/nobody").stdout == "No destination knows this lead.\n"
+    assert b"Quill" not in (house.folder / LEDGER).read_bytes()
+
+
+def test_a_dry_run_sends_nothing_and_masks_what_it_shows(house: House, applied: Applied) -> None:
+    house.land("applicant", [lead(1), lead(2), lead(3) | {"Quill's": 1}])
+    said = run("deliver", "--dry-run").stdout
+    assert "127.0.0.1: 3 messages would be sent first." in said
+    assert "created applicant lead lead-1: POST to 127.0.0.1" in said
+    assert '"contact_email": "x0@xxxxxxx.xxx"' in said
+    assert not [word for word in ("Quill", "07700", "j1@") if word in said]
+    assert not applied
+    assert run("deliver", "status").stdout == "Nothing was ever delivered from this folder.\n"
+    assert ended(run("deliver")) == (0, "Delivered to 127.0.0.1: 3. Left: 0.")
+    assert "127.0.0.1: 0 messages would be sent first." in run("deliver", "--dry-run").stdout
 
 
 @pytest.mark.usefixtures("house")

@@ -9,15 +9,16 @@ import threading
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.delivery.destinations import destinations_of
 from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, reading_ledger
-from leads_pipeline.features.delivery.message import signer
-from leads_pipeline.features.delivery.sending import Endpoint
+from leads_pipeline.features.delivery.people import DeliveredLeads
+from leads_pipeline.features.delivery.questions import known_leads
+from leads_pipeline.features.delivery.webhook import signer
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.portal.http_library import httpx
@@ -52,6 +53,54 @@ def test_each_lead_is_delivered_once_with_its_columns_and_its_text(agency: Agenc
     assert data["intent"] == "APPLICANT_INTENT_BUY"
     assert data["_extra"] == {"new": [1.5]}
     assert any(text.encode() in request.content for request in agency.crm.requests)
+
+
+def test_a_message_says_what_a_crm_would_have_to_look_up(agency: Agency) -> None:
+    agency.house.names = "id,name\n101,Alder & Sons\n"
+    agency.house.publish()
+    agency.variables["LEADS_BRANCHES_FILE"] = str(agency.house.folder.parent / "branches.csv")
+    known = {
+        "intent": "APPLICANT_INTENT_RENT",
+        "portalSource": "Quill's own",
+        "propertyUse": "PROPERTY_USE_RESIDENTIAL",
+    }
+    agency.land(lead(1) | known)
+    agency.deliver()
+
+    [message] = agency.crm.applied.values()
+    data = message["data"]
+    assert message["format"] == 2
+    assert (data["branch"], data["market"]) == ("Alder & Sons", "lettings")
+    assert data["intent"] == "APPLICANT_INTENT_RENT"
+    words = data["words"]
+    assert words["intent"] == "rent"
+    assert (words["property_use"], words["lead_source"]) == ("residential", "unknown")
+    assert agency.crm.requests[0].headers["user-agent"].startswith("leads-pipeline/")
+
+
+@pytest.mark.parametrize(
+    ("email", "phone"),
+    [
+        (" Ida@Example.org ", "07700 900123"),
+        ("İDA.ΣΑΣ@Example.org", ""),
+        ("", "+44 (0)7700 900123"),
+        (" ", "0033 1 23"),
+        ("", "ext"),
+        ("\tx@example.org", "٠٧٧"),
+    ],
+)
+def test_a_message_has_the_person_and_the_market_that_analysts_see(agency: Agency, email: str, phone: str) -> None:
+    markets = [{"enquiryType": "ENQUIRY_TYPE_LETTINGS"}, *({"intent": intent} for intent in ("X_SELL", "X_LET", "odd"))]
+    for number, more in enumerate(markets):
+        agency.house.push("applicant", lead(number, email=email, phoneNumber=phone) | more)
+    agency.house.publish()
+    agency.deliver()
+
+    facts = agency.house.query("select lead_id, person::varchar, market from lead_facts order by all")
+    told = [
+        (one["data"]["lead_id"], one["data"]["person"], one["data"]["market"]) for one in agency.crm.applied.values()
+    ]
+    assert sorted(told) == facts
 
 
 def test_a_new_version_is_an_update_and_one_lead_s_versions_come_in_order(agency: Agency) -> None:
@@ -137,7 +186,7 @@ def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agenc
 
     with reading_ledger(agency.house.folder) as ledger:
         assert ledger
-        assert ledger.leads() == [("applicant", "lead-2")]
+        assert known_leads(ledger) == [("applicant", "lead-2")]
     assert agency.deliver().delivered == 3
 
 
@@ -244,7 +293,7 @@ def test_after_three_days_a_lead_is_given_up_and_can_be_retried(agency: Agency) 
 
     agency.endpoint_answers(200)
     assert agency.deliver(is_all=True).left == 1
-    assert agency.retry() == 1
+    assert agency.retry().again == 1
     assert agency.deliver().delivered == 1
 
 
@@ -349,7 +398,7 @@ def test_a_held_version_that_an_answer_lacked_by_mistake_is_sent_when_a_person_s
         agency.land(*leads)
         agency.deliver()
 
-    assert agency.retry() == 1
+    assert agency.retry().again == 1
     agency.deliver()
 
     assert agency.counts == {VersionState.DELIVERED: 2}
@@ -551,7 +600,7 @@ def test_a_secret_is_taken_as_people_paste_it(secret: str) -> None:
 
 def test_an_authorization_that_is_no_header_is_told_by_its_name() -> None:
     with pytest.raises(SettingsError, match="LEADS_DELIVERY_AUTHORIZATION") as told:
-        Endpoint.of(Settings.from_variables({**VARIABLES, "LEADS_DELIVERY_AUTHORIZATION": "Bearer pässword"}))
+        destinations_of(Settings.from_variables({**VARIABLES, "LEADS_DELIVERY_AUTHORIZATION": "Bearer pässword"}))
 
     assert "pässword" not in str(told.value)
 
@@ -667,7 +716,7 @@ def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: A
 # --- the examples -----------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_path: Path) -> None:
+def test_the_example_keeps_each_version_once_and_deletes_the_erased(agency: Agency, tmp_path: Path) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}/"
     environment = os.environ | {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port)}
@@ -683,39 +732,12 @@ def test_the_example_of_an_endpoint_keeps_each_version_once(agency: Agency, tmp_
             assert unsigned.status_code == 401
             agency.replay()
             assert agency.send(is_all=True).delivered == 2
+            with closing(sqlite3.connect(tmp_path / "crm.sqlite")) as db:
+                assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]
+            DeliveredLeads(agency.house.data).forget(("applicant", "lead-1").__eq__)
+            assert agency.send(is_all=True).delivered == 1
         finally:
             crm.terminate()
 
     with closing(sqlite3.connect(tmp_path / "crm.sqlite")) as db:
-        assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]
-
-
-def test_the_example_between_delivery_and_an_api_acknowledges_what_the_crm_took(agency: Agency) -> None:
-    statuses = iter((500, 201))
-    taken: dict[str, Any] = {}
-
-    class Api(QuietHandler):
-        def do_PUT(self) -> None:
-            enquiry = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            status = next(statuses)
-            if status == 201:
-                taken[self.path] = (self.headers["authorization"], enquiry["email"])
-            self.send_response(status)
-            self.end_headers()
-
-    port = free_port()
-    agency.variables["LEADS_DELIVERY_URL"] = f"http://127.0.0.1:{port}/"
-    agency.land(lead(1))
-    command = [sys.executable, str(EXAMPLES / "crm_forwarder.py")]
-    troubles = []
-
-    with serving(Api) as api:
-        variables = {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port), "CRM_API": api, "CRM_TOKEN": "t"}
-        with subprocess.Popen(command, env=os.environ | variables, stderr=subprocess.DEVNULL) as forwarder:
-            while (sent := agency.send(is_all=True)).left:
-                assert forwarder.poll() is None
-                troubles.append(sent.trouble)
-            forwarder.terminate()
-
-    assert "502" in str(troubles[-1])
-    assert taken == {"/lead-1": ("Bearer t", "j1@example.org")}
+        assert db.execute("select lead_id from messages").fetchall() == [("lead-2",)]

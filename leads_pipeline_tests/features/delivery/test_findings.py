@@ -22,7 +22,7 @@ def test_an_endpoint_that_is_away_is_told_until_all_is_delivered(agency: Agency)
     agency.deliver()
     assert told(agency) == {}
     agency.house.later(minutes=20)
-    assert "2 versions of leads wait to be delivered. The endpoint answered 503" in told(agency)["delivery"]
+    assert "2 versions of leads wait to be delivered. crm.example answered 503" in told(agency)["delivery"]
     agency.endpoint_answers(200)
     agency.deliver(is_all=True)
     assert told(agency) == {}
@@ -54,7 +54,7 @@ def test_leads_that_nobody_looks_for_are_told(agency: Agency) -> None:
     agency.house.later(hours=1)
     assert told(agency) == {}
     agency.land(lead(2))
-    assert "Nobody looks for new leads to deliver." in told(agency)["delivery"]
+    assert "Nobody looks for new leads to deliver to crm.example." in told(agency)["delivery"]
 
 
 def test_leads_that_nobody_ever_delivered_are_told(agency: Agency) -> None:
@@ -62,7 +62,7 @@ def test_leads_that_nobody_ever_delivered_are_told(agency: Agency) -> None:
     agency.land(lead(1))
     assert told(agency) == {}
     agency.house.later(hours=1)
-    assert "Nobody looks for new leads to deliver." in told(agency)["delivery"]
+    assert "Nobody looks for new leads to deliver to crm.example." in told(agency)["delivery"]
 
 
 def test_half_a_setting_is_told(agency: Agency) -> None:

@@ -22,7 +22,7 @@ def test_each_pulled_lead_is_delivered_by_a_tick(tmp_path: Path) -> None:
             assert "0 are left" in tick(here)
             ids = {message["data"]["lead_id"] for message in applied.values()}
             assert ids >= here.truth(APPLICANT, [2])
-            assert "Delivered 0" in tick(here)
+            assert "delivered 0" in tick(here)
 
 
 def test_without_an_endpoint_the_sensor_says_so(tmp_path: Path) -> None:

@@ -19,8 +19,10 @@ from click.testing import Result
 
 from leads_pipeline.cli.windows import MAX_COVERAGE_DAYS
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.delivery.destinations import destinations_of
 from leads_pipeline.features.delivery.ledger import reading_ledger
-from leads_pipeline.features.delivery.sending import Endpoint, deliver
+from leads_pipeline.features.delivery.questions import known_leads, sent
+from leads_pipeline.features.delivery.sending import deliver
 from leads_pipeline.features.privacy import requests
 from leads_pipeline.features.privacy.access import written_by
 from leads_pipeline.features.privacy.carrying_out import carry_out
@@ -1141,15 +1143,16 @@ def test_a_copy_of_another_list_is_not_put_back(desk: House, tmp_path: Path) -> 
 
 def deliver_all(desk: House, status: int = 200) -> None:
     settings = Settings.from_variables({**crm.VARIABLES, "LEADS_DELIVERY_FROM": str(DAY)})
-    endpoint = Endpoint.of(settings)
-    assert endpoint
-    deliver(settings, desk.data, endpoint, clock=lambda: desk.now, transport=crm.Crm(lambda _: httpx.Response(status)))
+    [destination] = destinations_of(settings)
+    deliver(
+        settings, desk.data, destination, clock=lambda: desk.now, transport=crm.Crm(lambda _: httpx.Response(status))
+    )
 
 
 def assert_ledger_forgot_jane(desk: House) -> None:
     with reading_ledger(desk.folder) as ledger:
         assert ledger
-        assert (ledger.sent("applicant", "jane"), len(ledger.sent("applicant", "mary"))) == ([], 1)
+        assert (sent(ledger, "applicant", "jane"), len(sent(ledger, "applicant", "mary"))) == ([], 1)
 
 
 @pytest.mark.slow
@@ -1177,7 +1180,7 @@ def test_the_ledger_forgets_an_erased_lead_that_was_never_delivered(desk: House)
     privacy("erase", "--yes", "--email", EMAIL)
     with reading_ledger(desk.folder) as ledger:
         assert ledger
-        assert ("applicant", "jane") not in ledger.leads()
+        assert ("applicant", "jane") not in known_leads(ledger)
 
 
 @pytest.mark.slow

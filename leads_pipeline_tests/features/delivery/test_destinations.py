@@ -1,0 +1,213 @@
+"""Several destinations: each gets the leads that its filter takes, and none delays another."""
+
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.delivery.destinations import destinations_of
+from leads_pipeline.features.delivery.ledger import ledger_path
+from leads_pipeline.features.delivery.sending import Sent, deliver_to_all
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.figures import Figures
+from leads_pipeline.health.findings import find
+from leads_pipeline.portal.http_library import httpx
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.features.delivery.agency import Agency, Destinations, lead, webhook
+from leads_pipeline_tests.support import crm
+from leads_pipeline_tests.support.crm import SECRET, VARIABLES
+from leads_pipeline_tests.support.house import DAY
+
+SALES, LETTINGS = {"enquiryType": "ENQUIRY_TYPE_SALES"}, {"intent": "APPLICANT_INTENT_RENT"}
+
+
+# --- filters ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_destination_gets_the_leads_that_its_filter_takes(agency: Agency) -> None:
+    here = Destinations(
+        agency,
+        webhook("all"),
+        webhook("owners", 'kinds = ["appraisal"]'),
+        webhook("north", 'branches = ["102"]'),
+        webhook("lets", 'markets = ["lettings"]', 'branches = ["branch-101"]'),
+    )
+    agency.land(lead(1) | SALES, lead(2) | LETTINGS)
+    agency.land(lead(3) | LETTINGS, scope="branch-102")
+    agency.house.land("appraisal", [lead(4)])
+
+    here.deliver()
+    here.deliver()
+
+    assert here.delivered == {
+        "all": ["lead-1", "lead-2", "lead-3", "lead-4"],
+        "owners": ["lead-4"],
+        "north": ["lead-3"],
+        "lets": ["lead-2"],
+    }
+    assert [len(one.attempts) for one in here.crms.values()] == [4, 1, 1, 1]
+
+
+def test_a_filter_that_is_widened_brings_the_leads_of_before_and_none_twice(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm", 'markets = ["sales"]'))
+    agency.land(lead(1) | SALES, lead(2) | LETTINGS)
+    here.deliver()
+
+    here.write(webhook("crm"))
+    here.deliver()
+
+    assert here.delivered == {"crm": ["lead-1", "lead-2"]}
+    assert len(here.crms["crm"].attempts) == 2
+
+
+def test_a_filter_that_is_narrowed_holds_for_what_waits(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"))
+    here.crms["crm"] = crm.Crm(lambda _: httpx.Response(503))
+    agency.land(lead(1) | SALES, lead(2) | LETTINGS)
+    here.deliver()
+    here.crms["crm"] = crm.Crm()
+
+    here.write(webhook("crm", 'markets = ["sales"]'))
+    here.deliver(is_all=True)
+
+    assert here.delivered == {"crm": ["lead-1"]}
+
+
+def test_a_new_destination_begins_with_leads_from_today(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm").replace(f"from = {DAY}\n", ""))
+    agency.land(lead(1))
+    here.deliver()
+    agency.house.later(days=1)
+    agency.house.push("applicant", lead(2) | {"createdAt": f"{agency.house.today}T05:00:00Z"})
+
+    here.deliver()
+
+    assert here.delivered == {"crm": ["lead-2"]}
+
+
+def test_the_ledger_of_the_one_address_goes_on_under_the_name_default(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver()
+    here = Destinations(agency, webhook("default"))
+
+    assert here.deliver()["default"].delivered == 0
+
+
+# --- one delays no other ----------------------------------------------------------------------------------------------
+
+
+def test_a_dead_destination_and_a_slow_one_delay_no_other(agency: Agency) -> None:
+    is_down = threading.Event()
+    is_down.set()
+    agency.land(*[lead(number) for number in range(8)])
+    with ExitStack() as stack:
+        (quick, taken), (slow, late), (dead, _) = (
+            stack.enter_context(crm.running(seconds, down)) for seconds, down in ((0, None), (0.2, None), (0, is_down))
+        )
+        addresses = {"quick": quick, "slow": slow, "dead": dead}
+        tables = [webhook(name).replace(f"https://{name}.example/hook", url) for name, url in addresses.items()]
+        here = Destinations(agency, *tables)
+
+        results = deliver_to_all(here.settings, agency.house.data, here.read(), seconds=20)
+
+    sent = {name: result for name, result in results.items() if isinstance(result, Sent)}
+    assert (len(taken), len(late)) == (8, 8)
+    assert {name: one.left for name, one in sent.items()} == {"quick": 0, "slow": 0, "dead": 8}
+
+
+def test_findings_and_figures_are_told_by_destination(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"), webhook("slack"))
+    agency.land(lead(1))
+    here.crms["slack"] = crm.Crm(lambda _: httpx.Response(503))
+    here.deliver()
+    agency.house.later(minutes=20)
+
+    facts = Facts(here.settings, agency.house.data, agency.house.now)
+    told = {one.key: one.message for one in find(facts) if one.key.startswith("delivery")}
+    figures = Figures.of(facts).as_json()
+
+    assert told == {
+        "delivery/slack": "1 version of leads wait to be delivered. slack (slack.example) answered 503 (no content)."
+    }
+    assert figures["deliveries"]["delivered"] == figures["deliveries"]["waiting"] == 1
+    assert figures["deliveries_by_destination"]["slack"]["waiting"] == 1
+
+
+def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"), webhook("slack"))
+    agency.land(lead(1))
+    here.deliver()
+    ledger_path(agency.house.folder, "slack").write_bytes(b"no database" * 1000)
+    agency.land(lead(1), lead(2))
+
+    results = deliver_to_all(
+        here.settings, agency.house.data, here.read(), clock=lambda: agency.house.now, transport=here.crms["crm"]
+    )
+
+    assert isinstance(results["crm"], Sent)
+    assert "quarantine" in str(results["slack"])
+
+
+# --- the file ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (
+            webhook("crm", 'brances = ["101"]'),
+            "destination crm has the unknown key `brances`: did you mean `branches`?",
+        ),
+        (webhook("crm", "zzz = 1"), "the unknown key `zzz`: it knows authorization, branches"),
+        (webhook("crm", 'markets = ["rent"]'), "has 'rent' in `markets`. It knows sales, lettings, unknown."),
+        (webhook("crm", 'kinds = "applicant"'), "has a `kinds` that is no list"),
+        (webhook("crm", 'branches = ["1 0 1"]'), "Write the portal's ids"),
+        (webhook("crm").replace(f"from = {DAY}", 'from = "today"'), "has a `from` that is no day"),
+        (webhook("CRM 1"), "has no usable `name`"),
+        (webhook("crm").replace('{env = "SECRET"}', f'"{SECRET}"'), "has its `secret` in the file itself"),
+        (webhook("crm").replace('"SECRET"', '"MISSING"'), "the variable MISSING, which isn't set"),
+        (webhook("crm").replace("//crm", "//me:token-of-somebody@crm"), "has a password in `url`"),
+        (webhook("crm").replace("https", "http"), "begins with http://"),
+        (webhook("crm") + "[[destination]]\n" + webhook("crm"), "has the destination crm twice"),
+        (webhook("crm", 'x = "token-of-somebody'), "is no TOML (at line"),
+        ("", "has no usable `name`"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_without_a_secret(agency: Agency, table: str, said: str) -> None:
+    here = Destinations(agency, table)
+
+    with pytest.raises(SettingsError) as told:
+        here.read()
+
+    assert said in str(told.value)
+    assert not [word for word in (SECRET, "token-of-somebody") if word in str(told.value)]
+
+
+def test_a_secret_comes_from_a_file_beside_it(agency: Agency, tmp_path: Path) -> None:
+    here = Destinations(agency, webhook("crm").replace("env", "file").replace('"SECRET"', '"crm.secret"'))
+    (tmp_path / "crm.secret").write_text(f"{SECRET}\n")
+    agency.land(lead(1))
+
+    assert here.deliver()["crm"].delivered == 1
+    assert SECRET not in repr(here.read())
+
+
+def test_an_address_that_is_a_secret_shows_nowhere(agency: Agency) -> None:
+    table = webhook("slack").replace('"https://slack.example/hook"', '{env = "HOOK"}')
+    here = Destinations(agency, table, HOOK="https://slack.example/services/T0/very-secret")
+    agency.land(lead(1))
+    here.crms["slack"] = crm.Crm(lambda _: httpx.Response(302, headers={"location": "https://x.example/very-secret"}))
+
+    [sent] = here.deliver().values()
+
+    assert "very-secret" not in f"{here.read()} {sent}"
+    assert b"very-secret" not in ledger_path(agency.house.folder, "slack").read_bytes()
+
+
+def test_one_address_and_a_file_at_once_are_refused() -> None:
+    settings = Settings.from_variables({**VARIABLES, "LEADS_DESTINATIONS_FILE": "destinations.toml"})
+
+    with pytest.raises(SettingsError, match="LEADS_DESTINATIONS_FILE and LEADS_DELIVERY_URL are set"):
+        destinations_of(settings)

@@ -1,0 +1,171 @@
+"""Erasures travel: each destination that had the lead is told, and the receipt names who confirmed it."""
+
+import json
+
+import pytest
+
+from leads_pipeline.features.delivery.ledger import VersionState, ledger_path, reading_ledger, writing_ledger
+from leads_pipeline.features.delivery.questions import counts, erasures
+from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.nightly import work_of_night
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.findings import find
+from leads_pipeline.orchestration.night import Night
+from leads_pipeline.portal.http_library import httpx
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.features.delivery.agency import CREATED, HEAD, Agency, Api, Destinations, lead, webhook
+
+ERASED = '[destination.erased]\nmethod = "DELETE"\nurl = "https://api.example/leads/{{ data.lead_id }}"\n'
+
+
+def erase(agency: Agency, **person: str) -> str:
+    """Erase a person by the command's steps. Return the receipt."""
+    agency.house.erase(**person)
+    carry_out(agency.house.data, lambda: None, agency.house.now)
+    return receipt(agency)
+
+
+def receipt(agency: Agency) -> str:
+    return (agency.house.folder / "privacy" / "receipts" / "1.txt").read_text()
+
+
+def night(agency: Agency) -> None:
+    work_of_night(agency.house.data, Settings.from_variables({}), agency.house.now, Night())
+
+
+def test_each_destination_that_had_the_lead_is_told_its_id_alone(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"), webhook("north", 'branches = ["102"]'))
+    agency.land(lead(1), lead(2))
+    here.deliver()
+
+    erase(agency, email="j1@example.org")
+    here.deliver()
+    here.deliver()
+
+    *_, (_, _, last) = here.crms["crm"].attempts
+    assert (last["type"], last["data"]) == ("lead.erased", {"kind": "applicant", "lead_id": "lead-1"})
+    assert [len(one.attempts) for one in here.crms.values()] == [3, 0]
+
+
+def test_the_receipt_names_who_is_told_who_confirmed_and_who_can_not_be_told(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"), webhook("slow"))
+    agency.land(lead(1))
+    here.deliver()
+    with writing_ledger(agency.house.folder, "slow") as ledger:
+        ledger.set_fact("tells_erasures", "no")
+
+    said = erase(agency, email="j1@example.org")
+    assert "crm (crm.example): leads of the person were delivered there on" in said
+    assert "It is told of the erasure." in said
+    assert f"slow (slow.example): leads of the person were delivered there on {agency.house.now:%Y-%m-%d}. Tell" in said
+    here.deliver()
+    before = ledger_path(agency.house.folder, "crm").read_bytes()
+    night(agency)
+
+    text = receipt(agency)
+    assert f"- crm (crm.example) confirmed on {agency.house.now:%Y-%m-%d} that it erased the leads.\n" in text
+    ledger_path(agency.house.folder, "crm").write_bytes(before)  # as after a kill
+    night(agency)
+    assert receipt(agency) == text
+    with reading_ledger(agency.house.folder, "crm") as ledger:
+        assert ledger
+        assert erasures(ledger) == []
+
+
+def test_an_erasure_that_fails_is_told_again_and_the_receipt_waits(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"))
+    agency.land(lead(1), lead(2, email="j1@example.org"))
+    here.deliver()
+    erase(agency, email="j1@example.org")
+    here.crms["crm"].answer = lambda message: httpx.Response(503 if message["data"]["lead_id"] == "lead-2" else 204)
+    here.deliver()
+    night(agency)
+    assert "confirmed" not in receipt(agency).replace("has confirmed it.", "")
+
+    here.crms["crm"].answer = lambda _: httpx.Response(204)
+    here.deliver(is_all=True)
+    night(agency)
+
+    assert "confirmed on" in receipt(agency)
+
+
+def test_an_erasure_is_told_before_leads_that_wait(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver()
+    agency.land(*[lead(number) for number in range(2, 8)])
+
+    erase(agency, email="j1@example.org")
+    agency.deliver()
+
+    assert [message["type"] for _, _, message in agency.crm.attempts][1] == "lead.erased"
+    assert len(agency.crm.attempts) == 8
+
+
+def test_a_lead_that_nobody_had_is_told_to_nobody(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"))
+    here.deliver()
+    here.crms["crm"].answer = lambda _: httpx.Response(400)
+    agency.land(lead(1))
+    here.deliver()
+
+    erase(agency, email="j1@example.org")
+    here.crms["crm"].answer = lambda _: httpx.Response(204)
+    here.deliver(is_all=True)
+
+    assert len(here.crms["crm"].attempts) == 1
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_an_api_is_told_if_the_file_says_how(agency: Agency, *, is_told: bool) -> None:
+    here = Destinations(agency, HEAD + CREATED + (ERASED if is_told else ""))
+    here.api = Api()
+    agency.land(lead(1))
+    here.deliver()
+
+    said = erase(agency, email="j1@example.org")
+    here.deliver()
+
+    methods = [method for method, _, _ in here.api.said]
+    assert methods == (["POST", "DELETE"] if is_told else ["POST"])
+    assert ("Tell those who run it." in said) is not is_told
+    night(agency)
+    with reading_ledger(agency.house.folder, "api") as ledger:
+        assert ledger
+        assert not any(counts(ledger).values())
+
+
+def test_an_erasure_is_never_replayed_nor_a_recipient_of_its_own(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver()
+    erase(agency, email="j1@example.org")
+    agency.deliver()
+
+    assert agency.replay(kind="applicant") == 0
+    assert agency.counts == {VersionState.DELIVERED: 1}
+    assert json.loads(agency.crm.requests[-1].content)["type"] == "lead.erased"
+
+
+def test_an_erasure_that_waits_for_a_destination_that_is_gone_is_told(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"), webhook("old"))
+    agency.land(lead(1))
+    here.deliver()
+    here.write(webhook("crm"))
+
+    erase(agency, email="j1@example.org")
+    here.deliver()
+
+    found = [one for one in find(Facts(here.settings, agency.house.data, agency.house.now)) if "untold" in one.key]
+    assert [one.message for one in found] == ["old is no longer a destination, and isn't told of 1 erased lead."]
+
+
+def test_a_ledger_that_can_not_be_read_keeps_no_night_from_applying_the_list(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver()
+    erase(agency, email="j1@example.org")
+    ledger_path(agency.house.folder).write_bytes(b"no database" * 1000)
+
+    done = Night()
+    work_of_night(agency.house.data, Settings.from_variables({}), agency.house.now, done)
+
+    assert done.troubles == []
+    assert "windows_rewritten" in done.counts
