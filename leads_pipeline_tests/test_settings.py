@@ -43,6 +43,7 @@ READ = [
     ("LEADS_MAX_CONCURRENCY", "256", "max_concurrency", 256),
     ("LEADS_DATA_DIR", "~/leads", "data_address", "~/leads"),
     ("LEADS_MARTS_DIR", "marts", "marts_dir", Path.cwd() / "marts"),
+    ("LEADS_BANK_HOLIDAYS_FILE", "holidays.csv", "bank_holidays_file", Path.cwd() / "holidays.csv"),
     ("LEADS_PRIVACY_DIR", "/srv/list", "privacy_dir", Path("/srv/list")),
     ("LEADS_KEEP_PERSONAL_DAYS", "35", "keep_personal_days", 35),
     ("LEADS_OWNERS", "data, team:web,me@agency.example", "owners", ("team:data", "team:web", "me@agency.example")),

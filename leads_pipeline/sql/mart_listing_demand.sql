@@ -77,16 +77,8 @@ cleaned as (
 priced as (
     select
         *,
-        case
-            when is_rent and rent_frequency = 'per month' then newest.price
-            when is_rent and rent_frequency = 'per week'
-                then try_cast(newest.price::decimal(38, 2) * 52 / 12 as decimal(18, 2))
-        end as monthly_rent,
-        case when is_rent then monthly_rent else newest.price end as banded,
-        case when is_rent then 500 else 100000 end as band_width,
-        -- Prices can be odd. Without a last band there are hundreds of bands of one listing.
-        case when is_rent then 20000 else 5000000 end as last_band,
-        case when banded >= 0 then least(floor(banded / band_width)::bigint * band_width, last_band) end as price_band_from
+        case when is_rent then monthly_rent_of(newest.price, rent_frequency) end as monthly_rent,
+        band_from(case when is_rent then monthly_rent else newest.price end, is_rent) as price_band_from
     from cleaned
 )
 
@@ -100,10 +92,7 @@ select
     newest.price,
     rent_frequency,
     monthly_rent,
-    case
-        when price_band_from = last_band then format('{:,} or more', price_band_from)
-        else coalesce(format('{:,} to {:,}', price_band_from, price_band_from + band_width - 1), 'unknown')
-    end as price_band,
+    band_of(price_band_from, is_rent) as price_band,
     price_band_from,
     readable(newest.property_type) as property_type,
     newest.bedrooms,

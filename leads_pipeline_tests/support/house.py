@@ -61,7 +61,7 @@ class House:
     """One data folder with two branches. Each answer and each delivery takes a minute of its clock.
 
     What a test may set: `now`, the moment of the next thing that happens; `zone`, `scopes`, `first_day`, `names` (a CSV
-    text of branches), `marts`, `tables_as` and `bucket`, which are settings.
+    text of branches), `marts`, `bank_holidays`, `tables_as` and `bucket`, which are settings.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,6 +74,8 @@ class House:
         self.names = ""
         # LEADS_MARTS_DIR
         self.marts: Path | None = None
+        # LEADS_BANK_HOLIDAYS_FILE
+        self.bank_holidays: Path | None = None
         # LEADS_TABLES
         self.tables_as = "parquet"
         # LEADS_STORE
@@ -150,7 +152,11 @@ class House:
         self.folder.mkdir(parents=True, exist_ok=True)
         names = self.folder.parent / "branches.csv"
         names.write_text(self.names, encoding="utf-8")
-        variables = {"LEADS_TABLES": self.tables_as, "LEADS_MARTS_DIR": str(self.marts or "")}
+        variables = {
+            "LEADS_TABLES": self.tables_as,
+            "LEADS_MARTS_DIR": str(self.marts or ""),
+            "LEADS_BANK_HOLIDAYS_FILE": str(self.bank_holidays or ""),
+        }
         wanted = PublicationSettings(
             [*map(Scope.parse, self.scopes)],
             self.first_day,

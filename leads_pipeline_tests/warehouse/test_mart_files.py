@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.domain.contract import ENUM_PREFIXES, member_in_words
+from leads_pipeline.features.calendar.step import LoadCalendar
 from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.inventory.table import LoadInventory
 from leads_pipeline.features.own_tables.answers import LoadAnswers
@@ -62,6 +63,7 @@ class AllMarts(Step):
             LoadAnswers([self.data.folder], LONDON),
             NoteObjections(self.data),
             MakeBranches(Branches()),
+            LoadCalendar(None),
             FindDrift(NEXT_DAY),
             MakeMarts(LONDON, NEXT_DAY, self.of),
         ]

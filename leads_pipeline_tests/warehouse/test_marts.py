@@ -158,7 +158,9 @@ def published_days(folder: Path) -> Published:
     branches = Organisation(7, 3).branches
     house.scopes = tuple(f"branch-{branch.id}" for branch in branches)
     house.first_day, house.now = DAYS[0], NOW
-    house.names = "id,name\n101,York\n102,Leeds\n999,Hull\n"
+    house.names = (
+        "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30; Sat 10:00-16:00\n102,Leeds,Mon-Sun 0-24\n999,Hull,\n"
+    )
     leads: dict[tuple[str, str], Lead] = {}
     for kind, odd in (("applicant", ODD), ("appraisal", ODD_APPRAISALS)):
         for day in DAYS:
@@ -217,7 +219,9 @@ def test_every_mart_of_branches_has_their_names(published: Published) -> None:
     for mart in marts():
         if "branch" in mart.descriptions:
             names = published.rows(f"select distinct scope, branch from {mart.name} order by all")  # noqa: S608 - a mart's
-            assert names == [("branch-101", "York"), ("branch-102", "Leeds"), ("branch-103", "branch-103")]
+            # The third has no opening hours.
+            scopes = 2 if mart.name == "mart_opening_hours" else 3
+            assert names == [("branch-101", "York"), ("branch-102", "Leeds"), ("branch-103", "branch-103")][:scopes]
 
 
 def test_leads_daily(published: Published) -> None:
@@ -226,6 +230,43 @@ def test_leads_daily(published: Published) -> None:
 
     truth = [(*key, len(leads), people(leads)) for key, leads in groups(published.leads, key)]
     assert published.mart("mart_leads_daily") == sorted(truth)
+
+
+def monday(day: date) -> date:
+    return day - timedelta(days=day.weekday())
+
+
+def test_weekly(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        week = monday(lead.day)
+        return week, f"{week:%G-W%V}", lead.scope, lead.kind, lead.market
+
+    found = groups(published.leads, key)
+    truth = [(*key, len(leads), people(leads), viewings(leads), False) for key, leads in found]
+    assert published.mart("mart_weekly") == sorted(truth)
+
+
+def test_monthly(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        return lead.day.replace(day=1), lead.scope, lead.kind, lead.market
+
+    found = groups(published.leads, key)
+    truth = [(*key, len(leads), people(leads), viewings(leads), False) for key, leads in found]
+    assert published.mart("mart_monthly") == sorted(truth)
+
+
+def test_a_week_and_a_month_are_whole_once_each_of_their_days_has_landed(house: House) -> None:
+    house.first_day = date(2026, 11, 1)
+    for number in range(30):
+        day = house.first_day + timedelta(days=number)
+        house.now = datetime(2026, 11, 2, 2, tzinfo=UTC) + timedelta(days=number)
+        house.land("appraisal", [{"id": f"{day}", "createdAt": f"{day}T10:00Z"}], day)
+
+    house.publish()
+
+    whole = house.query("select iso_week from mart_weekly where is_whole order by week")
+    assert [week for (week,) in whole] == ["2026-W45", "2026-W46", "2026-W47", "2026-W48"]
+    assert house.query("select month, is_whole from mart_monthly") == [(date(2026, 11, 1), True)]
 
 
 def test_people_daily_counts_a_persons_leads(published: Published) -> None:
@@ -415,6 +456,56 @@ def test_enquiry_mix(published: Published) -> None:
     truth = [(*group, len(leads), people(leads), viewings(leads)) for group, leads in found]
     assert published.mart("mart_enquiry_mix") == sorted(truth)
     assert HIDDEN in {row[3] for row in truth}
+
+
+def district(postcode: str) -> str:
+    """The first half of a postcode, by its form alone: the second half is a digit and two letters."""
+    found = re.fullmatch(r"([A-Z]{1,2}\d[A-Z\d]?)(?: *\d[A-Z]{2})?", postcode.strip().upper())
+    return found[1] if found else "unknown"
+
+
+def test_districts(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        where = lead.text("listingDetails.address.postcode") or lead.text("propertyDetails.address.postcode")
+        return lead.day, lead.scope, lead.kind, lead.market, district(where)
+
+    found = groups(published.leads, key)
+    truth = [(*key, len(leads), people(leads), viewings(leads)) for key, leads in found]
+    assert published.mart("mart_districts") == sorted(truth)
+
+
+def test_searches(published: Published) -> None:
+    def key(lead: Lead) -> tuple[Any, ...]:
+        price = lead.get("searchCriteria.maximumPrice")
+        frequency = lead.text("searchCriteria.priceFrequency")
+        if "WEEK" in frequency:
+            price = price * 52 / 12
+        is_known = price and (lead.market != "lettings" or frequency)
+        width = 500 if lead.market == "lettings" else 100_000
+        band = (band_of(lead.market, int(price)), int(price) // width * width) if is_known else ("unknown", None)
+        return lead.day, lead.scope, lead.market, *band, district(lead.text("searchCriteria.location.outcode"))
+
+    searches = [
+        lead
+        for lead in published.of("applicant")
+        if lead.get("searchCriteria.maximumPrice") or lead.get("searchCriteria.location.outcode")
+    ]
+    assert len(searches) > 50
+    truth = [(*key, len(leads), people(leads)) for key, leads in groups(searches, key)]
+    assert sorted(published.mart("mart_searches"), key=repr) == sorted(truth, key=repr)
+    assert {row[2] for row in truth} >= {"sales", "lettings"}
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        *[("YO1 7HH", "YO1"), ("yo10 4aa", "YO10"), ("SW1A 1AA", "SW1A"), ("M11AE", "M1"), ("YO1", "YO1")],
+        *[("YO104AA", "YO10"), ("W1T", "W1T"), ("near York", None), ("90210", None), (None, None)],
+    ],
+)
+def test_a_district_is_the_first_half_of_a_postcode(house: House, written: str | None, found: str | None) -> None:
+    house.publish()
+    assert house.query("select district_of($1)", written) == [(found,)]
 
 
 def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) -> None:

@@ -27,3 +27,24 @@ create or replace macro branch_of(v) as coalesce((select name from branches wher
 create or replace macro postcode_of(v) as nullif(regexp_replace(upper(v), '[^A-Z0-9]', '', 'g'), '');
 
 create or replace macro local_time(v) as timezone({zone}, v);
+
+-- A whole postcode or its first half: YO1 of `YO1 7HH` and of `YO1`. Anything else may be somebody's words.
+create or replace macro district_of(v) as
+    nullif(regexp_extract(postcode_of(v), '^([A-Z]{1,2}[0-9][0-9A-Z]??)([0-9][A-Z]{2})?$', 1), '');
+
+create or replace macro monthly_rent_of(rent, frequency) as case
+    when frequency = 'per month' then rent
+    when frequency = 'per week' then try_cast(rent::decimal(38, 2) * 52 / 12 as decimal(18, 2))
+end;
+
+-- Bands of prices are 100,000 wide, those of monthly rents 500. Prices can be odd: without a last band there are
+-- hundreds of bands of one listing.
+create or replace macro band_from(amount, is_rent) as case
+    when amount >= 0 and is_rent then least(floor(amount / 500)::bigint * 500, 20000)
+    when amount >= 0 then least(floor(amount / 100000)::bigint * 100000, 5000000)
+end;
+
+create or replace macro band_of(lowest, is_rent) as case
+    when lowest = case when is_rent then 20000 else 5000000 end then format('{:,} or more', lowest)
+    else coalesce(format('{:,} to {:,}', lowest, lowest + case when is_rent then 499 else 99999 end), 'unknown')
+end;
