@@ -33,7 +33,8 @@ from leads_pipeline.features.privacy.search import Found, find
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.pushes.placement import Placement
-from leads_pipeline.features.report.page import write_report
+from leads_pipeline.features.report.content import read_content
+from leads_pipeline.features.report.page import page_of, write_report
 from leads_pipeline.raw.branches import read_branches
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place
@@ -190,8 +191,10 @@ class House:
         assert len(found) == len(rows)
         return found
 
-    def report(self) -> str:
-        """The page of figures for people, of what is published."""
+    def report(self, scope: str | None = None) -> str:
+        """The page of figures for people, of what is published, or of one branch."""
+        if scope:
+            return page_of(read_content(LeadsFile(self.data), scope))
         return write_report(LeadsFile(self.data), self.folder).path.read_text(encoding="utf-8")
 
     def tables(self) -> month.Tables:
