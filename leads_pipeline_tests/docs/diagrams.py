@@ -61,6 +61,7 @@ _STEPS: Final[tuple[Line, ...]] = (
 _FOLDERS: Final[Places] = {
     "features": (0, 0),
     "cli": (0, 1),
+    "mail": (1, 1),
     "definitions": (1, 0),
     "component": (1, 2),
     "orchestration": (2, 0),
