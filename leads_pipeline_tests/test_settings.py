@@ -134,10 +134,11 @@ def test_mail_needs_recipients_and_a_server() -> None:
     assert found["smtp_url"] == Secret("LEADS_SMTP_URL_FILE", file=Path.home() / "secret")
     with pytest.raises(SettingsError, match=r"^LEADS_ALERT_EMAIL needs LEADS_SMTP_URL\. Set both, or none\.$"):
         read(LEADS_ALERT_EMAIL="a@leads.example")
+    assert read(LEADS_REPORT_MAIL="a@leads.example", **server)["report_mail"] == "a@leads.example"
 
 
 def test_every_setting_can_be_set() -> None:
-    elsewhere = {"store", "plain_http", "data_dir", "work_dir", "alert_email", "smtp_url"}
+    elsewhere = {"store", "plain_http", "data_dir", "work_dir", "alert_email", "smtp_url", "report_mail"}
     assert {setting for _, _, setting, _ in READ} | elsewhere | set(SECRET_FIELDS.values()) == DEFAULTS.keys()
     assert SECRET_FIELDS.keys() == set(secrets()) - {"LEADS_SMTP_URL"}
 

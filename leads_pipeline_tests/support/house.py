@@ -195,7 +195,7 @@ class House:
         """The page of figures for people, of what is published, or of one branch."""
         if scope:
             return page_of(read_content(LeadsFile(self.data), scope))
-        return write_report(LeadsFile(self.data), self.folder).path.read_text(encoding="utf-8")
+        return write_report(LeadsFile(self.data), self.folder).read_text(encoding="utf-8")
 
     def tables(self) -> month.Tables:
         """All published tables with their rows in order, without the moments of the run."""

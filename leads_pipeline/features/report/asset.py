@@ -28,15 +28,9 @@ def report_asset(names: Names = PLAIN) -> AssetsDefinition:
 
         try:
             with LeadsFile(data).reading() as db:
-                report = write_report(db, data.folder)
+                path = write_report(db, data.folder)
         except LeadsPipelineError as error:
             raise failure("The report could not be written", error, "report") from None
-        return MaterializeResult(
-            metadata={
-                "last_day": report.last_day.isoformat() if report.last_day else "none yet",
-                "file_bytes": report.size_bytes,
-                "path": MetadataValue.path(report.path),
-            }
-        )
+        return MaterializeResult(metadata={"path": MetadataValue.path(path), "file_bytes": path.stat().st_size})
 
     return leads_report

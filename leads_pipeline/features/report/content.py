@@ -4,9 +4,9 @@ Belongs here: reading them from leads.duckdb, and their words. Doesn't: how they
 It reads marts and `lead_facts`, and shows sums alone: no personal data.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +19,6 @@ _SQL: Final = Path(__file__).parent / "sql"
 TREND_WEEKS: Final = 13
 # In this many weeks the same weekdays come again.
 _LAST_YEAR: Final = 52
-# Today is under way, and yesterday lands in the night.
-_DAYS_OPEN: Final = 2
-
 _MINUS: Final = "\N{MINUS SIGN}"
 _DASH: Final = "\N{EN DASH}"
 _SYMBOLS: Final = {"GBP": "£", "EUR": "€", "USD": "$"}
@@ -73,20 +70,15 @@ class Content:
     missing: Mapping[str, int]
 
     @property
-    def is_behind(self) -> bool:
-        """Whether days have passed of which nothing has landed."""
-        landed_day = self.days["landed_day"]
-        return landed_day is not None and (self.days["today"] - landed_day).days > _DAYS_OPEN
-
-    @property
     def is_compared(self) -> bool:
         """Whether this week and the one before are whole."""
         return any(figure.before is not None for figure in self.figures)
 
     @property
-    def has_last_year(self) -> bool:
-        """Whether the same week of last year is whole."""
-        return any(figure.last_year is not None for figure in self.figures)
+    def as_of(self) -> str:
+        """When the newest data is from: Monday 30 November 2026, 07:00."""
+        as_of = self.days["as_of"]
+        return f"{as_of:%A %-d %B %Y, %H:%M}" if as_of else "nothing yet"
 
     @property
     def title(self) -> str:
@@ -232,6 +224,11 @@ def percent(now: int, before: int | None) -> str:
     return f"{share:+}%".replace("-", _MINUS) if share else ""
 
 
+def share(part: float | None) -> str:
+    """Return 80%."""
+    return _DASH if part is None else f"{part:.0%}"
+
+
 def waiting(minutes: float | None) -> str:
     """Return 25 min, 3 h 20 min or 2 days."""
     if minutes is None:
@@ -255,18 +252,3 @@ def money(row: Row) -> str:
 def sign_of(currency: str | None) -> str:
     """Return £, or PLN and a blank."""
     return _SYMBOLS.get(currency or "", f"{currency} " if currency else "")
-
-
-def moment_of(at: datetime | None) -> str:
-    """Return Monday 30 November 2026, 07:00."""
-    return f"{at:%A %-d %B %Y, %H:%M}" if at else "nothing yet"
-
-
-WORDS: Final[Mapping[str, Callable[..., str]]] = {
-    "number": number,
-    "change": change,
-    "percent": percent,
-    "waiting": waiting,
-    "sign_of": sign_of,
-    "moment": moment_of,
-}

@@ -6,67 +6,56 @@ Belongs here: scales of its charts, and what a chart says in words. Doesn't: the
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
-from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.features.report.content import WORDS, Content, Row, Week, read_content
-from leads_pipeline.raw.durable import replace_file
+from leads_pipeline.features.report.content import Content, Week, number, read_content
+from leads_pipeline.features.report.tables import branches, figures, listings, prices, situations, sources
+from leads_pipeline.raw.durable import drafted, make_folder, publish_file, storing
 from leads_pipeline.warehouse.html import template_of
 from leads_pipeline.warehouse.published import Reader
 
 # So many rows of a table are seen at once, whatever the number of branches; the rest is folded away.
 _ROWS_SHOWN: Final = 10
 
+# A web server may be let in, as analysts are to the published files.
+_FOLDER_MODE: Final = 0o750
+_FILE_MODE: Final = 0o440
+
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _WHOLE_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The page as written: where, how many bytes, and the last day of its period."""
-
-    path: Path
-    size_bytes: int
-    last_day: date | None
-
-
-def write_report(db: Reader, folder: Path) -> Report:
+def write_report(db: Reader, folder: Path) -> Path:
     """Write reports/leads.html below the data folder, whole or not at all. Raises StorageError."""
-    content = read_content(db)
     path = folder / "reports" / "leads.html"
-    page = page_of(content).encode()
-    replace_file(path, page)
-    return Report(path, len(page), content.days["last_day"])
+    page = page_of(read_content(db)).encode()
+    with storing(path):
+        make_folder(path.parent)
+        path.parent.chmod(_FOLDER_MODE)
+        with drafted(path, page) as draft:
+            draft.chmod(_FILE_MODE)
+            publish_file(draft, path)
+    return path
 
 
 def page_of(content: Content) -> str:
     """Return the page as HTML."""
-    return template_of(Path(__file__).with_name("page.html.jinja"), **WORDS).render(
+    return template_of(Path(__file__).with_name("page.html.jinja"), number=number).render(
         content=content,
         kinds=[kind.name for kind in LEAD_KINDS],
         shown=_ROWS_SHOWN,
+        figures=figures(content),
+        branches=branches(content),
+        sources=sources(content),
+        listings=listings(content),
         weekdays=WEEKDAYS,
         trend=Trend.of(content.trend),
         hourly=Hourly.of(content.hours),
-        situations=[(row["situation"], _markets(row)) for row in content.situations],
-        bands=_bands(content.bands),
+        situations=situations(content),
+        prices=prices(content),
     )
-
-
-def _markets(row: Row) -> list[int]:
-    return [row["sales"], row["lettings"], row["neither"]]
-
-
-def _bands(rows: Sequence[Row]) -> list[tuple[str, str | None, list[tuple[str, list[int]]]]]:
-    """Return market, currency and the bands with their leads, for a chart each."""
-    found = []
-    for (market, currency), group in groupby(rows, lambda row: (row["market"], row["currency"])):
-        bands = [(row["price_band"], [row["leads"]]) for row in group]
-        found.append((market, currency, bands))
-    return found
 
 
 # --- charts: leads by week as columns, leads by weekday and hour as a field of squares --------------------------------
@@ -86,13 +75,8 @@ class Trend:
         totals = [sum(week.by_kind) for week in weeks]
         if len(weeks) < 2 or not any(totals):
             return None
-        most = max(totals)
-        best = weeks[totals.index(most)]
-        words = (
-            f"Leads of {len(weeks)} weeks; the most, {most:,}, in the week from {best.first_day:%-d %B}, "
-            f"and {totals[-1]:,} in the last."
-        )
-        return cls(weeks, round_above(most), words)
+        each = [f"{week.first_day:%-d %B} {total:,}" for week, total in zip(weeks, totals, strict=True)]
+        return cls(weeks, round_above(max(totals)), f"Leads of the weeks from {', '.join(each)}.")
 
 
 def round_above(most: int) -> int:

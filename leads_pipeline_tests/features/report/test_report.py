@@ -82,8 +82,7 @@ def test_without_a_whole_week_the_figures_are_of_the_last_seven_days(page: str) 
 
 def test_the_page_says_as_of_when_it_is_and_names_the_currency(page: str) -> None:
     assert re.search(r"As of \w+day \d+ November 2026, \d\d:\d\d\. No personal data\.", page)
-    assert "£250,000" in page
-    assert texts("h3", page) == ["Sales, £"]
+    assert section(page, "Demand by price")[1:] == [["£200,000 to 299,999 sales", "", "3"]]
 
 
 def test_the_page_names_no_table(page: str) -> None:
@@ -109,8 +108,7 @@ def test_the_page_holds_no_personal_data(page: str) -> None:
 
 
 def test_every_chart_is_drawn_from_the_leads_and_says_in_words_what_it_shows(page: str) -> None:
-    assert re.findall(r'id="chart-(\w+)"', page) == ["hourly", "situations", "bands"]
-    assert "200,000 to 299,999" in page
+    assert re.findall(r'id="chart-(\w+)"', page) == ["hourly"]
     for drawing in re.findall(r"<svg[^>]*>", page):
         assert 'aria-hidden="true"' in drawing or re.search(r'role="img" aria-label="[^"]{20,}"', drawing), drawing
     assert "Most leads came on Thursday, and between 10:00 and 11:00." in page
@@ -125,7 +123,7 @@ def test_headings_are_in_order_and_every_column_has_one(page: str) -> None:
 
 def test_a_phone_reads_rows_as_cards_whose_figures_carry_their_names(page: str) -> None:
     cards = re.findall(r'(?s)<table class="cards.*?</table>', page)
-    assert len(cards) == 3
+    assert len(cards) == 5
     for table in cards:
         _, *headings = texts("th", table.split("</thead>")[0])
         assert headings == re.findall(r'data-label="([\w ]+)"', table.split("<tr>")[2])
@@ -285,14 +283,14 @@ def test_the_ranking_has_the_time_that_branches_take_to_answer(weekly: str) -> N
         "1. York & Sons": ["50%", "1 h 46 min"],  # of 12 and 200 minutes
         "2. Leeds, Headingley": ["0%", "–"],
     }
-    assert "<b>1 h 46 min</b>until half of them were answered" in weekly
+    assert "<b>1 h 46 min</b>until half of those were answered" in weekly
 
 
 def test_figures_are_compared_with_the_week_before_and_the_same_week_of_last_year(weekly: str) -> None:
     [figures] = re.findall(r'(?s)<div class="numbers">(.*?)\n</div>', weekly)
     first, *_ = re.findall(r"(?s)<div>(.*?)</div>", figures)
     assert " ".join(first.split()) == (
-        "<b>4</b>applicant leads <span>+1 (+33%) on the week before</span> "
+        "<b>4</b>applicant leads <span>+1 (+33%) on the week before</span>"
         "<span>+3 (+300%) on the same week of last year</span>"
     )
 
@@ -302,7 +300,7 @@ def test_no_change_of_all_branches_is_told_if_one_has_a_gap(with_a_gap: str) -> 
     assert "on the week before</span>" not in with_a_gap
     assert "on the same week of last year</span>" in with_a_gap
     leads = str(len(of_week(LAST_DAY)))
-    assert section(with_a_gap, "Sources") == [["source", "leads"], ["somewhere listing", leads]]
+    assert section(with_a_gap, "Sources")[1:] == [["somewhere listing", leads, "–"]]
 
 
 def test_the_page_is_of_the_last_whole_week_until_the_next_one_is_over(whole: House, tmp_path: Path) -> None:
@@ -322,12 +320,10 @@ def test_the_trend_shows_each_week_and_marks_one_that_is_not_whole(with_a_gap: s
         "From 9 November: 3 applicant, 0 appraisal, not all days landed",
         "From 16 November: 6 applicant, 1 appraisal",
     ]
-    shown = section(with_a_gap, "Trend")
-    assert shown[:2] == [["week from", "applicant", "appraisal", "all"], ["16 November 2026", "6", "1", "7"]]
+    assert "9 November 3, 16 November 7." in with_a_gap  # for who doesn't see the chart
 
 
 def test_the_trend_begins_with_the_second_week(page: str) -> None:
-    assert section(page, "Trend") == []
     assert "It begins with the second week." in page
 
 
