@@ -23,7 +23,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.health.finding import all_finders
 from leads_pipeline.settings import variables
 from leads_pipeline.simulator.__main__ import main as simulate
-from leads_pipeline_tests.docs import findings_page, pictures, reference_pages
+from leads_pipeline_tests.docs import findings_page, pictures, questions_page, reference_pages
 from leads_pipeline_tests.docs.pages import (
     DOCS,
     DOCUMENTS,
@@ -103,7 +103,7 @@ def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothi
 
 def test_the_reference_is_what_the_code_says() -> None:
     """If not: make pages."""
-    made = reference_pages.pages()
+    made = reference_pages.pages() | questions_page.pages()
     assert {path: text_of(path) for path in made} == made
 
 

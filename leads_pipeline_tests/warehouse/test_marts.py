@@ -16,6 +16,7 @@ from statistics import median, quantiles
 from typing import Any
 from uuid import UUID
 
+import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
@@ -701,7 +702,7 @@ def test_the_match_is_as_good_as_its_comment_says(house: House, *, by_people: bo
     assert (right / matched, right / listed) == pytest.approx(expected, abs=0.01)
 
 
-# --- the questions of docs/reference/queries.md -----------------------------------------------------------------------
+# --- the questions of docs/reference/questions.md ---------------------------------------------------------------------
 
 QUESTIONS = Path(__file__).parents[2] / "examples" / "questions"
 # A Monday, when two weeks are over; the leads are of the ten days up to the Saturday before.
@@ -881,3 +882,130 @@ def test_question_time_to_answer(published: Published) -> None:
 def test_rows_of_answers_that_cannot_count_say_why(published: Published) -> None:
     problems = published.rows("select problem from answers where problem is not null order by all")
     assert problems == [("before the lead",), ("no lead id",), ("no moment",), ("no such lead",)]
+
+
+def test_question_leads_by_month(published: Published) -> None:
+    found = groups(published.leads, lambda lead: (branch(lead), lead.day.replace(day=1)))
+    truth = [(*key, len(leads), viewings(leads), False) for key, leads in found]
+    assert answer(published, "leads_by_month") == sorted(truth)
+
+
+def test_question_same_week_last_year(published: Published) -> None:
+    weeks = [(date(2026, 10, 26), published.leads), (date(2026, 10, 19), published.leads)]
+    truth = []
+    for (name,), _ in groups(published.leads, lambda lead: (branch(lead),)):
+        counts = []
+        for week, leads in weeks:
+            counts.append(sum(branch(lead) == name and monday(lead.day) == week for lead in leads))
+        truth.append((name, *counts, None))
+    assert answer(published, "same_week_last_year") == sorted(truth)
+
+
+def test_the_same_week_of_last_year_is_52_weeks_before(house: House) -> None:
+    house.land("applicant", [{"id": "a", "createdAt": "2025-11-10T10:00Z"}], date(2025, 11, 10))
+    house.land("applicant", [{"id": "b", "createdAt": "2026-11-15T10:00Z"}], date(2026, 11, 15))
+    house.publish()
+    statement = (QUESTIONS / "same_week_last_year.sql").read_text(encoding="utf-8")
+
+    rows = house.query(statement.replace("current_date", "date '2026-11-16'"))
+
+    assert rows == [("branch-101", 1, None, 1)]
+
+
+def test_question_districts(published: Published) -> None:
+    def key(lead: Lead) -> tuple[str]:
+        where = lead.text("listingDetails.address.postcode") or lead.text("propertyDetails.address.postcode")
+        return (district(where),)
+
+    truth = []
+    for (name,), leads in groups(published.leads, key):
+        appraisals = sum(lead.kind == "appraisal" for lead in leads)
+        truth.append((name, len(leads), appraisals, viewings(leads)))
+    assert [(*row[:2], row[2] or 0, row[3]) for row in answer(published, "districts")] == sorted(
+        truth, key=lambda row: (-row[1], row[0])
+    )[:10]
+
+
+def test_question_budgets(published: Published) -> None:
+    truth: Counter[tuple[str, str]] = Counter()
+    for lead in published.of("applicant"):
+        price = lead.get("searchCriteria.maximumPrice")
+        if price and lead.market != "unknown":
+            truth[lead.market, band_of(lead.market, int(price))] += 1
+    assert {row[:2]: row[2] for row in answer(published, "budgets")} == truth
+
+
+def test_question_while_closed(published: Published) -> None:
+    truth = []
+    for (name,), leads in groups(published.leads, lambda lead: (branch(lead),)):
+        known = [lead.created_at.astimezone(LONDON) for lead in leads if lead.created_at]
+        closed = sum(not (at.weekday() < 5 and time(9) <= at.time() < time(17, 30)) for at in known)
+        closed -= sum(at.weekday() == 5 and time(10) <= at.time() < time(16) for at in known)
+        if name == "York":
+            truth.append((name, len(known), closed, round(100 * closed / len(known), 1)))
+        if name == "Leeds":  # open at any time
+            truth.append((name, len(known), 0, 0))
+    assert answer(published, "while_closed") == sorted(truth)
+
+
+def test_question_working_days(published: Published) -> None:
+    leads = Counter("weekend" if lead.day.weekday() > 4 else "working day" for lead in published.leads)
+    thirty = [ASKED_ON - timedelta(days=number) for number in range(1, 31)]
+    days = Counter("weekend" if day.weekday() > 4 else "working day" for day in thirty)
+    truth = [(kind, days[kind], leads[kind], round(leads[kind] / days[kind], 1)) for kind in sorted(days)]
+    assert answer(published, "working_days") == truth
+
+
+def test_question_answered_within_an_hour(published: Published) -> None:
+    truth = []
+    for (name, week), leads in groups(published.leads, lambda lead: (branch(lead), monday(lead.day))):
+        quick = 0
+        for lead in leads:
+            at = answered(lead) if lead.created_at else None
+            quick += bool(at and lead.created_at and at - lead.created_at < timedelta(minutes=61))
+        truth.append((name, week, len(leads), quick, round(100 * quick / len(leads), 1)))
+    assert answer(published, "answered_within_an_hour") == sorted(truth)
+
+
+def test_question_frequent_askers(published: Published) -> None:
+    truth = {}
+    for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)):
+        if identity and len(leads) > 3:
+            days = len({lead.day for lead in leads})
+            truth[published.hash(leads[0])] = (len(leads), days, sorted({branch(lead) for lead in leads}))
+    assert {row[0]: row[1:] for row in answer(published, "frequent_askers")} == truth
+    assert truth
+
+
+def test_question_owners_to_call(published: Published) -> None:
+    rows = answer(published, "owners_to_call")
+    mart = published.rows("select lead_id, lead_day, branch, situation, enquiries from mart_hidden_valuations")
+    assert {(row[4], *row[:4]) for row in rows} == set(mart)
+    assert [row[0] for row in rows] == sorted((row[0] for row in rows), reverse=True)
+
+
+def test_question_viewing_times(published: Published) -> None:
+    times: Counter[tuple[str, str]] = Counter()
+    for lead in published.of("applicant"):
+        for one in lead.get("viewingTimes") or []:
+            if one.get("earliest"):
+                at = datetime.fromisoformat(one["earliest"]).astimezone(LONDON)
+                part = "morning" if at.hour < 12 else "afternoon" if at.hour < 17 else "evening"
+                times[f"{at:%a}", part] += 1
+    assert {row[:2]: row[2] for row in answer(published, "viewing_times")} == times
+    assert times
+
+
+def test_macros_of_an_attached_file_work_but_for_those_that_read_a_table(published: Published) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "macros.md").read_text(encoding="utf-8")
+    calls = re.findall(r"\| `(\w+)\([^`]*\)` \|.*?\| `([^`]+)` \|", page)
+    failing = set()
+    with duckdb.connect(config={"python_enable_replacements": False}) as db:
+        db.execute(f"attach '{published.house.file}' as leads (read_only)")
+        for name, call in calls:
+            try:
+                db.execute(f"select leads.{call}")
+            except duckdb.CatalogException:
+                failing.add(name)
+    assert len(calls) == 10
+    assert failing == {"branch_of", "readable"}
