@@ -66,7 +66,7 @@ class Content:
     hours: Mapping[tuple[int, int], int]
     situations: Sequence[Row]
     bands: Sequence[Row]
-    to_do: Row
+    owners_to_call: int
     missing: Mapping[str, int]
 
     @property
@@ -100,7 +100,7 @@ def read_content(db: Reader, scope: str | None = None) -> Content:
     answers = {row["scope"]: row for row in read.rows_if_there("answers", "mart_answers")}
     branches = [_branch(row, whole, answers) for row in read.rows("branches")]
     closed = next(iter(read.rows_if_there("closed", "mart_opening_hours")), None)
-    [to_do] = read.rows("to_do")
+    [owners_to_call] = read.rows("owners_to_call")
     return Content(
         days=days,
         branch=branches[0]["name"] if scope and branches else scope,
@@ -114,7 +114,7 @@ def read_content(db: Reader, scope: str | None = None) -> Content:
         hours={(row["weekday"], row["hour"]): row["leads"] for row in read.rows("hours")},
         situations=read.rows("situations"),
         bands=read.rows("bands"),
-        to_do=to_do,
+        owners_to_call=owners_to_call["people"],
         missing=_missing(branches, whole),
     )
 

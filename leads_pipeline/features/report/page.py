@@ -4,6 +4,7 @@ Belongs here: scales of its charts, and what a chart says in words. Doesn't: the
 (page.html.jinja, which escapes every text). It asks nothing of a network.
 """
 
+from calendar import day_abbr, day_name
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +23,6 @@ _ROWS_SHOWN: Final = 10
 # A web server may be let in, as analysts are to the published files.
 _FOLDER_MODE: Final = 0o750
 _FILE_MODE: Final = 0o440
-
-WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_WHOLE_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def write_report(db: Reader, folder: Path) -> Path:
@@ -50,7 +48,7 @@ def page_of(content: Content) -> str:
         branches=branches(content),
         sources=sources(content),
         listings=listings(content),
-        weekdays=WEEKDAYS,
+        weekdays=[*day_abbr],
         trend=Trend.of(content.trend),
         hourly=Hourly.of(content.hours),
         situations=situations(content),
@@ -102,5 +100,5 @@ class Hourly:
         by_hour = [sum(weekday[hour] for weekday in leads) for hour in range(24)]
         weekday = max(range(7), key=lambda number: sum(leads[number]))
         hour = by_hour.index(max(by_hour))
-        words = f"Most leads came on {_WHOLE_WEEKDAYS[weekday]}, and between {hour}:00 and {hour + 1}:00."
+        words = f"Most leads came on {day_name[weekday]}, and between {hour}:00 and {hour + 1}:00."
         return cls(leads, max(counts.values()), words)

@@ -57,7 +57,7 @@ def figures(content: Content) -> Table:
     if content.closed:
         while_closed = share(content.closed["while_closed"] / content.closed["leads"])
         rows.append(Row("of the leads came while the branch was closed", "", [while_closed, "", ""]))
-    to_call = number(content.to_do["owners_to_call"])
+    to_call = number(content.owners_to_call)
     rows.append(Row("owners to call: they asked for no valuation yet", "", [to_call, "", ""]))
     headings = ["", "figure", "on the week before", "on the same week of last year"]
     return Table("The week", "", "", headings, rows)
