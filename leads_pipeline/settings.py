@@ -15,7 +15,7 @@ from datetime import date
 from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -286,6 +286,7 @@ _LEADS = "The leads service"
 _SECRET = "The client secret by PGP, instead of LEADS_CLIENT_SECRET"  # noqa: S105 - a title
 _TOKEN = "The token request, if the portal wants another form"  # noqa: S105 - a title
 _PULL = "Pulling and the data folder"
+_MAIL = "The mail server, for alerts and the weekly report"
 OF_DAGSTER = "Dagster"
 
 _KEY = "guides/get-a-secret.md"
@@ -296,9 +297,14 @@ _CONFIG: Final = ConfigDict(frozen=True, hide_input_in_errors=True, use_attribut
 
 
 class FeatureSettings(BaseModel):
-    """The settings of a feature: a field for each variable, made by `setting`."""
+    """The settings of a feature: a field for each variable, made by `setting`.
+
+    `needs` are variables that can't be set without another one.
+    """
 
     model_config = _CONFIG
+
+    needs: ClassVar[Mapping[str, str]] = {}
 
 
 F = TypeVar("F", bound=FeatureSettings)
@@ -367,6 +373,12 @@ class Settings(BaseModel):
     usual AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
     work_dir: AbsolutePath = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
+    smtp_url: Secret | None = setting("LEADS_SMTP_URL", _MAIL)
+    """The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS. In user and password, write %,
+    @ and / as %25, %40 and %2F. `?tls=none` at the end sends unencrypted, to a server of your own network"""
+    mail_from: str | None = setting("LEADS_ALERT_FROM", _MAIL)
+    """The sender of the mails; if it is empty, the user of LEADS_SMTP_URL if that is an address, else the first
+    recipient"""
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", OF_DAGSTER, ())
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as
     team:data"""
@@ -407,6 +419,10 @@ class Settings(BaseModel):
                 read[model] = model(**{name: values[name] for name in _fields(model) if name in values})
             except ValidationError as error:
                 wrong.append(_sentences(error))
+
+        for model in loaded(SETTINGS_MODELS):
+            lacking = [(name, other) for name, other in model.needs.items() if name in values and other not in values]
+            wrong += [f"{name} needs {other}. Set both, or none." for name, other in lacking]
 
         # Outside of the except block, because the other error holds the values.
         if wrong:

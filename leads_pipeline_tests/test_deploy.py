@@ -317,6 +317,9 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
     make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
     subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
     (tmp_path / "operators").write_text("operators:{PLAIN}secret\n")
+    (tmp_path / "readers").write_text("readers:{PLAIN}secret\n")
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports" / "leads.html").write_text("<h1>Leads</h1>")
     trusting = ssl.create_default_context(cafile=certificate)
     with pages("all") as whole:
 
@@ -325,6 +328,10 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
                 "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
                 "/etc/ssl/certs/pipeline.pem": str(certificate),
                 "/etc/ssl/private/pipeline.key": str(key),
+                "/etc/ssl/certs/report.pem": str(certificate),
+                "/etc/ssl/private/report.key": str(key),
+                "/etc/nginx/report.readers": str(tmp_path / "readers"),
+                "/var/lib/leads-pipeline/reports": str(tmp_path / "reports"),
                 "/etc/ssl/certs/leads.pem": str(certificate),
                 "/etc/ssl/private/leads.key": str(key),
                 "client_header_timeout 10s": "client_header_timeout 1s",
@@ -358,6 +365,10 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
                 assert ask("operators", "GET", path)[0] == 405
             assert [ask("operators", "GET", path)[0] for path in ("/graphql", "/assets?view=lineage")] == [200] * 2
             assert ask("operators", "POST", "/graphql?op=Assets", Origin=f"https://{name}")[0] == 200
+            report = {"Host": "report.agency.example"}
+            assert ask("readers", **report) == (200, "<h1>Leads</h1>")
+            assert [ask(who, **report)[0] for who in (None, "operators")] == [401] * 2
+            assert [ask("readers", "GET", path, **report)[0] for path in ("/leads.html", "/../raw")] == [404, 400]
             # A slow head for the last server: until it has come, nginx goes by what the first one says.
             with (
                 socket.create_connection(("127.0.0.1", port), 30) as plain,

@@ -43,6 +43,7 @@ READ = [
     ("LEADS_MAX_CONCURRENCY", "256", "max_concurrency", 256),
     ("LEADS_DATA_DIR", "~/leads", "data_address", "~/leads"),
     ("LEADS_MARTS_DIR", "marts", "marts_dir", Path.cwd() / "marts"),
+    ("LEADS_BANK_HOLIDAYS_FILE", "holidays.csv", "bank_holidays_file", Path.cwd() / "holidays.csv"),
     ("LEADS_PRIVACY_DIR", "/srv/list", "privacy_dir", Path("/srv/list")),
     ("LEADS_KEEP_PERSONAL_DAYS", "35", "keep_personal_days", 35),
     ("LEADS_OWNERS", "data, team:web,me@agency.example", "owners", ("team:data", "team:web", "me@agency.example")),
@@ -57,7 +58,7 @@ READ = [
     ("LEADS_PGP_PRIVATE_KEY_FILE", "key.asc", "pgp_private_key_file", Path.cwd() / "key.asc"),
     ("LEADS_DELIVERY_FROM", "2026-11-19", "delivery_from", date(2026, 11, 19)),
     ("LEADS_DESTINATIONS_FILE", "to.toml", "destinations_file", Path.cwd() / "to.toml"),
-    ("LEADS_ALERT_FROM", "Leads <leads@agency.example>", "alert_from", "Leads <leads@agency.example>"),
+    ("LEADS_ALERT_FROM", "Leads <leads@agency.example>", "mail_from", "Leads <leads@agency.example>"),
     ("DAGSTER_HOME", "~/dagster", "dagster_home", Path.home() / "dagster"),
     ("AWS_ENDPOINT_URL", "https://objects.example", "bucket_endpoint", "https://objects.example"),
 ]
@@ -132,13 +133,13 @@ def test_mail_needs_recipients_and_a_server() -> None:
     found = read(LEADS_ALERT_EMAIL="a@leads.example, b@leads.example,", **server)
     assert found["alert_email"] == ("a@leads.example", "b@leads.example")
     assert found["smtp_url"] == Secret("LEADS_SMTP_URL_FILE", file=Path.home() / "secret")
-    for alone in ({"LEADS_ALERT_EMAIL": "a@leads.example"}, server):
-        with pytest.raises(SettingsError, match=r"^LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"):
-            read(**alone)
+    with pytest.raises(SettingsError, match=r"^LEADS_ALERT_EMAIL needs LEADS_SMTP_URL\. Set both, or none\.$"):
+        read(LEADS_ALERT_EMAIL="a@leads.example")
+    assert read(LEADS_REPORT_MAIL="a@leads.example", **server)["report_mail"] == "a@leads.example"
 
 
 def test_every_setting_can_be_set() -> None:
-    elsewhere = {"store", "plain_http", "data_dir", "work_dir", "alert_email", "smtp_url"}
+    elsewhere = {"store", "plain_http", "data_dir", "work_dir", "alert_email", "smtp_url", "report_mail"}
     assert {setting for _, _, setting, _ in READ} | elsewhere | set(SECRET_FIELDS.values()) == DEFAULTS.keys()
     assert SECRET_FIELDS.keys() == set(secrets()) - {"LEADS_SMTP_URL"}
 

@@ -13,6 +13,7 @@ from leads_pipeline.features.feature import Feature
 _NAMES: Final = (
     "alerts",
     "backup",
+    "calendar",
     "delivery",
     "export",
     "inventory",

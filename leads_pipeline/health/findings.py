@@ -276,12 +276,18 @@ def branch_names(facts: Facts) -> Iterator[Finding]:
         yield Finding(Level.WARNING, str(error), "Correct the file. The next publication reads it.")
         return
 
-    if file and (nameless := [scope.key for scope in facts.scopes if scope.key not in names]):
-        yield Finding(
-            Level.WARNING,
-            f"LEADS_BRANCHES_FILE has no name for {some(nameless)}.",
-            f"Add a line for each to {file}. The next publication reads it.",
-        )
+    nameless = [scope.key for scope in facts.scopes if scope.key not in names]
+    if not file or not nameless:
+        return
+
+    # Excel writes 101.0 for 101, and 00101 is not 101 either.
+    unasked = sorted(names.keys() - {scope.key for scope in facts.scopes})
+    others = f" It names {some(unasked)}, which LEADS_SCOPES or LEADS_BRANCH_IDS lacks." if unasked else ""
+    yield Finding(
+        Level.WARNING,
+        f"LEADS_BRANCHES_FILE has no name for {some(nameless)}.{others}",
+        f"Correct the id or add a line for each in {file}. The next publication reads it.",
+    )
 
 
 # --- the machine and the service --------------------------------------------------------------------------------------

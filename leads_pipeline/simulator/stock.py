@@ -191,7 +191,7 @@ def _search(rng: Random, place: Address, is_rented: bool, bedrooms: int, price: 
         "maximumBedrooms": bedrooms + pick(rng, (0, 1, 1, 2)),
         "minimumPrice": amount(rng, price * pick(rng, (5, 7, 8, 9)) // 10),
         "maximumPrice": amount(rng, price * pick(rng, (10, 11, 12, 15)) // 10),
-        "priceFrequency": "RENT_FREQUENCY_PER_WEEK" if is_rented else "RENT_FREQUENCY_UNSPECIFIED",
+        "priceFrequency": "RENT_FREQUENCY_PER_MONTH" if is_rented else "RENT_FREQUENCY_UNSPECIFIED",
         "propertyType": f"PROPERTY_TYPE_{kind}",
         "propertySubType": "",
     }

@@ -6,6 +6,7 @@
 -- address varchar: House number or name, street, town or city, and postcode, in one line; NULL if none is given
 -- url varchar: Address of the listing's page; NULL if none is given
 -- price decimal(18,2): Price of the listing in its newest lead, or the rent for one period of rent_frequency; NULL if it is 0 or not given
+-- currency varchar: Currency of the price, e.g. GBP; NULL if it isn't given
 -- rent_frequency varchar: Period of the rent: per week or per month; NULL for a sale, and if it isn't given
 -- monthly_rent decimal(18,2): Rent of a month; for a rent per week, 52/12 of it; NULL if the period isn't known
 -- price_band varchar: Band of the price, 100,000 wide up to 5,000,000 or more, or of the monthly rent, 500 wide up to 20,000 or more, e.g. 300,000 to 399,999; unknown if there is none
@@ -52,6 +53,7 @@ with source as (
                 ),
                 'url': nullif(trim(listing_details_url), ''),
                 'price': nullif(listing_details_pricing_price, 0),
+                'currency': listing_details_pricing_currency_code,
                 'rent_frequency': listing_details_pricing_rent_frequency,
                 'property_type': listing_details_property_type,
                 'bedrooms': listing_details_bedrooms,
@@ -77,16 +79,8 @@ cleaned as (
 priced as (
     select
         *,
-        case
-            when is_rent and rent_frequency = 'per month' then newest.price
-            when is_rent and rent_frequency = 'per week'
-                then try_cast(newest.price::decimal(38, 2) * 52 / 12 as decimal(18, 2))
-        end as monthly_rent,
-        case when is_rent then monthly_rent else newest.price end as banded,
-        case when is_rent then 500 else 100000 end as band_width,
-        -- Prices can be odd. Without a last band there are hundreds of bands of one listing.
-        case when is_rent then 20000 else 5000000 end as last_band,
-        case when banded >= 0 then least(floor(banded / band_width)::bigint * band_width, last_band) end as price_band_from
+        case when is_rent then monthly_rent_of(newest.price, rent_frequency) end as monthly_rent,
+        band_from(case when is_rent then monthly_rent else newest.price end, is_rent) as price_band_from
     from cleaned
 )
 
@@ -98,12 +92,10 @@ select
     newest.address,
     newest.url,
     newest.price,
+    nullif(regexp_extract(upper(trim(newest.currency)), '^[A-Z]{3}$'), '') as currency,
     rent_frequency,
     monthly_rent,
-    case
-        when price_band_from = last_band then format('{:,} or more', price_band_from)
-        else coalesce(format('{:,} to {:,}', price_band_from, price_band_from + band_width - 1), 'unknown')
-    end as price_band,
+    band_of(price_band_from, is_rent) as price_band,
     price_band_from,
     readable(newest.property_type) as property_type,
     newest.bedrooms,

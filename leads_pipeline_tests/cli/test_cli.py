@@ -433,7 +433,7 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
     assert f"process {os.getpid()}, with its pages at http://127.0.0.1:3000" in said
 
     monkeypatch.setenv("LEADS_ALERT_EMAIL", "ops@agency.example")
-    assert "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together" in refused("serve", "--port", free_port())
+    assert "LEADS_ALERT_EMAIL needs LEADS_SMTP_URL" in refused("serve", "--port", free_port())
 
 
 def test_the_simulators_settings_leave_the_folders_that_belong_together(

@@ -1,12 +1,12 @@
-"""Writes everything that is made from code: reference pages, findings, settings, `.env.example`, `llms.txt`, drawings.
+"""Writes what is made from code: reference pages, questions, findings, settings, `.env.example`, `llms.txt`, drawings.
 
 `make pages` runs it. test_pages.py and test_settings.py say if a page is stale. The pictures of the UI need Chromium
 and are not taken here (pictures.py).
 """
 
-from leads_pipeline_tests.docs import findings_page, llms_page, reference_pages, settings_pages
+from leads_pipeline_tests.docs import findings_page, llms_page, questions_page, reference_pages, settings_pages
 
 if __name__ == "__main__":
-    for maker in (reference_pages, settings_pages, findings_page, llms_page):
+    for maker in (reference_pages, questions_page, settings_pages, findings_page, llms_page):
         for path, text in maker.pages().items():
             path.write_text(text, encoding="utf-8")

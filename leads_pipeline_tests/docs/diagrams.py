@@ -61,6 +61,7 @@ _STEPS: Final[tuple[Line, ...]] = (
 _FOLDERS: Final[Places] = {
     "features": (0, 0),
     "cli": (0, 1),
+    "mail": (1, 1),
     "definitions": (1, 0),
     "component": (1, 2),
     "orchestration": (2, 0),
@@ -86,6 +87,7 @@ _CLOCK: Final[Places] = {
     "alert": (2, 2),
     "leads.duckdb": (3, 0),
     "your own system": (3, 1),
+    "mail_report": (2, 3),
     "people": (3, 2),
 }
 _TIMES: Final[tuple[Line, ...]] = (
@@ -98,6 +100,7 @@ _TIMES: Final[tuple[Line, ...]] = (
     ("publish_changes", "leads.duckdb", ""),
     ("deliver", "your own system", ""),
     ("alert", "people", ""),
+    ("mail_report", "people", "Monday 07:00"),
 )
 
 _DATA: Final[Places] = {

@@ -18,7 +18,7 @@ DOCUMENTS = [*PAGES, *sorted(ROOT.glob("*.md")), *(ROOT / name / "README.md" for
 MADE = {
     DOCS / "findings.md",
     *(DOCS / "reference" / f"{name}.md" for name in ("settings", "commands", "exit-codes", "tables", "marts")),
-    *(DOCS / "reference" / f"{name}.md" for name in ("metrics", "assets")),
+    *(DOCS / "reference" / f"{name}.md" for name in ("metrics", "assets", "questions", "macros")),
 }
 
 

@@ -54,6 +54,7 @@ QUERIES: Final = {
         "where lead_day >= current_date - 30 group by branch"
     ),
     "mart_coverage": "select state, count(*) as windows from mart_coverage where is_configured group by state",
+    "mart_districts": "select district, sum(leads) as leads from mart_districts group by district order by leads desc",
     "mart_enquiry_mix": "select situation, sum(leads) as leads from mart_enquiry_mix group by situation",
     "mart_hidden_valuations": (
         "select branch, market, count(*) as people from mart_hidden_valuations group by branch, market"
@@ -69,6 +70,10 @@ QUERIES: Final = {
     ),
     "mart_listing_demand": "select price_band, sum(leads) as leads from mart_listing_demand group by price_band",
     "mart_listing_stock": "select item_id, address, leads from mart_listing_stock where is_available order by leads",
+    "mart_monthly": "select branch, month, sum(leads) as leads from mart_monthly group by all order by all",
+    "mart_opening_hours": (
+        "select branch, sum(leads_while_closed) / sum(leads) as share from mart_opening_hours group by branch"
+    ),
     "mart_outcomes": (
         "select branch, source, sum(leads) as leads, sum(appointments) as appointments,\n"
         "sum(instructions) as instructions, sum(price) / nullif(sum(instructions), 0) as price_of_an_instruction\n"
@@ -79,6 +84,11 @@ QUERIES: Final = {
         "select branch, count(distinct person) as people from mart_people_daily\n"
         "where lead_day >= current_date - 30 group by branch"
     ),
+    "mart_searches": (
+        "select market, budget_band, sum(leads) as leads from mart_searches\n"
+        "group by market, budget_band, budget_band_from order by market, budget_band_from"
+    ),
+    "mart_weekly": "select branch, week, sum(leads) as leads from mart_weekly group by all order by all",
 }
 
 

@@ -23,7 +23,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.health.finding import all_finders
 from leads_pipeline.settings import variables
 from leads_pipeline.simulator.__main__ import main as simulate
-from leads_pipeline_tests.docs import findings_page, llms_page, pictures, reference_pages
+from leads_pipeline_tests.docs import findings_page, llms_page, pictures, questions_page, reference_pages
 from leads_pipeline_tests.docs.pages import (
     DOCS,
     DOCUMENTS,
@@ -106,7 +106,7 @@ def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothi
 
 def test_the_reference_is_what_the_code_says() -> None:
     """If not: make pages."""
-    made = reference_pages.pages() | llms_page.pages()
+    made = reference_pages.pages() | llms_page.pages() | questions_page.pages()
     assert {path: text_of(path) for path in made} == made
 
 
@@ -179,7 +179,7 @@ def test_every_table_column_asset_and_finding_exists() -> None:
 # The package, a file's name, a key of a message, settings of other programs, and what the pages make up.
 NOT_OURS = {
     *("leads_pipeline", "person_key", "still_open", "occurred_at", "env_vars", "rgw_frontends", "try_cast"),
-    *("listing_details_epc_rating", "mart_listings_weekly"),
+    *("listing_details_epc_rating", "mart_listings_weekly", "opening_hours"),
     # Names of Dagster, and of examples/company/ with its prefix.
     *("event_log_storage", "run_retries", "run_monitoring", "leads_portal", "leads_leads_portal"),
     *("key_prefix", "group_prefix", "get_asset_spec"),
@@ -262,7 +262,7 @@ def test_tutorials_guides_and_explanation_stay_short() -> None:
         page for folder in (TUTORIALS, GUIDES, EXPLANATION) for page in folder.glob("*.md") if page.stem not in ANSWERS
     ]
     words = [word for page in pages for word in text_of(page).split() if re.search(r"\w", word)]
-    assert len(words) < 12_000
+    assert len(words) < 12_350
 
 
 def test_the_readme_leads_to_each_tutorial_and_to_each_part_of_the_site() -> None:

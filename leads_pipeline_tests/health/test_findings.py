@@ -580,6 +580,9 @@ def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: H
     assert "has 101 a second time in row 3" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
     names.write_text("id,name\n101,York\n")
     assert "has no name for branch-102" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    names.write_text("id,name\n101,York\n102.0,Leeds\n")  # as a spreadsheet may write a number
+    message = found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    assert "no name for branch-102. It names branch-102.0, which" in message
     names.write_text("id,name\n101,York\n102,Leeds\n")
     assert "branch-names" not in found(house, LEADS_BRANCHES_FILE=str(names))
 

@@ -52,7 +52,7 @@ def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
         assert there >= {"raw", "quarantine", "reports", "leads.duckdb", "tables", ".state"}
         assert list((folder / ".state" / "tokens").glob("*.json"))
         # Analysts are let in by their group; docs/reference/files.md says how.
-        of_analysts = (".versions", "leads.duckdb", "tables")
+        of_analysts = (".versions", "leads.duckdb", "tables", "reports")
         found = open_to_others(folder)
         assert {path.split("/")[0] for path in found} == set(of_analysts)
         assert {mode for path, mode in found.items() if not (folder / path).is_symlink()} == {"750", "440"}

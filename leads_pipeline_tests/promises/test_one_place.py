@@ -191,9 +191,8 @@ from datetime import datetime, UTC
 from leads_pipeline.cli.health import facts_now
 from leads_pipeline.features.alerts.alerts import Alerts
 from leads_pipeline.features.alerts.channels import channels_of
-from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.health.findings import find_all
-channels = channels_of(facts_now().settings.of(AlertSettings))
+channels = channels_of(facts_now().settings)
 print(Alerts(house.data.state.path, channels, None).tell(*find_all(facts_now()), datetime.now(UTC)))
 from leads_pipeline_tests.docs.findings_page import page
 print(page())

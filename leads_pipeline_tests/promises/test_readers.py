@@ -34,6 +34,9 @@ AGREEING: Final = {
     "mart_leads_daily": ("sum(leads)", "both"),
     "mart_people": ("sum(leads)", "both"),
     "mart_people_daily": ("sum(leads)", "both"),
+    "mart_weekly": ("sum(leads)", "both"),
+    "mart_monthly": ("sum(leads)", "both"),
+    "mart_districts": ("sum(leads)", "both"),
     "mart_hourly": ("sum(leads)", "both"),
     "mart_arrival_times": ("sum(leads)", "both"),
     "mart_lead_properties": ("count(*)", "both"),
@@ -45,7 +48,13 @@ AGREEING: Final = {
     "drift": ("max(leads)", "applicant"),
     "mart_appraisals": ("sum(leads)", "appraisal"),
 }
-COUNTING_NO_LEADS: Final = {"mart_answers", "mart_listing_stock", "mart_outcomes"}
+COUNTING_NO_LEADS: Final = {
+    "mart_answers",
+    "mart_listing_stock",
+    "mart_opening_hours",
+    "mart_outcomes",
+    "mart_searches",
+}
 
 # What a reader reads on one connection: the versions that changed leads and their children show, and all counts.
 READ = f"""

@@ -33,7 +33,8 @@ from leads_pipeline.features.privacy.search import Found, find
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.pushes.placement import Placement
-from leads_pipeline.features.report.page import write_report
+from leads_pipeline.features.report.content import read_content
+from leads_pipeline.features.report.page import page_of, write_report
 from leads_pipeline.raw.branches import read_branches
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place
@@ -61,7 +62,7 @@ class House:
     """One data folder with two branches. Each answer and each delivery takes a minute of its clock.
 
     What a test may set: `now`, the moment of the next thing that happens; `zone`, `scopes`, `first_day`, `names` (a CSV
-    text of branches), `marts`, `tables_as` and `bucket`, which are settings.
+    text of branches), `marts`, `bank_holidays`, `tables_as` and `bucket`, which are settings.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,6 +75,8 @@ class House:
         self.names = ""
         # LEADS_MARTS_DIR
         self.marts: Path | None = None
+        # LEADS_BANK_HOLIDAYS_FILE
+        self.bank_holidays: Path | None = None
         # LEADS_TABLES
         self.tables_as = "parquet"
         # LEADS_STORE
@@ -150,7 +153,11 @@ class House:
         self.folder.mkdir(parents=True, exist_ok=True)
         names = self.folder.parent / "branches.csv"
         names.write_text(self.names, encoding="utf-8")
-        variables = {"LEADS_TABLES": self.tables_as, "LEADS_MARTS_DIR": str(self.marts or "")}
+        variables = {
+            "LEADS_TABLES": self.tables_as,
+            "LEADS_MARTS_DIR": str(self.marts or ""),
+            "LEADS_BANK_HOLIDAYS_FILE": str(self.bank_holidays or ""),
+        }
         wanted = PublicationSettings(
             [*map(Scope.parse, self.scopes)],
             self.first_day,
@@ -184,9 +191,11 @@ class House:
         assert len(found) == len(rows)
         return found
 
-    def report(self) -> str:
-        """The page of figures for people, of what is published."""
-        return write_report(LeadsFile(self.data), self.folder).path.read_text(encoding="utf-8")
+    def report(self, scope: str | None = None) -> str:
+        """The page of figures for people, of what is published, or of one branch."""
+        if scope:
+            return page_of(read_content(LeadsFile(self.data), scope))
+        return write_report(LeadsFile(self.data), self.folder).read_text(encoding="utf-8")
 
     def tables(self) -> month.Tables:
         """All published tables with their rows in order, without the moments of the run."""

@@ -3,6 +3,7 @@
 Belongs here: keeping each request and mail. Doesn't: what it should hold, which the test says.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -48,6 +49,8 @@ class MailSink:
         self.mails: list[Any] = []
         self.password = b"p@ss"
         self.answers: dict[str, str] = {}
+        # It has the mail, and answers only after so long.
+        self.delay_seconds = 0.0
 
     def authenticate(self, *arguments: Any) -> AuthResult:
         return AuthResult(success=arguments[-1].password == self.password, handled=False)
@@ -64,6 +67,7 @@ class MailSink:
     async def handle_DATA(self, _s: Any, _n: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's
         if "DATA" not in self.answers:
             self.mails.append(envelope)
+        await asyncio.sleep(self.delay_seconds)
         return self.answers.get("DATA", "250 OK")
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.domain.contract import ENUM_PREFIXES, member_in_words
+from leads_pipeline.features.calendar.step import LoadCalendar
 from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.inventory.table import LoadInventory
 from leads_pipeline.features.own_tables.lists import LoadLists
@@ -63,6 +64,7 @@ class AllMarts(Step):
             LoadLists([self.data.folder], LONDON),
             NoteObjections(self.data),
             MakeBranches(Branches()),
+            LoadCalendar(None),
             FindDrift(NEXT_DAY),
             MakeMarts(LONDON, NEXT_DAY, self.of),
         ]
@@ -337,8 +339,8 @@ def test_branches_are_those_with_a_name_a_setting_or_a_window(house: House) -> N
     ("name", "content", "problem"),
     [
         ("answers.csv", b"id,when\na,b\n", "lacks the column lead_id or answered_at"),
-        ("answers.csv", b"lead_id,answered_at\n\xff\xfe\x00,b\n", "is no CSV in UTF-8, or no Parquet file"),
-        ("answers.parquet", b"PAR1", "is no CSV in UTF-8, or no Parquet file"),
+        ("answers.csv", b"lead_id,answered_at\n\xff\xfe\x00,b\n", "isn't in UTF-8. In Excel, save it as CSV UTF-8"),
+        ("answers.parquet", b"PAR1", "is no CSV, or no Parquet file"),
     ],
 )
 def test_a_file_of_answers_that_cannot_be_read_says_so(house: House, name: str, content: bytes, problem: str) -> None:
@@ -356,7 +358,9 @@ def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(house: House) -> None
         " 2026-07-19 10:40 ": datetime(2026, 7, 19, 9, 40, tzinfo=UTC),  # the agency's summer
         "2026-11-19T10:40:00.5+05:30": datetime(2026, 11, 19, 5, 10, 0, 500_000, tzinfo=UTC),
         "2026-11-19": None,
-        "19/11/2026 10:40": None,
+        "19/11/2026 10:40": datetime(2026, 11, 19, 10, 40, tzinfo=UTC),
+        "9/7/2026 10:40:05": datetime(2026, 7, 9, 9, 40, 5, tzinfo=UTC),
+        "11/19/2026 10:40": None,
         "": None,
     }
     house.land("applicant", [{"id": "a"}])

@@ -16,9 +16,10 @@ from pydantic import BaseModel
 
 from leads_pipeline.domain.moments import has_passed, not_after
 from leads_pipeline.errors import StorageError
-from leads_pipeline.features.alerts.channels import Channel, Heartbeat, attempt
+from leads_pipeline.features.alerts.channels import Channel, Heartbeat
 from leads_pipeline.features.alerts.digest import Digest
 from leads_pipeline.health.finding import Finding, Level
+from leads_pipeline.mail import attempt
 from leads_pipeline.raw.durable import replace_file
 
 # A finding that often ends by itself is sent only after so long. A machine that was off for days then pulls first.

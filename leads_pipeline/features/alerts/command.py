@@ -10,9 +10,9 @@ import click
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.alerts.alerts import Told
-from leads_pipeline.features.alerts.channels import SET_UP, Heartbeat, attempt, channels_of
+from leads_pipeline.features.alerts.channels import SET_UP, Heartbeat, channels_of
 from leads_pipeline.features.alerts.digest import Digest
-from leads_pipeline.features.alerts.settings import AlertSettings
+from leads_pipeline.mail import attempt
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 
@@ -25,14 +25,13 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is
     Exit code 1 if one doesn't work, 2 if none is set up.
     """
     settings = Settings.from_variables(os.environ)
-    alerts = settings.of(AlertSettings)
     data = DataFolder.of(settings)
     data.want_format()
     now = datetime.now(UTC)
     sends: dict[str, Callable[[], str | None]] = {
-        channel.name: partial(channel.send, Digest(now)) for channel in channels_of(alerts)
+        channel.name: partial(channel.send, Digest(now)) for channel in channels_of(settings)
     }
-    if heartbeat := Heartbeat.of(alerts):
+    if heartbeat := Heartbeat.of(settings):
         sends[heartbeat.name] = partial(heartbeat.beat, is_well=True)
     if not sends:
         raise SettingsError(f"No alert channel is set up. {SET_UP}")

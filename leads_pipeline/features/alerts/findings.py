@@ -19,7 +19,6 @@ def alert_channels(facts: Facts) -> Iterator[Finding]:
     `leads-pipeline alert --test`.
     Over: when both are set, and a message or a test has got through.
     """
-    settings = facts.settings.of(AlertSettings)
     for variable, failure in Told.read(facts.data.state.path).failures.items():
         yield Finding(
             Level.ERROR,
@@ -29,13 +28,13 @@ def alert_channels(facts: Facts) -> Iterator[Finding]:
             key=variable,
             may_pass=True,
         )
-    if not channels_of(settings):
+    if not channels_of(facts.settings):
         yield Finding(
             never_set_up(facts),
             "No alert channel is set up, so nobody is told of problems.",
             f"{SET_UP} Then run `leads-pipeline alert --test`.",
         )
-    elif not settings.heartbeat_url:
+    elif not facts.settings.of(AlertSettings).heartbeat_url:
         yield Finding(
             Level.HINT,
             "LEADS_HEARTBEAT_URL isn't set. Alerts stop when this machine stops, and nobody notices.",

@@ -11,7 +11,6 @@ from dagster import Definitions, SensorDefinition, SensorEvaluationContext, Skip
 
 from leads_pipeline.features.alerts.alerts import Alerts
 from leads_pipeline.features.alerts.channels import Heartbeat, channels_of
-from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import find_all
 from leads_pipeline.orchestration.asking import utc_now
@@ -30,16 +29,14 @@ def definitions(settings: Settings, names: Names) -> Definitions:
 
 def needed(settings: Settings) -> list[str]:
     """Without a channel and a heartbeat the sensor tells nobody."""
-    alerts = settings.of(AlertSettings)
-    return ["alert"] if channels_of(alerts) or Heartbeat.of(alerts) else []
+    return ["alert"] if channels_of(settings) or Heartbeat.of(settings) else []
 
 
 def alert_sensor(
     settings: Settings, names: Names = PLAIN, *, clock: Callable[[], datetime] = utc_now
 ) -> SensorDefinition:
     """Return the sensor."""
-    channels = settings.of(AlertSettings)
-    alerts = Alerts(DataFolder.of(settings).state.path, channels_of(channels), Heartbeat.of(channels))
+    alerts = Alerts(DataFolder.of(settings).state.path, channels_of(settings), Heartbeat.of(settings))
 
     @sensor(
         name=names.name("alert"),

@@ -46,6 +46,12 @@ _FIRST_LONG_NUMBER: Final = 10**15
 _FIRST_YEAR: Final = 1900
 _CUT: Final = " … (cut)"
 
+# Columns are as wide as the first rows need, in characters, but not so wide that the next one is out of sight. The
+# button of the filter takes some of it.
+_ROWS_MEASURED: Final = 1000
+_WIDEST: Final = 50
+_FILTER_WIDTH: Final = 3
+
 # DuckDB's types that aren't text in a spreadsheet, by how they begin. Dates have a format of Excel's.
 _TYPES: Final = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 _DATES: Final = {"DATE": "yyyy-mm-dd", "TIMESTAMP": "yyyy-mm-dd hh:mm:ss"}
@@ -173,29 +179,41 @@ def _write_xlsx(rows: duckdb.DuckDBPyConnection, columns: Sequence[_Column], fil
     options = {"constant_memory": True, "tmpdir": str(file.parent), "use_zip64": True, "strings_to_urls": False}
     book = Workbook(out, {**options, "strings_to_formulas": False})
     formats = {column.format: book.add_format({"num_format": column.format}) for column in columns}
+    bold = book.add_format({"bold": True})
     count = cut = sheets = 0
     row = rows.fetchone()
     while row is not None or not sheets:
         sheets += 1
         sheet = book.add_worksheet("data" if sheets == 1 else f"data {sheets}")
         sheet.freeze_panes(1, 0)
+        widths = [len(column.header) + _FILTER_WIDTH for column in columns]
         for number, column in enumerate(columns):
-            sheet.set_column(number, number, max(20, len(column.header)), formats[column.format])
-        sheet.write_row(0, 0, [column.header for column in columns])
+            sheet.set_column(number, number, None, formats[column.format])  # rows take it as they are written
+        sheet.write_row(0, 0, [column.header for column in columns], bold)
         written = 0
         while row is not None and written < sheet_rows:
             cells = [_cell(value) for value in row]
             cut += sum(isinstance(value, str) and value != cell for value, cell in zip(row, cells, strict=True))
+            if written < _ROWS_MEASURED:
+                widths = [max(width, _width(cell)) for width, cell in zip(widths, cells, strict=True)]
             written += 1
             sheet.write_row(written, 0, cells)
             row = rows.fetchone()
         count += written
+        sheet.autofilter(0, 0, written, len(columns) - 1)
+        for number, column in enumerate(columns):
+            sheet.set_column(number, number, min(widths[number], _WIDEST), formats[column.format])
     try:
         book.close()
     except FileCreateError as error:
         raise error.args[0] from None  # an OSError
     file.write_bytes(out.getbuffer())
     return Exported(file, count, sheets, cut)
+
+
+def _width(cell: object) -> int:
+    """Return how many characters Excel shows of it."""
+    return len(cell.split("\n", 1)[0]) if isinstance(cell, str) else len(str(cell))
 
 
 class _Buffer(BytesIO):

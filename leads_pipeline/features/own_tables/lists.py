@@ -4,7 +4,7 @@ Belongs here: which lists there are, and reading their files. Doesn't: which row
 sql/outcomes.sql). A row that can't be read says why.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,19 +12,26 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
+from leads_pipeline.features.own_tables.own_table import is_utf_8
 from leads_pipeline.raw.durable import digest_of, reading
 from leads_pipeline.warehouse.duck import file_name
-from leads_pipeline.warehouse.step import Draft, Step
-from leads_pipeline.warehouse.tables import fill
+from leads_pipeline.warehouse.step import FORMER, Draft, Step
+from leads_pipeline.warehouse.tables import columns_of, fill
 
 _TEXT: Final = "nullif(trim({0}::varchar), '')"
-_AMOUNT: Final = "try_cast({0} as decimal(18, 2))"
+_AMOUNT: Final = "try_cast(replace({0}::varchar, ',', '') as decimal(18, 2))"
 _ZONED: Final = r"""
     when regexp_matches(trim({0}::varchar), ':.*([Zz]|[+-]\d\d(:?\d\d)?)$')
         then try_cast(trim({0}::varchar) as timestamptz)
-    else timezone($zone, try_cast(trim({0}::varchar) as timestamp))
+    else timezone(
+        $zone,
+        coalesce(
+            try_cast(trim({0}::varchar) as timestamp),
+            try_strptime(trim({0}::varchar), ['%d/%m/%Y %H:%M', '%d/%m/%Y %H:%M:%S', '%d/%m/%Y'])
+        )
+    )
 end"""
-# A moment without an offset is in the agency's zone.
+# A moment without an offset is in the agency's zone. In 01/12/2026, as British spreadsheets write it, the day is first.
 _DAY_OR_MOMENT: Final = f"case {_ZONED}"
 _MOMENT: Final = f"case when not contains({{0}}::varchar, ':') then null {_ZONED}"
 
@@ -83,13 +90,19 @@ LISTS: Final = (
 )
 
 _READERS: Final = {
-    ".csv": "read_csv($path, header = true, all_varchar = true, delim = ',', quote = '\"', null_padding = true, "
-    "strict_mode = false, normalize_names = true, hive_partitioning = false)",
+    ".csv": "read_csv($path, header = true, all_varchar = true, delim = '{delimiter}', quote = '\"', "
+    "null_padding = true, strict_mode = false, normalize_names = true, hive_partitioning = false)",
     ".parquet": "read_parquet($path, hive_partitioning = false)",
 }
 
+# A workbook is among them only to be refused.
+_SUFFIXES: Final = (*_READERS, ".xlsx")
 # The files of LEADS_MARTS_DIR that are no tables of their own.
-LIST_FILES: Final = frozenset(f"{one.name}{suffix}" for one in LISTS for suffix in _READERS)
+LIST_FILES: Final = frozenset(f"{one.name}{suffix}" for one in LISTS for suffix in _SUFFIXES)
+
+
+class _UnreadableError(Exception):
+    """No row of a file can be read. The text says why, and begins with a verb."""
 
 
 class LoadLists(Step):
@@ -108,11 +121,20 @@ class LoadLists(Step):
         return repr([one.table for one in LISTS])
 
     def fill(self, draft: Draft) -> None:
-        """Load them in the place of those of before."""
+        """Load them in the place of those of before, which stay if a file can't be read."""
         for one in LISTS:
-            rows = read_list(one, list_files(one, *self._folders), self._zone)
+            rows = list[tuple[object, ...]]()
+            problems = list[tuple[object, ...]]()
+            for path in list_files(one, *self._folders):
+                try:
+                    rows += _read(one, path, self._zone)
+                except _UnreadableError as error:
+                    problems.append((None, *[None] * len(one.columns), f"{path.name} {error}"))
+
             with draft.transaction():
                 draft.db.execute(f"create table if not exists pipeline.{one.name} ({one.table})")
+                if problems:
+                    rows = [*_rows_before(one, draft), *problems]
                 draft.db.execute(f"delete from pipeline.{one.name}")  # noqa: S608 - our own names
                 fill(draft.db, f"pipeline.{one.name}", rows)
 
@@ -121,24 +143,42 @@ def list_files(one: OwnList, *folders: Path | None) -> list[Path]:
     """Return the list's files of the first folder that has any. Raises StorageError if the disk can't say."""
     for folder in filter(None, folders):
         with reading(folder):
-            paths = [folder / f"{one.name}{suffix}" for suffix in _READERS]
-            if files := [path for path in paths if path.exists() and not path.is_fifo()]:  # a pipe has no end
-                return files
+            paths = [folder / f"{one.name}{suffix}" for suffix in _SUFFIXES]
+            files = [path for path in paths if path.exists() and not path.is_fifo()]  # a pipe has no end
+        if files:
+            return [path for path in files if path.suffix != ".xlsx"] or files
     return []
 
 
-def read_list(one: OwnList, files: Iterable[Path], zone: ZoneInfo) -> list[tuple[object, ...]]:
-    """Read the rows of the files, with the columns of the list. Raises StorageError."""
-    return [row for path in files for row in _read(one, path, zone)]
+def _rows_before(one: OwnList, draft: Draft) -> list[tuple[object, ...]]:
+    """Return the last rows that could be read. There are none if they may tell of somebody who was erased."""
+    if draft.changes.forgets:
+        return []
+    table = f"pipeline.{one.name}"
+    if draft.changes.has_former and columns_of(draft.db, one.name, "pipeline", FORMER):
+        table = f"{FORMER}.{table}"
+    return draft.db.execute(f"from {table} where number is not null").fetchall()
+
+
+def _source(path: Path) -> str:
+    """Return what reads the file. Raises _UnreadableError and OSError."""
+    if path.suffix == ".xlsx":
+        raise _UnreadableError("isn't read. In Excel, save it as CSV UTF-8")
+    if path.suffix != ".csv":
+        return _READERS[path.suffix]
+    if not is_utf_8(path):
+        raise _UnreadableError("isn't in UTF-8. In Excel, save it as CSV UTF-8")
+    with path.open(encoding="utf-8-sig") as lines:
+        header = lines.readline()
+    return _READERS[path.suffix].format(delimiter=";" if ";" in header else ",")
 
 
 def _read(one: OwnList, path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
     columns = ", ".join(column.expression(path.suffix) for column in one.columns)
-    statement = f"select row_number() over (), {columns}, null from {_READERS[path.suffix]}"  # noqa: S608 - our own names
+    statement = f"select row_number() over (), {columns}, null from {_source(path)}"  # noqa: S608 - our own names
     parameters = {"path": file_name(path)}
     if "$zone" in statement:
         parameters["zone"] = zone.key
-    nothing = [None] * len(one.columns)
     # A connection of its own: an error would end the publication's transaction.
     with duckdb.connect() as db:
         db.execute("set TimeZone = 'UTC'")
@@ -146,6 +186,6 @@ def _read(one: OwnList, path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
             return db.execute(statement, parameters).fetchall()
         except duckdb.BinderException:
             names = " or ".join(column.written for column in one.columns)
-            return [(None, *nothing, f"{path.name} lacks the column {names}")]
+            raise _UnreadableError(f"lacks the column {names}") from None
         except duckdb.Error:
-            return [(None, *nothing, f"{path.name} is no CSV in UTF-8, or no Parquet file")]
+            raise _UnreadableError("is no CSV, or no Parquet file") from None

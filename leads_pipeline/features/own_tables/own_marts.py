@@ -40,8 +40,11 @@ from leads_pipeline.warehouse.tables import columns_of, comment, fill
 logger = logging.getLogger(__name__)
 
 _SUFFIXES: Final = (".csv", ".parquet", ".sql")
+# People put such tables there, and wonder where they are.
+_OTHER_SUFFIXES: Final = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".json", ".jsonl", ".tsv")
 _HEADER: Final = re.compile(r"(-- [^\n]+\n){2,}\n")
 
+_NOT_READ: Final = "Files of this kind aren't read. Save it as CSV, in Excel as CSV UTF-8, or as Parquet."
 _NO_FILE: Final = "It isn't a file, or it is a link to a file that can't be read."
 
 # `name` is NULL if the file can't make a table. `tried` is the look of the file and the day.
@@ -86,10 +89,17 @@ def own_files(folder: Path | None) -> OwnFiles:
             if file.name in LIST_FILES and look:
                 continue
             name = file.stem.lower()
-            if problem := _problem_of_name(name, found):
-                refused.append(OwnFile(file, look, None, problem=problem if look else _NO_FILE))
-            else:
+            is_readable = file.suffix.lower() in _SUFFIXES
+            if name in found and not is_readable:  # a workbook beside its CSV
+                continue
+
+            problem = _problem_of_name(name, found)
+            if problem is None:
                 found[name] = _read(OwnFile(file, look, name))
+            elif not look:
+                refused.append(OwnFile(file, look, None, problem=_NO_FILE))
+            else:
+                refused.append(OwnFile(file, look, None, problem=problem if is_readable else _NOT_READ))
     except StorageError as error:
         return OwnFiles(trouble=str(error))
     return OwnFiles([*_in_order(found), *refused])
@@ -111,7 +121,9 @@ def _files(folder: Path | None) -> list[tuple[Path, str]]:
     if folder is None:
         return []
     with reading(folder):
-        files = [file for file in sorted(folder.iterdir()) if file.suffix.lower() in _SUFFIXES]
+        there = sorted(folder.iterdir())
+    files = [file for file in there if file.suffix.lower() in _SUFFIXES]
+    files += [file for file in there if file.suffix.lower() in _OTHER_SUFFIXES]
     return [(file, _look(file)) for file in files if not file.name.startswith((".", "~$"))]
 
 
@@ -137,6 +149,8 @@ def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
 def _read(one: OwnFile) -> OwnFile:
     if not one.look:
         return replace(one, problem=_NO_FILE)
+    if one.file.suffix.lower() in _OTHER_SUFFIXES:
+        return replace(one, problem=_NOT_READ)
     if one.file.suffix.lower() != ".sql":
         return one
     try:

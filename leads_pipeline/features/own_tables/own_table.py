@@ -7,6 +7,9 @@ and leads.duckdb is attached read-only. It isn't enough that it is a SELECT: in 
 `with gone as (delete from t returning *) select * from gone` is one.
 """
 
+# ruff: noqa: S608 - only quoted names are in the statements
+
+import codecs
 import json
 import os
 import re
@@ -39,6 +42,17 @@ _READERS: Final = {
     ".csv": "read_csv($file, header = true, sample_size = -1, store_rejects = true, hive_partitioning = false)",
     ".parquet": "read_parquet($file, hive_partitioning = false)",
 }
+
+# How Excel writes numbers, dates and moments that DuckDB takes for text: a pattern that each value has, a type, and
+# how a value is read. A day comes before its month, as in Britain. 07700 isn't a number.
+_EXCEL: Final = (
+    (r"-?(0|[1-9]\d*|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?", "double", "try_cast(replace({0}, ',', '') as double)"),
+    (r"\d{1,2}/\d{1,2}/\d{4}", "date", "try_strptime({0}, '%d/%m/%Y')::date"),
+    (r"\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d\d", "timestamp", "try_strptime({0}, '%d/%m/%Y %H:%M')"),
+)
+
+NOT_UTF_8: Final = "It isn't in UTF-8. In Excel, save it as CSV UTF-8."
+_NO_HEADER: Final = "Its first line doesn't name the columns of the lines below it. Begin with a name for each column."
 
 
 class Task(NamedTuple):
@@ -95,8 +109,6 @@ def _end_with(publication: int) -> None:
 
 
 def _make(task: Task) -> Made:
-    create = f"create table made.main.{quoted(task.name)} as"
-    suffix = Path(task.file).suffix.lower()
     try:
         with connection(Path(task.folder)) as db:
             db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
@@ -106,17 +118,18 @@ def _make(task: Task) -> Made:
             resource.setrlimit(resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard))
             try:
                 if task.statement is None:
-                    db.execute(f"{create} from {_READERS[suffix]}", {"file": file_name(task.file)})
-                    return True, _left_out(db) if suffix == ".csv" else None
+                    return _read(db, task)
                 db.execute("use leads")
                 db.execute("set enable_external_access = false")
                 db.execute("set lock_configuration = true")
-                db.execute(f"{create} {task.statement}")
+                db.execute(f"create table made.main.{quoted(task.name)} as {task.statement}")
             except duckdb.Error as error:
                 return False, told(error, task.statement)
             columns = columns_of(db, task.name, database="made")
     except (BugError, StorageError) as error:
         return False, str(error)
+    except OSError as error:
+        return False, f"It can't be read ({error.strerror})."
     if columns == [*task.columns]:
         return True, None
     missing = [name for name in task.columns if name not in columns]
@@ -124,14 +137,54 @@ def _make(task: Task) -> Made:
     return False, f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}"
 
 
-def _left_out(db: duckdb.DuckDBPyConnection) -> str | None:
+def _read(db: duckdb.DuckDBPyConnection, task: Task) -> Made:
+    """Make the table of a file as it is."""
+    table = f"made.main.{quoted(task.name)}"
+    suffix = Path(task.file).suffix.lower()
+    # DuckDB leaves out lines in another encoding. If that is the header, the first row would become the header.
+    if suffix == ".csv" and not is_utf_8(Path(task.file)):
+        return False, NOT_UTF_8
+
+    db.execute(f"create table {table} as from {_READERS[suffix]}", {"file": file_name(task.file)})
+    if suffix != ".csv":
+        return True, None
+
     lines = db.execute("select distinct line from reject_errors order by line limit 10").fetchall()
-    return (
-        "Lines are left out that have more or fewer columns than the header, or aren't in UTF-8. The first are "
-        f"{', '.join(str(line) for (line,) in lines)}."
-        if lines
-        else None
-    )
+    if lines and not db.execute(f"from {table} limit 1").fetchall():
+        return False, _NO_HEADER
+    _read_as_excel_writes(db, task.name)
+    if not lines:
+        return True, None
+    first = ", ".join(str(line) for (line,) in lines)
+    return True, f"Lines are left out that have more or fewer columns than the header. The first are {first}."
+
+
+def is_utf_8(file: Path) -> bool:
+    """Whether the whole file is text in UTF-8. Raises OSError."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with file.open("rb") as content:
+            while block := content.read(2**20):
+                decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _read_as_excel_writes(db: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Give columns of text their type, if each value is one that Excel writes: 1,300.50 or 01/12/2026."""
+    table = f"made.main.{quoted(name)}"
+    texts = db.execute(f"select column_name from (describe {table}) where column_type = 'VARCHAR'").fetchall()
+    for (text,) in texts:
+        column = quoted(text)
+        for pattern, type_, reading in _EXCEL:
+            value = reading.format(column)
+            fits = f"bool_and(regexp_full_match({column}, $pattern) and {value} is not null)"
+            rows = db.execute(f"select {fits} from {table} where {column} is not null", {"pattern": pattern}).fetchall()
+            if rows == [(True,)]:
+                db.execute(f"alter table {table} alter column {column} set data type {type_} using {value}")
+                break
 
 
 def told(error: duckdb.Error, statement: str | None) -> str:

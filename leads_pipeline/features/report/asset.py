@@ -19,7 +19,7 @@ def report_asset(names: Names = PLAIN) -> AssetsDefinition:
         group_name=names.name("reports"),
         required_resource_keys={names.name("data")},
         kinds={"html"},
-        description="One page of figures from the marts, for any browser: data/reports/leads.html. No personal data.",
+        description="A page of last week's figures, for any browser: data/reports/leads.html. No personal data.",
     )
     def leads_report(context: AssetExecutionContext) -> MaterializeResult[None]:
         data: DataFolder = names.resource(context.resources, "data")
@@ -28,15 +28,9 @@ def report_asset(names: Names = PLAIN) -> AssetsDefinition:
 
         try:
             with LeadsFile(data).reading() as db:
-                report = write_report(db, data.folder)
+                path = write_report(db, data.folder)
         except LeadsPipelineError as error:
             raise failure("The report could not be written", error, "report") from None
-        return MaterializeResult(
-            metadata={
-                "last_day": report.last_day.isoformat() if report.last_day else "none yet",
-                "file_bytes": report.size_bytes,
-                "path": MetadataValue.path(report.path),
-            }
-        )
+        return MaterializeResult(metadata={"path": MetadataValue.path(path), "file_bytes": path.stat().st_size})
 
     return leads_report

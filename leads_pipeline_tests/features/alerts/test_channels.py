@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
 from leads_pipeline.features.alerts.alerts import Told
-from leads_pipeline.features.alerts.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook, attempt
+from leads_pipeline.features.alerts.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook
 from leads_pipeline.features.alerts.digest import Digest
-from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.health.findings import Finding, Level
+from leads_pipeline.mail import attempt
 from leads_pipeline.settings import Secret, Settings
 from leads_pipeline_tests.support.raw_server import unknown_authority
 from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, web_sink
@@ -27,7 +27,6 @@ NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FULL = Finding(
     Level.ERROR, "The disk gets full.", "Make <room> & soon. £", NOON, "leads-pipeline explain disk", key="disk"
 )
-NO_SETTINGS = AlertSettings()
 DIGEST = Digest(NOON, [FULL], [replace(FULL, key="backup", message="No backup.")])
 TOKEN = "T0KEN"
 
@@ -39,7 +38,7 @@ def web() -> Iterator[WebSink]:
 
 
 def webhook(url: str) -> Channel:
-    return Webhook(Secret("A_SECRET", url), NO_SETTINGS)
+    return Webhook(Secret("A_SECRET", url))
 
 
 def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
@@ -67,7 +66,7 @@ def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
 
 
 def test_slack_gets_a_text_without_marks(web: WebSink) -> None:
-    SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}"), NO_SETTINGS).send(DIGEST)
+    SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}")).send(DIGEST)
 
     [(_, _, body)] = web.requests
     text = json.loads(body)["text"]
@@ -76,7 +75,7 @@ def test_slack_gets_a_text_without_marks(web: WebSink) -> None:
 
 
 def test_a_long_text_is_cut_so_that_it_fits_into_discord(web: WebSink) -> None:
-    SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}"), NO_SETTINGS).send(Digest(NOON, [FULL] * 20))
+    SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}")).send(Digest(NOON, [FULL] * 20))
 
     [(_, _, body)] = web.requests
     text = json.loads(body)["text"]
@@ -85,7 +84,7 @@ def test_a_long_text_is_cut_so_that_it_fits_into_discord(web: WebSink) -> None:
 
 
 def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink) -> None:
-    heartbeat = Heartbeat(Secret("A_SECRET", f"{web.url}/beat/?key=1&x=%2F"), NO_SETTINGS)
+    heartbeat = Heartbeat(Secret("A_SECRET", f"{web.url}/beat/?key=1&x=%2F"))
 
     heartbeat.beat(is_well=True)
     heartbeat.beat(is_well=False)
@@ -156,8 +155,8 @@ IT = "it@agency.example"
 def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
     """Send the message. Give whether it was sent, and what is told."""
     given = {"LEADS_ALERT_EMAIL": f"{OPS},{IT}", "LEADS_ALERT_FROM": sender or "", "LEADS_SMTP_URL": address}
-    settings = Settings.from_variables(given).of(AlertSettings)
-    channel = Email(Secret("A_SECRET", address), settings)
+    channel = Email.of(Settings.from_variables(given))
+    assert channel
     is_sent, trouble = attempt(channel.name, lambda: channel.send(DIGEST))
     assert "p%40ss" not in str(trouble)
     assert "p@ss" not in str(trouble)
@@ -357,7 +356,7 @@ def test_an_odd_error_of_the_webhooks_does_not_keep_the_mail(
     ("given", "words"),
     [
         ({}, "Set LEADS_ALERT_EMAIL and LEADS_SMTP_URL"),
-        ({"LEADS_ALERT_EMAIL": OPS}, "LEADS_ALERT_EMAIL and LEADS_SMTP_URL go together"),
+        ({"LEADS_ALERT_EMAIL": OPS}, "LEADS_ALERT_EMAIL needs LEADS_SMTP_URL"),
     ],
 )
 def test_the_command_says_what_is_not_set_up(given: dict[str, str], words: str) -> None:

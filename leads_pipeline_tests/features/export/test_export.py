@@ -214,6 +214,23 @@ def test_a_full_disk_is_named_and_leaves_the_files_as_they_were(small_disk: Path
     assert {path: path.read_bytes() for path in small_disk.iterdir()} == before
 
 
+@pytest.mark.usefixtures("office")
+def test_a_sheet_has_bold_heads_a_filter_and_columns_that_fit(folder: Path) -> None:
+    export("applicant_leads", folder, "xlsx")
+
+    [sheet] = openpyxl.load_workbook(folder / "applicant_leads.xlsx")
+    heads = {cell.value: cell for cell in sheet[1]}
+    assert all(cell.font.bold for cell in heads.values())
+    assert not any(cell.font.bold for cell in sheet[2])
+    assert sheet.auto_filter.ref == sheet.dimensions
+    widths = {name: sheet.column_dimensions[cell.column_letter].width for name, cell in heads.items()}
+    longest = max(len(str(cell.value)) for cell in sheet[heads["contact_email"].column_letter])
+    assert longest <= widths["contact_email"] < longest + 5
+    assert len("lead_day") < widths["lead_day"] < 20
+    assert widths["person"] < 40
+    assert all(width <= 51 for width in widths.values())
+
+
 def test_wrong_questions_are_answered_with_what_to_do(house: House, office: House, folder: Path) -> None:
     assert "all`: answers, applicant_leads" in export("applicants", folder, "csv", exit_code=2).stderr
     assert "Name one outside of" in export("all", house.folder / "out", "csv", exit_code=2).stderr

@@ -1,6 +1,7 @@
--- Applicant leads of each market and price band, the dearest first.
-select market, price_band, sum(leads)::bigint as leads
-from mart_listing_demand
-where price_band_from is not null and market <> 'unknown'
-group by market, price_band, price_band_from
-order by market, price_band_from desc
+-- Applicant leads of the period by market, currency and price band of the listing, the dearest first.
+select listings.market, currency, price_band, count(*) as leads
+from leads
+join mart_listing_demand as listings using (scope, listing_id)
+where weeks_back = 0 and price_band_from is not null and listings.market <> 'unknown'
+group by listings.market, currency, price_band, price_band_from
+order by listings.market desc, currency, price_band_from desc

@@ -1,13 +1,24 @@
--- The most wanted listings of the last seven closed days.
+-- The ten listings that most leads of the period ask about.
 , wanted as (
-    select scope, listing_id, sum(leads)::bigint as leads, sum(viewings)::bigint as viewings
-    from mart_listing_daily, days
-    where lead_day between full_day - 6 and full_day
+    select scope, listing_id, count(*) as leads, count(*) filter (wants_viewing) as viewings
+    from leads
+    where weeks_back = 0 and listing_id is not null
     group by scope, listing_id
     order by leads desc, viewings desc, listing_id
     limit 10
 )
-select listing_id, branch, property_type, bedrooms, town, price, rent_frequency, wanted.leads, wanted.viewings
+
+select
+    listing_id,
+    branch,
+    nullif(property_type, 'unknown') as property_type,
+    bedrooms,
+    nullif(town, 'unknown') as town,
+    price,
+    currency,
+    rent_frequency,
+    wanted.leads,
+    wanted.viewings
 from wanted
 join mart_listing_demand using (scope, listing_id)
 order by wanted.leads desc, wanted.viewings desc, listing_id

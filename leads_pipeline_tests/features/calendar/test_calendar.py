@@ -1,0 +1,167 @@
+"""Days with their weeks and bank holidays, and leads that come while a branch is closed."""
+
+from datetime import date, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.calendar.bank_holidays import read_bank_holidays
+from leads_pipeline.features.calendar.opening_hours import OpenHours, read_opening_hours
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import all_finders, find
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.house import House
+
+HOLIDAYS = "day,name\n2026-12-25,Christmas Day\n28/12/2026,Boxing Day (substitute)\n"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    house = House(tmp_path / "data")
+    house.bank_holidays = tmp_path / "bank_holidays.csv"
+    house.bank_holidays.write_text(HOLIDAYS)
+    return house
+
+
+# --- dates ------------------------------------------------------------------------------------------------------------
+
+
+def test_each_day_has_its_week_and_month_as_python_says(house: House) -> None:
+    house.publish()
+
+    rows = house.rows("from dates order by day")
+    assert (rows[0]["day"], rows[-1]["day"]) == (date(2025, 1, 1), date(2027, 12, 31))
+    assert len(rows) == 3 * 365
+    for row in rows:
+        day = row["day"]
+        year, week, weekday = day.isocalendar()
+        assert (row["weekday"], row["weekday_name"]) == (weekday, f"{day:%a}")
+        assert (row["week"], row["iso_week"]) == (date.fromisocalendar(year, week, 1), f"{year}-W{week:02}")
+        assert (row["month"], row["year"]) == (day.replace(day=1), day.year)
+        assert row["quarter"] == f"{day.year}-Q{(day.month + 2) // 3}"
+        assert ((day - row["day_last_year"]).days, row["day_last_year"].isoweekday()) == (364, weekday)
+
+
+def test_bank_holidays_are_no_working_days(house: House) -> None:
+    house.publish()
+
+    days = "select day, bank_holiday from dates where weekday < 6 and not is_working_day order by day"
+    assert house.query(days) == [
+        (date(2026, 12, 25), "Christmas Day"),
+        (date(2026, 12, 28), "Boxing Day (substitute)"),
+    ]
+
+
+def test_there_are_dates_without_a_file_of_bank_holidays(house: House) -> None:
+    house.bank_holidays = None
+    house.publish()
+
+    assert house.query("select count(*), count(bank_holiday) from dates") == [(3 * 365, 0)]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"when,what\n2026-12-25,x\n", "has no column day or no column name. Begin with day,name."),
+        (b"day,name\n\n25 December,x\n", "has '25 December' for a day in row 3. Write it as 2026-12-25."),
+        (b"day,name\n2026-12-25\n", "has no name for 2026-12-25 in row 2."),
+        ("day,name\n2026-12-25,Noël\n".encode("cp1252"), "isn't in UTF-8. In Excel, save it as CSV UTF-8."),
+        (b"", "has no column day"),
+    ],
+)
+def test_a_wrong_file_of_bank_holidays_is_told_and_the_last_ones_stay(house: House, content: bytes, told: str) -> None:
+    house.publish()
+    assert house.bank_holidays
+    house.bank_holidays.write_bytes(content)
+
+    house.publish()
+    house.zone = ZoneInfo("Europe/Paris")  # the file is built anew
+    house.publish()
+
+    assert house.query("select count(bank_holiday) from dates") == [(2,)]
+    [message] = findings(house)
+    assert message.startswith(f"LEADS_BANK_HOLIDAYS_FILE: {house.bank_holidays} {told}")
+    with pytest.raises(SettingsError):
+        read_bank_holidays(house.bank_holidays)
+
+
+def findings(house: House) -> list[str]:
+    names = house.folder.parent / "branches.csv"
+    names.write_text(house.names)
+    variables = {
+        "LEADS_DATA_DIR": str(house.folder),
+        "LEADS_BANK_HOLIDAYS_FILE": str(house.bank_holidays or ""),
+        "LEADS_BRANCHES_FILE": str(names) if house.names else "",
+    }
+    facts = Facts(Settings.from_variables(variables), house.data, house.now)
+    return [one.message for one in find(facts, [all_finders()["calendar"]])]
+
+
+# --- opening hours ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("Mon-Tue 09:00-17:30", [OpenHours(1, 540, 1050), OpenHours(2, 540, 1050)]),
+        ("Saturday 10-16; sun 11.30 – 12", [OpenHours(6, 600, 960), OpenHours(7, 690, 720)]),
+        ("Fri 9:00-12:00, Fri 13:00-24:00", [OpenHours(5, 540, 720), OpenHours(5, 780, 1440)]),
+        ("Sat-Mon 8-9", [OpenHours(6, 480, 540), OpenHours(7, 480, 540), OpenHours(1, 480, 540)]),
+    ],
+)
+def test_opening_hours_are_read_as_people_write_them(text: str, hours: list[OpenHours]) -> None:
+    assert read_opening_hours(text) == hours
+
+
+@pytest.mark.parametrize("text", ["9-5", "Mon", "Mon 17:00-09:00", "Mon 9-25", "Mon-Fri 9-17;;", "Montag 9-17 Uhr"])
+def test_other_hours_are_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - its text is a part of the hours
+        read_opening_hours(text)
+
+
+def at(*moments: str) -> list[dict[str, str]]:
+    return [{"id": moment, "createdAt": moment} for moment in moments]
+
+
+def test_leads_outside_of_the_opening_hours_and_on_bank_holidays_came_while_the_branch_was_closed(
+    house: House,
+) -> None:
+    house.names = "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30\n102,Leeds,\n"
+    summer = date(2026, 7, 20)  # a Monday: 09:00 in London is 08:00 UTC
+    house.land("applicant", at("2026-07-20T07:59:59Z", "2026-07-20T08:00:00Z", "2026-07-20T16:29:59Z"), summer)
+    house.land("appraisal", at("2026-07-20T16:30:00Z", "0001-01-01T00:00Z"), summer)
+    house.land("applicant", at("2026-07-20T03:00:00Z"), summer, "branch-102")
+    christmas = date(2026, 12, 25)
+    house.land("applicant", at("2026-12-25T12:00:00Z"), christmas)
+
+    house.publish()
+
+    assert house.query("select columns(* exclude (scope, market)) from mart_opening_hours order by all") == [
+        (summer, "York", "applicant", 3, 1),
+        (summer, "York", "appraisal", 1, 1),
+        (christmas, "York", "applicant", 1, 1),
+    ]
+    assert findings(house) == []
+
+
+@pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"])
+def test_on_a_day_of_a_clock_change_the_hours_are_those_of_the_clock_on_the_wall(house: House, day: str) -> None:
+    house.names = "id,name,opening_hours\n101,York,Sun 09:00-10:00\n"
+    local = datetime.fromisoformat(f"{day}T09:30").replace(tzinfo=house.zone)
+    house.land("applicant", at(local.isoformat()), local.date())
+
+    house.publish()
+
+    assert house.query("select leads_while_closed from mart_opening_hours") == [(0,)]
+
+
+def test_opening_hours_that_cannot_be_read_are_told_with_their_branch(house: House) -> None:
+    house.names = "id,name,opening_hours\n101,York,nine to five\n102,Leeds,Mon 9-17\n"
+    house.land("applicant", at("2026-11-19T10:00Z"))
+
+    house.publish()
+
+    assert house.query("from mart_opening_hours") == []
+    assert findings(house) == ["The opening_hours of branch-101 in LEADS_BRANCHES_FILE can't be read."]

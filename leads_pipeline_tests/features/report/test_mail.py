@@ -1,0 +1,370 @@
+"""The weekly mail: who gets it, when, and once; what a mail program shows."""
+
+import email
+import email.policy
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from email.message import EmailMessage
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from click.testing import CliRunner, Result
+
+from leads_pipeline.cli import main
+from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.report.mailing import Sent, send_due, send_now
+from leads_pipeline.features.report.recipients import Recipient, recipients_of
+from leads_pipeline.features.report.sensor import mail_sensor, needed
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Finding, all_finders, find
+from leads_pipeline.orchestration.names import PUBLISH_JOB
+from leads_pipeline.settings import Settings
+from leads_pipeline.warehouse.published import LeadsFile
+from leads_pipeline_tests.support.house import LONDON, House
+from leads_pipeline_tests.support.installation import installation
+from leads_pipeline_tests.support.newcomer import wait_for
+from leads_pipeline_tests.support.sinks import MailSink, mail_server
+
+# The Monday after the week of the leads, at 07:00 in London.
+MONDAY = datetime(2026, 11, 23, 7, tzinfo=LONDON)
+SUNDAY = date(2026, 11, 22)
+BOSS, YORK, LEEDS = "boss@agency.example", "york@agency.example", "leeds@agency.example"
+NAMES = "id,name\n101,York & Sons\n102,Leeds\n"
+
+
+@pytest.fixture
+def server() -> Iterator[MailSink]:
+    with mail_server() as sink:
+        yield sink
+
+
+@pytest.fixture(scope="module")
+def week(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Two branches with a week that has landed, of one lead a day at York."""
+    house = House(tmp_path_factory.mktemp("week") / "data")
+    house.first_day = SUNDAY - timedelta(days=6)
+    house.names = NAMES
+    for day in (house.first_day + timedelta(days=number) for number in range(7)):
+        house.now = datetime(day.year, day.month, day.day, 2, tzinfo=UTC) + timedelta(days=1)
+        lead = {"id": f"{day}", "createdAt": f"{day}T10:00:00Z", "contact": {"email": "jane@people.example"}}
+        house.land("applicant", [lead], day)
+        for kind, scope in (("appraisal", "branch-101"), ("applicant", "branch-102"), ("appraisal", "branch-102")):
+            house.land(kind, [], day, scope)
+    house.publish()
+    return house
+
+
+class Office:
+    """An installation that mails the report."""
+
+    def __init__(self, house: House, server: MailSink, folder: Path, recipients: str) -> None:
+        self.house = house
+        self.server = server
+        self.variables = {
+            "LEADS_DATA_DIR": str(house.folder),
+            "LEADS_TIMEZONE": "Europe/London",
+            "LEADS_BRANCHES_FILE": str(folder / "names.csv"),
+            "LEADS_REPORT_MAIL": recipients,
+            "LEADS_SMTP_URL": f"smtp://{server.host}",
+        }
+        (folder / "names.csv").write_text(NAMES)
+
+    @property
+    def settings(self) -> Settings:
+        return Settings.from_variables(self.variables)
+
+    def tick(self, now: datetime) -> Sent:
+        """Do what the sensor does at that moment."""
+        return send_due(self.settings, self.house.data, now)
+
+    def findings(self, now: datetime) -> list[Finding]:
+        return find(Facts(self.settings, self.house.data, now), [all_finders()["report-mail"]])
+
+    @property
+    def mailed(self) -> list[str]:
+        """The recipients of all mails so far. Each mail has one."""
+        return [recipient for mail in self.server.mails for recipient in mail.rcpt_tos]
+
+    @property
+    def mails(self) -> list[EmailMessage]:
+        return [email.message_from_bytes(mail.content, policy=email.policy.default) for mail in self.server.mails]
+
+
+@pytest.fixture
+def office(week: House, server: MailSink, tmp_path: Path) -> Office:
+    return Office(week.copied(tmp_path / "data"), server, tmp_path, f"{BOSS}, {YORK}")
+
+
+# --- when -------------------------------------------------------------------------------------------------------------
+
+
+def test_each_recipient_gets_one_mail_on_monday_at_seven(office: Office) -> None:
+    assert office.tick(MONDAY - timedelta(minutes=1)).count == 0
+    assert office.tick(MONDAY).count == 2
+    for minutes in (5, 60, 24 * 60, 2 * 24 * 60):
+        assert office.tick(MONDAY + timedelta(minutes=minutes)).count == 0
+
+    assert office.mailed == [BOSS, YORK]
+    assert {mail["To"] for mail in office.mails} == {BOSS, YORK}
+    assert {mail["Subject"] for mail in office.mails} == {"Leads, 16 to 22 November 2026"}
+
+
+@pytest.mark.parametrize(
+    ("days", "is_sent"),
+    [(1, True), (2, True), (3, False), (6, False)],
+    ids=["Tuesday", "Wednesday", "Thursday", "Sunday"],
+)
+def test_a_missed_monday_is_made_up_for_until_wednesday(office: Office, days: int, is_sent: bool) -> None:
+    assert bool(office.tick(MONDAY + timedelta(days=days, hours=-6)).count) is is_sent
+
+
+@pytest.mark.parametrize(
+    ("monday", "zone"),
+    [(datetime(2026, 3, 30, 6, tzinfo=UTC), "Europe/London"), (datetime(2026, 3, 29, 22, tzinfo=UTC), "Asia/Tokyo")],
+)
+def test_seven_is_the_hour_of_the_agencys_zone(office: Office, monday: datetime, zone: str) -> None:
+    office.variables["LEADS_TIMEZONE"] = zone
+    assert monday.astimezone(ZoneInfo(zone)).hour == 7
+
+    assert office.tick(monday - timedelta(minutes=1)).waits == "The mail is due on Monday at 07:00."
+    assert office.tick(monday).count == 2
+
+
+def test_the_next_week_is_mailed_again(office: Office) -> None:
+    office.tick(MONDAY)
+    office.house.now = (MONDAY + timedelta(days=7)).astimezone(UTC)
+    office.house.publish()
+
+    assert office.tick(MONDAY + timedelta(days=7, hours=6)).count == 2
+    assert {mail["Subject"] for mail in office.mails[2:]} == {"Leads, 23 to 29 November 2026"}
+
+
+def test_a_file_of_last_week_is_not_mailed_again(office: Office) -> None:
+    office.tick(MONDAY)
+
+    assert office.tick(MONDAY + timedelta(days=7, hours=6)).waits == "Nothing was published since last week."
+
+
+def test_the_mail_waits_for_days_that_have_not_landed_until_noon(office: Office) -> None:
+    house = office.house
+    house.scopes = (*house.scopes, "branch-103")
+    house.now = MONDAY.astimezone(UTC)
+    house.publish()
+
+    assert office.tick(MONDAY).waits == "Days of last week have not landed. The mail waits for them until noon."
+    assert office.tick(MONDAY + timedelta(hours=5)).count == 2
+    [html, _] = [text_of(mail, "html") for mail in office.mails]
+    assert "The figures may be too low: some days have not landed." in html
+
+
+# --- once, over failures and kills ------------------------------------------------------------------------------------
+
+
+def test_a_process_that_is_killed_while_it_sends_has_sent_nothing_twice(office: Office) -> None:
+    office.server.delay_seconds = 30
+    code = (
+        "import os; from datetime import datetime; from leads_pipeline.settings import Settings; "
+        "from leads_pipeline.raw.data_folder import DataFolder; "
+        "from leads_pipeline.features.report.mailing import send_due; settings = Settings.from_variables(os.environ); "
+        f"send_due(settings, DataFolder.of(settings), datetime.fromisoformat('{MONDAY.isoformat()}'))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **office.variables}) as process:
+        wait_for(lambda: bool(office.mailed))
+        process.kill()
+    office.server.delay_seconds = 0
+
+    assert office.tick(MONDAY + timedelta(minutes=5)).count == 1
+    assert office.mailed == [BOSS, YORK]
+
+
+def test_who_could_not_be_reached_gets_it_within_the_hour_and_the_others_no_second_one(office: Office) -> None:
+    office.server.answers = {BOSS: "451 greylisted"}
+
+    assert office.tick(MONDAY).count == 1
+    [finding] = office.findings(MONDAY)
+    assert finding.message.startswith("The weekly report wasn't sent to everybody. The mail server of LEADS_SMTP_URL")
+    office.server.answers = {}
+    assert office.tick(MONDAY + timedelta(minutes=55)).count == 0
+    assert office.tick(MONDAY + timedelta(hours=1)).count == 1
+
+    assert office.mailed == [YORK, BOSS]
+    assert office.findings(MONDAY + timedelta(hours=1)) == []
+
+
+def test_a_refused_recipient_is_told_by_the_variable_to_correct(office: Office) -> None:
+    office.server.answers = {BOSS: "550 no such user"}
+
+    assert "Correct LEADS_REPORT_MAIL." in str(office.tick(MONDAY).trouble)
+
+
+def test_what_was_sent_is_remembered_without_addresses(office: Office) -> None:
+    office.tick(MONDAY)
+
+    written = (office.house.folder / ".state" / "report_mail.json").read_text()
+    assert "agency.example" not in written
+
+
+# --- to whom ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_gives_each_recipient_a_branch(week: House, server: MailSink, tmp_path: Path) -> None:
+    file = tmp_path / "report.csv"
+    file.write_text(f'email,branch\n{BOSS},\n{YORK},"York & Sons"\n{LEEDS},102\n{LEEDS},branch-102\n\n')
+    office = Office(week.copied(tmp_path / "data"), server, tmp_path, str(file))
+
+    office.tick(MONDAY)
+
+    assert recipients_of(office.settings) == [
+        Recipient(BOSS, None),
+        Recipient(YORK, "branch-101"),
+        Recipient(LEEDS, "branch-102"),
+    ]
+    of_boss, of_york, of_leeds = office.mails
+    assert "York &amp; Sons" in text_of(of_boss, "html")
+    assert of_york["Subject"] == "Leads, 16 to 22 November 2026: York & Sons"
+    assert "York" not in text_of(of_leeds, "html") + attached(of_leeds) + text_of(of_leeds, "plain")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"mail,branch\na@b.org,\n", "has no column email or no column branch. Begin with email,branch."),
+        (b"", "has no column email or no column branch."),
+        (b"email,branch\na@b.org,\njane,101\n", "has no address in row 3."),
+        (b"email,branch\na@b.org,the south\n", "has a branch in row 2 that isn't known. Write its id or its name."),
+        (b"email,branch\na@b.org,Caf\xe9\n", "isn't in UTF-8. In Excel, save it as CSV UTF-8."),
+        (None, "can't be read: No such file or directory."),
+    ],
+)
+def test_a_wrong_file_is_a_finding_without_an_address(
+    office: Office, tmp_path: Path, content: bytes, told: str
+) -> None:
+    file = tmp_path / "report.csv"
+    if content is not None:
+        file.write_bytes(content)
+    office.variables["LEADS_REPORT_MAIL"] = str(file)
+
+    with pytest.raises(SettingsError):
+        office.tick(MONDAY)
+    [finding] = office.findings(MONDAY)
+    assert finding.message.startswith(f"The file of LEADS_REPORT_MAIL {told}")
+    assert "a@b.org" not in finding.message
+
+
+def test_recipients_need_a_mail_server(office: Office) -> None:
+    del office.variables["LEADS_SMTP_URL"]
+    with pytest.raises(SettingsError, match=r"LEADS_REPORT_MAIL needs LEADS_SMTP_URL"):
+        _ = office.settings
+
+
+# --- what it says -----------------------------------------------------------------------------------------------------
+
+
+def text_of(mail: EmailMessage, kind: str) -> str:
+    body = mail.get_body((kind,))
+    assert body
+    return str(body.get_content())
+
+
+def attached(mail: EmailMessage) -> str:
+    [page] = mail.iter_attachments()
+    assert page.get_filename() == "leads-2026-11-22.html"
+    return str(page.get_content())
+
+
+def test_the_mail_shows_tables_with_inline_styles_and_asks_for_nothing(office: Office) -> None:
+    send_now(office.settings, office.house.data, MONDAY)
+
+    html = text_of(office.mails[0], "html")
+    assert not re.findall(r"(?i)<(?:script|style|svg|img|link)|class=|\b(?:src|href)=|url\(", html)
+    assert html.count("<table") == 3
+    assert "<h1" in html
+    assert ">7<" in html
+
+
+def test_the_mail_says_the_same_in_plain_text_and_has_the_page_attached(office: Office) -> None:
+    send_now(office.settings, office.house.data, MONDAY)
+
+    plain = text_of(office.mails[0], "plain")
+    assert plain.splitlines()[:4] == [
+        "Leads, 16 to 22 November 2026",
+        "",
+        "The week: figure, on the week before, on the same week of last year",
+        "applicant leads: 7",
+    ]
+    assert "1. York & Sons: 7" in plain
+    assert "<h1>Leads, 16 to 22 November 2026</h1>" in attached(office.mails[0])
+
+
+def test_no_part_of_the_mail_holds_a_person_or_another_recipient(office: Office) -> None:
+    send_now(office.settings, office.house.data, MONDAY)
+
+    for mail, other in zip(office.mails, (YORK, BOSS), strict=True):
+        whole = text_of(mail, "html") + text_of(mail, "plain") + attached(mail)
+        assert "jane" not in whole.lower()
+        assert other not in str(mail)
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def report(office: Office, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["report", *arguments], env=office.variables, catch_exceptions=False)
+
+
+def test_the_command_writes_the_page(office: Office) -> None:
+    done = report(office)
+
+    assert (done.exit_code, done.output) == (0, f"Wrote {office.house.folder}/reports/leads.html.\n")
+    assert (office.house.folder / "reports" / "leads.html").exists()
+    assert office.mailed == []
+
+
+def test_the_command_mails_at_any_time_and_again(office: Office) -> None:
+    for _ in range(2):
+        assert report(office, "--mail").output.endswith("Sent 2 mails.\n")
+    assert office.mailed == [BOSS, YORK] * 2
+
+
+def test_who_got_it_by_hand_gets_no_second_one_on_that_monday(office: Office) -> None:
+    send_now(office.settings, office.house.data, MONDAY - timedelta(minutes=10))
+
+    assert office.tick(MONDAY).waits == "Everybody has this week's mail."
+
+
+def test_the_command_says_what_is_wrong(office: Office) -> None:
+    office.server.answers = {"MAIL": "550 not your address"}
+    done = report(office, "--mail")
+    assert done.exit_code == 1
+    assert "Sent 0 mails." in done.output
+    assert "set LEADS_ALERT_FROM" in done.output
+
+    office.variables["LEADS_REPORT_MAIL"] = ""
+    with pytest.raises(SettingsError, match="LEADS_REPORT_MAIL names nobody"):
+        send_now(office.settings, office.house.data, MONDAY)
+
+
+# --- the sensor -------------------------------------------------------------------------------------------------------
+
+
+def test_the_sensor_sends_in_its_tick_and_is_needed_if_somebody_is_to_get_it(tmp_path: Path, server: MailSink) -> None:
+    variables = {"LEADS_REPORT_MAIL": BOSS, "LEADS_SMTP_URL": f"smtp://{server.host}"}
+    with installation(tmp_path, first=4, variables=variables) as here:
+        assert here.execute(PUBLISH_JOB, tags={}).success
+        _, [(last_day,)] = LeadsFile(here.data).query("select max(day) from mart_coverage")
+        monday = last_day + timedelta(days=7 - last_day.weekday())
+        sensor = mail_sensor(here.settings, clock=lambda: datetime.combine(monday, time(8), here.settings.zone))
+        assert "Nothing was published since last week." in str(here.tick(sensor).skip_message)
+
+        monday = last_day - timedelta(days=last_day.weekday())
+        sensor = mail_sensor(here.settings, clock=lambda: datetime.combine(monday, time(13), here.settings.zone))
+        assert "Sent 1 mails." in str(here.tick(sensor).skip_message)
+
+    assert [mail.rcpt_tos for mail in server.mails] == [[BOSS]]
+    assert needed(here.settings) == ["mail_report"]
+    assert needed(Settings.from_variables({})) == []
