@@ -25,14 +25,21 @@ def packages(script: Path) -> list[str]:
 
 def interpreter(script: Path) -> Path:
     """The Python to run the script with, in an environment that is made on the first use."""
-    folder = FOLDER / f"{script.stem}-{hashlib.sha256(' '.join(packages(script)).encode()).hexdigest()[:8]}"
+    folder = (
+        FOLDER
+        / f"{script.stem}-{hashlib.sha256(' '.join(packages(script)).encode()).hexdigest()[:8]}"
+    )
     python, complete = folder / "bin" / "python", folder / ".complete"
     if not complete.exists():
         print(f"Making {folder.name} for {script.name} (once) ...", file=sys.stderr)
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         uv = shutil.which("uv")
-        pip = [uv, "pip", "install", "--python", str(python)] if uv else [str(python), "-m", "pip", "install"]
+        pip = (
+            [uv, "pip", "install", "--python", str(python)]
+            if uv
+            else [str(python), "-m", "pip", "install"]
+        )
         subprocess.run([*pip, "--quiet", *packages(script)], check=True)
         complete.touch()
     return python

@@ -50,12 +50,19 @@ def land_leads(folder: Path, leads: int) -> None:
 
     Copies have other ids.
     """
-    data, day, landed = DataFolder.at(folder / "data"), FIRST, land(DataFolder.at(folder / "data"), FIRST)
+    data, day, landed = (
+        DataFolder.at(folder / "data"),
+        FIRST,
+        land(DataFolder.at(folder / "data"), FIRST),
+    )
     windows = [(place.scope, data.raw.read(place).rows) for place in list_places(data.store)]
     while landed < leads:
         day -= timedelta(days=1)
         for scope, rows in windows:
-            received = [ReceivedLead(f"{row.lead_id}-{day}", row.payload.replace(str(FIRST), str(day))) for row in rows]
+            received = [
+                ReceivedLead(f"{row.lead_id}-{day}", row.payload.replace(str(FIRST), str(day)))
+                for row in rows
+            ]
             window = Window.of(day, Scope.parse(scope), ZONE)
             data.raw.land(APPLICANT, window, received, NOW, "0" * 64, "bench", is_fresh=True)
             landed += len(received)
@@ -87,6 +94,8 @@ def main() -> None:
                     erase_one(folder)
                 with ProcessPoolExecutor(1, get_context("spawn")) as process:
                     took = process.submit(timed_publication, folder).result()
-                [(leads,)] = LeadsFile(DataFolder.at(folder / "data")).query("select count(*) from applicant_leads")[1]
+                [(leads,)] = LeadsFile(DataFolder.at(folder / "data")).query(
+                    "select count(*) from applicant_leads"
+                )[1]
                 line = f"{took.clock:>8.1f} {took.cpu:>8.1f} {took.peak_mb:>8.0f}"
                 print(f"{leads:>10,.0f} {publication:>12} {line}", flush=True)

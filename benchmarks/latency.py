@@ -14,12 +14,17 @@ LATENCIES_MS = [int(text) for text in os.environ.get("BENCH_LATENCIES_MS", "50,2
 def main() -> None:
     """Print a line per latency."""
     w1 = Workload("W1", FIRST, YESTERDAY, 50, LEADS)
-    print(f"W1, {w1.windows} windows, {CONCURRENCY} requests at a time; allowed is requests x latency / concurrency\n")
+    print(
+        f"W1, {w1.windows} windows, {CONCURRENCY} requests at a time; allowed is requests x latency / concurrency\n"
+    )
     print(
         "| latency ms | allowed s | fetch and land s | x allowed | whole job s | x allowed |\n|---|---|---|---|---|---|"
     )
     for milliseconds in LATENCIES_MS:
-        with portal.running(w1.leads, milliseconds) as asked, tempfile.TemporaryDirectory() as folder:
+        with (
+            portal.running(w1.leads, milliseconds) as asked,
+            tempfile.TemporaryDirectory() as folder,
+        ):
             turn = run(OWN_CODE, asked, w1, Path(folder))
         allowed = w1.windows * milliseconds / 1000 / int(CONCURRENCY)
         pull, job = turn.phases["fetch and land"], turn.job_seconds

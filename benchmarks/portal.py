@@ -74,7 +74,10 @@ class Book:
     def answer(self, branch: int, day: date) -> bytes:
         """Every lead of the day and of the next one's start: the service includes both ends."""
         leads, at_midnight = self._models[(branch - FIRST_BRANCH) % _MODEL_BRANCHES]
-        filled = [_filled(leads, branch, day), _filled(at_midnight, branch, day + timedelta(days=1))]
+        filled = [
+            _filled(leads, branch, day),
+            _filled(at_midnight, branch, day + timedelta(days=1)),
+        ]
         return b'{"applicants":[%s]}' % b",".join(filter(None, filled))
 
     def truth(self, workloads: list[Workload]) -> dict[str, int]:
@@ -87,7 +90,10 @@ class Book:
                 for day in workload.days:
                     found[branch, day] = whole_day
                     found.setdefault((branch, day + timedelta(days=1)), midnight)
-        return {name: sum(counts[name] for counts in found.values()) for name in ("leads", "viewing_times", "images")}
+        return {
+            name: sum(counts[name] for counts in found.values())
+            for name in ("leads", "viewing_times", "images")
+        }
 
 
 class _Portal(asyncio.Protocol):
@@ -116,7 +122,10 @@ class _Portal(asyncio.Protocol):
         self._received = b""
         method, target, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
         status, answer = self._answer(method, target, head)
-        said = b"HTTP/1.1 %d -\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (status, len(answer))
+        said = b"HTTP/1.1 %d -\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (
+            status,
+            len(answer),
+        )
         is_control = target.startswith("/_")
         if self.latency_seconds and not is_control:
             loop = asyncio.get_running_loop()
@@ -134,12 +143,16 @@ class _Portal(asyncio.Protocol):
         self.counts["first_at"] = self.counts["first_at"] or time.time()
         if parts.path == "/oauth2/token":
             self.counts["tokens"] += 1
-            return 200, json.dumps({"access_token": _TOKEN, "expires_in": 3600, "token_type": "Bearer"}).encode()
+            return 200, json.dumps(
+                {"access_token": _TOKEN, "expires_in": 3600, "token_type": "Bearer"}
+            ).encode()
         if not re.search(rb"\r\nauthorization: bearer " + _TOKEN.encode(), head, re.IGNORECASE):
             return 401, b"{}"
         self.counts["requests"] += 1
         query = parse_qs(parts.query)
-        body = self.book.answer(int(query["branch-id"][0]), date.fromisoformat(query["from-time"][0][:10]))
+        body = self.book.answer(
+            int(query["branch-id"][0]), date.fromisoformat(query["from-time"][0][:10])
+        )
         self.counts["bytes"] += len(body)
         return 200, body
 
@@ -173,7 +186,15 @@ class RunningPortal:
 @contextmanager
 def running(leads: int, latency_ms: int = 0) -> Iterator[RunningPortal]:
     """Serve while the block runs."""
-    command = [sys.executable, "-m", "benchmarks.portal", "--leads", str(leads), "--latency-ms", str(latency_ms)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.portal",
+        "--leads",
+        str(leads),
+        "--latency-ms",
+        str(latency_ms),
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -193,7 +214,9 @@ def _parts(leads: list[bytes]) -> list[bytes]:
         lead = re.sub(rb'^(\{"id":"[0-9a-f-]{24})[0-9a-f]{12}', rb"\1" + _ID, lead)
         lead = re.sub(rb'"createdAt":"2026-..-..', b'"createdAt":"' + _DAY, lead, count=1)
         lead = lead.replace(b'"email":"', b'"email":"' + _WHO, 1)
-        marked.append(lead.replace(b'"listingDetails":{"id":"', b'"listingDetails":{"id":"' + _LISTING, 1))
+        marked.append(
+            lead.replace(b'"listingDetails":{"id":"', b'"listingDetails":{"id":"' + _LISTING, 1)
+        )
     return re.split(b"(%s)" % b"|".join((_ID, _DAY, _WHO, _LISTING)), b",".join(marked))
 
 
@@ -227,7 +250,9 @@ def _main() -> None:
     _Portal.counts = {"requests": 0, "tokens": 0, "bytes": 0, "first_at": 0}
 
     async def serve() -> None:
-        server = await asyncio.get_running_loop().create_server(_Portal, "127.0.0.1", 0, backlog=512)
+        server = await asyncio.get_running_loop().create_server(
+            _Portal, "127.0.0.1", 0, backlog=512
+        )
         print(server.sockets[0].getsockname()[1], flush=True)
         await server.serve_forever()
 

@@ -102,7 +102,9 @@ def grow(path: Path, leads: int) -> None:
         # So that the next publication makes the marts and the tables of all of it.
         db.execute("insert into pipeline.mart_problems values ('all', 'of the benchmark')")
         db.execute("update pipeline.facts set value = '' where name = 'inputs'")
-        db.execute("insert into pipeline.touched_days select distinct lead_day, 2 from applicant_leads")
+        db.execute(
+            "insert into pipeline.touched_days select distinct lead_day, 2 from applicant_leads"
+        )
         db.commit()
         assert db.execute("select count(*) from applicant_leads").fetchall()[0][0] == held * times
 
@@ -127,7 +129,9 @@ class Day:
 
 def lake_at(folder: Path, bucket: str | None) -> DataFolder:
     """The folder, as a copy of the bucket where there is one."""
-    return DataFolder.at(folder / "data", bucket=open_store(bucket, plain_http=True) if bucket else None)
+    return DataFolder.at(
+        folder / "data", bucket=open_store(bucket, plain_http=True) if bucket else None
+    )
 
 
 def copy_seconds(path: Path, target: Path) -> float:
@@ -181,7 +185,9 @@ def make_history(folder: Path, bucket: str | None, leads: int) -> float:
     grow(version, leads)
     # A name without a hash, because the bytes are other ones now.
     path.unlink()
-    path.symlink_to(version.rename(version.with_name("leads-1.duckdb")).relative_to(path.parent.resolve()))
+    path.symlink_to(
+        version.rename(version.with_name("leads-1.duckdb")).relative_to(path.parent.resolve())
+    )
     began = time.perf_counter()
     publish(data)
     return time.perf_counter() - began
@@ -216,7 +222,9 @@ def main() -> None:
                 with ProcessPoolExecutor(1, get_context("spawn")) as process:
                     day = FIRST + timedelta(days=number + 1)
                     days.append(process.submit(timed_day, folder, bucket, day).result())
-            columns = {field.name: [getattr(day, field.name) for day in days] for field in fields(Day)}
+            columns = {
+                field.name: [getattr(day, field.name) for day in days] for field in fields(Day)
+            }
             one = Day(**{column: median(values) for column, values in columns.items()})
             print(
                 f"{one.rows:>10,.0f} {one.leads:>7,.0f} {one.land:>7.2f} {one.publish:>10.2f} "

@@ -56,7 +56,9 @@ def _day(folder: Path) -> str:
     hours = sorted(rng.uniform(0, HOURS) for _ in range(round(PUSHES * HOURS / 24)))
     pushes = [begin + timedelta(hours=each) for each in hours]
     branch = Organisation(7, BRANCHES).branches[0]
-    body = LeadBook(7, 2 * len(pushes)).answer("applicant", [branch], begin - timedelta(days=1), begin, begin)
+    body = LeadBook(7, 2 * len(pushes)).answer(
+        "applicant", [branch], begin - timedelta(days=1), begin, begin
+    )
     leads = iter(cut_leads(APPLICANT, body).leads)
     waits: list[float] = []
     waiting: list[datetime] = []

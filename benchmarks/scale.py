@@ -10,7 +10,17 @@ from pathlib import Path
 from benchmarks import portal
 from benchmarks.portal import Workload
 from benchmarks.publishing import copy_seconds
-from benchmarks.side_by_side import FIRST, LEADS, OWN_CODE, TODAY, W2_LEADS, YESTERDAY, Turn, fingerprint, run
+from benchmarks.side_by_side import (
+    FIRST,
+    LEADS,
+    OWN_CODE,
+    TODAY,
+    W2_LEADS,
+    YESTERDAY,
+    Turn,
+    fingerprint,
+    run,
+)
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 # W2 is 1; 10 are three million leads, 30,000 windows and 5 GB below the temporary folder.
@@ -26,7 +36,9 @@ def main() -> None:
     increments = {}
     with tempfile.TemporaryDirectory() as name, portal.running(day.leads) as asked:
         increments["nothing"] = run(OWN_CODE, asked, day, Path(name)), 0.0
-    print("| size | leads | job s | us a lead | fetch and land s | publish s | CPU s | peak MB | folder GB |")
+    print(
+        "| size | leads | job s | us a lead | fetch and land s | publish s | CPU s | peak MB | folder GB |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for times in TIMES:
         workload = Workload("W2", FIRST, YESTERDAY, 100 * times, W2_LEADS)
@@ -50,7 +62,9 @@ def main() -> None:
     )
     print("|---|---|---|---|---|---|")
     for below, (turn, copying) in increments.items():
-        print(f"| {below} | {turn.job_seconds:.2f} | {_phases(turn)} | {copying:.2f} | {turn.measured.peak_mb:.0f} |")
+        print(
+            f"| {below} | {turn.job_seconds:.2f} | {_phases(turn)} | {copying:.2f} | {turn.measured.peak_mb:.0f} |"
+        )
 
 
 def _phases(turn: Turn) -> str:

@@ -66,7 +66,11 @@ class Contender:
     script: Path | None = None
     column: Naming = _snake
     id: str = "lead_id"
-    tables: Sequence[str] = ("applicant_leads", "applicant_viewing_times", "applicant_listing_images")
+    tables: Sequence[str] = (
+        "applicant_leads",
+        "applicant_viewing_times",
+        "applicant_listing_images",
+    )
 
 
 FLOOR, OWN, DAGSTER, EMPTY = "floor", "own code", "with Dagster", "Dagster, empty body"
@@ -120,10 +124,18 @@ class Turn:
     def row(self) -> tuple[float, ...]:
         """The table's figures."""
         counts = (self.counts["requests"], self.counts["tokens"])
-        return self.job_seconds, self.measured.seconds, self.measured.cpu_seconds, self.measured.peak_mb, *counts
+        return (
+            self.job_seconds,
+            self.measured.seconds,
+            self.measured.cpu_seconds,
+            self.measured.peak_mb,
+            *counts,
+        )
 
 
-def run(contender: Contender, asked: portal.RunningPortal, workload: Workload, folder: Path) -> Turn:
+def run(
+    contender: Contender, asked: portal.RunningPortal, workload: Workload, folder: Path
+) -> Turn:
     """Run it in its data folder and ask the portal what it saw."""
     environment = {
         # Nothing of the caller's own installation, but for the means to run at all.
@@ -141,7 +153,9 @@ def run(contender: Contender, asked: portal.RunningPortal, workload: Workload, f
     }
     asked.counts()
     python = [str(interpreter(contender.script))] if contender.script else []
-    command = python + [word.format(first=workload.first, last=workload.last) for word in contender.command]
+    command = python + [
+        word.format(first=workload.first, last=workload.last) for word in contender.command
+    ]
     return Turn(measure(command, environment), asked.counts())
 
 
@@ -213,7 +227,10 @@ def _compete(
                 with tempfile.TemporaryDirectory() as folder:
                     for number, workload in enumerate(workloads, start=1):
                         turn = run(contender, asked, workload, Path(folder))
-                        print(f"{workload.name}, {contender.name}: {turn.job_seconds:.1f} s", file=sys.stderr)
+                        print(
+                            f"{workload.name}, {contender.name}: {turn.job_seconds:.1f} s",
+                            file=sys.stderr,
+                        )
                         turns[workload.name][contender.name].append(turn)
                         if contender.tables:
                             held = fingerprint(contender, Path(folder))
@@ -223,11 +240,17 @@ def _compete(
                                 held,
                                 truth,
                             )
-                            assert held == expected.setdefault(workload.name, held), (contender.name, held, expected)
+                            assert held == expected.setdefault(workload.name, held), (
+                                contender.name,
+                                held,
+                                expected,
+                            )
     return turns
 
 
-def _show(turns: Mapping[str, Mapping[str, list[Turn]]], workloads: Sequence[Workload], rounds: int) -> None:
+def _show(
+    turns: Mapping[str, Mapping[str, list[Turn]]], workloads: Sequence[Workload], rounds: int
+) -> None:
     for workload in workloads:
         by_name = turns[workload.name]
         truth = portal.Book(workload.leads).truth([workload])
@@ -237,7 +260,9 @@ def _show(turns: Mapping[str, Mapping[str, list[Turn]]], workloads: Sequence[Wor
             f"{truth['leads']:,} leads, {children:,} children; "
             f"medians of {rounds} interleaved rounds\n"
         )
-        print("| contender | job s | x floor | with start s | CPU s | peak MB | requests | tokens |")
+        print(
+            "| contender | job s | x floor | with start s | CPU s | peak MB | requests | tokens |"
+        )
         print("|---|---|---|---|---|---|---|---|")
         rows = {name: _medians(some) for name, some in by_name.items()}
         for name, (job, whole, cpu, peak, requests, tokens) in rows.items():
@@ -248,7 +273,10 @@ def _show(turns: Mapping[str, Mapping[str, list[Turn]]], workloads: Sequence[Wor
             )
         if OWN in by_name:
             phases = [turn.phases for turn in by_name[OWN]]
-            said = ", ".join(f"{name} {statistics.median(one[name] for one in phases):.2f} s" for name in phases[0])
+            said = ", ".join(
+                f"{name} {statistics.median(one[name] for one in phases):.2f} s"
+                for name in phases[0]
+            )
             print(f"\nOwn code's phases: {said}.")
         _show_targets(rows)
 
@@ -259,7 +287,9 @@ def _show_targets(rows: Mapping[str, Sequence[float]]) -> None:
         print(f"Best peer / own code: {min(peers) / rows[OWN][0]:.2f}.")
     if {OWN, DAGSTER, EMPTY} <= rows.keys():
         share = (rows[DAGSTER][1] - rows[OWN][1]) / rows[EMPTY][1]
-        print(f"(With Dagster - own code) / Dagster with an empty body, starts included: {share:.2f}.")
+        print(
+            f"(With Dagster - own code) / Dagster with an empty body, starts included: {share:.2f}."
+        )
 
 
 def _medians(turns: Sequence[Turn]) -> tuple[float, ...]:
@@ -268,12 +298,30 @@ def _medians(turns: Sequence[Turn]) -> tuple[float, ...]:
 
 def machine(entered: Sequence[Contender]) -> str:
     """What the figures were measured on and with."""
-    cpu = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "?")
-    memory = next((int(line.split()[1]) / 1e6 for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
-    ours = ", ".join(f"{name} {version(name)}" for name in ("dagster", "duckdb", "httpx", "pyarrow", "msgspec"))
+    cpu = next(
+        (
+            line.split(":")[1].strip()
+            for line in _lines("/proc/cpuinfo")
+            if line.startswith("model name")
+        ),
+        "?",
+    )
+    memory = next(
+        (
+            int(line.split()[1]) / 1e6
+            for line in _lines("/proc/meminfo")
+            if line.startswith("MemTotal")
+        ),
+        0,
+    )
+    ours = ", ".join(
+        f"{name} {version(name)}" for name in ("dagster", "duckdb", "httpx", "pyarrow", "msgspec")
+    )
     git = ["git", "describe", "--always", "--dirty"]
     commit = subprocess.run(git, capture_output=True, text=True).stdout.strip() or "unknown"
-    peers = "; ".join(f"{one.script.stem}: {', '.join(packages(one.script))}" for one in entered if one.script)
+    peers = "; ".join(
+        f"{one.script.stem}: {', '.join(packages(one.script))}" for one in entered if one.script
+    )
     return (
         f"Commit {commit}, {date.today():%Y-%m-%d}, "  # noqa: DTZ011
         f"{os.cpu_count()} cores ({cpu}), {memory:.0f} GB, load {os.getloadavg()[0]:.1f} at "

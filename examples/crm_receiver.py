@@ -14,7 +14,9 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 webhook = Webhook(os.environ["LEADS_DELIVERY_SECRET"])
 db = sqlite3.connect("crm.sqlite")
-db.execute("create table if not exists messages (id text primary key, lead_id text, occurred_at text, body text)")
+db.execute(
+    "create table if not exists messages (id text primary key, lead_id text, occurred_at text, body text)"
+)
 
 
 class Receiver(BaseHTTPRequestHandler):

@@ -62,7 +62,9 @@ def _value_of(context: ResolutionContext, name: str, value: Any) -> Any:
 
     for variable in _VARIABLE.findall(value):
         if variable not in os.environ:
-            raise SettingsError(f"settings: {name} needs the variable {variable} of the environment, which isn't set.")
+            raise SettingsError(
+                f"settings: {name} needs the variable {variable} of the environment, which isn't set."
+            )
 
     return Template(value, undefined=StrictUndefined).render(context.scope)
 
@@ -95,7 +97,9 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
 
     key_prefix: Annotated[
         str | Sequence[str],
-        Field(description="What the keys of all assets begin with, and the names of jobs, schedules and sensors."),
+        Field(
+            description="What the keys of all assets begin with, and the names of jobs, schedules and sensors."
+        ),
     ]
     settings: Annotated[
         Mapping[str, Value],
@@ -111,10 +115,16 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
     ]
     group_prefix: Annotated[
         str | None,
-        Field(description="What the names of groups begin with, in place of key_prefix. An empty text: nothing."),
+        Field(
+            description="What the names of groups begin with, in place of key_prefix. An empty text: nothing."
+        ),
     ] = None
-    owners: Annotated[Sequence[str], Field(description="Owners of all assets: addresses, and teams as team:data.")] = ()
-    tags: Annotated[Mapping[str, str] | None, Field(description="Tags that all assets get besides their own.")] = None
+    owners: Annotated[
+        Sequence[str], Field(description="Owners of all assets: addresses, and teams as team:data.")
+    ] = ()
+    tags: Annotated[
+        Mapping[str, str] | None, Field(description="Tags that all assets get besides their own.")
+    ] = None
 
     @property
     def variables(self) -> dict[str, str]:
@@ -128,7 +138,9 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
         """
         more_owners = [owner for owner in self.owners if owner not in spec.owners]
         tags = {**spec.tags, **(self.tags or {})}
-        return spec.replace_attributes(owners=[*spec.owners, *more_owners], tags=tags, group_name=self._group_of(spec))
+        return spec.replace_attributes(
+            owners=[*spec.owners, *more_owners], tags=tags, group_name=self._group_of(spec)
+        )
 
     def _group_of(self, spec: AssetSpec) -> str | None:
         if self.group_prefix is None or spec.group_name is None:

@@ -40,10 +40,14 @@ from leads_pipeline.warehouse.published import Reader
 logger = logging.getLogger(__name__)
 
 _PULL: Final = "Pull both kinds of leads: days x scopes."
-_PUBLISH: Final = "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself."
+_PUBLISH: Final = (
+    "Publish what has landed in leads.duckdb, then write the report. Follows the pulls by itself."
+)
 
 
-def build_definitions(variables: Mapping[str, str], *, key_prefix: str | Sequence[str] | None = None) -> Definitions:
+def build_definitions(
+    variables: Mapping[str, str], *, key_prefix: str | Sequence[str] | None = None
+) -> Definitions:
     """Return everything that Dagster needs, for the settings in `variables`.
 
     They have the names of environment variables. A missing service is no error here: the code
@@ -114,7 +118,9 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     published = [warehouse_asset(settings, partitions, publishing, names), *of_features]
     assets = [*raw_leads, *published]
 
-    added: list[Definitions] = [of_feature(settings, names) for of_feature in brought("definitions")]
+    added: list[Definitions] = [
+        of_feature(settings, names) for of_feature in brought("definitions")
+    ]
     keys = {key for asset in assets for key in asset.keys}
 
     for one in added:
@@ -137,7 +143,9 @@ def _wired(settings: Settings, names: Names) -> Definitions:
         schedules=asking.schedules(),
         sensors=[
             asking.sensor(),
-            publish_sensor(settings.zone, publishing.inputs, names, is_bucket=settings.store is not None),
+            publish_sensor(
+                settings.zone, publishing.inputs, names, is_bucket=settings.store is not None
+            ),
         ],
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
         executor=None if names.is_guest else in_process_executor,

@@ -21,7 +21,9 @@ class LeadsPipelineError(Exception):
     default_reason: ClassVar[str] = "unexpected"
     is_transient: ClassVar[bool] = False
 
-    def __init__(self, message: str, *, reason: str | None = None, retry_after_seconds: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, reason: str | None = None, retry_after_seconds: float | None = None
+    ) -> None:
         super().__init__(message)
         self.reason = reason or self.default_reason
         self.retry_after_seconds = retry_after_seconds

@@ -59,7 +59,9 @@ class MailServer:
         """Return the server that the settings name, None if they name none."""
         return cls(settings.smtp_url, settings.mail_from) if settings.smtp_url else None
 
-    def send(self, mail: Mail, recipients: Sequence[str], at: datetime, *, variable: str) -> str | None:
+    def send(
+        self, mail: Mail, recipients: Sequence[str], at: datetime, *, variable: str
+    ) -> str | None:
         """Send it in one message. Return a sentence about those who were refused, if not everybody was.
 
         `variable` names the recipients in errors. Raises UnreachableError, SettingsError and CredentialsError.
@@ -79,7 +81,9 @@ class MailServer:
         if mail.html is not None:
             message.add_alternative(mail.html, subtype="html")
         if mail.attachment is not None:
-            message.add_attachment(mail.attachment.html, subtype="html", filename=mail.attachment.name)
+            message.add_attachment(
+                mail.attachment.html, subtype="html", filename=mail.attachment.name
+            )
 
         try:
             with _connected(self.name, address) as server:
@@ -87,8 +91,14 @@ class MailServer:
                     _log_in(server, user, password)
                 refused = server.send_message(message)
         except OSError as error:  # smtplib's errors are OSErrors, too
-            raise UnreachableError(f"The mail server of {self.name} {_smtp_verdict(error, variable)}") from None
-        return f"The mail server of {self.name} {_refused_recipients(refused, variable)}" if refused else None
+            raise UnreachableError(
+                f"The mail server of {self.name} {_smtp_verdict(error, variable)}"
+            ) from None
+        return (
+            f"The mail server of {self.name} {_refused_recipients(refused, variable)}"
+            if refused
+            else None
+        )
 
 
 def attempt(name: str, send: Callable[[], str | None]) -> tuple[bool, str | None]:
@@ -112,10 +122,14 @@ def _mail_address(name: str, url: str) -> SplitResult:
     before_at = url.partition("://")[2].rpartition("@")[0]
     for character, escaped in (("/", "%2F"), ("?", "%3F"), ("#", "%23")):
         if character in before_at:
-            raise SettingsError(f'{name} holds a "{character}" in the user or the password. Write it as {escaped}.')
+            raise SettingsError(
+                f'{name} holds a "{character}" in the user or the password. Write it as {escaped}.'
+            )
     parts = checked_address(name, url, tuple(_SMTP_PORTS))
     if parts.query not in ("", "tls=none"):
-        raise SettingsError(f"{name} holds an option that isn't known. The only one is ?tls=none, at the end.")
+        raise SettingsError(
+            f"{name} holds an option that isn't known. The only one is ?tls=none, at the end."
+        )
     return parts
 
 
@@ -148,7 +162,9 @@ def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:
         server.login(user, password)
         return
     # smtplib sends ASCII alone; RFC 4616 says UTF-8.
-    code, answer = server.docmd("AUTH", "PLAIN " + base64.b64encode(f"\0{user}\0{password}".encode()).decode())
+    code, answer = server.docmd(
+        "AUTH", "PLAIN " + base64.b64encode(f"\0{user}\0{password}".encode()).decode()
+    )
     if code != 235:  # RFC 4954
         raise smtplib.SMTPAuthenticationError(code, answer)
 

@@ -19,7 +19,15 @@ from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
 
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
@@ -71,7 +79,9 @@ def _check_path(variable: str, folder: Path, program: str, odd: re.Pattern[str],
     """Raise ValueError if the program would misread the folder's path, or that of its link."""
     for path in (str(folder), os.path.realpath(folder)):
         if found := odd.search(path):
-            raise ValueError(f"{variable} names {path}, and {program} can't use the {found[0]} in that path. {do}")
+            raise ValueError(
+                f"{variable} names {path}, and {program} can't use the {found[0]} in that path. {do}"
+            )
 
 
 def is_loopback(host: str) -> bool:
@@ -146,7 +156,9 @@ def _address(value: str) -> str:
     parts = address_parts(value)
     # Searched in the text, because urlsplit drops line breaks and can't tell an empty query from none.
     if parts is None or re.search(r"[\s?#@\\]", value):
-        raise ValueError("is not an address. Write it like https://portal.example, without query or user.")
+        raise ValueError(
+            "is not an address. Write it like https://portal.example, without query or user."
+        )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError(
             "begins with http://, so that anybody on the way could read secrets and leads. Write https://."
@@ -172,7 +184,10 @@ def _branch_ids(value: str) -> tuple[Scope, ...]:
 
 
 def _scope_keys(value: str) -> tuple[Scope, ...]:
-    return _scopes(value, "Write scopes with commas between them: branch-101,company-7,brand-3,group-1; or all alone")
+    return _scopes(
+        value,
+        "Write scopes with commas between them: branch-101,company-7,brand-3,group-1; or all alone",
+    )
 
 
 def _scopes(value: str, how: str, *, is_branches: bool = False) -> tuple[Scope, ...]:
@@ -192,14 +207,18 @@ def _scopes(value: str, how: str, *, is_branches: bool = False) -> tuple[Scope, 
     if len(keys) < len(parsed):
         raise ValueError("holds ids that differ only in upper and lower case. Keep one of them.")
     if len(parsed) > 1 and "all" in keys:
-        raise ValueError("holds all, for a set-up with a single branch, and other scopes. Keep one of them.")
+        raise ValueError(
+            "holds all, for a set-up with a single branch, and other scopes. Keep one of them."
+        )
 
     return tuple(parsed)
 
 
 def _zone(value: str) -> ZoneInfo:
     # Zone databases also hold this machine's own zone, a rule for unknown ones, and none.
-    if value not in {"localtime", "posixrules", "Factory"} and not value.startswith(("posix/", "right/")):
+    if value not in {"localtime", "posixrules", "Factory"} and not value.startswith(
+        ("posix/", "right/")
+    ):
         with suppress(ZoneInfoNotFoundError, ValueError, OSError):
             return ZoneInfo(value)
     raise ValueError(f"is {value!r}, no time zone's name. Write one like Europe/London.")
@@ -216,9 +235,16 @@ def day_of(value: str) -> date:
 
 def _data_address(value: str) -> str:
     """The path of a folder, or the address of a store without a slash at its end."""
-    if not re.match(r"(s3|gs|az|file|https?)(:|//)", value):  # slips as well: nobody means a folder that is called s3:
+    if not re.match(
+        r"(s3|gs|az|file|https?)(:|//)", value
+    ):  # slips as well: nobody means a folder that is called s3:
         return value
-    if re.fullmatch(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII) is None:
+    if (
+        re.fullmatch(
+            r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII
+        )
+        is None
+    ):
         raise ValueError(
             "is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and a whole path for a "
             "folder that several machines mount, or a path."
@@ -233,10 +259,14 @@ def list_of(value: str, *, separator: str = ",") -> tuple[str, ...]:
 
 def _owners(value: str) -> tuple[str, ...]:
     """Dagster's form of owners: addresses, and teams with `team:` before their name."""
-    owners = tuple(part if "@" in part else f"team:{part.removeprefix('team:')}" for part in list_of(value))
+    owners = tuple(
+        part if "@" in part else f"team:{part.removeprefix('team:')}" for part in list_of(value)
+    )
     for owner in owners:
         if not re.fullmatch(r"[\w.%+-]+@[\w-]+(\.[\w-]+)+|team:[\w-]+", owner, re.ASCII):
-            raise ValueError(f"holds {owner!r}. Write teams and e-mail addresses with commas between them: team:data.")
+            raise ValueError(
+                f"holds {owner!r}. Write teams and e-mail addresses with commas between them: team:data."
+            )
     return owners
 
 
@@ -244,7 +274,9 @@ def _host_names(value: str) -> tuple[str, ...]:
     """Names as a browser sends them, in lower case and without the dot that may end them."""
     names = tuple(part.lower().removesuffix(".") for part in list_of(value))
     for name in names:
-        if not re.fullmatch(r"[a-z0-9_]([\w-]*[a-z0-9_])?(\.[a-z0-9_]([\w-]*[a-z0-9_])?)*", name, re.ASCII):
+        if not re.fullmatch(
+            r"[a-z0-9_]([\w-]*[a-z0-9_])?(\.[a-z0-9_]([\w-]*[a-z0-9_])?)*", name, re.ASCII
+        ):
             raise ValueError(
                 f"holds {name!r}. Write names alone, without https:// and without a port, with commas between them: "
                 "pipeline.agency.example. A name with other letters is written as browsers send it: xn--…"
@@ -259,7 +291,9 @@ def whole_number(least: int, most: int, why: str = "") -> PlainValidator:
     """
 
     def check(value: str) -> int:
-        if not (value.isascii() and value.isdigit() and len(value) < 5 and least <= int(value) <= most):
+        if not (
+            value.isascii() and value.isdigit() and len(value) < 5 and least <= int(value) <= most
+        ):
             raise ValueError(f"is {value!r}. Write a whole number from {least} to {most}.{why}")
         return int(value)
 
@@ -271,7 +305,9 @@ ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
 AbsolutePath: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
 
 
-def setting(variable: str, section: str, default: Any = None, *, link: str = "", proposal: str = "") -> Any:
+def setting(
+    variable: str, section: str, default: Any = None, *, link: str = "", proposal: str = ""
+) -> Any:
     """A field of Settings, whose docstring is its help.
 
     A default that is a function gets the fields before it by name. `link` is a place in docs/ that
@@ -327,9 +363,13 @@ class Settings(BaseModel):
     """The client id that the portal issued"""
     client_secret: Secret | None = setting("LEADS_CLIENT_SECRET", _LEADS)
     """The client secret that the portal issued"""
-    branch_ids: Annotated[tuple[Scope, ...], PlainValidator(_branch_ids)] = setting("LEADS_BRANCH_IDS", _LEADS, ())
+    branch_ids: Annotated[tuple[Scope, ...], PlainValidator(_branch_ids)] = setting(
+        "LEADS_BRANCH_IDS", _LEADS, ()
+    )
     """The branches to pull: the portal's internal ids, comma-separated, as 101,102"""
-    zone: Annotated[ZoneInfo, PlainValidator(_zone)] = setting("LEADS_TIMEZONE", _LEADS, ZoneInfo("UTC"))
+    zone: Annotated[ZoneInfo, PlainValidator(_zone)] = setting(
+        "LEADS_TIMEZONE", _LEADS, ZoneInfo("UTC")
+    )
     """The time zone that defines a day: Europe/London for a British agency. If it is empty, a day
     begins at 00:00 UTC, which is 01:00 in a British summer"""
 
@@ -365,9 +405,13 @@ class Settings(BaseModel):
     tables, report and messages, and is read at each publication"""
     start_date: Annotated[date | None, PlainValidator(day_of)] = setting("LEADS_START_DATE", _PULL)
     """First day to pull, as 2026-11-19; 29 days before the first start if it is empty"""
-    max_concurrency: Annotated[int, whole_number(1, 256)] = setting("LEADS_MAX_CONCURRENCY", _PULL, 8)
+    max_concurrency: Annotated[int, whole_number(1, 256)] = setting(
+        "LEADS_MAX_CONCURRENCY", _PULL, 8
+    )
     """Requests at once, from 1 to 256"""
-    data_address: Annotated[str, PlainValidator(_data_address)] = setting("LEADS_DATA_DIR", _PULL, "data", link=_BUCKET)
+    data_address: Annotated[str, PlainValidator(_data_address)] = setting(
+        "LEADS_DATA_DIR", _PULL, "data", link=_BUCKET
+    )
     """The data folder; a relative path counts from the working directory. `s3://bucket/prefix`
     keeps the data in a bucket, and this machine works with a copy. It needs the extra `s3`, and the
     usual AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"""
@@ -379,7 +423,9 @@ class Settings(BaseModel):
     mail_from: str | None = setting("LEADS_ALERT_FROM", _MAIL)
     """The sender of the mails; if it is empty, the user of LEADS_SMTP_URL if that is an address, else the first
     recipient"""
-    owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting("LEADS_OWNERS", OF_DAGSTER, ())
+    owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting(
+        "LEADS_OWNERS", OF_DAGSTER, ()
+    )
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as
     team:data"""
     ui_hosts: Annotated[tuple[str, ...], PlainValidator(_host_names)] = setting(
@@ -409,19 +455,27 @@ class Settings(BaseModel):
             elif f"{name}_FILE" in given:
                 values[name] = Secret(f"{name}_FILE", file=path_of(given[f"{name}_FILE"]))
 
-        only_one(given, "LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE")
+        only_one(
+            given, "LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE"
+        )
         only_one(given, "LEADS_BRANCH_IDS", "LEADS_SCOPES")
 
         read: dict[type[BaseModel], Any] = {}
         wrong = []
         for model in _models():
             try:
-                read[model] = model(**{name: values[name] for name in _fields(model) if name in values})
+                read[model] = model(
+                    **{name: values[name] for name in _fields(model) if name in values}
+                )
             except ValidationError as error:
                 wrong.append(_sentences(error))
 
         for model in loaded(SETTINGS_MODELS):
-            lacking = [(name, other) for name, other in model.needs.items() if name in values and other not in values]
+            lacking = [
+                (name, other)
+                for name, other in model.needs.items()
+                if name in values and other not in values
+            ]
             wrong += [f"{name} needs {other}. Set both, or none." for name, other in lacking]
 
         # Outside of the except block, because the other error holds the values.
@@ -569,10 +623,18 @@ def described() -> Iterator[Variable]:
         for one in model.model_fields.values():
             if isinstance(more := one.json_schema_extra, dict):
                 name, help_ = str(one.validation_alias), " ".join((one.description or "").split())
-                default = "" if one.default_factory or one.default in (None, ()) else str(one.default)
+                default = (
+                    "" if one.default_factory or one.default in (None, ()) else str(one.default)
+                )
                 is_secret = one.annotation == Secret | None
                 yield Variable(
-                    name, str(more["section"]), help_, str(more["link"]), default, str(more["proposal"]), is_secret
+                    name,
+                    str(more["section"]),
+                    help_,
+                    str(more["link"]),
+                    default,
+                    str(more["proposal"]),
+                    is_secret,
                 )
 
 
@@ -609,5 +671,7 @@ def unknown(names: Iterable[str]) -> list[str]:
     for name in sorted(name for name in names if name.startswith(OURS) and name not in known):
         guess = get_close_matches(name, known, 1, cutoff=0.8)
         what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
-        hints.append(f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}")
+        hints.append(
+            f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}"
+        )
     return hints

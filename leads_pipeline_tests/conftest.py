@@ -29,7 +29,10 @@ CHAOS = Path(__file__).parent / "chaos"
 # A test must neither depend on the variables of whoever runs it nor reach their portal or their Dagster. Without
 # compiled modules, each program that a test starts would compile Dagster: 3 seconds of CPU (measured).
 for name in list(os.environ):
-    if name.startswith(("LEADS_", "INVENTORY_")) or name in ("DAGSTER_HOME", "PYTHONDONTWRITEBYTECODE"):
+    if name.startswith(("LEADS_", "INVENTORY_")) or name in (
+        "DAGSTER_HOME",
+        "PYTHONDONTWRITEBYTECODE",
+    ):
         del os.environ[name]
 sys.dont_write_bytecode = False
 
@@ -43,7 +46,9 @@ _ends_at = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--minutes", type=float, help="begin no test after that time; the seed decides the order")
+    parser.addoption(
+        "--minutes", type=float, help="begin no test after that time; the seed decides the order"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -64,7 +69,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path.is_relative_to(CHAOS):
             item.add_marker("chaos")
     if config.getoption("--minutes"):
-        items.sort(key=lambda item: random.Random(f"{os.environ[SEED_VARIABLE]} {item.nodeid}").random())  # noqa: S311
+        items.sort(
+            key=lambda item: random.Random(f"{os.environ[SEED_VARIABLE]} {item.nodeid}").random()
+        )  # noqa: S311
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -92,7 +99,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "small"
     folder.mkdir()
     try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], check=True, capture_output=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder],
+            check=True,
+            capture_output=True,
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"No small file system can be mounted here: {error}")
     yield folder

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from dagster import AssetKey, AssetSpec, Definitions, ScheduleDefinition, SensorDefinition, load_from_defs_folder
+from dagster import (
+    AssetKey,
+    AssetSpec,
+    Definitions,
+    ScheduleDefinition,
+    SensorDefinition,
+    load_from_defs_folder,
+)
 from dagster.components import ScaffoldRequest
 
 import leads_pipeline
@@ -53,7 +60,13 @@ def scaffold(project: Path, name: str) -> Path:
     folder = project / "src" / "my_project" / "defs" / name
     folder.mkdir()
     LeadsPipelineScaffolder().scaffold(
-        ScaffoldRequest(type_name=TYPE, target_path=folder, scaffold_format="yaml", project_root=project, params=None)
+        ScaffoldRequest(
+            type_name=TYPE,
+            target_path=folder,
+            scaffold_format="yaml",
+            project_root=project,
+            params=None,
+        )
     )
     return folder / "defs.yaml"
 
@@ -79,7 +92,9 @@ def test_dg_finds_the_component_and_the_command_line_does_not_wait_for_it() -> N
     assert "LeadsPipelineComponent" in dir(found.load())
 
     loaded = "import sys, leads_pipeline.cli; print('dagster' in sys.modules)"
-    said = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    )
     assert said.stdout == "False\n"
 
 
@@ -115,8 +130,12 @@ def test_owners_and_tags_are_added_to_those_of_each_asset(project: Path, tmp_pat
     assert "pii" in spec.tags
 
 
-@pytest.mark.parametrize(("prefix", "group"), [(None, "agency_marts"), ("web", "web_marts"), ("", "marts")])
-def test_groups_have_a_prefix_of_their_own(project: Path, tmp_path: Path, prefix: str | None, group: str) -> None:
+@pytest.mark.parametrize(
+    ("prefix", "group"), [(None, "agency_marts"), ("web", "web_marts"), ("", "marts")]
+)
+def test_groups_have_a_prefix_of_their_own(
+    project: Path, tmp_path: Path, prefix: str | None, group: str
+) -> None:
     file = scaffold(project, "agency")
     change(file, settings={"LEADS_DATA_DIR": str(tmp_path / "data")}, group_prefix=prefix)
 
@@ -151,7 +170,9 @@ def test_a_subclass_changes_how_assets_are_shown(project: Path, tmp_path: Path) 
         ({"LEADS_DATA_DIR": "data"}, "Set LEADS_DATA_DIR to an absolute path"),
     ],
 )
-def test_a_wrong_setting_is_told_by_dg_check(project: Path, settings: dict[str, str], message: str) -> None:
+def test_a_wrong_setting_is_told_by_dg_check(
+    project: Path, settings: dict[str, str], message: str
+) -> None:
     change(scaffold(project, "agency"), settings=settings)
 
     with pytest.raises(Exception, match=r"defs\.yaml") as told:
@@ -179,7 +200,10 @@ TEXTS = ("1_000", "0x1f", "None", "1.50", "(1)", '"quoted"', "{{ no template }}"
 
 @pytest.mark.parametrize("secret", TEXTS)
 def test_a_variable_of_the_environment_is_taken_as_it_is_wherever_it_stands(
-    project: Path, monkeypatch: pytest.MonkeyPatch, loaded: list[LeadsPipelineComponent], secret: str
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    loaded: list[LeadsPipelineComponent],
+    secret: str,
 ) -> None:
     monkeypatch.setenv("A_SECRET", secret)
     change(
@@ -204,8 +228,12 @@ def test_a_variable_of_the_environment_is_taken_as_it_is_wherever_it_stands(
 
 
 @pytest.mark.parametrize("text", TEXTS[:-1])
-def test_a_text_in_the_file_is_taken_as_it_is(project: Path, loaded: list[LeadsPipelineComponent], text: str) -> None:
-    change(scaffold(project, "agency"), settings={"LEADS_CLIENT_ID": text, "LEADS_BRANCH_IDS": [text]})
+def test_a_text_in_the_file_is_taken_as_it_is(
+    project: Path, loaded: list[LeadsPipelineComponent], text: str
+) -> None:
+    change(
+        scaffold(project, "agency"), settings={"LEADS_CLIENT_ID": text, "LEADS_BRANCH_IDS": [text]}
+    )
 
     defs_of(project)
 
@@ -214,7 +242,9 @@ def test_a_text_in_the_file_is_taken_as_it_is(project: Path, loaded: list[LeadsP
     assert component.variables["LEADS_BRANCH_IDS"] == text
 
 
-def test_a_template_variable_may_be_a_list(project: Path, loaded: list[LeadsPipelineComponent]) -> None:
+def test_a_template_variable_may_be_a_list(
+    project: Path, loaded: list[LeadsPipelineComponent]
+) -> None:
     file = scaffold(project, "agency")
     change(file, settings={"LEADS_BRANCH_IDS": "{{ branches }}"})
     file.write_text(f"template_vars_module: .variables\n{file.read_text()}")
@@ -228,15 +258,18 @@ def test_a_template_variable_may_be_a_list(project: Path, loaded: list[LeadsPipe
     assert component.variables["LEADS_BRANCH_IDS"] == "101,102"
 
 
-@pytest.mark.parametrize("value", ["{{ env.UNKNOWN }}", ["101", "{{ env.UNKNOWN }}"], "branch-{{env.UNKNOWN}}"])
+@pytest.mark.parametrize(
+    "value", ["{{ env.UNKNOWN }}", ["101", "{{ env.UNKNOWN }}"], "branch-{{env.UNKNOWN}}"]
+)
 def test_a_variable_that_is_not_set_is_named(project: Path, value: object) -> None:
     change(scaffold(project, "agency"), settings={"LEADS_BRANCH_IDS": value})
 
     with pytest.raises(Exception, match=r"defs\.yaml") as told:
         defs_of(project)
 
-    assert "LEADS_BRANCH_IDS needs the variable UNKNOWN of the environment, which isn't set" in "".join(
-        format_exception(told.value)
+    assert (
+        "LEADS_BRANCH_IDS needs the variable UNKNOWN of the environment, which isn't set"
+        in "".join(format_exception(told.value))
     )
 
 
@@ -246,7 +279,10 @@ def test_several_values_are_a_list() -> None:
         settings={"LEADS_BRANCH_IDS": [101, "102"], "INVENTORY_ADDRESSES": ["York", "Leeds, LS1"]},
     )
 
-    assert component.variables == {"LEADS_BRANCH_IDS": "101,102", "INVENTORY_ADDRESSES": "York;Leeds, LS1"}
+    assert component.variables == {
+        "LEADS_BRANCH_IDS": "101,102",
+        "INVENTORY_ADDRESSES": "York;Leeds, LS1",
+    }
 
 
 def test_no_other_name_is_found_in_the_package() -> None:

@@ -32,15 +32,21 @@ UNITS = sorted(DEPLOY.glob("systemd/*.service"))
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 OURS = [service for name, service in COMPOSE["services"].items() if name != "postgres"]
 CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
-COMPOSE_RUNS: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.runs.yaml").read_text(encoding="utf-8"))
-COMPOSE_S3: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.s3.yaml").read_text(encoding="utf-8"))
+COMPOSE_RUNS: dict[str, Any] = yaml.safe_load(
+    (DEPLOY / "compose.runs.yaml").read_text(encoding="utf-8")
+)
+COMPOSE_S3: dict[str, Any] = yaml.safe_load(
+    (DEPLOY / "compose.s3.yaml").read_text(encoding="utf-8")
+)
 MANIFESTS: list[dict[str, Any]] = [
     thing
     for path in sorted(DEPLOY.glob("kubernetes/*.yaml"))
     for thing in yaml.safe_load_all(path.read_text(encoding="utf-8"))
 ]
 PODS: dict[str, dict[str, Any]] = {
-    thing["metadata"]["name"]: thing["spec"]["template"]["spec"] for thing in MANIFESTS if thing["kind"] == "Deployment"
+    thing["metadata"]["name"]: thing["spec"]["template"]["spec"]
+    for thing in MANIFESTS
+    if thing["kind"] == "Deployment"
 }
 EXAMPLES: dict[str, dict[str, Any]] = {
     name: yaml.safe_load((DEPLOY / f"dagster.{name}.yaml").read_text(encoding="utf-8"))
@@ -89,14 +95,19 @@ def _faults_of(container: Mapping[str, Any]) -> Iterator[str]:
     resources = container.get("resources", {})
     if any(resources.get(kind, {}).keys() != {"cpu", "memory"} for kind in ("limits", "requests")):
         yield "has no limits"
-    if container.get("ports") and not {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys():
+    if (
+        container.get("ports")
+        and not {"startupProbe", "readinessProbe", "livenessProbe"} <= container.keys()
+    ):
         yield "serves, and nobody asks whether it does"
 
 
 def commands() -> Iterator[tuple[str, ...]]:
     """What is run, without the program's own name."""
     for unit in UNITS:
-        [line] = re.findall(r"^ExecStart=\S+/leads-pipeline (.*)$", unit.read_text(encoding="utf-8"), re.MULTILINE)
+        [line] = re.findall(
+            r"^ExecStart=\S+/leads-pipeline (.*)$", unit.read_text(encoding="utf-8"), re.MULTILINE
+        )
         yield tuple(shlex.split(line))
     [line] = re.findall(r"^CMD \[(.*)\]$", CONTAINERFILE, re.MULTILINE)
     started = [service["command"] for service in OURS] + [yaml.safe_load(f"[{line}]")]
@@ -123,12 +134,17 @@ def test_units_run_by_an_account_without_rights_and_are_well_formed(tmp_path: Pa
         assert "\nCapabilityBoundingSet=\n" in text
         assert "\nProtectSystem=strict\n" in text
         # The program lies elsewhere here.
-        (tmp_path / unit.name).write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE))
+        (tmp_path / unit.name).write_text(
+            re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE)
+        )
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd is not installed")
     units = [str(tmp_path / unit.name) for unit in UNITS]
     seen = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", "--man=no", *units],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (seen.returncode, seen.stderr) == (0, "")
 
@@ -138,7 +154,9 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
     assert CONTAINERFILE.count("constraints requirements.lock") == 3
     for service in COMPOSE["services"].values():
         assert service["read_only"] is True
-        assert service["restart"] == "always"  # the one that podman-restart.service starts after a reboot
+        assert (
+            service["restart"] == "always"
+        )  # the one that podman-restart.service starts after a reboot
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert "healthcheck" in service
@@ -167,13 +185,17 @@ def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> InstanceRef:
     return InstanceRef.from_dir(str(DEPLOY), config_filename=f"dagster.{name}.yaml")
 
 
-def test_dagster_makes_its_docker_launcher_from_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dagster_makes_its_docker_launcher_from_the_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from dagster_docker import DockerRunLauncher
 
     assert isinstance(loaded("docker", monkeypatch).run_launcher, DockerRunLauncher)
 
 
-def test_dagster_makes_its_kubernetes_launcher_from_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dagster_makes_its_kubernetes_launcher_from_the_example(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from dagster_k8s import K8sRunLauncher  # its import takes seconds, which no collection should
 
     monkeypatch.setattr("dagster_k8s.launcher.load_kubernetes_config", lambda **_: None)
@@ -183,7 +205,9 @@ def test_dagster_makes_its_kubernetes_launcher_from_the_example(monkeypatch: pyt
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_rest_of_an_example_is_what_the_first_start_writes(name: str, tmp_path: Path) -> None:
     home = dagster_home(
-        Settings.from_variables({POSTGRES_VARIABLE: "postgresql://db/dagster", "LEADS_DATA_DIR": str(tmp_path)})
+        Settings.from_variables(
+            {POSTGRES_VARIABLE: "postgresql://db/dagster", "LEADS_DATA_DIR": str(tmp_path)}
+        )
     )
     written = yaml.safe_load((home / "dagster.yaml").read_text(encoding="utf-8"))
     written["run_monitoring"]["start_timeout_seconds"] = 600
@@ -197,13 +221,17 @@ def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more()
         assert given[name] == service[name]
     assert given["tmpfs"] == dict(mount.split(":") for mount in service["tmpfs"])
     names = {name: volume["name"] for name, volume in COMPOSE["volumes"].items()}
-    assert given["volumes"] == [f"{names[name]}:{path}" for name, path in (v.split(":") for v in service["volumes"])]
+    assert given["volumes"] == [
+        f"{names[name]}:{path}" for name, path in (v.split(":") for v in service["volumes"])
+    ]
     assert asked["networks"] == [COMPOSE["networks"]["default"]["name"]]
     [(_, added)] = COMPOSE_RUNS["services"].items()
     assert added["environment"].keys() == {POSTGRES_VARIABLE}
     assert {POSTGRES_VARIABLE, *service["environment"]} < set(asked["env_vars"]) <= variables()
     assert asked["image"] == service["image"]
-    assert added["build"]["args"] == {"LAUNCHER": EXAMPLES["docker"]["run_launcher"]["module"].replace("_", "-")}
+    assert added["build"]["args"] == {
+        "LAUNCHER": EXAMPLES["docker"]["run_launcher"]["module"].replace("_", "-")
+    }
     assert "\nARG LAUNCHER=\n" in CONTAINERFILE
     # The engine's socket, and nothing else that compose.yaml doesn't mount.
     assert [volume.rpartition(":")[2] for volume in added["volumes"]] == ["/var/run/docker.sock"]
@@ -213,7 +241,12 @@ def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more()
 
 def test_with_a_bucket_every_container_of_ours_works_in_the_volume() -> None:
     assert [COMPOSE["services"][name] for name in COMPOSE_S3["services"]] == OURS
-    [path] = {volume.rpartition(":")[2] for service in OURS for volume in service["volumes"] if "data:" in volume}
+    [path] = {
+        volume.rpartition(":")[2]
+        for service in OURS
+        for volume in service["volumes"]
+        if "data:" in volume
+    }
     for added in COMPOSE_S3["services"].values():
         assert added.keys() == {"environment"}
         assert added["environment"]["LEADS_WORK_DIR"] == path
@@ -224,7 +257,9 @@ def test_with_a_bucket_every_container_of_ours_works_in_the_volume() -> None:
 # --- Kubernetes ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("thing", MANIFESTS, ids=lambda thing: f"{thing['kind']}/{thing['metadata']['name']}")
+@pytest.mark.parametrize(
+    "thing", MANIFESTS, ids=lambda thing: f"{thing['kind']}/{thing['metadata']['name']}"
+)
 def test_each_manifest_passes_kubernetes_own_schema(thing: dict[str, Any]) -> None:
     strictly_valid(thing)
 
@@ -232,7 +267,15 @@ def test_each_manifest_passes_kubernetes_own_schema(thing: dict[str, Any]) -> No
 def test_manifests_ask_for_no_right_outside_of_their_namespace() -> None:
     kinds = {thing["kind"] for thing in MANIFESTS}
     assert kinds == {
-        *("Namespace", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount", "Role", "RoleBinding", "Deployment"),
+        *(
+            "Namespace",
+            "ConfigMap",
+            "PersistentVolumeClaim",
+            "ServiceAccount",
+            "Role",
+            "RoleBinding",
+            "Deployment",
+        ),
         *("Service", "NetworkPolicy"),
     }
     for thing in MANIFESTS:
@@ -241,18 +284,26 @@ def test_manifests_ask_for_no_right_outside_of_their_namespace() -> None:
     [role] = [thing for thing in MANIFESTS if thing["kind"] == "Role"]
     resources = {resource for rule in role["rules"] for resource in rule["resources"]}
     assert resources == {"jobs", "jobs/status", "pods", "pods/log", "events"}
-    assert not any("*" in word for rule in role["rules"] for words in rule.values() for word in words)
+    assert not any(
+        "*" in word for rule in role["rules"] for words in rule.values() for word in words
+    )
     [binding] = [thing for thing in MANIFESTS if thing["kind"] == "RoleBinding"]
     # Runs have no rights, and neither has what the outside talks to.
     assert [subject["name"] for subject in binding["subjects"]] == ["leads-pipeline"]
-    assert [name for name, pod in PODS.items() if pod["serviceAccountName"] == "leads-pipeline"] == ["leads-pipeline"]
+    assert [
+        name for name, pod in PODS.items() if pod["serviceAccountName"] == "leads-pipeline"
+    ] == ["leads-pipeline"]
 
 
 def test_pods_have_no_rights_and_end_where_they_should() -> None:
     assert len(PODS) == 2
     for pod in PODS.values():
         assert list(faults(pod)) == []
-    images = {one["image"] for pod in PODS.values() for one in [*pod["containers"], *pod.get("initContainers", [])]}
+    images = {
+        one["image"]
+        for pod in PODS.values()
+        for one in [*pod["containers"], *pod.get("initContainers", [])]
+    }
     assert images == {EXAMPLES["kubernetes"]["run_launcher"]["config"]["job_image"]}
 
 
@@ -288,7 +339,9 @@ def test_jobs_of_runs_stand_on_what_the_manifests_make() -> None:
     assert config["instance_config_map"] == instance["configMap"]["name"]
     assert config["run_k8s_config"]["pod_spec_config"]["securityContext"] == pod["securityContext"]
     assert config["security_context"] == container["securityContext"]
-    assert [one["secretRef"]["name"] for one in container["envFrom"] if "secretRef" in one] == config["env_secrets"]
+    assert [
+        one["secretRef"]["name"] for one in container["envFrom"] if "secretRef" in one
+    ] == config["env_secrets"]
     [claim] = [thing for thing in MANIFESTS if thing["kind"] == "PersistentVolumeClaim"]
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
@@ -299,7 +352,12 @@ def pages(name: str) -> Iterator[str]:
 
     class Handler(QuietHandler):
         def do_GET(self) -> None:
-            told = [name, self.headers.get("Upgrade"), self.headers.get("Connection"), self.headers["Host"]]
+            told = [
+                name,
+                self.headers.get("Upgrade"),
+                self.headers.get("Connection"),
+                self.headers["Host"],
+            ]
             told.append(self.headers.get("Authorization") or "no login")
             self.answer(200, " ".join(map(str, told)).encode())
 
@@ -315,7 +373,9 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
     name = "pipeline.agency.example"
     certificate, key = tmp_path / "pipeline.pem", tmp_path / "pipeline.key"
     make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    subprocess.run(
+        [*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True
+    )
     (tmp_path / "operators").write_text("operators:{PLAIN}secret\n")
     (tmp_path / "readers").write_text("readers:{PLAIN}secret\n")
     (tmp_path / "reports").mkdir()
@@ -343,10 +403,16 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
 
         with running_nginx(tmp_path / "nginx", here) as port:
 
-            def ask(who: str | None, method: str = "GET", path: str = "/", **headers: str) -> tuple[int, str]:
+            def ask(
+                who: str | None, method: str = "GET", path: str = "/", **headers: str
+            ) -> tuple[int, str]:
                 if who:
-                    headers["Authorization"] = "Basic " + base64.b64encode(f"{who}:secret".encode()).decode()
-                with closing(http.client.HTTPSConnection("localhost", port, timeout=10, context=trusting)) as client:
+                    headers["Authorization"] = (
+                        "Basic " + base64.b64encode(f"{who}:secret".encode()).decode()
+                    )
+                with closing(
+                    http.client.HTTPSConnection("localhost", port, timeout=10, context=trusting)
+                ) as client:
                     client.request(method, path, headers={"Host": name, **headers})
                     answer = client.getresponse()
                     return answer.status, answer.read().decode()
@@ -357,18 +423,35 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
             assert [ask(who)[0] for who in (None, "nobody")] == [401] * 2
             # The pages compare the port of the Host with that of the Origin.
             with_port = {"Host": f"{name}:8443", "Origin": f"https://{name}:8443"}
-            assert ask("operators", "POST", **with_port) == (200, f"all None close {name}:8443 no login")
-            for origin in ("https://evil.example", f"https://{name}:8443", f"https://{name}.evil.example", "null"):
+            assert ask("operators", "POST", **with_port) == (
+                200,
+                f"all None close {name}:8443 no login",
+            )
+            for origin in (
+                "https://evil.example",
+                f"https://{name}:8443",
+                f"https://{name}.evil.example",
+                "null",
+            ):
                 assert ask("operators", "POST", "/graphql", Origin=origin)[0] == 403
-                assert ask("operators", Upgrade="websocket", Connection="Upgrade", Origin=origin)[0] == 403
+                assert (
+                    ask("operators", Upgrade="websocket", Connection="Upgrade", Origin=origin)[0]
+                    == 403
+                )
             for path in ("/graphql?query=mutation", "/graphql%0A?query=mutation"):
                 assert ask("operators", "GET", path)[0] == 405
-            assert [ask("operators", "GET", path)[0] for path in ("/graphql", "/assets?view=lineage")] == [200] * 2
-            assert ask("operators", "POST", "/graphql?op=Assets", Origin=f"https://{name}")[0] == 200
+            assert [
+                ask("operators", "GET", path)[0] for path in ("/graphql", "/assets?view=lineage")
+            ] == [200] * 2
+            assert (
+                ask("operators", "POST", "/graphql?op=Assets", Origin=f"https://{name}")[0] == 200
+            )
             report = {"Host": "report.agency.example"}
             assert ask("readers", **report) == (200, "<h1>Leads</h1>")
             assert [ask(who, **report)[0] for who in (None, "operators")] == [401] * 2
-            assert [ask("readers", "GET", path, **report)[0] for path in ("/leads.html", "/../raw")] == [404, 400]
+            assert [
+                ask("readers", "GET", path, **report)[0] for path in ("/leads.html", "/../raw")
+            ] == [404, 400]
             # A slow head for the last server: until it has come, nginx goes by what the first one says.
             with (
                 socket.create_connection(("127.0.0.1", port), 30) as plain,
@@ -380,6 +463,8 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
 
 def test_the_dashboard_shows_figures_that_there_are() -> None:
     figures = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-    shown = set(re.findall(r"leads_pipeline_\w+", (DEPLOY / "grafana.json").read_text(encoding="utf-8")))
+    shown = set(
+        re.findall(r"leads_pipeline_\w+", (DEPLOY / "grafana.json").read_text(encoding="utf-8"))
+    )
     assert {name for name in shown if f"`{name}`" not in figures} == set()
     assert "leads_pipeline_deliveries" in shown

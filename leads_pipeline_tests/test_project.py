@@ -32,7 +32,9 @@ def locked() -> dict[str, str]:
 
 
 def requirements(*groups: str) -> list[Requirement]:
-    return [Requirement(text) for text in [*PROJECT["project"]["dependencies"], *from_groups(*groups)]]
+    return [
+        Requirement(text) for text in [*PROJECT["project"]["dependencies"], *from_groups(*groups)]
+    ]
 
 
 def from_groups(*groups: str) -> Iterator[str]:
@@ -56,22 +58,32 @@ def test_every_requirement_is_met_by_the_locked_version() -> None:
 def imported_by(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+    return (
+        [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+    )
 
 
 def test_the_drawing_of_the_folders_shows_what_imports_what() -> None:
-    drawing = re.search(r"```mermaid\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+    drawing = re.search(
+        r"```mermaid\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL
+    )
     assert drawing
     chains = [re.findall(r"\w+", line) for line in drawing[1].splitlines()[1:]]
     drawn = {pair for chain in chains for pair in pairwise(chain)}
     package = ROOT / "leads_pipeline"
     imports: dict[str, set[str]] = defaultdict(set)
     for path in package.rglob("*.py"):
-        if path == package / "__init__.py":  # it names the component, which is loaded when it is asked for
+        if (
+            path == package / "__init__.py"
+        ):  # it names the component, which is loaded when it is asked for
             continue
         folder = path.relative_to(package).parts[0].removesuffix(".py")
-        names = [name for node in ast.walk(ast.parse(path.read_bytes())) for name in imported_by(node)]
-        of_file = {name.split(".")[1] for name in names if name.startswith("leads_pipeline.")} - {folder}
+        names = [
+            name for node in ast.walk(ast.parse(path.read_bytes())) for name in imported_by(node)
+        ]
+        of_file = {name.split(".")[1] for name in names if name.startswith("leads_pipeline.")} - {
+            folder
+        }
         # Two read the list of features, and two are class paths of dagster.yaml.
         lists = ["cli/__init__.py", "definitions.py"]
         class_paths = ["orchestration/event_log.py", "orchestration/event_log_postgres.py"]
@@ -85,7 +97,9 @@ def test_the_drawing_of_the_folders_shows_what_imports_what() -> None:
 
     # An arrow that follows from two others is left out.
     nearest = {
-        (folder, one) for folder in [*imports] for one in imports[folder] - set().union(*map(below, imports[folder]))
+        (folder, one)
+        for folder in [*imports]
+        for one in imports[folder] - set().union(*map(below, imports[folder]))
     }
     assert drawn == nearest
 
@@ -101,7 +115,9 @@ def test_every_package_that_the_pipeline_imports_is_declared() -> None:
     extras = requirements(*EXTRAS)
     declared = {canonicalize_name(wanted.name) for wanted in extras}
     foreign = imported - sys.stdlib_module_names - {"leads_pipeline"}
-    assert {name for name in foreign if not declared & set(map(canonicalize_name, packages[name]))} == set()
+    assert {
+        name for name in foreign if not declared & set(map(canonicalize_name, packages[name]))
+    } == set()
 
 
 def test_every_locked_package_has_hashes_and_no_address() -> None:
@@ -121,7 +137,11 @@ def test_the_tools_that_install_and_build_are_locked() -> None:
 def test_the_code_names_no_variable_that_there_is_not() -> None:
     trees = [ast.parse(path.read_text()) for path in (ROOT / "leads_pipeline").rglob("*.py")]
     nodes = [node for tree in trees for node in ast.walk(tree)]
-    texts = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     # The code's own constants, which docstrings mention, can begin likewise.
     constants = {node.id for node in nodes if isinstance(node, ast.Name)}
     named = set(re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", "\n".join(texts)))
@@ -154,10 +174,18 @@ def test_no_message_names_a_file_that_a_wheel_does_not_have() -> None:
     """Fault 110: messages sent people to pages and files of the checkout."""
     package = ROOT / "leads_pipeline"
     modules = {path: ast.parse(path.read_bytes()) for path in package.rglob("*.py")}
-    shown = [(path, function, text) for path, tree in modules.items() for function, text in shown_texts(tree)]
+    shown = [
+        (path, function, text)
+        for path, tree in modules.items()
+        for function, text in shown_texts(tree)
+    ]
     # Files of other kinds are shown or written as they are. `init` changes those of deploy/.
     others = [path for path in package.rglob("*.*") if path.suffix in {".yaml", ".sql", ".jinja"}]
-    shown += [(path, "", path.read_text(encoding="utf-8")) for path in others if path.parent.name != "deploy"]
+    shown += [
+        (path, "", path.read_text(encoding="utf-8"))
+        for path in others
+        if path.parent.name != "deploy"
+    ]
 
     named = {
         (path.relative_to(package).as_posix(), function, name)
@@ -177,7 +205,11 @@ def tracked_files() -> list[Path]:
     )
     if listed.returncode != 0:
         pytest.skip("not a git checkout")
-    return [path for name in listed.stdout.decode().split("\0") if name and (path := ROOT / name).is_file()]
+    return [
+        path
+        for name in listed.stdout.decode().split("\0")
+        if name and (path := ROOT / name).is_file()
+    ]
 
 
 def test_no_tracked_file_names_a_package_index() -> None:
@@ -188,7 +220,9 @@ def test_no_tracked_file_names_a_package_index() -> None:
         b"--" + b"index-url",
         b"file:" + b"///",
     ]
-    found = [path.name for path in tracked_files() if any(host in path.read_bytes() for host in hosts)]
+    found = [
+        path.name for path in tracked_files() if any(host in path.read_bytes() for host in hosts)
+    ]
     assert found == []
 
 
@@ -200,7 +234,14 @@ def test_no_data_and_no_secret_is_tracked() -> None:
 
 def test_the_page_of_files_names_every_place() -> None:
     text = (ROOT / "docs" / "reference" / "files.md").read_text()
-    places = ["raw/applicant_leads/", "raw/appraisal_leads/", "raw/inventory/", "tables/", "leads.duckdb", ".versions/"]
+    places = [
+        "raw/applicant_leads/",
+        "raw/appraisal_leads/",
+        "raw/inventory/",
+        "tables/",
+        "leads.duckdb",
+        ".versions/",
+    ]
     for place in [*places, "quarantine/", "reports/", ".state/", ".dagster/"]:
         assert f"| `{place}" in text, place
 
@@ -208,8 +249,21 @@ def test_the_page_of_files_names_every_place() -> None:
 def test_make_alone_lists_every_command() -> None:
     shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     listed = set(re.findall(r"^  make ([a-z-]+) +\S", shown, re.MULTILINE))
-    assert {"help", "demo", "test", "dev", "check", "chaos", "bench", "docs", "lock", "clean"} <= listed
-    assert listed == set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {
+        "help",
+        "demo",
+        "test",
+        "dev",
+        "check",
+        "chaos",
+        "bench",
+        "docs",
+        "lock",
+        "clean",
+    } <= listed
+    assert listed == set(
+        re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
 
 
 def test_make_says_what_to_do_about_a_python_that_is_too_old(tmp_path: Path) -> None:
@@ -239,12 +293,17 @@ def install(venv: Path, uv: str) -> "subprocess.CompletedProcess[str]":
     (venv / "uv.lock").touch()
     # The tests run in make themselves, which would say which folder it enters.
     command = ["make", "--no-print-directory", "venv", f"VENV={venv}", "SIGN_OF_LIFE_SECONDS=1"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
 
 
 def test_an_installation_from_a_slow_index_shows_how_far_it_is(tmp_path: Path) -> None:
     """Fault 91: it took minutes without a sign of life, and said that it takes 15 seconds."""
-    result = install(tmp_path / "venv", "sleep 1.5; echo 'Resolved 180 packages'; sleep 2; echo ' + dagster==1.13'")
+    result = install(
+        tmp_path / "venv",
+        "sleep 1.5; echo 'Resolved 180 packages'; sleep 2; echo ' + dagster==1.13'",
+    )
 
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[:2] == [
@@ -256,7 +315,9 @@ def test_an_installation_from_a_slow_index_shows_how_far_it_is(tmp_path: Path) -
 
 
 def test_an_installation_that_fails_shows_all_that_was_said(tmp_path: Path) -> None:
-    result = install(tmp_path / "venv", "echo 'Resolved 180 packages'; echo 'No space left' >&2; exit 2")
+    result = install(
+        tmp_path / "venv", "echo 'Resolved 180 packages'; echo 'No space left' >&2; exit 2"
+    )
 
     assert result.returncode != 0
     assert "Resolved 180 packages\nNo space left\n" in result.stderr
@@ -280,8 +341,19 @@ def test_tests_show_that_they_live_where_the_output_is_no_terminal(tmp_path: Pat
         "progress.LINE_SECONDS = 0.5\n"
         "def pytest_sessionstart(session): progress.show_progress(session)\n"
     )
-    command = [sys.executable, "-m", "pytest", "--numprocesses", "2", "--rootdir", str(tmp_path), str(tmp_path)]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--numprocesses",
+        "2",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
+    result = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
 
     assert result.returncode == 0, result.stdout
     lines = re.findall(r"^\.+ +\[ *\d+%\]$", result.stdout, re.MULTILINE)
@@ -298,5 +370,7 @@ def test_the_table_of_promises_names_each_test() -> None:
     told = (TESTS / "README.md").read_text(encoding="utf-8")
     linked = set(re.findall(r"\]\(([\w./]+)\)", told))
     files = {path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
-    untold = {name for name in files if not any(f"{name}/".startswith(f"{link}/") for link in linked)}
+    untold = {
+        name for name in files if not any(f"{name}/".startswith(f"{link}/") for link in linked)
+    }
     assert untold == set()

@@ -16,7 +16,10 @@ import yaml
 
 ROOT = Path(__file__).parents[1]
 VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in sorted(ROOT.glob(".github/workflows/*.yml"))}
+WORKFLOWS = {
+    path.name: yaml.safe_load(path.read_text())
+    for path in sorted(ROOT.glob(".github/workflows/*.yml"))
+}
 IMAGES = [ROOT / "deploy" / "Containerfile", ROOT / ".devcontainer" / "Containerfile"]
 
 RELEASE: dict[str, Any] = WORKFLOWS["release.yml"]["jobs"]
@@ -43,7 +46,9 @@ def test_an_action_has_the_same_commit_everywhere() -> None:
 
 
 def test_images_begin_with_one_digest() -> None:
-    bases = [re.findall(r"^FROM (\S+)(?: AS (\w+))?", path.read_text(), re.MULTILINE) for path in IMAGES]
+    bases = [
+        re.findall(r"^FROM (\S+)(?: AS (\w+))?", path.read_text(), re.MULTILINE) for path in IMAGES
+    ]
 
     named = {name for stages in bases for _, name in stages}
     foreign = {base for stages in bases for base, _ in stages if base not in named}
@@ -84,7 +89,9 @@ def test_nothing_is_public_before_it_is_tested_and_the_upload_to_pypi_comes_late
 
 
 def release_notes(tag: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([ROOT / ".ci" / "release_notes", tag], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [ROOT / ".ci" / "release_notes", tag], capture_output=True, text=True, check=False
+    )
 
 
 def test_the_changelog_begins_with_the_version_and_fits_on_a_screen() -> None:
@@ -111,7 +118,9 @@ def test_manifests_name_the_image_of_the_version() -> None:
 
 # --- what contributors meet -------------------------------------------------------------------------------------------
 
-FORMS = [path for path in sorted(ROOT.glob(".github/ISSUE_TEMPLATE/*.yml")) if path.name != "config.yml"]
+FORMS = [
+    path for path in sorted(ROOT.glob(".github/ISSUE_TEMPLATE/*.yml")) if path.name != "config.yml"
+]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)
@@ -131,7 +140,9 @@ def test_the_development_container_has_the_programs_that_ci_installs() -> None:
     text = (folder / settings["build"]["dockerfile"]).read_text()
 
     ci = (ROOT / ".ci" / "run").read_text()
-    wanted = {package for found in re.findall(r"missing\+=\(([^)]*)\)", ci) for package in found.split()}
+    wanted = {
+        package for found in re.findall(r"missing\+=\(([^)]*)\)", ci) for package in found.split()
+    }
     assert wanted
     assert wanted <= set(text.split())
     assert f"useradd --create-home --shell /bin/bash --uid 1000 {settings['remoteUser']}" in text

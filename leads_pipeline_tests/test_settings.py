@@ -31,7 +31,12 @@ READ = [
     ("LEADS_AUTH_METHOD", "basic", "auth_method", AuthMethod.BASIC),
     ("LEADS_AUDIENCE", "https://audience.example/", "audience", "https://audience.example/"),
     ("LEADS_TOKEN_SCOPE", "api/other", "token_scope", "api/other"),
-    ("LEADS_TOKEN_SCOPE", "leads/list:applicant-leads leads/list:appraisal-leads", "token_scope", LEADS_SCOPES),
+    (
+        "LEADS_TOKEN_SCOPE",
+        "leads/list:applicant-leads leads/list:appraisal-leads",
+        "token_scope",
+        LEADS_SCOPES,
+    ),
     ("LEADS_TOKEN_SCOPE", "none", "token_scope", None),  # fault 89: it couldn't be left out
     ("LEADS_BRANCH_IDS", "branch-101", "branch_ids", (Scope(ScopeKind.BRANCH, "101"),)),
     ("LEADS_BRANCH_IDS", " 102 ,101,,branch-102,", "branch_ids", BRANCHES),
@@ -46,19 +51,44 @@ READ = [
     ("LEADS_BANK_HOLIDAYS_FILE", "holidays.csv", "bank_holidays_file", Path.cwd() / "holidays.csv"),
     ("LEADS_PRIVACY_DIR", "/srv/list", "privacy_dir", Path("/srv/list")),
     ("LEADS_KEEP_PERSONAL_DAYS", "35", "keep_personal_days", 35),
-    ("LEADS_OWNERS", "data, team:web,me@agency.example", "owners", ("team:data", "team:web", "me@agency.example")),
+    (
+        "LEADS_OWNERS",
+        "data, team:web,me@agency.example",
+        "owners",
+        ("team:data", "team:web", "me@agency.example"),
+    ),
     ("LEADS_TABLES", "delta", "tables", "delta"),
-    ("LEADS_UI_HOSTS", "Pipeline.agency.example.,, my_pages", "ui_hosts", ("pipeline.agency.example", "my_pages")),
-    ("INVENTORY_BASE_URL", "https://inventory.example/", "inventory_base_url", "https://inventory.example"),
+    (
+        "LEADS_UI_HOSTS",
+        "Pipeline.agency.example.,, my_pages",
+        "ui_hosts",
+        ("pipeline.agency.example", "my_pages"),
+    ),
+    (
+        "INVENTORY_BASE_URL",
+        "https://inventory.example/",
+        "inventory_base_url",
+        "https://inventory.example",
+    ),
     ("INVENTORY_CLIENT_ID", "me", "inventory_client_id", "me"),
     ("INVENTORY_AGENCY_REF", "AB12", "inventory_agency_ref", "AB12"),
     ("INVENTORY_ADDRESSES", "York; Leeds, LS1 ;;", "inventory_addresses", ("York", "Leeds, LS1")),
     ("INVENTORY_FROM_LEADS_DAYS", "90", "inventory_from_leads_days", 90),
-    ("LEADS_CLIENT_SECRET_PGP_FILE", "~/message.asc", "client_secret_pgp_file", Path.home() / "message.asc"),
+    (
+        "LEADS_CLIENT_SECRET_PGP_FILE",
+        "~/message.asc",
+        "client_secret_pgp_file",
+        Path.home() / "message.asc",
+    ),
     ("LEADS_PGP_PRIVATE_KEY_FILE", "key.asc", "pgp_private_key_file", Path.cwd() / "key.asc"),
     ("LEADS_DELIVERY_FROM", "2026-11-19", "delivery_from", date(2026, 11, 19)),
     ("LEADS_DESTINATIONS_FILE", "to.toml", "destinations_file", Path.cwd() / "to.toml"),
-    ("LEADS_ALERT_FROM", "Leads <leads@agency.example>", "mail_from", "Leads <leads@agency.example>"),
+    (
+        "LEADS_ALERT_FROM",
+        "Leads <leads@agency.example>",
+        "mail_from",
+        "Leads <leads@agency.example>",
+    ),
     ("DAGSTER_HOME", "~/dagster", "dagster_home", Path.home() / "dagster"),
     ("AWS_ENDPOINT_URL", "https://objects.example", "bucket_endpoint", "https://objects.example"),
 ]
@@ -83,7 +113,10 @@ IMPLIED = {"base_url": ["audience"], "branch_ids": ["scopes"]}
 def read(**given: str) -> dict[str, Any]:
     """Each setting of the core and of the features."""
     settings = Settings.from_variables(given)
-    found = {name: getattr(settings, name) for name in (*Settings.model_fields, "data_dir", "store", "plain_http")}
+    found = {
+        name: getattr(settings, name)
+        for name in (*Settings.model_fields, "data_dir", "store", "plain_http")
+    }
     for model in brought("settings"):
         found |= dict(settings.of(model))
     return found
@@ -110,21 +143,30 @@ def test_a_variable_is_read_without_what_stands_around_it(
 
 
 @pytest.mark.parametrize(("variable", "setting"), SECRET_FIELDS.items())
-def test_a_secret_is_in_its_variable_or_in_a_file_and_never_in_both(variable: str, setting: str) -> None:
+def test_a_secret_is_in_its_variable_or_in_a_file_and_never_in_both(
+    variable: str, setting: str
+) -> None:
     secret = f" {'hunter'}2 "
     found = read(**{variable: secret})
     assert found == {**DEFAULTS, setting: Secret(variable, secret)}
     assert secret not in repr(found)
     assert read(**{variable: secret, f"{variable}_FILE": " "}) == found
     in_file = {f"{variable}_FILE": " ~/secret "}
-    assert read(**in_file) == {**DEFAULTS, setting: Secret(f"{variable}_FILE", file=Path.home() / "secret")}
-    with pytest.raises(SettingsError, match=f"^{variable} and {variable}_FILE are set, and mean the same") as caught:
+    assert read(**in_file) == {
+        **DEFAULTS,
+        setting: Secret(f"{variable}_FILE", file=Path.home() / "secret"),
+    }
+    with pytest.raises(
+        SettingsError, match=f"^{variable} and {variable}_FILE are set, and mean the same"
+    ) as caught:
         read(**in_file, **{variable: secret})
     assert secret not in "".join(format_exception(caught.value))
 
 
 def test_the_client_secret_has_one_source() -> None:
-    with pytest.raises(SettingsError, match="LEADS_CLIENT_SECRET and LEADS_CLIENT_SECRET_PGP_FILE are set"):
+    with pytest.raises(
+        SettingsError, match="LEADS_CLIENT_SECRET and LEADS_CLIENT_SECRET_PGP_FILE are set"
+    ):
         read(LEADS_CLIENT_SECRET="x", LEADS_CLIENT_SECRET_PGP_FILE="message.asc")
 
 
@@ -133,20 +175,35 @@ def test_mail_needs_recipients_and_a_server() -> None:
     found = read(LEADS_ALERT_EMAIL="a@leads.example, b@leads.example,", **server)
     assert found["alert_email"] == ("a@leads.example", "b@leads.example")
     assert found["smtp_url"] == Secret("LEADS_SMTP_URL_FILE", file=Path.home() / "secret")
-    with pytest.raises(SettingsError, match=r"^LEADS_ALERT_EMAIL needs LEADS_SMTP_URL\. Set both, or none\.$"):
+    with pytest.raises(
+        SettingsError, match=r"^LEADS_ALERT_EMAIL needs LEADS_SMTP_URL\. Set both, or none\.$"
+    ):
         read(LEADS_ALERT_EMAIL="a@leads.example")
     assert read(LEADS_REPORT_MAIL="a@leads.example", **server)["report_mail"] == "a@leads.example"
 
 
 def test_every_setting_can_be_set() -> None:
-    elsewhere = {"store", "plain_http", "data_dir", "work_dir", "alert_email", "smtp_url", "report_mail"}
-    assert {setting for _, _, setting, _ in READ} | elsewhere | set(SECRET_FIELDS.values()) == DEFAULTS.keys()
+    elsewhere = {
+        "store",
+        "plain_http",
+        "data_dir",
+        "work_dir",
+        "alert_email",
+        "smtp_url",
+        "report_mail",
+    }
+    assert {setting for _, _, setting, _ in READ} | elsewhere | set(
+        SECRET_FIELDS.values()
+    ) == DEFAULTS.keys()
     assert SECRET_FIELDS.keys() == set(secrets()) - {"LEADS_SMTP_URL"}
 
 
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
     assert read(LEADS_BASE_URL="https://leads.example/")["audience"] == "https://leads.example"
-    assert read(LEADS_BASE_URL="https://leads.example", LEADS_AUDIENCE="urn:leads")["audience"] == "urn:leads"
+    assert (
+        read(LEADS_BASE_URL="https://leads.example", LEADS_AUDIENCE="urn:leads")["audience"]
+        == "urn:leads"
+    )
 
 
 def test_other_variables_are_none_of_our_business() -> None:
@@ -159,7 +216,14 @@ ADDRESSES = ("LEADS_BASE_URL", "LEADS_AUTH_URL", "INVENTORY_BASE_URL")
 @pytest.mark.parametrize(
     "value",
     [
-        *("leads.example", "ftp://leads.example", "https://", "https:///leads", "https://x?", "https://x#top"),
+        *(
+            "leads.example",
+            "ftp://leads.example",
+            "https://",
+            "https:///leads",
+            "https://x?",
+            "https://x#top",
+        ),
         *(
             "https://me:pw@x",
             "https://a b",
@@ -177,7 +241,9 @@ def test_what_is_no_address_is_refused(value: str) -> None:
             read(**{variable: value})
 
 
-@pytest.mark.parametrize("value", ["https://me:hunter2@x", "https://:hunter2@x", "https://x:hunter2", "[hunter2"])
+@pytest.mark.parametrize(
+    "value", ["https://me:hunter2@x", "https://:hunter2@x", "https://x:hunter2", "[hunter2"]
+)
 def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read(LEADS_BASE_URL=value)
@@ -186,8 +252,22 @@ def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: s
 
 WRONG = {
     "LEADS_AUTH_METHOD": ["both", "BODY"],
-    "LEADS_TIMEZONE": ["Mars/Olympus", "../etc/passwd", "/etc/localtime", "GMT+25", "localtime", "posix/Europe/London"],
-    "LEADS_START_DATE": ["19.11.2026", "20261119", "2026-11-31", "２０２６-11-19", "1999-12-31", "2026-11-19T00:00"],
+    "LEADS_TIMEZONE": [
+        "Mars/Olympus",
+        "../etc/passwd",
+        "/etc/localtime",
+        "GMT+25",
+        "localtime",
+        "posix/Europe/London",
+    ],
+    "LEADS_START_DATE": [
+        "19.11.2026",
+        "20261119",
+        "2026-11-31",
+        "２０２６-11-19",
+        "1999-12-31",
+        "2026-11-19T00:00",
+    ],
     "INVENTORY_FROM_LEADS_DAYS": ["-1", "91", "7.0"],
     "LEADS_MAX_CONCURRENCY": ["0", "257", "+8", "1e2", "٨", "²", "9" * 5000],
     "LEADS_KEEP_PERSONAL_DAYS": ["34", "3651", "365 days"],
@@ -206,8 +286,12 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("variable", "value"), [(variable, value) for variable in WRONG for value in WRONG[variable]])
-def test_a_value_that_cant_be_right_is_refused_with_its_variables_name(variable: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("variable", "value"), [(variable, value) for variable in WRONG for value in WRONG[variable]]
+)
+def test_a_value_that_cant_be_right_is_refused_with_its_variables_name(
+    variable: str, value: str
+) -> None:
     with pytest.raises(SettingsError, match=f"^{variable}\\b"):
         read(**{variable: value})
 
@@ -215,20 +299,38 @@ def test_a_value_that_cant_be_right_is_refused_with_its_variables_name(variable:
 @pytest.mark.parametrize(
     "address",
     [
-        *("http://portal.example", "HTTP://portal.example:443/https://x", "http://10.0.0.1", "http://0.0.0.0"),
-        *("http://127.0.0.1.example", "http://localhost.example", "http://[::]", "http://2130706433"),
+        *(
+            "http://portal.example",
+            "HTTP://portal.example:443/https://x",
+            "http://10.0.0.1",
+            "http://0.0.0.0",
+        ),
+        *(
+            "http://127.0.0.1.example",
+            "http://localhost.example",
+            "http://[::]",
+            "http://2130706433",
+        ),
     ],
 )
 def test_an_address_beyond_this_machine_must_be_https(address: str) -> None:
     for variable in ADDRESSES:
-        with pytest.raises(SettingsError, match=rf"^{variable} begins with http://.*Write https://"):
+        with pytest.raises(
+            SettingsError, match=rf"^{variable} begins with http://.*Write https://"
+        ):
             read(**{variable: address})
 
 
 @pytest.mark.parametrize(
     "address",
     [
-        *("http://127.0.0.1:8099", "http://127.8.9.10", "http://[::1]:8099", "http://localhost", "http://LocalHost:1"),
+        *(
+            "http://127.0.0.1:8099",
+            "http://127.8.9.10",
+            "http://[::1]:8099",
+            "http://localhost",
+            "http://LocalHost:1",
+        ),
         "https://portal.example",
     ],
 )
@@ -240,13 +342,21 @@ def test_this_machine_and_https_need_no_leave(address: str) -> None:
 def test_branch_ids_that_are_separated_otherwise_get_an_example_that_works() -> None:
     with pytest.raises(SettingsError) as caught:
         read(LEADS_BRANCH_IDS="101;102")
-    assert str(caught.value) == "LEADS_BRANCH_IDS holds '101;102'. Write the ids with commas between them: 101,102."
-    with pytest.raises(SettingsError, match=r"holds 'company-7', which is no branch. Use LEADS_SCOPES instead"):
+    assert (
+        str(caught.value)
+        == "LEADS_BRANCH_IDS holds '101;102'. Write the ids with commas between them: 101,102."
+    )
+    with pytest.raises(
+        SettingsError, match=r"holds 'company-7', which is no branch. Use LEADS_SCOPES instead"
+    ):
         read(LEADS_BRANCH_IDS="101,company-7")
 
 
 def test_all_that_is_wrong_is_named_at_once() -> None:
-    with pytest.raises(SettingsError, match=r"^LEADS_BASE_URL is not.*LEADS_TIMEZONE is 'x'.*LEADS_START_DATE is 'y'"):
+    with pytest.raises(
+        SettingsError,
+        match=r"^LEADS_BASE_URL is not.*LEADS_TIMEZONE is 'x'.*LEADS_START_DATE is 'y'",
+    ):
         read(LEADS_BASE_URL="leads", LEADS_TIMEZONE="x", LEADS_START_DATE="y")
 
 
@@ -260,10 +370,13 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
         ("client\n1", 7),
     ],
 )
-def test_a_character_that_no_client_id_holds_is_named_by_its_position(value: str, position: int) -> None:
+def test_a_character_that_no_client_id_holds_is_named_by_its_position(
+    value: str, position: int
+) -> None:
     for variable in ("LEADS_CLIENT_ID", "INVENTORY_CLIENT_ID"):
         with pytest.raises(
-            SettingsError, match=f"^{variable} holds a character at position {position} that neither"
+            SettingsError,
+            match=f"^{variable} holds a character at position {position} that neither",
         ) as caught:
             read(**{variable: value})
         assert value not in "".join(format_exception(caught.value))
@@ -272,7 +385,9 @@ def test_a_character_that_no_client_id_holds_is_named_by_its_position(value: str
 def test_branches_and_scopes_together_are_refused() -> None:
     with pytest.raises(SettingsError, match="LEADS_BRANCH_IDS and LEADS_SCOPES are set"):
         read(LEADS_BRANCH_IDS="101", LEADS_SCOPES="branch-101")
-    assert read(LEADS_BRANCH_IDS="101", LEADS_SCOPES=" ")["scopes"] == (Scope(ScopeKind.BRANCH, "101"),)
+    assert read(LEADS_BRANCH_IDS="101", LEADS_SCOPES=" ")["scopes"] == (
+        Scope(ScopeKind.BRANCH, "101"),
+    )
 
 
 # A folder that several machines mount: the scheme and three slashes.
@@ -296,11 +411,21 @@ def test_a_store_in_the_data_folders_place_leaves_a_folder_to_work_in(
 
 @pytest.mark.parametrize(
     "value",
-    ["s3://", "s3://A", "s3://ab", "s3://leads/a b", "gs://leads", "file://host/x", "s3:/leads/x", "s3//leads/x"],
+    [
+        "s3://",
+        "s3://A",
+        "s3://ab",
+        "s3://leads/a b",
+        "gs://leads",
+        "file://host/x",
+        "s3:/leads/x",
+        "s3//leads/x",
+    ],
 )
 def test_what_is_no_store_is_refused(value: str) -> None:
     with pytest.raises(
-        SettingsError, match=r"LEADS_DATA_DIR is neither a folder nor a store\. Write s3://bucket/prefix"
+        SettingsError,
+        match=r"LEADS_DATA_DIR is neither a folder nor a store\. Write s3://bucket/prefix",
     ):
         read(LEADS_DATA_DIR=value)
 
@@ -313,14 +438,26 @@ def test_a_folder_to_work_in_is_for_stores_alone() -> None:
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"LEADS_DATA_DIR": "/srv/what?/data"}, "LEADS_DATA_DIR names /srv/what?/data, and DuckDB can't use the ?"),
-        ({"LEADS_DATA_DIR": "/srv/a\\b"}, "LEADS_DATA_DIR names /srv/a\\b, and DuckDB can't use the \\"),
+        (
+            {"LEADS_DATA_DIR": "/srv/what?/data"},
+            "LEADS_DATA_DIR names /srv/what?/data, and DuckDB can't use the ?",
+        ),
+        (
+            {"LEADS_DATA_DIR": "/srv/a\\b"},
+            "LEADS_DATA_DIR names /srv/a\\b, and DuckDB can't use the \\",
+        ),
         (
             {"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "/srv/what?"},
             "LEADS_WORK_DIR names /srv/what?, and DuckDB can't use the ?",
         ),
-        ({"DAGSTER_HOME": "/srv/what?"}, "DAGSTER_HOME names /srv/what?, and Dagster can't use the ?"),
-        ({"DAGSTER_HOME": "/srv/a%20b"}, "DAGSTER_HOME names /srv/a%20b, and Dagster can't use the %20"),
+        (
+            {"DAGSTER_HOME": "/srv/what?"},
+            "DAGSTER_HOME names /srv/what?, and Dagster can't use the ?",
+        ),
+        (
+            {"DAGSTER_HOME": "/srv/a%20b"},
+            "DAGSTER_HOME names /srv/a%20b, and Dagster can't use the %20",
+        ),
         (
             {"LEADS_DATA_DIR": "/srv/a%20b"},
             "LEADS_DATA_DIR names /srv/a%20b/.dagster, and Dagster can't use the %20 in that path. Choose another "
@@ -328,7 +465,9 @@ def test_a_folder_to_work_in_is_for_stores_alone() -> None:
         ),
     ],
 )
-def test_a_folder_whose_path_a_database_reads_otherwise_is_refused(variables: dict[str, str], words: str) -> None:
+def test_a_folder_whose_path_a_database_reads_otherwise_is_refused(
+    variables: dict[str, str], words: str
+) -> None:
     """Fault 84: the advice was to check the disk."""
     with pytest.raises(SettingsError) as caught:
         read(**variables)
@@ -341,17 +480,23 @@ def test_the_path_that_links_and_the_working_directory_lead_to_counts(
     """Fault 84: DuckDB opens the file that the link leads to."""
     (tmp_path / "what?").mkdir()
     (tmp_path / "link").symlink_to("what?")
-    with pytest.raises(SettingsError, match=r"LEADS_DATA_DIR names \S+/what\?, and DuckDB can't use the \?"):
+    with pytest.raises(
+        SettingsError, match=r"LEADS_DATA_DIR names \S+/what\?, and DuckDB can't use the \?"
+    ):
         read(LEADS_DATA_DIR=str(tmp_path / "link"))
     monkeypatch.chdir(tmp_path / "what?")
-    with pytest.raises(SettingsError, match=r"LEADS_DATA_DIR names \S+/what\?/data, and DuckDB can't use the \?"):
+    with pytest.raises(
+        SettingsError, match=r"LEADS_DATA_DIR names \S+/what\?/data, and DuckDB can't use the \?"
+    ):
         read()
 
 
 def test_a_folder_without_a_database_may_have_any_path() -> None:
     """Fault 84."""
     assert read(LEADS_PRIVACY_DIR="/srv/a?b\\c%20d")["privacy_dir"] == Path("/srv/a?b\\c%20d")
-    assert read(LEADS_DATA_DIR="/srv/a%20b", DAGSTER_HOME="/srv/dagster")["dagster_home"] == Path("/srv/dagster")
+    assert read(LEADS_DATA_DIR="/srv/a%20b", DAGSTER_HOME="/srv/dagster")["dagster_home"] == Path(
+        "/srv/dagster"
+    )
 
 
 def test_an_endpoint_without_https_is_for_this_machine_alone() -> None:
@@ -363,13 +508,24 @@ def test_an_endpoint_without_https_is_for_this_machine_alone() -> None:
     read(AWS_ENDPOINT_URL="http://objects.example")  # another tool's, where no bucket of ours is
 
 
-def test_a_process_that_works_elsewhere_gets_whole_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_process_that_works_elsewhere_gets_whole_paths(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
-    relative = {"LEADS_PRIVACY_DIR": "list", "LEADS_BRANCHES_FILE": "names.csv", "LEADS_RECEIVE_KEY_FILE": "key"}
+    relative = {
+        "LEADS_PRIVACY_DIR": "list",
+        "LEADS_BRANCHES_FILE": "names.csv",
+        "LEADS_RECEIVE_KEY_FILE": "key",
+    }
     found = Settings.from_variables({**relative, "LEADS_TIMEZONE": "UTC"}).whole_paths()
-    expected = {"LEADS_DATA_DIR": tmp_path / "data", **{name: tmp_path / value for name, value in relative.items()}}
+    expected = {
+        "LEADS_DATA_DIR": tmp_path / "data",
+        **{name: tmp_path / value for name, value in relative.items()},
+    }
     assert found == {name: str(path) for name, path in expected.items()}
-    of_a_store = Settings.from_variables({"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "copy"}).whole_paths()
+    of_a_store = Settings.from_variables(
+        {"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "copy"}
+    ).whole_paths()
     assert of_a_store == {"LEADS_WORK_DIR": str(tmp_path / "copy")}
 
 
@@ -383,17 +539,23 @@ def test_env_example_and_the_page_of_settings_are_made_from_the_model() -> None:
 
 
 def test_an_untouched_copy_of_env_example_changes_nothing() -> None:
-    copied = {name: value or "" for name, value in dotenv_values(settings_pages.ENV_EXAMPLE).items()}
+    copied = {
+        name: value or "" for name, value in dotenv_values(settings_pages.ENV_EXAMPLE).items()
+    }
     assert copied.keys() == variables() - {"DAGSTER_HOME", "LEADS_KEEP_PERSONAL_DAYS"}
     assert Settings.from_variables(copied) == Settings.from_variables({})
 
 
 def test_env_example_proposes_a_retention_of_a_year() -> None:
-    assert "\n# LEADS_KEEP_PERSONAL_DAYS=365\n" in settings_pages.ENV_EXAMPLE.read_text(encoding="utf-8")
+    assert "\n# LEADS_KEEP_PERSONAL_DAYS=365\n" in settings_pages.ENV_EXAMPLE.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_an_unknown_name_gets_a_hint() -> None:
-    assert unknown(["LEADS_BRANCH_ID", "LEADS_X", "PATH", "LEADS_TIMEZONE", "LEADS_SMTP_URL_FILE"]) == [
+    assert unknown(
+        ["LEADS_BRANCH_ID", "LEADS_X", "PATH", "LEADS_TIMEZONE", "LEADS_SMTP_URL_FILE"]
+    ) == [
         "LEADS_BRANCH_ID isn't known, so it is never read; did you mean LEADS_BRANCH_IDS?",
         "LEADS_X isn't known, so it is never read. Remove it.",
     ]
@@ -407,12 +569,18 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".env").write_text("LEADS_TIMEZONE=Europe/London\nLEADS_MAX_CONCURRENCY=4\nLEADS_RECEIVE_KEY=hunter2\n")
-    given = {"LEADS_MAX_CONCURRENCY": " 6 ", "LEADS_HEARTBEAT_URL_FILE": "/run/beat", "LEADS_CLIENT_SECRET": "hunter2"}
-    shown = json.loads(settings_command("--json", **given).stdout)
-    assert shown.keys() == {name for name in variables() if name.removesuffix("_FILE") not in secrets()} | set(
-        secrets()
+    (tmp_path / ".env").write_text(
+        "LEADS_TIMEZONE=Europe/London\nLEADS_MAX_CONCURRENCY=4\nLEADS_RECEIVE_KEY=hunter2\n"
     )
+    given = {
+        "LEADS_MAX_CONCURRENCY": " 6 ",
+        "LEADS_HEARTBEAT_URL_FILE": "/run/beat",
+        "LEADS_CLIENT_SECRET": "hunter2",
+    }
+    shown = json.loads(settings_command("--json", **given).stdout)
+    assert shown.keys() == {
+        name for name in variables() if name.removesuffix("_FILE") not in secrets()
+    } | set(secrets())
     assert {name: (one["value"], one["from"]) for name, one in shown.items() if one["value"]} == {
         "LEADS_TIMEZONE": ("Europe/London", ".env"),
         "LEADS_MAX_CONCURRENCY": ("6", "environment"),
@@ -431,7 +599,9 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
     assert "hunter2" not in text + json.dumps(shown)
 
 
-def test_the_command_names_a_wrong_value_and_shows_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_names_a_wrong_value_and_shows_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = settings_command(LEADS_BASE_URL="https://me:hunter2@x")
     assert (result.exit_code, "hunter2" in result.output) == (2, False)

@@ -23,16 +23,23 @@ async def _fetch(first: date, last: date, branches: list[str]) -> list[dict]:
             "client_secret": os.environ["LEADS_CLIENT_SECRET"],
             "audience": BASE_URL,
         }
-        token = (await http.post("/oauth2/token", data=form)).raise_for_status().json()["access_token"]
+        token = (
+            (await http.post("/oauth2/token", data=form)).raise_for_status().json()["access_token"]
+        )
         http.headers["Authorization"] = f"Bearer {token}"
         at_once = asyncio.Semaphore(int(os.environ["LEADS_MAX_CONCURRENCY"]))
 
         async def window(day: date, branch: str) -> list[dict]:
-            ends = {"from-time": f"{day}T00:00:00Z", "to-time": f"{day + timedelta(days=1)}T00:00:00Z"}
+            ends = {
+                "from-time": f"{day}T00:00:00Z",
+                "to-time": f"{day + timedelta(days=1)}T00:00:00Z",
+            }
             async with at_once:
                 response = await http.get("/applicant-leads", params={**ends, "branch-id": branch})
             return response.raise_for_status().json()["applicants"]
 
         days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
-        answers = await asyncio.gather(*(window(day, branch) for day in days for branch in branches))
+        answers = await asyncio.gather(
+            *(window(day, branch) for day in days for branch in branches)
+        )
     return [lead for answer in answers for lead in answer]

@@ -35,7 +35,9 @@ def main() -> None:
     HOME.mkdir(parents=True, exist_ok=True)
     with DagsterInstance.get() as instance:
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
-        done = materialize([leads], instance=instance, resources={"dlt": DagsterDltResource()}, run_config=quiet)
+        done = materialize(
+            [leads], instance=instance, resources={"dlt": DagsterDltResource()}, run_config=quiet
+        )
     if not done.success:
         sys.exit("The run failed.")
     dlt_pipeline.copy_out()

@@ -59,7 +59,11 @@ def windows(first: date, last: date, branches: list[str]) -> Iterator[dict[str, 
 
 
 # What is a whole number in the first lead and not in another one would be split over two columns.
-PRICES = ("search_criteria__minimum_price", "search_criteria__maximum_price", "listing_details__pricing__price")
+PRICES = (
+    "search_criteria__minimum_price",
+    "search_criteria__maximum_price",
+    "listing_details__pricing__price",
+)
 
 
 @dlt.transformer(
@@ -79,13 +83,17 @@ FILE = FOLDER / "leads.duckdb"
 def pipeline() -> dlt.Pipeline:
     """Where to."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    return dlt.pipeline("leads", destination=dlt.destinations.duckdb(str(FILE)), dataset_name="main")
+    return dlt.pipeline(
+        "leads", destination=dlt.destinations.duckdb(str(FILE)), dataset_name="main"
+    )
 
 
 @dlt.source
 def portal() -> dlt.sources.DltResource:
     """Where from: all windows of the workload."""
-    first, last = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
+    first, last = (
+        date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST")
+    )
     return windows(first, last, os.environ["LEADS_BRANCH_IDS"].split(",")) | leads
 
 
@@ -93,7 +101,9 @@ def copy_out() -> None:
     """Each table as Parquet."""
     with duckdb.connect(str(FILE)) as db:
         for table in ("leads", "leads__viewing_times", "leads__listing_details__images"):
-            db.execute(f"copy {table} to '{FOLDER}/{table}.parquet' (format parquet, compression zstd)")
+            db.execute(
+                f"copy {table} to '{FOLDER}/{table}.parquet' (format parquet, compression zstd)"
+            )
 
 
 def main() -> None:

@@ -38,7 +38,9 @@ def raw_leads(context: AssetExecutionContext) -> Iterator[AssetMaterialization]:
     for day in DAYS:
         for branch in BRANCHES:
             key = MultiPartitionKey({"day": day, "scope": branch})
-            yield AssetMaterialization(context.asset_key, partition=key, metadata={"dagster/partition_row_count": 0})
+            yield AssetMaterialization(
+                context.asset_key, partition=key, metadata={"dagster/partition_row_count": 0}
+            )
 
 
 @asset(deps=[raw_leads])
@@ -53,7 +55,9 @@ def main() -> None:
         key = MultiPartitionKey({"day": DAYS[0], "scope": BRANCHES[0]})
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         for asset_, partition in ((raw_leads, key), (warehouse, None)):
-            if not materialize([asset_], instance=instance, partition_key=partition, run_config=quiet).success:
+            if not materialize(
+                [asset_], instance=instance, partition_key=partition, run_config=quiet
+            ).success:
                 sys.exit("The run failed.")
 
 

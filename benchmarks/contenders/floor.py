@@ -34,9 +34,14 @@ async def fetch(days: list[date], branches: list[str]) -> None:
     windows = iter([(day, branch) for day in days for branch in branches])
 
     async def work(token: str) -> None:
-        async with httpx.AsyncClient(base_url=BASE_URL, headers={"Authorization": f"Bearer {token}"}) as http:
+        async with httpx.AsyncClient(
+            base_url=BASE_URL, headers={"Authorization": f"Bearer {token}"}
+        ) as http:
             for day, branch in windows:
-                ends = {"from-time": f"{day}T00:00:00Z", "to-time": f"{day + timedelta(days=1)}T00:00:00Z"}
+                ends = {
+                    "from-time": f"{day}T00:00:00Z",
+                    "to-time": f"{day + timedelta(days=1)}T00:00:00Z",
+                }
                 answer = await http.get(APPLICANT.path, params={**ends, "branch-id": branch})
                 raw(day).joinpath(f"{branch}.json").write_bytes(answer.raise_for_status().content)
 
@@ -64,7 +69,10 @@ def structure() -> str:
     tree: dict[str, Any] = {"id": "varchar"}
     for path, type_ in [
         *((field.path, DUCKDB_TYPES[field.type]) for field in APPLICANT.fields),
-        *((child.path, [{f.path: DUCKDB_TYPES[f.type] for f in child.fields}]) for child in APPLICANT.children),
+        *(
+            (child.path, [{f.path: DUCKDB_TYPES[f.type] for f in child.fields}])
+            for child in APPLICANT.children
+        ),
     ]:
         node = tree
         *parents, name = path.split(".")
@@ -95,12 +103,17 @@ def flatten(day: date) -> None:
             statements[child.name] = f"select lead_id, {columns}, window_day from {items}"
         for table, statement in statements.items():
             staged(table, day).parent.mkdir(parents=True, exist_ok=True)
-            db.execute(f"copy ({statement}) to '{staged(table, day)}' (format parquet, compression zstd)")
+            db.execute(
+                f"copy ({statement}) to '{staged(table, day)}' (format parquet, compression zstd)"
+            )
 
 
 def load(days: list[date]) -> None:
     """The leads that the tables don't hold yet, each from its first day."""
-    files = {table: f"read_parquet({[str(staged(table, day)) for day in days]})" for table in APPLICANT.tables}
+    files = {
+        table: f"read_parquet({[str(staged(table, day)) for day in days]})"
+        for table in APPLICANT.tables
+    }
     leads = APPLICANT.table
     with duckdb.connect(FOLDER / "leads.duckdb") as db:
         for table, source in files.items():
@@ -113,12 +126,16 @@ def load(days: list[date]) -> None:
             """
         )
         for table, source in files.items():
-            db.execute(f"insert into {table} select * from {source} semi join new using (lead_id, window_day)")
+            db.execute(
+                f"insert into {table} select * from {source} semi join new using (lead_id, window_day)"
+            )
 
 
 def main() -> None:
     """Fetch, flatten, load."""
-    first, last = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
+    first, last = (
+        date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST")
+    )
     days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
     asyncio.run(fetch(days, os.environ["LEADS_BRANCH_IDS"].split(",")))
     with ThreadPoolExecutor(os.cpu_count()) as pool:

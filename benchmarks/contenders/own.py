@@ -43,7 +43,9 @@ def pull(settings: Settings, data: DataFolder, wanted: list[date]) -> None:
 
     def land(answer: Answer) -> Landed:
         at, body_hash = answer.fetched_at, answer.body_sha256
-        return data.raw.land(APPLICANT, answer.window, answer.leads, at, body_hash, "bench", is_fresh=True)
+        return data.raw.land(
+            APPLICANT, answer.window, answer.leads, at, body_hash, "bench", is_fresh=True
+        )
 
     is_plain = bool(os.environ.get("BENCH_PLAIN"))
     with nullcontext() if is_plain else loading_ahead(settings, len(windows)):
@@ -62,7 +64,9 @@ def main() -> None:
     moments = [clocks()]
     settings = Settings.from_variables(os.environ)
     data = DataFolder.at(settings.data_dir)
-    first, last = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
+    first, last = (
+        date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST")
+    )
     wanted = list(days(first, last))
     pull(settings, data, wanted)
     moments.append(clocks())

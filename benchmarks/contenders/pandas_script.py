@@ -19,9 +19,15 @@ FOLDER = Path(os.environ["LEADS_DATA_DIR"])
 
 def flatten(leads: list[dict]) -> dict[str, pd.DataFrame]:
     """A table of leads and one per list."""
-    leads = list({lead["id"]: lead for lead in leads}.values())  # both ends of a window are included
-    table = pd.json_normalize(leads, sep="_").drop(columns=["viewingTimes", "listingDetails_images"])
-    table["createdAt"] = pd.to_datetime(table["createdAt"], format="ISO8601", utc=True, errors="coerce")
+    leads = list(
+        {lead["id"]: lead for lead in leads}.values()
+    )  # both ends of a window are included
+    table = pd.json_normalize(leads, sep="_").drop(
+        columns=["viewingTimes", "listingDetails_images"]
+    )
+    table["createdAt"] = pd.to_datetime(
+        table["createdAt"], format="ISO8601", utc=True, errors="coerce"
+    )
     with_times = [lead for lead in leads if lead["viewingTimes"]]
     times = pd.json_normalize(with_times, "viewingTimes", "id")
     for column in ("earliest", "latest"):
@@ -35,12 +41,18 @@ def main() -> None:
     tables = flatten(fetch_all())
     for name, table in tables.items():
         (FOLDER / name).mkdir(parents=True, exist_ok=True)
-        table.assign(pull=str(FIRST)).to_parquet(FOLDER / name / f"{FIRST}.parquet", compression="zstd")
+        table.assign(pull=str(FIRST)).to_parquet(
+            FOLDER / name / f"{FIRST}.parquet", compression="zstd"
+        )
     with duckdb.connect(str(FOLDER / "leads.duckdb")) as db:
         pulls = f"read_parquet('{FOLDER}/%s/*.parquet', union_by_name = true)"
-        db.execute(f"create temp table newest as select id, max(pull) as pull from {pulls % 'leads'} group by id")
+        db.execute(
+            f"create temp table newest as select id, max(pull) as pull from {pulls % 'leads'} group by id"
+        )
         for name in tables:
-            db.execute(f"create or replace table {name} as from {pulls % name} semi join newest using (id, pull)")
+            db.execute(
+                f"create or replace table {name} as from {pulls % name} semi join newest using (id, pull)"
+            )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,9 @@ DAILY_MART = AssetKey(["leads", "mart_leads_daily"])
 @asset(deps=[APPLICANT_LEADS])
 def applicants_by_branch(published_leads: PublishedLeads) -> MaterializeResult[None]:
     """Count the applicants of each branch."""
-    counts = published_leads.query("select scope, count(*) as leads from applicant_leads group by scope order by scope")
+    counts = published_leads.query(
+        "select scope, count(*) as leads from applicant_leads group by scope order by scope"
+    )
 
     # Dagster keeps metadata for ever. Counts may go there, and nothing that shows a person.
     leads = dict(zip(counts["scope"].to_pylist(), counts["leads"].to_pylist(), strict=True))

@@ -38,7 +38,10 @@ _CORE = {
 
 def _all_commands() -> dict[str, Command]:
     """Return them by their names, those of features among them."""
-    found = {name: Command(f"{__name__}.{module}:{name}", help_) for name, (module, help_) in _CORE.items()}
+    found = {
+        name: Command(f"{__name__}.{module}:{name}", help_)
+        for name, (module, help_) in _CORE.items()
+    }
     for feature in FEATURES:
         found |= feature.commands
     return dict(sorted(found.items()))
@@ -93,7 +96,9 @@ class Commands(click.Group):
             formatter.write_dl([(name, command.help) for name, command in _COMMANDS.items()])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(package_name="leads-pipeline")
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -123,14 +128,20 @@ def _read_env_file(path: Path) -> frozenset[str]:
             raise SettingsError(
                 f"{path} is not a file. Make it one, with lines like LEADS_BRANCH_IDS=101,102, or remove it."
             )
-        lines = dotenv_values(path, encoding="utf-8-sig")  # some editors put a byte order mark first
+        lines = dotenv_values(
+            path, encoding="utf-8-sig"
+        )  # some editors put a byte order mark first
     except OSError as error:
-        raise SettingsError(f"{path} can't be read ({error.strerror}). Let this user read it.") from None
+        raise SettingsError(
+            f"{path} can't be read ({error.strerror}). Let this user read it."
+        ) from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path} is not UTF-8 text. Save it as UTF-8.") from None
 
     # An empty variable counts as none, so the file can fill it.
     given = filled_in(os.environ)
-    from_file = {name: value for name, value in lines.items() if value is not None and name not in given}
+    from_file = {
+        name: value for name, value in lines.items() if value is not None and name not in given
+    }
     os.environ.update(from_file)
     return frozenset(from_file)

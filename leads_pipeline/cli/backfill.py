@@ -30,14 +30,24 @@ def last_days(text: str) -> timedelta:
     """Read a number of days, as 10d. Raises BadParameter."""
     if match := re.fullmatch(r"([1-9][0-9]{0,4})d", text, re.ASCII):
         return timedelta(days=int(match[1]))
-    raise click.BadParameter(f"{text!r} is not a number of days. Write {text if text.isdecimal() else 10}d.")
+    raise click.BadParameter(
+        f"{text!r} is not a number of days. Write {text if text.isdecimal() else 10}d."
+    )
 
 
 @click.command()
 @click.option("--from", "first", type=day, metavar="DAY", help="First day, as 2026-11-01.")
 @click.option("--to", "last", type=day, metavar="DAY", help="Last day, included.")
-@click.option("--last", "recent", type=last_days, metavar="DAYS", help="Instead: the last days and today, as 10d.")
-@click.option("--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more.")
+@click.option(
+    "--last",
+    "recent",
+    type=last_days,
+    metavar="DAYS",
+    help="Instead: the last days and today, as 10d.",
+)
+@click.option(
+    "--scope", "scope_keys", multiple=True, help="Only this scope, as branch-101; repeat for more."
+)
 @click.option(
     "--kind",
     "kind_names",
@@ -86,10 +96,14 @@ def backfill(
                 raise click.UsageError(
                     f"--kind {one.name}: the API knows the present only. Let --to be today, {session.today}."
                 )
-        windows = [Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes]
+        windows = [
+            Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes
+        ]
         besides = named
         if not kind_names and last == session.today:
-            besides = [one for one in _PULLED_TODAY.values() if one.reason_against(settings) is None]
+            besides = [
+                one for one in _PULLED_TODAY.values() if one.reason_against(settings) is None
+            ]
         is_done = session.bring(dict.fromkeys(kinds, windows), besides)
 
     sys.exit(0 if is_done else 1)
@@ -108,7 +122,9 @@ def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
     return [scope for scope in settings.scopes if not keys or scope.key in keys]
 
 
-def _chosen(session: "Session", first: date | None, last: date | None, recent: timedelta | None) -> tuple[date, date]:
+def _chosen(
+    session: "Session", first: date | None, last: date | None, recent: timedelta | None
+) -> tuple[date, date]:
     """Return the first and the last day that were asked for.
 
     Recent days before the first partition don't count.

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 from leads_pipeline.orchestration.dagster_compat import CANT_STORE, GOES_ON
 
 # 2026-11-27 07:51:45 +0000 - dagster - ERROR - pull_leads - 35b3bab8-… - 31708 - raw_applicant_leads - STEP_FAILURE - …
-_RECORD = re.compile(r"\d{4}-\d\d-\d\d (?P<time>\d\d:\d\d:\d\d) [+-]\d{4} - (?P<source>\S+ - [A-Z]+) - (?P<text>.*)")
+_RECORD = re.compile(
+    r"\d{4}-\d\d-\d\d (?P<time>\d\d:\d\d:\d\d) [+-]\d{4} - (?P<source>\S+ - [A-Z]+) - (?P<text>.*)"
+)
 _FAILURE = re.compile(
     r"(?P<job>\S+) - (?P<run>[0-9a-f-]{36}) - (?:\d+ - )?(?:(?P<step>\S+) - )?"
     r"(?P<event>STEP_FAILURE|RUN_FAILURE|RUN_CANCELED) - (?P<why>.*)"
@@ -100,4 +102,7 @@ def _how(failure: re.Match[str]) -> str:
 
 
 def _is_interrupted(failure: re.Match[str]) -> bool:
-    return failure["event"] == "RUN_CANCELED" or "Execution was interrupted unexpectedly" in failure["why"]
+    return (
+        failure["event"] == "RUN_CANCELED"
+        or "Execution was interrupted unexpectedly" in failure["why"]
+    )

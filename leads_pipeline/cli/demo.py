@@ -36,7 +36,11 @@ def demo() -> None:
     with simulator(), Session.opened(timedelta(days=DEMO_DAYS)) as session:
         first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
         scopes = session.settings.scopes
-        windows = [Window.of(day, scope, session.settings.zone) for day in days(first, last) for scope in scopes]
+        windows = [
+            Window.of(day, scope, session.settings.zone)
+            for day in days(first, last)
+            for scope in scopes
+        ]
         click.echo(
             f"The simulated portal runs at {session.settings.base_url}. The demo pulls {DEMO_DAYS} days ({first} to "
             f"{last}) of {len(scopes)} branches.\n"
@@ -80,7 +84,15 @@ def simulator() -> Iterator[None]:
     """A simulator in a process of its own, and the environment variables that point at it."""
     with TemporaryDirectory() as folder:
         ready = Path(folder) / "simulator.env"
-        command = [sys.executable, "-m", "leads_pipeline.simulator", "--port", "0", "--branches", str(DEMO_BRANCHES)]
+        command = [
+            sys.executable,
+            "-m",
+            "leads_pipeline.simulator",
+            "--port",
+            "0",
+            "--branches",
+            str(DEMO_BRANCHES),
+        ]
         command += ["--ready-file", str(ready)]
         # A session of its own, so that ctrl-C ends Dagster first and the simulator after it.
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - our own
@@ -88,7 +100,9 @@ def simulator() -> Iterator[None]:
             deadline = time.monotonic() + _SIMULATOR_START_SECONDS
             while not ready.exists():
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise click.ClickException("The simulator doesn't start. Run `leads-pipeline simulate` to see why.")
+                    raise click.ClickException(
+                        "The simulator doesn't start. Run `leads-pipeline simulate` to see why."
+                    )
                 time.sleep(0.05)
             # Settings of a real service must not mix with the simulator's.
             for name in [name for name in os.environ if name.startswith(("LEADS_", "INVENTORY_"))]:

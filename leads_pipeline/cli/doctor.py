@@ -93,10 +93,14 @@ def _show(answers: Iterable[Seen], *, as_json: bool) -> None:
     for one in answers:
         seen.append(one)
         if not as_json:
-            click.echo(f"{click.style(f'{one.light:<6}', _COLOURS[one.light])} {one.check}: {one.message}")
+            click.echo(
+                f"{click.style(f'{one.light:<6}', _COLOURS[one.light])} {one.check}: {one.message}"
+            )
 
     red = {one.check for one in seen if one.light is Light.RED}
     if as_json:
-        click.echo(json.dumps({"is_well": not red, "findings": [asdict(one) for one in seen]}, indent=2))
+        click.echo(
+            json.dumps({"is_well": not red, "findings": [asdict(one) for one in seen]}, indent=2)
+        )
 
     sys.exit(2 if _SETTINGS in red else 1 if red else 0)

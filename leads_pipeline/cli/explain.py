@@ -8,7 +8,13 @@ import click
 
 from leads_pipeline.cli.output import out
 from leads_pipeline.health.findings import CHECKS
-from leads_pipeline.health.runbook import Entry, entry_of, finding_entries, raw_check_entries, table_check_entries
+from leads_pipeline.health.runbook import (
+    Entry,
+    entry_of,
+    finding_entries,
+    raw_check_entries,
+    table_check_entries,
+)
 
 # Longer lines are hard to read.
 _WIDTH = 100
@@ -56,5 +62,7 @@ def _wrapped(text: str) -> str:
     A command between backticks stays on one line, so that it can be pasted.
     """
     tied = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
-    wrapped = textwrap.fill(tied, min(out.width, _WIDTH), break_long_words=False, break_on_hyphens=False)
+    wrapped = textwrap.fill(
+        tied, min(out.width, _WIDTH), break_long_words=False, break_on_hyphens=False
+    )
     return wrapped.replace("\N{NO-BREAK SPACE}", " ")

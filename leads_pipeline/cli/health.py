@@ -17,7 +17,14 @@ from prometheus_client import generate_latest, start_http_server
 from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import facts_now
-from leads_pipeline.cli.output import HOST, Number, address_of, json_option, listening, show_indented
+from leads_pipeline.cli.output import (
+    HOST,
+    Number,
+    address_of,
+    json_option,
+    listening,
+    show_indented,
+)
 from leads_pipeline.health.figures import CountedByState, Figures, registry
 from leads_pipeline.health.findings import Finding, Level, find
 from leads_pipeline.health.findings import acknowledge as take_note
@@ -48,13 +55,16 @@ def status(as_json: bool) -> None:
         sizes = ", ".join(f"{name} {decimal(size)}" for name, size in figures.size_bytes.items())
         seen = figures.service_seen_at
         lines = {
-            "leads": leads or ("none published" if figures.leads == {} else "unknown: leads.duckdb can't be read"),
+            "leads": leads
+            or ("none published" if figures.leads == {} else "unknown: leads.duckdb can't be read"),
             "windows": f"{windows}, since {facts.windows[0].day}" if windows else "none",
             "last landing": _ago(figures.last_landing_at, figures.at),
             "last publication": _ago(figures.last_publication_at, figures.at),
             "last backup": _ago(figures.last_backup_at, figures.at),
             **{one.name: _counted(one, figures.at) for one in figures.of_features},
-            "service": f"seen {_ago(seen, figures.at)}" if seen else "not running: nothing is pulled by itself",
+            "service": f"seen {_ago(seen, figures.at)}"
+            if seen
+            else "not running: nothing is pulled by itself",
             "sizes": sizes,
             "free disk": decimal(figures.free_bytes),
         }
@@ -75,7 +85,11 @@ def findings(as_json: bool) -> None:
     """
     found = find(facts_now())
     if as_json:
-        click.echo(json.dumps({"findings": [asdict(one) for one in found]}, indent=2, default=datetime.isoformat))
+        click.echo(
+            json.dumps(
+                {"findings": [asdict(one) for one in found]}, indent=2, default=datetime.isoformat
+            )
+        )
     else:
         _show(found)
     sys.exit(1 if any(one.level is Level.ERROR for one in found) else 0)
@@ -93,7 +107,11 @@ def acknowledge(keys: Sequence[str]) -> None:
 
 
 @click.command()
-@click.option("--port", type=Number(1, 65535), help="Serve the figures at /metrics on this port, until ctrl-C.")
+@click.option(
+    "--port",
+    type=Number(1, 65535),
+    help="Serve the figures at /metrics on this port, until ctrl-C.",
+)
 @click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
 def metrics(port: int | None, host: str) -> None:
     """Print the figures of `status` for Prometheus, or serve them.
@@ -121,7 +139,9 @@ def _show(found: Sequence[Finding]) -> None:
     """
     for one, after in zip(found, [*found[1:], None], strict=True):
         since = f", since {moment(one.since)}" if one.since else ""
-        level = click.style(f"{one.level:<8}", fg=_COLOURS[one.level], bold=one.level is Level.ERROR)
+        level = click.style(
+            f"{one.level:<8}", fg=_COLOURS[one.level], bold=one.level is Level.ERROR
+        )
         click.echo(f"{level} {click.style(one.key, bold=True)}{since}")
         show_indented(one.message, 9)
         if after is None or after.what_to_do != one.what_to_do:
@@ -148,5 +168,7 @@ def _ago(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "never"
     seconds = max(0, (now - at).total_seconds())
-    unit, length = next((one for one in (("day", 86_400), ("hour", 3600)) if seconds >= 2 * one[1]), ("minute", 60))
+    unit, length = next(
+        (one for one in (("day", 86_400), ("hour", 3600)) if seconds >= 2 * one[1]), ("minute", 60)
+    )
     return f"{moment(at)}, {counted(round(seconds / length), unit)} ago"

@@ -48,7 +48,9 @@ def init(folder: Path) -> None:
     """
     folder = folder.resolve()
     if not str(folder).isprintable():
-        raise QuestionError(f"A systemd unit can't hold the path {str(folder)!r}. Choose another name for the folder.")
+        raise QuestionError(
+            f"A systemd unit can't hold the path {str(folder)!r}. Choose another name for the folder."
+        )
     program = Path(sys.executable).with_name("leads-pipeline")
     texts = {
         ".env": env_file(),
@@ -168,7 +170,12 @@ def _compose_file() -> str:
     build = f"  build:\n    dockerfile_inline: |\n{indent(steps, ' ' * 6)}  env_file: .env\n"
 
     _, name, services = _template("compose.yaml").partition("\nname: ")
-    services = re.sub(r"^  build:\n.*?^  env_file: [^\n]*\n", lambda _: build, services, flags=re.MULTILINE | re.DOTALL)
+    services = re.sub(
+        r"^  build:\n.*?^  env_file: [^\n]*\n",
+        lambda _: build,
+        services,
+        flags=re.MULTILINE | re.DOTALL,
+    )
     return _COMPOSE_HEAD + name.lstrip("\n") + services
 
 
@@ -195,7 +202,9 @@ def _show_next_steps(folder: Path, program: Path) -> None:
     install = "sudo install -m 644 leads-pipeline.service /etc/systemd/system/"
     start = "sudo systemctl enable --now leads-pipeline"
     if os.geteuid() == 0:
-        account = "(id leads-pipeline || useradd --system leads-pipeline) && chown -R leads-pipeline: ."
+        account = (
+            "(id leads-pipeline || useradd --system leads-pipeline) && chown -R leads-pipeline: ."
+        )
         install = f"{account} && {install.removeprefix('sudo ')}"
         start = start.removeprefix("sudo ")
 

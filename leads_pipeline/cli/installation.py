@@ -27,7 +27,9 @@ def existing() -> tuple[Settings, DataFolder]:
     data.want_format()
     data.want_restored()
 
-    if data.bucket is None and not any((data.folder / name).exists() for name in ("raw", ".versions")):
+    if data.bucket is None and not any(
+        (data.folder / name).exists() for name in ("raw", ".versions")
+    ):
         state = "has no leads" if data.folder.exists() else "doesn't exist"
         raise SettingsError(
             f"The data folder {data.folder} {state}. If that is the wrong folder, correct LEADS_DATA_DIR. If it is "
@@ -55,7 +57,9 @@ def writable(settings: Settings) -> DataFolder:
 
 
 move_demo_option = click.option(
-    "--move-demo", is_flag=True, help="Move the demo's data aside first, if the data folder holds it."
+    "--move-demo",
+    is_flag=True,
+    help="Move the demo's data aside first, if the data folder holds it.",
 )
 
 

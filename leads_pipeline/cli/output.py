@@ -33,7 +33,9 @@ HOST = "127.0.0.1"
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object instead of text."
+)
 
 
 class Number(click.IntRange):
@@ -152,7 +154,13 @@ def address_of(host: str, port: int) -> str:
 def listening(host: str, port: int) -> socket.socket:
     """Return a socket that listens there. Raises SettingsError if nobody can."""
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except OSError as error:
-        why = str(error.strerror or error).partition(" (")[0]  # Python repeats the address in brackets
-        raise SettingsError(f"Can't listen on {address_of(host, port)}: {why}. Name another host or port.") from None
+        why = str(error.strerror or error).partition(" (")[
+            0
+        ]  # Python repeats the address in brackets
+        raise SettingsError(
+            f"Can't listen on {address_of(host, port)}: {why}. Name another host or port."
+        ) from None

@@ -126,13 +126,17 @@ class Guard:
             await send({"type": "websocket.close"})
             return
 
-        answer = PlainTextResponse(f"{refused.sentence}\n", refused.status, {"X-Content-Type-Options": "nosniff"})
+        answer = PlainTextResponse(
+            f"{refused.sentence}\n", refused.status, {"X-Content-Type-Options": "nosniff"}
+        )
         await answer(scope, receive, send)
 
     def _log(self, refused: PageRefusal) -> None:
         """Print it the first time. Another website could fill the log."""
         if refused not in self._logged:
-            click.echo(f"The Dagster UI refused a request ({refused.status}). {refused.sentence}", err=True)
+            click.echo(
+                f"The Dagster UI refused a request ({refused.status}). {refused.sentence}", err=True
+            )
             self._logged.add(refused)
 
 

@@ -69,7 +69,12 @@ _LIBC: Final = ctypes.CDLL(None)
 
 
 def run_together(
-    settings: Settings, host: str, port: int, log_level: str, *, clock: Callable[[], float] = time.time
+    settings: Settings,
+    host: str,
+    port: int,
+    log_level: str,
+    *,
+    clock: Callable[[], float] = time.time,
 ) -> int:
     """Run Dagster's processes until one ends, a signal comes or the clock is set back.
 
@@ -85,7 +90,9 @@ def run_together(
     stop = Event()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores it
+        if (
+            number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+        ):  # nohup ignores it
             signal.signal(number, lambda *_: stop.set())
 
     with alone(home, f"http://{address_of(host, port)}") as lock, runtime_folder(home) as folder:
@@ -152,8 +159,16 @@ def _takes_socket(path: Path) -> bool:
 class _Service:
     """Dagster's processes, each in its own session, so that ctrl-C reaches this process alone."""
 
-    def __init__(self, home: Path, lock: int, stop: Event, pages: str, clock: Callable[[], float]) -> None:
-        self._home, self._lock, self._stop, self._pages, self._clock = home, lock, stop, pages, clock
+    def __init__(
+        self, home: Path, lock: int, stop: Event, pages: str, clock: Callable[[], float]
+    ) -> None:
+        self._home, self._lock, self._stop, self._pages, self._clock = (
+            home,
+            lock,
+            stop,
+            pages,
+            clock,
+        )
         self._most_ahead = self._ahead()
         self._address: Path | None = None
         self._asked_at = self._reached_at = 0.0
@@ -267,7 +282,10 @@ def _end_with_parent() -> None:
 
 def _answers(host: str, port: int) -> bool:
     """Whether the pages answer. Their socket listens before Dagster is loaded."""
-    with suppress(OSError, HTTPException), closing(HTTPConnection(host, port, timeout=1)) as connection:
+    with (
+        suppress(OSError, HTTPException),
+        closing(HTTPConnection(host, port, timeout=1)) as connection,
+    ):
         connection.request("GET", "/server_info")
         connection.getresponse()
         return True

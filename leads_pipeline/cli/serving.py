@@ -18,7 +18,9 @@ port_option = click.option(
 
 @click.command()
 @port_option
-@click.option("--host", default=HOST, show_default=True, help="Address of the Dagster UI. It has no login.")
+@click.option(
+    "--host", default=HOST, show_default=True, help="Address of the Dagster UI. It has no login."
+)
 def serve(port: int, host: str) -> None:
     """Run the Dagster UI, the daemon and the code location until ctrl-C or SIGTERM.
 

@@ -60,7 +60,9 @@ class Session:
         settings = Settings.from_variables(environment)
 
         if pulled_from is None and (zone := DataFolder.of(settings).state.time_zone()):
-            settings = Settings.from_variables(environment := {"LEADS_TIMEZONE": zone, **environment})
+            settings = Settings.from_variables(
+                environment := {"LEADS_TIMEZONE": zone, **environment}
+            )
 
         writable(settings)
         home = dagster_home(settings)
@@ -74,9 +76,13 @@ class Session:
 
         with dagster_instance(home) as instance:
             _look_at_home(data, home)
-            yield cls(settings, data, build_definitions(environment), instance, first_day(settings), day)
+            yield cls(
+                settings, data, build_definitions(environment), instance, first_day(settings), day
+            )
 
-    def bring(self, windows: Mapping[LeadKind, Sequence[Window]], besides: Sequence[PulledToday]) -> bool:
+    def bring(
+        self, windows: Mapping[LeadKind, Sequence[Window]], besides: Sequence[PulledToday]
+    ) -> bool:
         """Pull those windows, and what is wanted besides, then publish.
 
         Return whether all went well. Prints what landed and was published, then what failed, by
@@ -84,13 +90,21 @@ class Session:
         """
         keys = _keys(windows)
         if keys and self.data.state.is_pulling():
-            click.echo("Another pull is under way, perhaps of the service. This one starts when it ends.", err=True)
+            click.echo(
+                "Another pull is under way, perhaps of the service. This one starts when it ends.",
+                err=True,
+            )
 
         before, report = self._leads(), PullReport()
         failed_besides: dict[str, str] = {}
 
         with Progress(
-            "[bold]{task.description}", BarColumn(), MofNCompleteColumn(), "windows", TimeElapsedColumn(), console=err
+            "[bold]{task.description}",
+            BarColumn(),
+            MofNCompleteColumn(),
+            "windows",
+            TimeElapsedColumn(),
+            console=err,
         ) as bar:
             task = bar.add_task("Pulling leads", total=sum(map(len, keys.values())))
 
@@ -111,14 +125,18 @@ class Session:
             not_published = self.publish()
 
         counts = sorted(report.landed.items())
-        landed = [f"{counted(count, 'window')} of {kind.replace('_', ' ')}" for kind, count in counts]
+        landed = [
+            f"{counted(count, 'window')} of {kind.replace('_', ' ')}" for kind, count in counts
+        ]
         landed += [f"the {one.name}" for one in besides if one.name not in failed_besides]
         click.echo(f"Pulled: {', '.join(landed) or 'nothing'}.")
 
         if not_published is None:
             count = self._leads()
             new = f", {max(0, count - before):,} of them new" if before else ""
-            click.echo(f"Published: {LeadsFile(self.data).path}. It holds {counted(count, 'lead')}{new}.")
+            click.echo(
+                f"Published: {LeadsFile(self.data).path}. It holds {counted(count, 'lead')}{new}."
+            )
 
         if report.failed:
             self._show_failed(report.failed)
@@ -130,7 +148,9 @@ class Session:
         return report.succeeded and not troubles
 
     def _pull(
-        self, windows: Mapping[LeadKind, Sequence[Window]], on_progress: Callable[[PullReport], None]
+        self,
+        windows: Mapping[LeadKind, Sequence[Window]],
+        on_progress: Callable[[PullReport], None],
     ) -> PullReport:
         """Pull the windows.
 
@@ -145,7 +165,9 @@ class Session:
             landed = 0
             for kind, of_kind in windows.items():
                 rows = window_table(self.data.store, kind, of_kind, datetime.now(UTC))
-                landed += sum(1 for row in rows if row.fetched_at is not None and row.fetched_at >= began_at)
+                landed += sum(
+                    1 for row in rows if row.fetched_at is not None and row.fetched_at >= began_at
+                )
             raise KeyboardInterrupt(
                 f"Cancelled. {counted(landed, 'window')} landed and stay. To pull the others, run the command again."
             ) from None
@@ -177,7 +199,12 @@ class Session:
                 messages.setdefault(reason, message)
 
         for reason, rows in sorted(causes.items(), key=lambda cause: -len(cause[1])):
-            show_windows(f"{counted(len(rows), 'window')} failed: {reason}", messages[reason], rows, facts.branches)
+            show_windows(
+                f"{counted(len(rows), 'window')} failed: {reason}",
+                messages[reason],
+                rows,
+                facts.branches,
+            )
 
         rows = list(chain(*causes.values()))
         left = [row for row in rows if not row.window.is_deleted(facts.now)]
@@ -191,7 +218,11 @@ class Session:
 
 
 def _keys(windows: Mapping[LeadKind, Sequence[Window]]) -> dict[LeadKind, list[str]]:
-    return {kind: [window.partition_key for window in of_kind] for kind, of_kind in windows.items() if of_kind}
+    return {
+        kind: [window.partition_key for window in of_kind]
+        for kind, of_kind in windows.items()
+        if of_kind
+    }
 
 
 def _look_at_home(data: DataFolder, home: Path) -> None:

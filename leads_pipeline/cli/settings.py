@@ -33,7 +33,10 @@ def settings(from_env_file: Set[str], as_json: bool) -> None:
             section = row["section"]
             click.echo(f"\n{click.style(section, bold=True)}\n")
         unset = "not set (required)" if row["is_missing"] else "not set"
-        click.echo(f"  {row['name']}: " + (unset if row["value"] is None else f"{row['value']}  ({row['from']})"))
+        click.echo(
+            f"  {row['name']}: "
+            + (unset if row["value"] is None else f"{row['value']}  ({row['from']})")
+        )
         click.echo(click.wrap_text(f"{row['help']}.", 80, "      ", "      "))
 
 

@@ -42,12 +42,20 @@ def coverage(count: int, as_json: bool) -> None:
     """
     facts = facts_now()
     windows = facts.windows_from(facts.today - timedelta(days=count))
-    not_landed = sorted((row for row in windows if row.state in _NOT_LANDED), key=lambda row: row.window)
-    unpublished, counts = unpublished_days(facts.data), Counter((row.kind, row.state) for row in windows)
+    not_landed = sorted(
+        (row for row in windows if row.state in _NOT_LANDED), key=lambda row: row.window
+    )
+    unpublished, counts = (
+        unpublished_days(facts.data),
+        Counter((row.kind, row.state) for row in windows),
+    )
 
     if as_json:
         told = {
-            "windows": [{"kind": kind, "state": state, "windows": count} for (kind, state), count in counts.items()],
+            "windows": [
+                {"kind": kind, "state": state, "windows": count}
+                for (kind, state), count in counts.items()
+            ],
             "not_landed": [_as_json(row, facts.branches) for row in not_landed],
             "days_not_published": [day.isoformat() for day in unpublished],
         }
@@ -61,7 +69,9 @@ def coverage(count: int, as_json: bool) -> None:
             _show_not_landed(facts, not_landed)
         publish = f"{how_to_publish(facts.data.state)}."
         if facts.leads_duckdb_trouble:
-            click.echo(f"\n{facts.leads_duckdb_trouble} The figures above are those of raw files. {publish}")
+            click.echo(
+                f"\n{facts.leads_duckdb_trouble} The figures above are those of raw files. {publish}"
+            )
         elif unpublished:
             do = "The service publishes them within minutes." if facts.is_served else publish
             click.echo(f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. {do}")
@@ -84,7 +94,10 @@ def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: 
         by_scope[row.scope].append(row)
 
     for scope, of_scope in [*by_scope.items()][:LISTED]:
-        kinds, days = " and ".join(sorted({row.kind for row in of_scope})), {row.day for row in of_scope}
+        kinds, days = (
+            " and ".join(sorted({row.kind for row in of_scope})),
+            {row.day for row in of_scope},
+        )
         until = f" to {max(days)}" if len(days) > 1 else ""
         windows = counted(len(of_scope), f"{kinds} window")
         click.echo(f"  {branches.shown(scope)}: {windows}, {min(days)}{until}")
@@ -106,7 +119,12 @@ def _show_not_landed(facts: Facts, not_landed: Sequence[WindowRow]) -> None:
         elif all(row.window.is_deleted(facts.now) for row in rows):
             until = f"The portal has deleted {'its' if len(rows) == 1 else 'their'} leads."
         why = rows[0].failure.message if rows[0].failure else ""
-        show_windows(f"{counted(len(rows), 'window')} {cause}", f"{why} {until}".strip(), rows, facts.branches)
+        show_windows(
+            f"{counted(len(rows), 'window')} {cause}",
+            f"{why} {until}".strip(),
+            rows,
+            facts.branches,
+        )
 
     left = (row for row in not_landed if row.state is not WindowState.PARTIAL)
     if wanted := [row for row in left if not row.window.is_deleted(facts.now)]:

@@ -20,7 +20,14 @@ from leads_pipeline.domain.contract import (
     LeadKind,
     ReceivedLead,
 )
-from leads_pipeline.domain.json_pieces import cut_list, list_parts, members_of, object_in, only_value, text_of
+from leads_pipeline.domain.json_pieces import (
+    cut_list,
+    list_parts,
+    members_of,
+    object_in,
+    only_value,
+    text_of,
+)
 from leads_pipeline.errors import InvalidAnswerError
 
 # Beginnings of names of members of answers that come in pages, without case, `_` and `-`.
@@ -86,13 +93,18 @@ def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
         if kind is None or body[start:end] == b"null":
             continue
         has_leads = True
-        spans = list_parts(kind.list_key, body, (start, end)) if name == kind.list_key else [(start, end)]
+        spans = (
+            list_parts(kind.list_key, body, (start, end))
+            if name == kind.list_key
+            else [(start, end)]
+        )
         leads += [(kind, ReceivedLead(*received(body[slice(*span)]))) for span in spans]
 
     if not has_leads:
         names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)
         raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is a JSON object with none of {names} in it.", reason="no lead"
+            f"The body ({len(body)} bytes) is a JSON object with none of {names} in it.",
+            reason="no lead",
         )
 
     return tuple(leads)
@@ -142,13 +154,22 @@ def _plain(name: str) -> str:
 def parsed(value: bytes) -> object:
     """Return what a piece of JSON means. What can't be read stays as it is."""
     try:
-        return json.loads(value, parse_int=float)  # an integer of 5,000 digits is a float, and no error
+        return json.loads(
+            value, parse_int=float
+        )  # an integer of 5,000 digits is a float, and no error
     except (ValueError, RecursionError):
         return value
 
 
 def _json_type(value: object) -> str:
-    types = {str: "text", bool: "boolean", float: "number", dict: "object", list: "list", type(None): "null"}
+    types = {
+        str: "text",
+        bool: "boolean",
+        float: "number",
+        dict: "object",
+        list: "list",
+        type(None): "null",
+    }
     return types.get(type(value), "unreadable")
 
 
@@ -196,5 +217,8 @@ def _id_text(raw: bytes) -> str | None:
     try:
         value = json.loads(raw)
         return value if isinstance(value, str) and value.strip() and value.encode() else None
-    except (ValueError, RecursionError):  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
+    except (
+        ValueError,
+        RecursionError,
+    ):  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
         return None

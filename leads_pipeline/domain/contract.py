@@ -180,25 +180,50 @@ _T, _B, _I, _N, _A, _M = (
 
 _LEAD: Final = (
     Field(
-        "createdAt", _M, "When the lead was submitted, UTC; NULL if the portal sends its year-1 default", is_key=True
+        "createdAt",
+        _M,
+        "When the lead was submitted, UTC; NULL if the portal sends its year-1 default",
+        is_key=True,
     ),
     Field("contact.firstName", _T, "First name of the person", is_personal=True),
     Field("contact.lastName", _T, "Last name of the person", is_personal=True),
     Field("contact.phoneNumber", _T, "Telephone number as typed", is_personal=True, is_key=True),
     Field("contact.email", _T, "E-mail address as typed", is_personal=True, is_key=True),
-    Field("contact.preferences.method", _T, "How the person likes to be contacted, e.g. CONTACT_METHOD_PHONE"),
-    Field("contact.preferences.time", _T, "When the person likes to be contacted, e.g. TIME_PREFERENCE_AFTERNOON"),
-    Field("intent", _T, "What the person wants to do, e.g. APPLICANT_INTENT_BUY, APPRAISAL_INTENT_SELL", is_key=True),
+    Field(
+        "contact.preferences.method",
+        _T,
+        "How the person likes to be contacted, e.g. CONTACT_METHOD_PHONE",
+    ),
+    Field(
+        "contact.preferences.time",
+        _T,
+        "When the person likes to be contacted, e.g. TIME_PREFERENCE_AFTERNOON",
+    ),
+    Field(
+        "intent",
+        _T,
+        "What the person wants to do, e.g. APPLICANT_INTENT_BUY, APPRAISAL_INTENT_SELL",
+        is_key=True,
+    ),
     Field("enquiryType", _T, "Sales or lettings, e.g. ENQUIRY_TYPE_SALES", is_key=True),
-    Field("message", _T, "Free text typed by the person; may hold HTML, never show it unescaped", is_personal=True),
+    Field(
+        "message",
+        _T,
+        "Free text typed by the person; may hold HTML, never show it unescaped",
+        is_personal=True,
+    ),
     Field("propertyUse", _T, "Residential or commercial, e.g. PROPERTY_USE_RESIDENTIAL"),
     Field("isOverseas", _B, "Whether the person asks about property abroad"),
-    Field("portalLeadId", _T, "The portal's own reference of the lead; not guaranteed to be unique"),
+    Field(
+        "portalLeadId", _T, "The portal's own reference of the lead; not guaranteed to be unique"
+    ),
     Field("portalBranchId", _T, "The portal's internal branch id"),
     Field("portalCompanyId", _T, "The portal's internal company id"),
     Field("portalGroupId", _T, "The portal's internal group id"),
     Field("sourceBranchId", _T, "The agent's own branch id"),
-    Field("recipientEmail", _T, "Address at the agent's that the lead was sent to", is_personal=True),
+    Field(
+        "recipientEmail", _T, "Address at the agent's that the lead was sent to", is_personal=True
+    ),
     Field("leadSource", _T, "Which site the lead came from", is_key=True),
     Field("portalSource", _T, "Which product of the portal the lead came from"),
 )
@@ -206,11 +231,25 @@ _LEAD: Final = (
 
 def _estimate(path: str, *, is_key: bool = False) -> tuple[Field, ...]:
     return (
-        Field(f"{path}.lowerRange", _I, "Lower end of the portal's estimate, in the listing's currency"),
-        Field(f"{path}.upperRange", _I, "Upper end of the portal's estimate, in the listing's currency"),
-        Field(f"{path}.value", _I, "The portal's estimate, in the listing's currency", is_key=is_key),
+        Field(
+            f"{path}.lowerRange",
+            _I,
+            "Lower end of the portal's estimate, in the listing's currency",
+        ),
+        Field(
+            f"{path}.upperRange",
+            _I,
+            "Upper end of the portal's estimate, in the listing's currency",
+        ),
+        Field(
+            f"{path}.value", _I, "The portal's estimate, in the listing's currency", is_key=is_key
+        ),
         Field(f"{path}.confidence", _I, "Confidence of the estimate as a number"),
-        Field(f"{path}.confidenceBand", _T, "Confidence of the estimate in words, e.g. CONFIDENCE_BAND_HIGH"),
+        Field(
+            f"{path}.confidenceBand",
+            _T,
+            "Confidence of the estimate in words, e.g. CONFIDENCE_BAND_HIGH",
+        ),
     )
 
 
@@ -223,9 +262,14 @@ APPLICANT: Final = LeadKind(
     fields=(
         *_LEAD,
         Field("organiseViewing", _B, "Whether the person wants a viewing"),
-        Field("requestPropertyDetails", _B, "Whether the person wants more details of the property"),
         Field(
-            "consumerSituation", _T, "The person's own situation, e.g. CONSUMER_SITUATION_PROPERTY_TO_SELL", is_key=True
+            "requestPropertyDetails", _B, "Whether the person wants more details of the property"
+        ),
+        Field(
+            "consumerSituation",
+            _T,
+            "The person's own situation, e.g. CONSUMER_SITUATION_PROPERTY_TO_SELL",
+            is_key=True,
         ),
         Field("consumerPostcode", _T, "Postcode of the person", is_personal=True),
         Field("searchCriteria.location.alias", _T, "Searched place: alias"),
@@ -245,7 +289,11 @@ APPLICANT: Final = LeadKind(
         Field("searchCriteria.maximumBedrooms", _I, "Most bedrooms searched for"),
         Field("searchCriteria.minimumPrice", _A, "Lowest price searched for"),
         Field("searchCriteria.maximumPrice", _A, "Highest price searched for"),
-        Field("searchCriteria.priceFrequency", _T, "Period of the searched rent, e.g. RENT_FREQUENCY_PER_WEEK"),
+        Field(
+            "searchCriteria.priceFrequency",
+            _T,
+            "Period of the searched rent, e.g. RENT_FREQUENCY_PER_WEEK",
+        ),
         Field("searchCriteria.propertyType", _T, "Kind of property searched for"),
         Field("searchCriteria.propertySubType", _T, "Finer kind of property searched for"),
         Field("listingDetails.id", _T, "Id of the listing asked about", is_key=True),
@@ -253,19 +301,37 @@ APPLICANT: Final = LeadKind(
         Field("listingDetails.bedrooms", _I, "Bedrooms of the listing"),
         Field("listingDetails.bathrooms", _I, "Bathrooms of the listing"),
         Field("listingDetails.receptions", _I, "Reception rooms of the listing"),
-        Field("listingDetails.lifeCycleStatus", _T, "Status of the listing, e.g. LIFE_CYCLE_STATUS_FOR_SALE"),
-        Field("listingDetails.address.propertyNumberOrName", _T, "Listing's address: house number or name"),
+        Field(
+            "listingDetails.lifeCycleStatus",
+            _T,
+            "Status of the listing, e.g. LIFE_CYCLE_STATUS_FOR_SALE",
+        ),
+        Field(
+            "listingDetails.address.propertyNumberOrName",
+            _T,
+            "Listing's address: house number or name",
+        ),
         Field("listingDetails.address.streetName", _T, "Listing's address: street"),
         Field("listingDetails.address.locality", _T, "Listing's address: locality"),
         Field("listingDetails.address.townOrCity", _T, "Listing's address: town or city"),
         Field("listingDetails.address.postcode", _T, "Listing's address: postcode"),
         Field("listingDetails.address.countryCode", _T, "Listing's address: country code"),
-        Field("listingDetails.pricing.transactionType", _T, "Sale or rent, e.g. TRANSACTION_TYPE_SALE"),
+        Field(
+            "listingDetails.pricing.transactionType", _T, "Sale or rent, e.g. TRANSACTION_TYPE_SALE"
+        ),
         Field("listingDetails.pricing.currencyCode", _T, "Currency of the price, e.g. gbp"),
         Field("listingDetails.pricing.price", _A, "Price of the listing", is_key=True),
-        Field("listingDetails.pricing.rentFrequency", _T, "Period of the rent, e.g. RENT_FREQUENCY_PER_MONTH"),
+        Field(
+            "listingDetails.pricing.rentFrequency",
+            _T,
+            "Period of the rent, e.g. RENT_FREQUENCY_PER_MONTH",
+        ),
         *_estimate("listingDetails.estimate"),
-        Field("listingDetails.propertyId", _T, "Id of the property; ids are text, though it comes as an integer"),
+        Field(
+            "listingDetails.propertyId",
+            _T,
+            "Id of the property; ids are text, though it comes as an integer",
+        ),
         Field("listingDetails.uprn", _I, "Unique property reference number, 64-bit"),
         Field("listingDetails.propertyType", _T, "Kind of property, e.g. PROPERTY_TYPE_FLAT"),
         Field("listingDetails.sourceBranchId", _T, "The agent's own branch id of the listing"),
@@ -306,7 +372,9 @@ APPRAISAL: Final = LeadKind(
         Field("justCurious", _B, "Whether the owner says that they are just curious"),
         Field("urgency", _T, "How soon the owner wants to act"),
         Field("propertyDetails.propertyId", _T, "Id of the property"),
-        Field("propertyDetails.uprn", _I, "Unique property reference number, 64-bit", is_personal=True),
+        Field(
+            "propertyDetails.uprn", _I, "Unique property reference number, 64-bit", is_personal=True
+        ),
         Field("propertyDetails.bedrooms", _I, "Bedrooms of the property"),
         Field("propertyDetails.bathrooms", _I, "Bathrooms of the property"),
         Field("propertyDetails.receptions", _I, "Reception rooms of the property"),
@@ -317,12 +385,33 @@ APPRAISAL: Final = LeadKind(
         Field("propertyDetails.lastSalePrice", _A, "Price of the last sale"),
         Field("propertyDetails.latitude", _N, "Latitude in degrees", is_personal=True),
         Field("propertyDetails.longitude", _N, "Longitude in degrees", is_personal=True),
-        Field("propertyDetails.address.line1", _T, "Owner's property: first address line", is_personal=True),
-        Field("propertyDetails.address.line2", _T, "Owner's property: second address line", is_personal=True),
-        Field("propertyDetails.address.line3", _T, "Owner's property: third address line", is_personal=True),
+        Field(
+            "propertyDetails.address.line1",
+            _T,
+            "Owner's property: first address line",
+            is_personal=True,
+        ),
+        Field(
+            "propertyDetails.address.line2",
+            _T,
+            "Owner's property: second address line",
+            is_personal=True,
+        ),
+        Field(
+            "propertyDetails.address.line3",
+            _T,
+            "Owner's property: third address line",
+            is_personal=True,
+        ),
         Field("propertyDetails.address.town", _T, "Owner's property: town"),
         Field("propertyDetails.address.county", _T, "Owner's property: county"),
-        Field("propertyDetails.address.postcode", _T, "Owner's property: postcode", is_personal=True, is_key=True),
+        Field(
+            "propertyDetails.address.postcode",
+            _T,
+            "Owner's property: postcode",
+            is_personal=True,
+            is_key=True,
+        ),
         Field("propertyDetails.energy.efficiency", _I, "Energy efficiency score"),
         Field("propertyDetails.energy.rating", _T, "Energy rating, a letter"),
     ),
@@ -399,7 +488,9 @@ ENUMERATIONS: Final = _declared_enumerations()
 
 # Prefixes of members that readable text leaves out, the longest first. Two of the same length always have the same
 # order: marts are made anew when the patterns below change.
-ENUM_PREFIXES: Final = sorted({prefix for _, prefix, _ in _MEMBERS}, key=lambda prefix: (-len(prefix), prefix))
+ENUM_PREFIXES: Final = sorted(
+    {prefix for _, prefix, _ in _MEMBERS}, key=lambda prefix: (-len(prefix), prefix)
+)
 
 # The form of a member, known or not: a declared prefix, then a name in capitals, digits and underscores. Nobody types
 # that into a form, so it is no personal data and may be shown. Any other value may be a person's words.

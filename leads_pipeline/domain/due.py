@@ -14,7 +14,10 @@ from leads_pipeline.domain.window import RETENTION, Window
 
 # After a window's end. A closed day's list may be filled a little later. Late, moved and corrected leads come in the
 # days after.
-FETCHES: Final = (timedelta(minutes=75), *(timedelta(days=days, minutes=75) for days in (1, 2, 7, 14, 21, 28)))
+FETCHES: Final = (
+    timedelta(minutes=75),
+    *(timedelta(days=days, minutes=75) for days in (1, 2, 7, 14, 21, 28)),
+)
 
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=12)
@@ -39,7 +42,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     damaged_at: datetime | None = None
 
 
-def next_fetch(window: Window, fetched_at: datetime | None, failure: Failure | None, now: datetime) -> datetime | None:
+def next_fetch(
+    window: Window, fetched_at: datetime | None, failure: Failure | None, now: datetime
+) -> datetime | None:
     """Return when the window's next whole fetch is due. Failed runs don't matter, damage does.
 
     None if no fetch is left, or the portal has deleted the window.
@@ -49,11 +54,17 @@ def next_fetch(window: Window, fetched_at: datetime | None, failure: Failure | N
     moments = [window.end + after for after in FETCHES]
     if failure is not None and failure.damaged_at is not None:
         moments.append(failure.damaged_at)
-    return min((moment for moment in moments if fetched_at is None or moment > fetched_at), default=None)
+    return min(
+        (moment for moment in moments if fetched_at is None or moment > fetched_at), default=None
+    )
 
 
 def due_at(
-    window: Window, fetched_at: datetime | None, failure: Failure | None, started_at: datetime, now: datetime
+    window: Window,
+    fetched_at: datetime | None,
+    failure: Failure | None,
+    started_at: datetime,
+    now: datetime,
 ) -> datetime | None:
     """Return when to ask for the window next: None if no fetch is left, or the portal deleted it.
 
@@ -79,11 +90,19 @@ def due_at(
 
 
 def due(
-    known: Iterable[tuple[Window, datetime | None, Failure | None]], started_at: datetime, now: datetime
+    known: Iterable[tuple[Window, datetime | None, Failure | None]],
+    started_at: datetime,
+    now: datetime,
 ) -> list[Window]:
     """Return the windows to ask for now, soonest deleted first.
 
     `known`: each window, its newest fetch, its failure.
     """
-    moments = ((window, due_at(window, fetched_at, failure, started_at, now)) for window, fetched_at, failure in known)
-    return sorted((window for window, at in moments if at is not None and at <= now), key=lambda w: (w.start, w.scope))
+    moments = (
+        (window, due_at(window, fetched_at, failure, started_at, now))
+        for window, fetched_at, failure in known
+    )
+    return sorted(
+        (window for window, at in moments if at is not None and at <= now),
+        key=lambda w: (w.start, w.scope),
+    )

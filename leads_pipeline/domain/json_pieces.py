@@ -37,7 +37,9 @@ def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None,
         return _cut_by_structure(key, body)
 
     # The text around the list is short. A key that stands twice there is found by structure, as msgspec keeps one.
-    start = body.find(text[:_BEGINNING])  # to search for the whole text takes longer than to decode it
+    start = body.find(
+        text[:_BEGINNING]
+    )  # to search for the whole text takes longer than to decode it
     if body[start : start + len(text)] != text:
         return _cut_by_structure(key, body)
 
@@ -54,23 +56,31 @@ def _cut_by_structure(key: str, body: bytes) -> tuple[list[bytes], list[tuple[st
     lists = [value for name, value in members if name == key]
     if not lists:
         raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is a JSON object without the list {key!r}.", reason="list missing"
+            f"The body ({len(body)} bytes) is a JSON object without the list {key!r}.",
+            reason="list missing",
         )
-    elements = [value[slice(*span)] for value in lists for span in list_parts(key, value, (0, len(value)))]
+    elements = [
+        value[slice(*span)] for value in lists for span in list_parts(key, value, (0, len(value)))
+    ]
     return elements, [member for member in members if member[0] != key]
 
 
 def _named_members(body: bytes) -> list[tuple[str | None, bytes]]:
-    return [(text_of(key), body[start:end]) for key, start, end in members_of(body, object_in(body))]
+    return [
+        (text_of(key), body[start:end]) for key, start, end in members_of(body, object_in(body))
+    ]
 
 
 def object_in(body: bytes) -> Span:
     """Return the span of the body's JSON object. Raises InvalidAnswerError if the body is none."""
     if not body.strip():
-        raise InvalidAnswerError("The body is empty. It should be a JSON object.", reason="empty body")
+        raise InvalidAnswerError(
+            "The body is empty. It should be a JSON object.", reason="empty body"
+        )
     if not body.lstrip().startswith(b"{"):
         raise InvalidAnswerError(
-            f"The body ({len(body)} bytes) is no JSON object: {_looks_like(body)}.", reason="not a JSON object"
+            f"The body ({len(body)} bytes) is no JSON object: {_looks_like(body)}.",
+            reason="not a JSON object",
         )
     return only_value(body)
 
@@ -139,7 +149,9 @@ def members_of(body: bytes, span: Span) -> Iterator[tuple[bytes, int, int]]:
         key = _TOKEN.match(body, start, end)
         colon = _TOKEN.search(body, key.end(), end) if key else None
         if key is None or colon is None or colon.group() != b":":
-            raise InvalidAnswerError("The body is broken JSON: a key without a value.", reason="broken JSON")
+            raise InvalidAnswerError(
+                "The body is broken JSON: a key without a value.", reason="broken JSON"
+            )
         yield key.group(), *_trimmed(body, colon.end(), end)
 
 

@@ -25,7 +25,9 @@ _NAMES: Final = (
     "report",
 )
 
-FEATURES: Final[tuple[Feature, ...]] = tuple(import_module(f"{__name__}.{name}").FEATURE for name in _NAMES)
+FEATURES: Final[tuple[Feature, ...]] = tuple(
+    import_module(f"{__name__}.{name}").FEATURE for name in _NAMES
+)
 
 
 def _named(field: str) -> list[str]:
@@ -45,7 +47,9 @@ extensions.DEMOS.extend(_named("demo"))
 extensions.DAGSTER_YAML.extend(_named("dagster_yaml"))
 extensions.PULLED_TODAY.extend(_named("pulled_today"))
 extensions.TABLES.extend(_named("table"))
-extensions.MART_FOLDERS.extend(Path(__file__).parent / one.name / "sql" for one in FEATURES if one.has_marts)
+extensions.MART_FOLDERS.extend(
+    Path(__file__).parent / one.name / "sql" for one in FEATURES if one.has_marts
+)
 
 
 def brought(field: str) -> list[Any]:

@@ -29,7 +29,9 @@ def bring_up_to_date(data: DataFolder, settings: PublicationSettings, now: datet
     Raises StorageError and BugError. Then leads.duckdb is as before.
     """
     published_at = Editions(data.folder).published_at()
-    is_first_of_day = published_at is None or today(settings.zone, published_at) != today(settings.zone, now)
+    is_first_of_day = published_at is None or today(settings.zone, published_at) != today(
+        settings.zone, now
+    )
     windows = RawWindows(data.store, data.gate, lambda: now)
     steps = steps_of(data, settings, windows, now, is_first_of_day=is_first_of_day)
 
@@ -45,7 +47,12 @@ def bring_up_to_date(data: DataFolder, settings: PublicationSettings, now: datet
 
 
 def steps_of(
-    data: DataFolder, settings: PublicationSettings, windows: RawWindows, now: datetime, *, is_first_of_day: bool
+    data: DataFolder,
+    settings: PublicationSettings,
+    windows: RawWindows,
+    now: datetime,
+    *,
+    is_first_of_day: bool,
 ) -> list[Step]:
     """Return the steps in their order."""
     zone, to_day = settings.zone, today(settings.zone, now)

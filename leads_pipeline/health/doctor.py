@@ -98,7 +98,9 @@ def _settings(settings: Settings) -> str:
 def _env_file(path: Path) -> str:
     ways = path.absolute().parents
     if path.stat().st_mode & 0o004 and all(folder.stat().st_mode & 0o001 for folder in ways):
-        raise Doubt(f"Other users of this machine can read it and the secrets in it. Run `chmod 600 {path}`.")
+        raise Doubt(
+            f"Other users of this machine can read it and the secrets in it. Run `chmod 600 {path}`."
+        )
     return "Other users can't read it."
 
 
@@ -134,7 +136,10 @@ def ask_leads(
 
 def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
     value = client_secret(secret)
-    pasted = {"The client secret": pasted_with(value), "LEADS_CLIENT_ID": pasted_with(settings.client_id or "-")}
+    pasted = {
+        "The client secret": pasted_with(value),
+        "LEADS_CLIENT_ID": pasted_with(settings.client_id or "-"),
+    }
 
     if doubts := [f"{name} {doubt}" for name, doubt in pasted.items() if doubt]:
         raise Doubt(" ".join(doubts))
@@ -149,7 +154,9 @@ def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
 
 def _clock(theirs: datetime | None, ours: datetime) -> str:
     if theirs is None:
-        raise Doubt("The portal sends no time to compare with. Check that this machine sets its clock by NTP.")
+        raise Doubt(
+            "The portal sends no time to compare with. Check that this machine sets its clock by NTP."
+        )
 
     seconds = (ours - theirs).total_seconds()
     if abs(seconds) <= _CLOCK_WARN_SECONDS:
@@ -170,14 +177,21 @@ def about_token(tokens: Tokens) -> str:
     return f"It is valid. Tokens last {minutes:.0f} min."
 
 
-def _small_requests(base_url: str, tokens: Callable[[], Tokens], kind: LeadKind, settings: Settings) -> str:
+def _small_requests(
+    base_url: str, tokens: Callable[[], Tokens], kind: LeadKind, settings: Settings
+) -> str:
     """Ask for one minute of every scope.
 
     Raises the first error of a reason, with the scopes that have it.
     """
-    client = LeadsClient(base_url, tokens(), max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT)
+    client = LeadsClient(
+        base_url, tokens(), max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT
+    )
     end = datetime.now(UTC).replace(microsecond=0) - _WINDOW_AGE
-    windows = [Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end) for scope in settings.scopes]
+    windows = [
+        Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end)
+        for scope in settings.scopes
+    ]
     slowest = 0.0
     failed: dict[str, list[tuple[str, LeadsPipelineError]]] = {}
 
@@ -264,12 +278,18 @@ def seen(finding: Finding) -> Seen:
 def _writable(data: DataFolder) -> str:
     check_writable(folder := data.folder)
     data.want_restored()
-    return f"{folder} can be written to." if folder.exists() else f"{folder} doesn't exist yet. The first run makes it."
+    return (
+        f"{folder} can be written to."
+        if folder.exists()
+        else f"{folder} doesn't exist yet. The first run makes it."
+    )
 
 
 def _file_system(folder: Path) -> str:
     device = folder.stat().st_dev
-    if others := [path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device]:
+    if others := [
+        path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device
+    ]:
         raise StorageError(
             f"{', '.join(sorted(others))} in {folder}: on another file system. Damaged files are set aside by "
             "renaming, which works within one. Mount the data folder as a whole."
@@ -305,8 +325,14 @@ def _source(facts: Facts) -> str:
 
 def _modes(folder: Path) -> str:
     # Everybody can enter a checkout's own data/, so the files in it count.
-    open_ones = [path for path in folder.iterdir() if path.stat().st_mode & 0o007 and path.name != "README.md"]
+    open_ones = [
+        path
+        for path in folder.iterdir()
+        if path.stat().st_mode & 0o007 and path.name != "README.md"
+    ]
     if open_ones and folder.stat().st_mode & 0o001:
         named = some(sorted(path.name for path in open_ones))
-        raise Doubt(f"Other users of this machine can read leads, in {named}. Run `chmod o= {folder}`.")
+        raise Doubt(
+            f"Other users of this machine can read leads, in {named}. Run `chmod o= {folder}`."
+        )
     return "Other users can't read leads."

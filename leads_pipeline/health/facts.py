@@ -147,7 +147,10 @@ class Facts:
         opened_at = None if self.settings.missing else self.data.state.opened_at()
         begun = today(self.zone, opened_at) - timedelta(days=1) if opened_at else date.max
         scopes = [(kind.name, scope.key) for kind in self.kinds for scope in self.scopes]
-        return {(kind, scope): first.get((kind, scope), recent.get(kind, begun)) for kind, scope in scopes}
+        return {
+            (kind, scope): first.get((kind, scope), recent.get(kind, begun))
+            for kind, scope in scopes
+        }
 
     def is_expected(self, row: WindowRow) -> bool:
         """Whether the window was asked for, or its scope has an earlier day.
@@ -216,7 +219,11 @@ class Facts:
     @cached_property
     def damaged(self) -> list[Damaged]:
         """The files that are damaged or missing and that nothing whole has replaced, by key."""
-        aside = [file for file in self.data.quarantine.files() if not _is_replaced(self.data, file, self.now)]
+        aside = [
+            file
+            for file in self.data.quarantine.files()
+            if not _is_replaced(self.data, file, self.now)
+        ]
         are_aside = {file.place for file in aside}
         recent = self._folders.values()
         shown = [list_folders(self.data.store, f"{RAW}/", self.now)] if self.is_thorough else recent
@@ -235,7 +242,9 @@ class Facts:
         )
 
     def _has_files(self, place: Place) -> bool:
-        return any(folder.files for folder in list_folders(self.data.store, place.key, self.now).values())
+        return any(
+            folder.files for folder in list_folders(self.data.store, place.key, self.now).values()
+        )
 
     def _published_places(self) -> set[Place]:
         """Return the windows that published leads are of.
@@ -293,7 +302,9 @@ class Facts:
     def free_bytes(self) -> int:
         """The room that is left on the disk of the data folder."""
         folder = self.data.folder
-        return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
+        return shutil.disk_usage(
+            next(path for path in (folder, *folder.parents) if path.exists())
+        ).free
 
 
 def _is_replaced(data: DataFolder, file: Quarantined, now: datetime) -> bool:

@@ -86,7 +86,9 @@ class Figures:
             leads=_leads(facts),
             windows={state.value: states[state] for state in WindowState},
             last_landing_at=max(fetches, default=None),
-            last_publication_at=facts.publications.published_at if (folder / WAREHOUSE_FILE).exists() else None,
+            last_publication_at=facts.publications.published_at
+            if (folder / WAREHOUSE_FILE).exists()
+            else None,
             last_backup_at=facts.data.state.last_backup(),
             service_seen_at=facts.service[0] if facts.service else None,
             next_deletion_at=min(deletions, default=None),
@@ -176,8 +178,18 @@ class _Gauges(Collector):
 
         yield _gauge("well", "1 if no error is open, else 0", {"": int(figures.is_well)})
         levels = Counter(finding.level for finding in figures.findings)
-        yield _gauge("findings", "open findings by level", {level.value: levels[level] for level in Level}, "level")
-        yield _gauge("windows", "windows by state, of those that the portal still has", figures.windows, "state")
+        yield _gauge(
+            "findings",
+            "open findings by level",
+            {level.value: levels[level] for level in Level},
+            "level",
+        )
+        yield _gauge(
+            "windows",
+            "windows by state, of those that the portal still has",
+            figures.windows,
+            "state",
+        )
 
         for one in figures.of_features:
             yield _gauge(one.name, one.what, one.by_state, "state")
@@ -194,12 +206,16 @@ class _Gauges(Collector):
 
 
 def _moment(name: str, what: str, at: datetime | None) -> Metric:
-    return _gauge(f"{name}_timestamp_seconds", f"Unix time when {what}", {"": at.timestamp()} if at else {})
+    return _gauge(
+        f"{name}_timestamp_seconds", f"Unix time when {what}", {"": at.timestamp()} if at else {}
+    )
 
 
 def _gauge_by_place(one: CountedByState) -> Metric:
     name = f"leads_pipeline_{one.name}_by_{one.place}"
-    gauge = GaugeMetricFamily(name, f"{one.what}, for each {one.place}", labels=[one.place, "state"])
+    gauge = GaugeMetricFamily(
+        name, f"{one.what}, for each {one.place}", labels=[one.place, "state"]
+    )
     for place, by_state in one.by_place.items():
         for state, count in by_state.items():
             gauge.add_metric([place, state], count)

@@ -95,7 +95,9 @@ def finder(name: str, *, stays: bool = False, is_verified: bool = False) -> Call
     return add
 
 
-def find_all(facts: Facts, finders: Iterable[Finder] | None = None) -> tuple[list[Finding], set[str]]:
+def find_all(
+    facts: Facts, finders: Iterable[Finder] | None = None
+) -> tuple[list[Finding], set[str]]:
     """Return what all finders find, and the names of those that fail.
 
     Errors come first, then the oldest. Acknowledged findings are left out. A finder that fails is a finding itself,
@@ -110,7 +112,9 @@ def find_all(facts: Facts, finders: Iterable[Finder] | None = None) -> tuple[lis
                 failed[each.name] = error
             except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
                 what = f"{type(error).__name__}; its message may quote a lead and is left out"
-                failed[each.name] = BugError(f"This finder of leads-pipeline has a fault ({what}). Please report it.")
+                failed[each.name] = BugError(
+                    f"This finder of leads-pipeline has a fault ({what}). Please report it."
+                )
 
     is_told = any(one.key == LEADS_DUCKDB for one in found)
     for name, reason in failed.items():
@@ -134,7 +138,9 @@ def find(facts: Facts, finders: Iterable[Finder] | None = None) -> list[Finding]
 def _of(finder: str, one: Finding, now: datetime) -> Finding:
     key = re.sub(r"[\s()=]+", "-", one.key).strip("-")  # so that nobody has to quote it in a shell
     since = not_after(one.since, now) if one.since else None
-    return replace(one, key=f"{finder}/{key}" if key else finder, link=explanation(finder), since=since)
+    return replace(
+        one, key=f"{finder}/{key}" if key else finder, link=explanation(finder), since=since
+    )
 
 
 def explanation(finder: str) -> str:
@@ -152,10 +158,14 @@ def acknowledge(facts: Facts, keys: Iterable[str]) -> list[Finding]:
     for key in keys:
         meant = [one for one in findings if key in (one.key, one.key.partition("/")[0])]
         if not meant:
-            raise QuestionError(f"No open finding has the key {key}. `leads-pipeline findings` lists the keys.")
+            raise QuestionError(
+                f"No open finding has the key {key}. `leads-pipeline findings` lists the keys."
+            )
         finder = all_finders().get(key.partition("/")[0])
         if finder is None or not finder.stays:
-            raise QuestionError(f"{key} can't be acknowledged: it ends when its cause does. {meant[0].what_to_do}")
+            raise QuestionError(
+                f"{key} can't be acknowledged: it ends when its cause does. {meant[0].what_to_do}"
+            )
         chosen += meant
 
     facts.data.state.acknowledge(one.key for one in chosen)

@@ -80,8 +80,12 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
     publish = f"{how_to_publish(facts.data.state)}: it publishes, or says why it can't."
 
     if facts.is_served:
-        job, sensor = (name_in_dagster(facts.data.state, name) for name in ("publish", "publish_changes"))
-        publish = f"See the last run of `{job}` in the Dagster UI, and that the sensor `{sensor}` is on."
+        job, sensor = (
+            name_in_dagster(facts.data.state, name) for name in ("publish", "publish_changes")
+        )
+        publish = (
+            f"See the last run of `{job}` in the Dagster UI, and that the sensor `{sensor}` is on."
+        )
 
     if trouble := facts.leads_duckdb_trouble:
         is_renewed = facts.is_served and failures <= 0
@@ -105,10 +109,17 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
         and now - max(landed_at, state.next_at() or landed_at) > _UNPUBLISHED
         and (published_at is None or landed_at > published_at)
     ):
-        yield Finding(Level.ERROR, f"Leads that landed on {moment(landed_at)} are not published.", publish, landed_at)
+        yield Finding(
+            Level.ERROR,
+            f"Leads that landed on {moment(landed_at)} are not published.",
+            publish,
+            landed_at,
+        )
     elif facts.is_served and published_at and has_passed(_TWO_NIGHTS, published_at, now):
         # Another machine may have landed leads.
-        message = f"Nothing was published since {moment(published_at)}. The service does that each night."
+        message = (
+            f"Nothing was published since {moment(published_at)}. The service does that each night."
+        )
         yield Finding(Level.ERROR, message, publish, published_at, may_pass=True)
 
 
@@ -157,7 +168,9 @@ def answer_members(facts: Facts) -> Iterator[Finding]:
 
         meaning = "The leads that arrived have landed."
         if is_of_paging(name):
-            meaning += " The portal may answer in pages, and then the leads of further pages are missing."
+            meaning += (
+                " The portal may answer in pages, and then the leads of further pages are missing."
+            )
         yield Finding(
             Level.ERROR if is_of_paging(name) else Level.WARNING,
             f"The portal's answers with {kind} leads have an unknown member beside the list: {name} ({type_}). "
@@ -183,7 +196,11 @@ def drift(facts: Facts) -> Iterator[Finding]:
     for kind, change, field, value, day, leads in facts.rows(rows):
         what = f"{field} = {value}" if value is not None else field
         is_member = change == NEW_MEMBER
-        where = "Marts show it in words." if is_member else "Raw has all of it, and `_extra` shows new fields."
+        where = (
+            "Marts show it in words."
+            if is_member
+            else "Raw has all of it, and `_extra` shows new fields."
+        )
         yield Finding(
             Level.HINT if is_member else Level.WARNING,
             f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
@@ -282,7 +299,11 @@ def branch_names(facts: Facts) -> Iterator[Finding]:
 
     # Excel writes 101.0 for 101, and 00101 is not 101 either.
     unasked = sorted(names.keys() - {scope.key for scope in facts.scopes})
-    others = f" It names {some(unasked)}, which LEADS_SCOPES or LEADS_BRANCH_IDS lacks." if unasked else ""
+    others = (
+        f" It names {some(unasked)}, which LEADS_SCOPES or LEADS_BRANCH_IDS lacks."
+        if unasked
+        else ""
+    )
     yield Finding(
         Level.WARNING,
         f"LEADS_BRANCHES_FILE has no name for {some(nameless)}.{others}",

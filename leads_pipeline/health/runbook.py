@@ -49,19 +49,28 @@ class RawCheck:
 RAW_CHECKS: Final[Mapping[str, RawCheck]] = {
     "windows": RawCheck(
         "No window is refused, failing, late or lost, and no answer has an unknown member",
-        tuple(finder for name, finder in all_finders().items() if name.startswith(("windows-", "answer-"))),
+        tuple(
+            finder
+            for name, finder in all_finders().items()
+            if name.startswith(("windows-", "answer-"))
+        ),
     ),
     "files": RawCheck("No file is damaged or missing", (all_finders()["files-damaged"],)),
 }
 
 # The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts any old window.
 YESTERDAY: Final = "yesterday_has_landed"
-YESTERDAY_TEXT: Final = "Yesterday's windows have landed. Before 06:00 in LEADS_TIMEZONE, only refused ones fail it"
+YESTERDAY_TEXT: Final = (
+    "Yesterday's windows have landed. Before 06:00 in LEADS_TIMEZONE, only refused ones fail it"
+)
 
 
 def finding_entries() -> list[Entry]:
     """Return the entries of all findings, in the order of their finders."""
-    found = [_entry(one.name, inspect.getdoc(one.find) or "", _levels(one)) for one in all_finders().values()]
+    found = [
+        _entry(one.name, inspect.getdoc(one.find) or "", _levels(one))
+        for one in all_finders().values()
+    ]
     return [*found, _entry(FINDER_FAILED, _CANNOT_LOOK, Level.ERROR)]
 
 
@@ -70,7 +79,13 @@ def raw_check_entries() -> list[Entry]:
     entries = []
     for name, check in RAW_CHECKS.items():
         findings = ", ".join(finder.name for finder in check.finders)
-        entries.append(Entry(name, check.description, {"Findings": f"{findings}.", "Do": "what the message says."}))
+        entries.append(
+            Entry(
+                name,
+                check.description,
+                {"Findings": f"{findings}.", "Do": "what the message says."},
+            )
+        )
     return [*entries, Entry(YESTERDAY, YESTERDAY_TEXT, {"Do": "what the message says."})]
 
 
@@ -81,7 +96,9 @@ def table_check_entries() -> list[Entry]:
     """
     entries = []
     for name, check in sorted({check.name: check for check in checks()}.items()):
-        what_to_do = check.what_to_do or "what the findings say. `leads-pipeline findings` lists them."
+        what_to_do = (
+            check.what_to_do or "what the findings say. `leads-pipeline findings` lists them."
+        )
         entries.append(Entry(name, check.description, {"Do": what_to_do}))
     return entries
 
@@ -103,7 +120,9 @@ def entry_of(key: str) -> Entry:
 
     near = get_close_matches(name, [*findings, *checks], 1)
     guess = f" Did you mean {near[0]}?" if near else ""
-    raise QuestionError(f"There is no finding and no check {name}.{guess} `leads-pipeline explain` lists them.")
+    raise QuestionError(
+        f"There is no finding and no check {name}.{guess} `leads-pipeline explain` lists them."
+    )
 
 
 def _entry(name: str, docstring: str, how_bad: str) -> Entry:

@@ -61,7 +61,11 @@ def verify(facts: Facts) -> Iterator[Seen]:
     edition, publish = Editions(data.folder).current(), f"{how_to_publish(data.state)}."
 
     if edition is None:
-        yield Seen(LEADS_DUCKDB, Light.RED, f"leads.duckdb is missing. The raw files have the leads. {publish}")
+        yield Seen(
+            LEADS_DUCKDB,
+            Light.RED,
+            f"leads.duckdb is missing. The raw files have the leads. {publish}",
+        )
         return
 
     if not (data.folder / WAREHOUSE_FILE).exists():
@@ -91,9 +95,15 @@ def _published(data: DataFolder, edition: Path, raw: _Windows, publish: str) -> 
         waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}
         if waiting:
             days = ", ".join(sorted({str(day) for _, day, _ in waiting}))
-            yield Seen(LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {publish}")
+            yield Seen(
+                LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {publish}"
+            )
         else:
-            yield Seen("published", Light.GREEN, f"{edition.name} is whole, and has every window that landed.")
+            yield Seen(
+                "published",
+                Light.GREEN,
+                f"{edition.name} is whole, and has every window that landed.",
+            )
         for kind in LEAD_KINDS:
             ids = {
                 lead_id
@@ -111,7 +121,9 @@ def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw:
     published = {lead_id for (lead_id,) in rows}
     unpublished = raw - published
     missing = len(unpublished - data.gate.kept_out(kind, unpublished))
-    troubles = [f"{missing} of {len(raw)} leads in raw files are not in leads.duckdb."] if missing else []
+    troubles = (
+        [f"{missing} of {len(raw)} leads in raw files are not in leads.duckdb."] if missing else []
+    )
 
     if len(rows) != len(published):
         troubles.append(f"{len(rows) - len(published)} leads are in leads.duckdb twice.")
@@ -134,4 +146,6 @@ def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw:
 
 def summed_up(check: str, troubles: list[str], well: str) -> Seen:
     """Return a red line with all troubles, or a green one."""
-    return Seen(check, Light.RED, " ".join(troubles)) if troubles else Seen(check, Light.GREEN, well)
+    return (
+        Seen(check, Light.RED, " ".join(troubles)) if troubles else Seen(check, Light.GREEN, well)
+    )

@@ -65,7 +65,11 @@ def windows_failing(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.ERROR,
             f"Pulling fails for {_windows(facts, rows)}. {_messages(rows)} {deletion(facts, rows)}",
-            _pull(facts, rows, f"The service asks again at {asks_at}. {how_to_pull(facts, rows)} to ask now."),
+            _pull(
+                facts,
+                rows,
+                f"The service asks again at {asks_at}. {how_to_pull(facts, rows)} to ask now.",
+            ),
             _first_failed_at(rows),
             may_pass=True,
         )
@@ -85,7 +89,11 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
     # A pull that is under way may bring them. One that is stopped or hangs keeps all others waiting.
     is_pulling = facts.data.state.is_pulling()
     overdue = facts.now - (2 * _OVERDUE if is_pulling else _OVERDUE)
-    late, again, others = dict[WindowRow, datetime](), dict[WindowRow, datetime](), list[WindowRow]()
+    late, again, others = (
+        dict[WindowRow, datetime](),
+        dict[WindowRow, datetime](),
+        list[WindowRow](),
+    )
     refused = _failed(facts, "refused")
     told = {row.reason for row in (*refused, *_failed(facts, "temporary"))}
     branches = {(row.kind, row.scope) for row in refused}
@@ -111,7 +119,14 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
     if rows := [*again]:
         message = f"Not looked at again, so that late leads would be missed: {_windows(facts, rows)}. {_messages(rows)}"
         what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
-        yield Finding(Level.WARNING, message.rstrip(), what_to_do, min(again.values()), key="looks", may_pass=True)
+        yield Finding(
+            Level.WARNING,
+            message.rstrip(),
+            what_to_do,
+            min(again.values()),
+            key="looks",
+            may_pass=True,
+        )
 
     if others:
         message = f"{_are(facts, others)} not pulled yet. {deletion(facts, others)}"
@@ -173,9 +188,7 @@ def files_damaged(facts: Facts) -> Iterator[Finding]:
             left.append(one.key)
 
     if rows := [*to_pull]:
-        until = (
-            f"The portal has {'it' if len(rows) == 1 else 'the first of them'} until {_deleted_at(rows):%Y-%m-%d} UTC."
-        )
+        until = f"The portal has {'it' if len(rows) == 1 else 'the first of them'} until {_deleted_at(rows):%Y-%m-%d} UTC."
         yield Finding(
             Level.ERROR,
             f"Raw files of {_windows(facts, rows)} are damaged or missing. {_STAY}",
@@ -212,7 +225,11 @@ def _is_damage(row: WindowRow) -> bool:
 
 def _is_missing_of(branches: Collection[tuple[str, str]], facts: Facts, row: WindowRow) -> bool:
     """Whether the window is missing and of these branches, by kind and scope."""
-    return row.state is WindowState.MISSING and (row.kind, row.scope) in branches and facts.is_expected(row)
+    return (
+        row.state is WindowState.MISSING
+        and (row.kind, row.scope) in branches
+        and facts.is_expected(row)
+    )
 
 
 def _failed(facts: Facts, verdict: str) -> list[WindowRow]:
@@ -220,7 +237,10 @@ def _failed(facts: Facts, verdict: str) -> list[WindowRow]:
     return [
         row
         for row in facts.windows
-        if row.state is WindowState.FAILED and row.failure and row.failure.verdict == verdict and not _is_damage(row)
+        if row.state is WindowState.FAILED
+        and row.failure
+        and row.failure.verdict == verdict
+        and not _is_damage(row)
     ]
 
 
@@ -314,10 +334,14 @@ def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
     if others:
         first_at = min(filter(None, (_asked_at(row, now) for row in others)), default=now)
         from_then = moment(max(now, first_at))
-        sentences.append(f"The service asks for {counted(len(others), 'window')} again, from {from_then} on.")
+        sentences.append(
+            f"The service asks for {counted(len(others), 'window')} again, from {from_then} on."
+        )
 
     if any(_is_asked_after_a_restart(row, now) for row in others):
-        sentences.append("After a restart, for example with a corrected secret, it asks for refused ones at once.")
+        sentences.append(
+            "After a restart, for example with a corrected secret, it asks for refused ones at once."
+        )
 
     if landed:
         sentences.append(
@@ -326,7 +350,9 @@ def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
         )
 
     if deleted:
-        sentences.append(f"Nobody asks for {counted(len(deleted), 'window')} again: the portal has deleted them.")
+        sentences.append(
+            f"Nobody asks for {counted(len(deleted), 'window')} again: the portal has deleted them."
+        )
 
     return sentences
 
@@ -334,7 +360,11 @@ def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
 def not_landed(facts: Facts, day: date) -> list[WindowRow]:
     """Return the expected windows of that day that have not landed."""
     landed = (WindowState.LANDED, WindowState.EMPTY)
-    return [row for row in facts.windows if row.day == day and facts.is_expected(row) and row.state not in landed]
+    return [
+        row
+        for row in facts.windows
+        if row.day == day and facts.is_expected(row) and row.state not in landed
+    ]
 
 
 def what_to_do_about(facts: Facts, rows: Sequence[WindowRow]) -> str:

@@ -81,7 +81,9 @@ def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) 
 # --- what is asked for ------------------------------------------------------------------------------------------------
 
 
-def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime, names: Names = PLAIN) -> RunRequest:
+def pull_request(
+    keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime, names: Names = PLAIN
+) -> RunRequest:
     """Return the request of one run for these keys.
 
     The same reason in the same minute is launched once.
@@ -90,16 +92,25 @@ def pull_request(keys: Mapping[LeadKind, Sequence[str]], why: str, now: datetime
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind, names) for kind in keys],
         # Dagster runs no checks of selected assets unless they are named, and our assets always yield theirs.
-        asset_check_keys=[spec.key for kind in keys for spec in raw_check_specs(raw_key(kind, names))],
+        asset_check_keys=[
+            spec.key for kind in keys for spec in raw_check_specs(raw_key(kind, names))
+        ],
         run_config=pull_config(keys, names, requested_at=now.isoformat()),
         tags=window_tags(keys, why),
     )
 
 
-def pull_config(keys: Mapping[LeadKind, Sequence[str]], names: Names = PLAIN, **config: str) -> dict[str, Any]:
+def pull_config(
+    keys: Mapping[LeadKind, Sequence[str]], names: Names = PLAIN, **config: str
+) -> dict[str, Any]:
     """Return the run's configuration: a PullConfig for each asset."""
-    ops = {raw_key(kind, names): {"partition_keys": list(of_kind), **config} for kind, of_kind in keys.items()}
-    return {"ops": {key.to_python_identifier(): {"config": of_asset} for key, of_asset in ops.items()}}
+    ops = {
+        raw_key(kind, names): {"partition_keys": list(of_kind), **config}
+        for kind, of_kind in keys.items()
+    }
+    return {
+        "ops": {key.to_python_identifier(): {"config": of_asset} for key, of_asset in ops.items()}
+    }
 
 
 def window_tags(keys: Mapping[LeadKind, Sequence[str]], why: str) -> dict[str, str]:
@@ -192,7 +203,9 @@ class Asking:
     def _is_own(self, run: DagsterRun) -> bool:
         return self.names.is_own(run, self.assets)
 
-    def _ask(self, instance: DagsterInstance, data: DataFolder, why: str) -> RunRequest | SkipReason:
+    def _ask(
+        self, instance: DagsterInstance, data: DataFolder, why: str
+    ) -> RunRequest | SkipReason:
         if self.settings.base_url is None:
             return SkipReason(NO_PORTAL)
         if not self.settings.scopes:

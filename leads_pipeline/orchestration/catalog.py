@@ -45,7 +45,11 @@ _RAW_LEADS = [f"raw_{kind.table}" for kind in LEAD_KINDS]
 
 
 def with_conventions(
-    assets: Iterable[AssetsDefinition | AssetSpec], settings: Settings, names: Names, *, are_expected: bool = True
+    assets: Iterable[AssetsDefinition | AssetSpec],
+    settings: Settings,
+    names: Names,
+    *,
+    are_expected: bool = True,
 ) -> Sequence[Any]:
     """Add owners, tags, freshness and links to code to each asset.
 
@@ -60,7 +64,10 @@ def with_conventions(
     )
 
     def add(spec: AssetSpec) -> AssetSpec:
-        columns = {column.name for column in getattr(spec.metadata.get("dagster/column_schema"), "columns", ())}
+        columns = {
+            column.name
+            for column in getattr(spec.metadata.get("dagster/column_schema"), "columns", ())
+        }
         layer = (spec.group_name or "").removeprefix(names.name(""))
         is_personal = layer == OWN or not columns.isdisjoint(_PERSONAL)
         return spec.replace_attributes(
@@ -85,14 +92,18 @@ def table_spec(table: Table, names: Names) -> AssetSpec:
         description=f"{table.description}. A table of leads.duckdb.",
         group_name=names.name("warehouse"),
         kinds={"duckdb"},
-        metadata=table_metadata(table, dict.fromkeys(deps, ("payload",)) if has_payloads else {}, names),
+        metadata=table_metadata(
+            table, dict.fromkeys(deps, ("payload",)) if has_payloads else {}, names
+        ),
     )
 
 
 def mart_spec(mart: Mart, names: Names) -> AssetSpec:
     """Describe a mart."""
     others = (other for other in marts() if other is not mart)
-    known = {table.name: [*table.descriptions] for table in (*lead_tables(), *other_tables(), *others)}
+    known = {
+        table.name: [*table.descriptions] for table in (*lead_tables(), *other_tables(), *others)
+    }
     named = tables_read(mart.statement)
     read = named & known.keys()
 
@@ -115,12 +126,16 @@ def mart_spec(mart: Mart, names: Names) -> AssetSpec:
     )
 
 
-def table_metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Names) -> dict[str, Any]:
+def table_metadata(
+    table: Table, sources: Mapping[str, Iterable[str]], names: Names
+) -> dict[str, Any]:
     """Return the table's name, its columns, and the source columns that each one comes from.
 
     A lead's columns come from its `payload`.
     """
-    schema = TableSchema([TableColumn(one.name, one.type.upper(), one.description) for one in table.columns])
+    schema = TableSchema(
+        [TableColumn(one.name, one.type.upper(), one.description) for one in table.columns]
+    )
     lineage = {
         name: [
             TableColumnDep(names.key(source), of)
@@ -141,5 +156,7 @@ def table_metadata(table: Table, sources: Mapping[str, Iterable[str]], names: Na
 
 def code_reference(file: Path) -> dict[str, Any]:
     """Return the metadata that links an asset to a file besides its function."""
-    references = CodeReferencesMetadataValue(code_references=[LocalFileCodeReference(file_path=str(file))])
+    references = CodeReferencesMetadataValue(
+        code_references=[LocalFileCodeReference(file_path=str(file))]
+    )
     return {"dagster/code_references": references} if _IS_CHECKOUT else {}

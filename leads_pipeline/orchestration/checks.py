@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from dagster import AssetCheckResult, AssetCheckSeverity, AssetCheckSpec, AssetKey, Failure, MetadataValue
+from dagster import (
+    AssetCheckResult,
+    AssetCheckSeverity,
+    AssetCheckSpec,
+    AssetKey,
+    Failure,
+    MetadataValue,
+)
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
@@ -33,7 +40,9 @@ LINES_SHOWN: Final = 20
 
 def raw_check_specs(asset: AssetKey) -> list[AssetCheckSpec]:
     """Return the checks on the raw leads of a kind."""
-    texts = {name: check.description for name, check in RAW_CHECKS.items()} | {YESTERDAY: YESTERDAY_TEXT}
+    texts = {name: check.description for name, check in RAW_CHECKS.items()} | {
+        YESTERDAY: YESTERDAY_TEXT
+    }
     return [AssetCheckSpec(name, asset=asset, description=text) for name, text in texts.items()]
 
 
@@ -48,7 +57,9 @@ def raw_checks(
     for name, check in RAW_CHECKS.items():
         found = [one for one in find(facts, check.finders) if one.level is not Level.HINT]
         is_error = any(one.level is Level.ERROR for one in found)
-        yield _result(asset, name, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error)
+        yield _result(
+            asset, name, [f"{one.message} {one.what_to_do}" for one in found], is_error=is_error
+        )
     yield _yesterday(facts, asset)
 
 
@@ -62,7 +73,9 @@ def _yesterday(facts: Facts, asset: AssetKey) -> AssetCheckResult:
     late = not_landed(facts, day)
 
     if late and local.hour < FRESH_HOUR:
-        refused = [row for row in late if row.failure is not None and row.failure.verdict == "refused"]
+        refused = [
+            row for row in late if row.failure is not None and row.failure.verdict == "refused"
+        ]
         day = day if refused else day - timedelta(days=1)
         late = refused or not_landed(facts, day)
 
@@ -78,7 +91,12 @@ def _yesterday(facts: Facts, asset: AssetKey) -> AssetCheckResult:
 def published_check_specs(names: Names) -> list[AssetCheckSpec]:
     """Return the checks on the published tables, for the asset that publishes them."""
     return [
-        AssetCheckSpec(check.name, asset=names.key(check.table), blocking=check.is_error, description=check.description)
+        AssetCheckSpec(
+            check.name,
+            asset=names.key(check.table),
+            blocking=check.is_error,
+            description=check.description,
+        )
         for check in checks()
     ]
 
@@ -89,18 +107,24 @@ def published_checks(db: Reader, names: Names) -> Iterator[AssetCheckResult]:
         try:
             found, is_error = problems(db, check), check.is_error
         except LeadsPipelineError as error:
-            found, is_error = [f"The check can't be made: {error} The tables were published as usual."], True
+            found, is_error = (
+                [f"The check can't be made: {error} The tables were published as usual."],
+                True,
+            )
         yield _result(names.key(check.table), check.name, found, is_error=is_error)
 
 
-def _result(asset: AssetKey, check: str, found: Sequence[str], *, is_error: bool) -> AssetCheckResult:
+def _result(
+    asset: AssetKey, check: str, found: Sequence[str], *, is_error: bool
+) -> AssetCheckResult:
     more = [f"- and {len(found) - LINES_SHOWN} more"] if len(found) > LINES_SHOWN else []
     return AssetCheckResult(
         asset_key=asset,
         check_name=check,
         passed=not found,
         severity=AssetCheckSeverity.ERROR if is_error else AssetCheckSeverity.WARN,
-        description="\n".join([*(f"- {line}" for line in found[:LINES_SHOWN]), *more]) or "No problems.",
+        description="\n".join([*(f"- {line}" for line in found[:LINES_SHOWN]), *more])
+        or "No problems.",
         metadata={"problems": len(found)},
     )
 

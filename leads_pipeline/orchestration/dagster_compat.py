@@ -26,7 +26,10 @@ DAEMON_MODULE = "dagster._daemon"
 INTERRUPTED = "DagsterExecutionInterruptedError"
 
 # Dagster writes these to the standard error output, with the SQL, before it raises the error or goes on.
-CANT_STORE = ("Exception while storing event batch: ", "Exception while writing logger call to event log: ")
+CANT_STORE = (
+    "Exception while storing event batch: ",
+    "Exception while writing logger call to event log: ",
+)
 GOES_ON = "Falling back to storing multiple single-event storage requests..."
 
 _TICKED_AT = ("last_tick_timestamp", "last_tick_start_timestamp", "last_iteration_timestamp")
@@ -43,7 +46,9 @@ def show_as_planned(context: AssetExecutionContext, key: str) -> None:
     event = DagsterEvent.build_asset_materialization_planned_event(
         job_name=context.run.job_name,
         step_key=context.asset_key.to_python_identifier(),
-        asset_materialization_planned_data=AssetMaterializationPlannedData(asset_key=context.asset_key, partition=key),
+        asset_materialization_planned_data=AssetMaterializationPlannedData(
+            asset_key=context.asset_key, partition=key
+        ),
     )
     context.instance.report_dagster_event(event, context.run.run_id)
 
@@ -94,7 +99,9 @@ def _forget_ticks(instance: DagsterInstance, state: Any, last: float, moment: fl
         instance.update_instigator_state(state.with_data(begun))
 
 
-def run_webserver(host: str, port: int, workspace: str, log_level: str, serve: Callable[..., None]) -> None:
+def run_webserver(
+    host: str, port: int, workspace: str, log_level: str, serve: Callable[..., None]
+) -> None:
     """Run Dagster's web server, and have `serve` serve its ASGI application.
 
     `serve` gets uvicorn's options by name. Dagster has no public way to wrap the application. Its

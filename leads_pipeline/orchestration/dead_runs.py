@@ -9,7 +9,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, DefaultRunLauncher, RunRecord, RunsFilter
+from dagster import (
+    DagsterInstance,
+    DagsterRun,
+    DagsterRunStatus,
+    DefaultRunLauncher,
+    RunRecord,
+    RunsFilter,
+)
 
 from leads_pipeline.orchestration.names import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.raw.data_folder import DataFolder
@@ -17,7 +24,11 @@ from leads_pipeline.raw.data_folder import DataFolder
 # Names the machine of a run that a command started.
 MACHINE_TAG: Final = "leads_pipeline/machine"
 
-_OF_A_PROCESS: Final = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED]
+_OF_A_PROCESS: Final = [
+    DagsterRunStatus.NOT_STARTED,
+    DagsterRunStatus.STARTING,
+    DagsterRunStatus.STARTED,
+]
 
 # A run takes its lock within seconds of its start, and lives on for a while after it has released it.
 _DEAD_AFTER: Final = timedelta(minutes=10)
@@ -45,7 +56,9 @@ def end_dead_runs(
     if not isinstance(instance.run_launcher, DefaultRunLauncher):
         return 0
 
-    unfinished = instance.get_run_records(RunsFilter(statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED]))
+    unfinished = instance.get_run_records(
+        RunsFilter(statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED])
+    )
     suspects = [one.dagster_run for one in unfinished if _may_be_dead(one, now, dead_after)]
     suspects = [run for run in suspects if is_own(run)]
 
@@ -63,7 +76,9 @@ def end_dead_runs(
 
     # One may have ended meanwhile.
     ids = [run.run_id for run in suspects]
-    dead = instance.get_runs(RunsFilter(run_ids=ids, statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED]))
+    dead = instance.get_runs(
+        RunsFilter(run_ids=ids, statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED])
+    )
 
     for run in dead:
         instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
@@ -77,7 +92,11 @@ def _may_be_dead(record: RunRecord, now: datetime, dead_after: timedelta) -> boo
     A start in the future comes from a clock that ran ahead. A queued run has no process, so it may
     wait for as long as it likes.
     """
-    began_at = datetime.fromtimestamp(record.start_time, UTC) if record.start_time else record.update_timestamp
+    began_at = (
+        datetime.fromtimestamp(record.start_time, UTC)
+        if record.start_time
+        else record.update_timestamp
+    )
     if record.dagster_run.status is DagsterRunStatus.QUEUED:
         return began_at > now + dead_after
     return abs(began_at - now) > dead_after

@@ -29,7 +29,9 @@ except ImportError:
             cls, inst_data: Any, config_value: Any
         ) -> SqliteEventLogStorage:
             """Make one from dagster.yaml."""
-            return SqliteEventLogStorage(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
+            return SqliteEventLogStorage(
+                str(Path(config_value["dagster_home"], "history", "runs")), inst_data
+            )
 
 
 __all__ = ["SqliteEventLog"]

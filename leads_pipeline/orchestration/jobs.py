@@ -16,7 +16,12 @@ _TAGS: Final = {"dagster/max_retries": "0"}
 
 
 def asset_job(
-    job: str, assets: Sequence[AssetsDefinition], names: Names, description: str, *, is_last_in_queue: bool
+    job: str,
+    assets: Sequence[AssetsDefinition],
+    names: Names,
+    description: str,
+    *,
+    is_last_in_queue: bool,
 ) -> Any:  # the type of Dagster's jobs of assets is private
     """Return the job of these assets.
 

@@ -39,7 +39,9 @@ class Night:
 NightWork = Callable[[DataFolder, Settings, datetime, Night], None]
 
 
-def work_of_night(data: DataFolder, settings: Settings, now: datetime, of_features: Iterable[NightWork]) -> Night:
+def work_of_night(
+    data: DataFolder, settings: Settings, now: datetime, of_features: Iterable[NightWork]
+) -> Night:
     """Do the core's work, then that of features."""
     night = Night()
     night.attempt("What killed processes left couldn't be deleted", data.delete_drafts)

@@ -35,14 +35,19 @@ class Partitions:
     def of(cls, settings: Settings, first_day: date) -> "Partitions":
         """From `first_day` up to the day under way, in the settings' time zone."""
         days = DailyPartitionsDefinition(
-            start_date=first_day.isoformat(), timezone=settings.zone.key, end_offset=1, fmt="%Y-%m-%d"
+            start_date=first_day.isoformat(),
+            timezone=settings.zone.key,
+            end_offset=1,
+            fmt="%Y-%m-%d",
         )
         scopes = StaticPartitionsDefinition([scope.key for scope in settings.scopes])
         return cls(first_day, days, MultiPartitionsDefinition({"day": days, "scope": scopes}))
 
 
 def requested_keys(
-    context: AssetExecutionContext, partitions: PartitionsDefinition[str], explicit: Sequence[str] = ()
+    context: AssetExecutionContext,
+    partitions: PartitionsDefinition[str],
+    explicit: Sequence[str] = (),
 ) -> list[str]:
     """Return the partition keys that this run was started for, soonest deleted first.
 
@@ -56,7 +61,9 @@ def requested_keys(
         keys = explicit
     elif RANGE_START_TAG in tags:
         # For windows, the two keys name a rectangle of days x scopes.
-        keys = partitions.get_partition_keys_in_range(PartitionKeyRange(tags[RANGE_START_TAG], tags[RANGE_END_TAG]))
+        keys = partitions.get_partition_keys_in_range(
+            PartitionKeyRange(tags[RANGE_START_TAG], tags[RANGE_END_TAG])
+        )
     else:
         keys = [context.partition_key]
 

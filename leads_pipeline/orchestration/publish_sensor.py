@@ -53,7 +53,9 @@ def landed_mark(data: DataFolder, now: datetime, inputs: Callable[[], str]) -> s
         landed_at = data.state.landed_at()
         landed = landed_at.isoformat() if landed_at else ""
     else:  # another machine may land, too
-        folders = (f"{RAW}/{kind.table}/day={day}/" for kind in LEAD_KINDS for day in recent_days(now))
+        folders = (
+            f"{RAW}/{kind.table}/day={day}/" for kind in LEAD_KINDS for day in recent_days(now)
+        )
         names = "\n".join(name for folder in folders for name in data.store.list(folder))
         landed = hashlib.sha256(names.encode()).hexdigest()
     return f"{landed} {inputs()}".strip() if landed else ""
@@ -72,11 +74,17 @@ def noted_publication(
     with data.state.alive(NOTING):
         began_at, before = clock(), Publications.read(data.state.path)
         mark, written = landed_mark(data, began_at, inputs), _written_bytes()
-        msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(data.state.path)
+        msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(
+            data.state.path
+        )
         yield
         nightly_on = today(zone, began_at - NIGHT) if is_nightly else before.nightly_on
-        after = Publications(began_at=began_at, published_at=began_at, mark=mark, nightly_on=nightly_on)
-        msgspec.structs.replace(after, written_bytes=_written_bytes() - written).write(data.state.path)
+        after = Publications(
+            began_at=began_at, published_at=began_at, mark=mark, nightly_on=nightly_on
+        )
+        msgspec.structs.replace(after, written_bytes=_written_bytes() - written).write(
+            data.state.path
+        )
 
 
 def _written_bytes() -> int:
@@ -126,9 +134,14 @@ def publish_sensor(
 
         if next_at is not None and known.began_at is not None and known.began_at <= now < next_at:
             what = "failed" if known.failures else f"began at {known.began_at:%H:%M:%S} UTC"
-            return SkipReason(f"The last publication {what}. The next one is at {next_at:%H:%M:%S} UTC.")
+            return SkipReason(
+                f"The last publication {what}. The next one is at {next_at:%H:%M:%S} UTC."
+            )
 
-        return RunRequest(run_key=f"publish-{now:%Y-%m-%dT%H:%MZ}", tags={NIGHTLY_TAG: "true"} if is_nightly else {})
+        return RunRequest(
+            run_key=f"publish-{now:%Y-%m-%dT%H:%MZ}",
+            tags={NIGHTLY_TAG: "true"} if is_nightly else {},
+        )
 
     return publish_changes
 

@@ -88,7 +88,9 @@ class Plan(NamedTuple):
             rows = window_table(data.store, kind, windows, now)
             return cls(windows, _by_window(rows), always_shown=set(windows))
 
-        rows = known_windows(data.store, kind, settings.scopes, settings.zone, partitions.first_day, now)
+        rows = known_windows(
+            data.store, kind, settings.scopes, settings.zone, partitions.first_day, now
+        )
         # Another run may have pulled some meanwhile. The day under way is never due. A refused window that was due when
         # the run was asked for still is, so the moment of the request stands for the start of the service.
         asked_for_at = datetime.fromisoformat(config.requested_at)
@@ -101,11 +103,17 @@ def _by_window(rows: Sequence[WindowRow]) -> dict[Window, WindowRow]:
     return {row.window: row for row in rows}
 
 
-def _not_shown(context: AssetExecutionContext, rows: Sequence[WindowRow], partitions: Partitions) -> set[Window]:
+def _not_shown(
+    context: AssetExecutionContext, rows: Sequence[WindowRow], partitions: Partitions
+) -> set[Window]:
     """Return the windows that Dagster doesn't show as landed."""
     keys = [row.window.partition_key for row in rows]
-    statuses = context.instance.get_status_by_partition(context.asset_key, keys, partitions.windows) or {}
-    shown = {key for key, status in statuses.items() if status is not None and status.value != "FAILED"}
+    statuses = (
+        context.instance.get_status_by_partition(context.asset_key, keys, partitions.windows) or {}
+    )
+    shown = {
+        key for key, status in statuses.items() if status is not None and status.value != "FAILED"
+    }
     return {row.window for row in rows if row.window.partition_key not in shown}
 
 
@@ -167,7 +175,9 @@ class Pull:
                 yield record
         except DagsterExecutionInterruptedError:
             landed = counted(len(self._landed), "window")
-            self.context.log.warning("Cancelled. %s of %s leads landed and stay.", landed, self.kind.name)
+            self.context.log.warning(
+                "Cancelled. %s of %s leads landed and stay.", landed, self.kind.name
+            )
             raise
 
         # Dagster calls a run without any materialization failed.
@@ -192,7 +202,9 @@ class Pull:
         token_refused: dict[Window, TokenRefusedError] = {}
 
         try:
-            for window, outcome in client_of().fetch_windows(self.kind, self.plan.windows, self._land):
+            for window, outcome in client_of().fetch_windows(
+                self.kind, self.plan.windows, self._land
+            ):
                 del left[window]
                 if isinstance(outcome, TokenRefusedError):
                     token_refused[window] = outcome  # the end of the run shows what that means
@@ -221,7 +233,9 @@ class Pull:
         run_id = self.context.run.run_id
 
         if answer.failure is not None:
-            self.data.raw.add(place_of(self.kind, answer.window), answer.leads, answer.fetched_at, PULL, run_id)
+            self.data.raw.add(
+                place_of(self.kind, answer.window), answer.leads, answer.fetched_at, PULL, run_id
+            )
             answer.failure.attempts = answer.attempts
             raise answer.failure
 
@@ -293,29 +307,43 @@ class Pull:
         if not is_deleted_there:
             with suppress(StorageError):  # on a full disk. The run's own failure says so
                 place = place_of(self.kind, window)
-                self.data.raw.fail(place, error.reason, str(error), is_permanent=not error.is_transient)
+                self.data.raw.fail(
+                    place, error.reason, str(error), is_permanent=not error.is_transient
+                )
         if self.config.partition_keys:
             show_as_planned(self.context, window.partition_key)
         verdict = "temporary" if error.is_transient else "refused"
         metadata = {"verdict": verdict, "reason": error.reason, "error": str(error)}
-        yield AssetObservation(self.context.asset_key, partition=window.partition_key, metadata=metadata)
+        yield AssetObservation(
+            self.context.asset_key, partition=window.partition_key, metadata=metadata
+        )
 
     # --- what Dagster shows -------------------------------------------------------------------------------------------
 
-    def _materialization(self, window: Window, metadata: dict[str, str | int | float]) -> AssetMaterialization:
-        return AssetMaterialization(self.context.asset_key, partition=window.partition_key, metadata=metadata)
+    def _materialization(
+        self, window: Window, metadata: dict[str, str | int | float]
+    ) -> AssetMaterialization:
+        return AssetMaterialization(
+            self.context.asset_key, partition=window.partition_key, metadata=metadata
+        )
 
     def _as_landed_before(self, row: WindowRow) -> AssetMaterialization:
         return self._materialization(row.window, {"dagster/partition_row_count": row.leads})
 
     def _landed_before(self) -> list[WindowRow]:
         """Return the windows that had landed when the run began."""
-        return [row for row in self.plan.rows.values() if row.fetched_at is not None and row.failure is None]
+        return [
+            row
+            for row in self.plan.rows.values()
+            if row.fetched_at is not None and row.failure is None
+        ]
 
     def _log_beginning(self) -> None:
         windows = self.plan.windows
         days = f", {windows[0].day} to {windows[-1].day}" if windows else ""
-        self.context.log.info("Pulling %s windows of %s leads%s.", len(windows), self.kind.name, days)
+        self.context.log.info(
+            "Pulling %s windows of %s leads%s.", len(windows), self.kind.name, days
+        )
 
     def _log_end(self, seconds: float) -> None:
         self.context.log.info(
@@ -336,20 +364,26 @@ class Pull:
         """
         lines = [f"{len(self.failures)} of {len(self.plan.windows)} windows failed."]
         if self.not_asked:
-            lines.append(f"The run ended early. {self.not_asked} windows were not asked for, and are as before.")
+            lines.append(
+                f"The run ended early. {self.not_asked} windows were not asked for, and are as before."
+            )
         lines += self._reasons()
 
         is_temporary = all(error.is_transient for error in self.failures.values())
         runbook = f"`{explanation('windows-failing' if is_temporary else 'windows-refused')}`"
         now = self.clock()
         with suppress(StorageError):
-            lines += what_comes_next(window_table(self.data.store, self.kind, self.failures, now), now)
+            lines += what_comes_next(
+                window_table(self.data.store, self.kind, self.failures, now), now
+            )
         lines.append(f"What to do: {runbook}")
 
         metadata: dict[str, MetadataValue] = {"runbook": MetadataValue.md(runbook)}
         if self.failures:
             page = urlencode({"partition": min(self.failures).partition_key})
-            metadata["partition"] = MetadataValue.url(f"/assets/{self.context.asset_key.to_user_string()}?{page}")
+            metadata["partition"] = MetadataValue.url(
+                f"/assets/{self.context.asset_key.to_user_string()}?{page}"
+            )
         return Failure("\n".join(lines), metadata=metadata, allow_retries=False)
 
     def _reasons(self) -> list[str]:

@@ -37,7 +37,11 @@ PORTAL_POOL: Final = "leads_portal"
 _SCHEMA: Final = TableSchema(
     [
         TableColumn("lead_id", "string", "The lead's id"),
-        TableColumn("number", "int64", "The moment of the request in microseconds since 1970. A lead's highest counts"),
+        TableColumn(
+            "number",
+            "int64",
+            "The moment of the request in microseconds since 1970. A lead's highest counts",
+        ),
         TableColumn("payload", "string", "The exact JSON text that was received"),
         TableColumn("source", "string", "pull, push or correction"),
     ]
@@ -75,7 +79,9 @@ def raw_leads_asset(
             "dagster/uri": f"{settings.store or settings.data_dir}/raw/{kind.table}",
         },
     )
-    def raw_leads(context: AssetExecutionContext, config: PullConfig) -> Iterator[Record | AssetCheckResult]:
+    def raw_leads(
+        context: AssetExecutionContext, config: PullConfig
+    ) -> Iterator[Record | AssetCheckResult]:
         leads: LeadsService = names.resource(context.resources, "leads")
         data: DataFolder = names.resource(context.resources, "data")
 
@@ -93,12 +99,20 @@ def raw_leads_asset(
                 data.gate.refresh()  # another machine with the same bucket may have erased somebody
                 plan = Plan.of(context, config, data, kind, settings, partitions, clock())
                 pull = Pull(
-                    context=context, config=config, plan=plan, data=data, kind=kind, settings=settings, clock=clock
+                    context=context,
+                    config=config,
+                    plan=plan,
+                    data=data,
+                    kind=kind,
+                    settings=settings,
+                    clock=clock,
                 )
                 with loading_ahead(settings, len(plan.windows)):
                     yield from pull.records(leads.connect)
         except LeadsPipelineError as error:  # nothing can be listed
-            raise failure(f"No {kind.name} leads could be pulled", error, "windows-failing") from None
+            raise failure(
+                f"No {kind.name} leads could be pulled", error, "windows-failing"
+            ) from None
 
         yield from raw_checks(settings, data, key, kind, clock())
         if pull.failures or pull.not_asked:

@@ -40,7 +40,9 @@ class DataFolderResource(ConfigurableResource[DataFolder]):
     def of(cls, settings: Settings, first_day: date | None = None) -> Self:
         """Return the folder of these settings. Without `first_day`, nothing is remembered."""
         day = first_day.isoformat() if first_day else None
-        return cls(settings=settings, path=str(settings.data_dir), store=settings.store, first_day=day)
+        return cls(
+            settings=settings, path=str(settings.data_dir), store=settings.store, first_day=day
+        )
 
     def create_resource(self, context: InitResourceContext) -> DataFolder:
         """Open the folder. Raises SettingsError if another version wrote it."""
@@ -71,7 +73,10 @@ class LeadsService(ConfigurableResource[None]):
     @classmethod
     def of(cls, settings: Settings, data: DataFolderResource | DataFolder) -> Self:
         """Return the service of these settings."""
-        shown = {name: getattr(settings, name) for name in ("base_url", "auth_url", "client_id", "max_concurrency")}
+        shown = {
+            name: getattr(settings, name)
+            for name in ("base_url", "auth_url", "client_id", "max_concurrency")
+        }
         return cls(settings=settings, data=data, **shown)
 
     def connect(self) -> LeadsClient:
@@ -82,7 +87,9 @@ class LeadsService(ConfigurableResource[None]):
         base_url, tokens = required(self.base_url, "LEADS_BASE_URL"), self.tokens()
         self.data.state.claim(origin(base_url))
         keep = self.data.quarantine.keep_answer
-        return LeadsClient(base_url, tokens, max_concurrency=self.max_concurrency, keep_unreadable=keep)
+        return LeadsClient(
+            base_url, tokens, max_concurrency=self.max_concurrency, keep_unreadable=keep
+        )
 
     def tokens(self) -> Tokens:
         """Return the access tokens for the service.

@@ -52,7 +52,10 @@ class PullReport:
 
         if event.event_type is DagsterEventType.ASSET_OBSERVATION:
             metadata = event.asset_observation_data.asset_observation.metadata
-            self.failed[kind, event.partition] = (str(metadata["reason"].value), str(metadata["error"].value))
+            self.failed[kind, event.partition] = (
+                str(metadata["reason"].value),
+                str(metadata["error"].value),
+            )
             return True
 
         return False
@@ -115,7 +118,10 @@ def run_job(
             tags={MACHINE_TAG: platform.node(), **(tags or {})},
             raise_on_error=False,
             # Dagster's log would hide what the command prints. The UI has it all.
-            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}, **(run_config or {})},
+            run_config={
+                "loggers": {"console": {"config": {"log_level": "CRITICAL"}}},
+                **(run_config or {}),
+            },
         )
 
     if result.success:
@@ -128,9 +134,14 @@ def run_job(
         raise KeyboardInterrupt
 
     # Dagster's own error only says which asset failed.
-    in_own_words = [failure.user_failure_data.description for failure in failures if failure.user_failure_data]
+    in_own_words = [
+        failure.user_failure_data.description for failure in failures if failure.user_failure_data
+    ]
     causes = [(error.cause or error).message.strip() for error in errors]
-    return next(filter(None, [*in_own_words, *causes]), f"Run {run_id} of {name} failed. The Dagster UI shows why.")
+    return next(
+        filter(None, [*in_own_words, *causes]),
+        f"Run {run_id} of {name} failed. The Dagster UI shows why.",
+    )
 
 
 @contextmanager

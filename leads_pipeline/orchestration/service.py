@@ -34,7 +34,9 @@ def note_home(instance: DagsterInstance, state: State, names: Names) -> None:
         state.note_dagster_home(home, "/".join(names.prefix))
 
 
-def note_service(instance: DagsterInstance, settings: Settings, state: State, now: datetime, names: Names) -> None:
+def note_service(
+    instance: DagsterInstance, settings: Settings, state: State, now: datetime, names: Names
+) -> None:
     """Note that the daemon works, and which of the needed schedules and sensors are off.
 
     More than one sensor does it, so that each is noted if it is off. `status` reads it in the data folder and needs no
@@ -42,7 +44,10 @@ def note_service(instance: DagsterInstance, settings: Settings, state: State, no
     """
     is_running = {one.instigator_name: one.is_running for one in instance.all_instigator_state()}
     state.note_service(
-        now, sorted(name for name in _needed(settings, names) if not is_running.get(name, names.is_served))
+        now,
+        sorted(
+            name for name in _needed(settings, names) if not is_running.get(name, names.is_served)
+        ),
     )
 
 

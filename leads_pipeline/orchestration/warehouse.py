@@ -26,7 +26,11 @@ from leads_pipeline.orchestration.checks import failure, published_check_specs, 
 from leads_pipeline.orchestration.names import PLAIN, Names
 from leads_pipeline.orchestration.night import Night, NightWork, work_of_night
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG, delete_old_runs, noted_publication
+from leads_pipeline.orchestration.publish_sensor import (
+    NIGHTLY_TAG,
+    delete_old_runs,
+    noted_publication,
+)
 from leads_pipeline.raw.branches import Branches, read_branches
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
@@ -59,7 +63,10 @@ def warehouse_asset(
 ) -> AssetsDefinition:
     """One asset per table and mart, from one publication."""
     tables = [*lead_tables(), *other_tables()]
-    specs = [*(table_spec(table, names) for table in tables), *(mart_spec(mart, names) for mart in marts())]
+    specs = [
+        *(table_spec(table, names) for table in tables),
+        *(mart_spec(mart, names) for mart in marts()),
+    ]
 
     @multi_asset(
         name=names.name("warehouse"),
@@ -148,7 +155,9 @@ def _record(
 def _tell_of_problems(publication: Publication) -> None:
     """Raise Failure if something that is made from leads.duckdb isn't made."""
     if publication.as_before:
-        told = " ".join(f"{what} are as before. {why}" for what, why in publication.as_before.items())
+        told = " ".join(
+            f"{what} are as before. {why}" for what, why in publication.as_before.items()
+        )
         raise Failure(f"leads.duckdb is published, and {told}", allow_retries=False)
 
 
@@ -180,7 +189,9 @@ def _tell_of_night(night: Night, context: AssetExecutionContext) -> None:
 
     Raises Failure if something is left to do, although leads.duckdb is published.
     """
-    context.log.info("The night's work: %s", ", ".join(f"{name} {count}" for name, count in night.counts.items()))
+    context.log.info(
+        "The night's work: %s", ", ".join(f"{name} {count}" for name, count in night.counts.items())
+    )
     for warning in night.warnings:
         context.log.warning(warning)
 

@@ -83,7 +83,11 @@ class LeadsClient:
         Windows start in the given order. Closing the iterator ends the run, and waits some seconds for a `then` that
         has begun. Raises UnreachableError if the service keeps all connections busy for hours with nothing.
         """
-        run = Requests(self._service, at_once=self._max_concurrency, scopes=len({window.scope for window in windows}))
+        run = Requests(
+            self._service,
+            at_once=self._max_concurrency,
+            scopes=len({window.scope for window in windows}),
+        )
         left: queue.SimpleQueue[Window] = queue.SimpleQueue()
         done: queue.SimpleQueue[tuple[Window, T | BaseException]] = queue.SimpleQueue()
 
@@ -91,7 +95,9 @@ class LeadsClient:
             left.put(window)
 
         threads = [
-            threading.Thread(target=self._work, args=(run, kind, left, then, done), name="portal", daemon=True)
+            threading.Thread(
+                target=self._work, args=(run, kind, left, then, done), name="portal", daemon=True
+            )
             for _ in range(min(self._max_concurrency + LANDING_THREADS, len(windows)))
         ]
         try:
@@ -106,7 +112,9 @@ class LeadsClient:
                         f"go on. {LATER} If it stays so, check the proxy, or tell the portal's technical contact.",
                         reason=DEADLINE_PASSED,
                     ) from None
-                if isinstance(outcome, BaseException) and not isinstance(outcome, LeadsPipelineError):
+                if isinstance(outcome, BaseException) and not isinstance(
+                    outcome, LeadsPipelineError
+                ):
                     raise outcome
                 yield window, outcome
         finally:
@@ -158,7 +166,9 @@ class LeadsClient:
                 raise
             parts, missing = self._ask_by_hours(run, kind, window)
             if not parts:
-                can_pass = [one for one in (error, *(verdict for _, verdict in missing)) if one.is_transient]
+                can_pass = [
+                    one for one in (error, *(verdict for _, verdict in missing)) if one.is_transient
+                ]
                 raise (can_pass or [error])[0] from None
             attempts = error.attempts + sum(verdict.attempts for _, verdict in missing)
 
@@ -205,7 +215,12 @@ class LeadsClient:
         return parts, missing
 
     def _ask(
-        self, run: Requests, kind: LeadKind, window: Window, piece: Window, asked_at: datetime | None = None
+        self,
+        run: Requests,
+        kind: LeadKind,
+        window: Window,
+        piece: Window,
+        asked_at: datetime | None = None,
     ) -> Fetched[CutAnswer]:
         about = f"the window {window.partition_key}"
         if piece != window:
@@ -230,7 +245,9 @@ class LeadsClient:
             raise
 
 
-def _failure(window: Window, came: int, missing: Sequence[tuple[Window, LeadsPipelineError]]) -> LeadsPipelineError:
+def _failure(
+    window: Window, came: int, missing: Sequence[tuple[Window, LeadsPipelineError]]
+) -> LeadsPipelineError:
     """Return why hours of the window are missing.
 
     Temporary failures come first, because they are retried sooner.
@@ -251,7 +268,11 @@ def _joined(parts: Sequence[Fetched[CutAnswer]]) -> tuple[ReceivedLead, ...]:
     """
     if len(parts) == 1:
         return parts[0].value.leads
-    leads = {(lead.lead_id, lead.payload): lead for part in reversed(parts) for lead in reversed(part.value.leads)}
+    leads = {
+        (lead.lead_id, lead.payload): lead
+        for part in reversed(parts)
+        for lead in reversed(part.value.leads)
+    }
     return tuple(reversed(leads.values()))
 
 

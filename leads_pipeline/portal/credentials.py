@@ -37,11 +37,15 @@ def read_secret(secret: Secret | PgpSecret) -> str:
     message doesn't open.
     """
     if isinstance(secret, Secret):
-        return _file_secret(secret.file) if secret.file else _checked(secret.value or "", "The secret")
+        return (
+            _file_secret(secret.file) if secret.file else _checked(secret.value or "", "The secret")
+        )
     try:
         passphrase = read_secret(secret.passphrase) if secret.passphrase else None
     except CredentialsError as error:
-        raise CredentialsError(f"The passphrase of {secret.private_key} can't be read. {error}") from None
+        raise CredentialsError(
+            f"The passphrase of {secret.private_key} can't be read. {error}"
+        ) from None
     return _pgp_secret(secret.message, secret.private_key, passphrase)
 
 
@@ -57,10 +61,14 @@ def _pgp_secret(message: Path, private_key: Path, passphrase: str | None) -> str
     content = _content(message, MAX_PGP_BYTES, f"The PGP message {message}")
     key = _content(private_key, MAX_PGP_BYTES, f"The private key {private_key}")
     try:
-        return _text(pgp.decrypt(content, key, passphrase), f"The content of the PGP message {message}")
+        return _text(
+            pgp.decrypt(content, key, passphrase), f"The content of the PGP message {message}"
+        )
     except CredentialsError as error:
         why = str(error)
-    raise CredentialsError(f"The secret in {message} can't be opened with the key {private_key}. {why}")
+    raise CredentialsError(
+        f"The secret in {message} can't be opened with the key {private_key}. {why}"
+    )
 
 
 def client_secret(secret: Secret | PgpSecret) -> str:
@@ -70,7 +78,9 @@ def client_secret(secret: Secret | PgpSecret) -> str:
     """
     value = read_secret(secret)
     if odd := odd_character(value):
-        raise CredentialsError(f"The client secret {odd}. Copy the secret alone, from the portal's message.")
+        raise CredentialsError(
+            f"The client secret {odd}. Copy the secret alone, from the portal's message."
+        )
     return value
 
 
@@ -78,7 +88,9 @@ def _content(path: Path, max_bytes: int, named: str) -> bytes:
     try:
         # A pipe could be read only once, and the next read would wait for ever.
         if not stat.S_ISREG(path.stat().st_mode):
-            raise CredentialsError(f"{named} is not a regular file. Put the content alone into a file.")
+            raise CredentialsError(
+                f"{named} is not a regular file. Put the content alone into a file."
+            )
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except OSError as error:
@@ -87,7 +99,9 @@ def _content(path: Path, max_bytes: int, named: str) -> bytes:
         ) from None
 
     if len(content) > max_bytes:
-        raise CredentialsError(f"{named} holds more than {max_bytes} bytes, so it is another file by mistake.")
+        raise CredentialsError(
+            f"{named} holds more than {max_bytes} bytes, so it is another file by mistake."
+        )
 
     return content
 
@@ -98,7 +112,9 @@ def _text(content: bytes, named: str) -> str:
     except UnicodeDecodeError:
         text = None
     if text is None:  # outside of the except block: its error holds the content
-        raise CredentialsError(f"{named} is not UTF-8 text. It must be the secret alone, as plain text.")
+        raise CredentialsError(
+            f"{named} is not UTF-8 text. It must be the secret alone, as plain text."
+        )
     return _checked(text.removesuffix("\n").removesuffix("\r"), named)
 
 

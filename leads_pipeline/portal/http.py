@@ -58,7 +58,10 @@ def make_client(
 
 
 def make_async_client(
-    connections: int, *, transport: httpx.AsyncBaseTransport | None = None, tls: ssl.SSLContext | None = None
+    connections: int,
+    *,
+    transport: httpx.AsyncBaseTransport | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> httpx.AsyncClient:
     """As `make_client`, with several connections, for one event loop."""
 
@@ -93,7 +96,9 @@ def _made(
     try:
         if transport is None:
             for pattern, proxy in proxies().items():
-                ways[pattern] = connected(proxy=proxy, verify=verify, limits=limits) if proxy else None
+                ways[pattern] = (
+                    connected(proxy=proxy, verify=verify, limits=limits) if proxy else None
+                )
         return client(
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
             limits=limits,
@@ -134,9 +139,13 @@ def checked_address(name: str, url: str, schemes: Sequence[str] = ("https", "htt
     """Return an address's parts. Raises SettingsError, without the address, if it isn't one."""
     parts = address_parts(url, schemes)
     if parts is None:
-        raise SettingsError(f"{name} isn't an address. It begins with {' or '.join(f'{one}://' for one in schemes)}.")
+        raise SettingsError(
+            f"{name} isn't an address. It begins with {' or '.join(f'{one}://' for one in schemes)}."
+        )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise SettingsError(f"{name} begins with http://, so that anybody on the way could read it. Write https://.")
+        raise SettingsError(
+            f"{name} begins with http://, so that anybody on the way could read it. Write https://."
+        )
     return parts
 
 
@@ -158,7 +167,9 @@ def checked_header(name: str, text: str) -> str:
     Raises SettingsError, without the text, if it can't be sent.
     """
     if not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", text):
-        raise SettingsError(f"{name} can't be sent as a header: write plain ASCII without line breaks.")
+        raise SettingsError(
+            f"{name} can't be sent as a header: write plain ASCII without line breaks."
+        )
     return text
 
 
@@ -169,7 +180,9 @@ def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:
     because httpx takes a gzip body that is cut off for a whole one.
     """
     pieces, size = [], 0
-    for piece in cast("httpx.SyncByteStream", response.stream):  # iter_raw() takes a tenth of a request's time more
+    for piece in cast(
+        "httpx.SyncByteStream", response.stream
+    ):  # iter_raw() takes a tenth of a request's time more
         pieces.append(piece)
         size += len(piece)
         _check_size(size, max_bytes)
@@ -182,13 +195,17 @@ def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:
     if encoding in ("", "identity") or not body:
         return body
     if encoding not in ("gzip", "x-gzip"):
-        raise InvalidAnswerError("Its content encoding isn't one that was asked for.", reason="unknown encoding")
+        raise InvalidAnswerError(
+            "Its content encoding isn't one that was asked for.", reason="unknown encoding"
+        )
 
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(body)) as file:
             body = file.read(max_bytes + 1)
     except (EOFError, OSError, zlib.error):
-        raise InvalidAnswerError("Its gzip body is damaged or cut off.", reason="broken gzip") from None
+        raise InvalidAnswerError(
+            "Its gzip body is damaged or cut off.", reason="broken gzip"
+        ) from None
 
     _check_size(len(body), max_bytes)
     return body
@@ -196,7 +213,9 @@ def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:
 
 def _check_size(size: int, max_bytes: int) -> None:
     if size > max_bytes:
-        raise TooLargeError(f"It has more than the {max_bytes / 2**20:g} MiB that an answer may have.")
+        raise TooLargeError(
+            f"It has more than the {max_bytes / 2**20:g} MiB that an answer may have."
+        )
 
 
 def answer_to(method: str, url: str, seconds: float, **content: Any) -> httpx.Response:

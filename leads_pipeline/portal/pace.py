@@ -25,9 +25,13 @@ class RetryPolicy:
 
     def is_beyond_patience(self, retry_after_seconds: float | None) -> bool:
         """Whether the service asks for a longer wait than a run should make."""
-        return retry_after_seconds is not None and retry_after_seconds > self.max_retry_after_seconds
+        return (
+            retry_after_seconds is not None and retry_after_seconds > self.max_retry_after_seconds
+        )
 
-    def delay_seconds(self, attempt: int, retry_after_seconds: float | None, rng: random.Random) -> float:
+    def delay_seconds(
+        self, attempt: int, retry_after_seconds: float | None, rng: random.Random
+    ) -> float:
         """Seconds to wait after the failed attempt number `attempt` (from 1).
 
         Full jitter: uniform between 0 and the exponential ceiling, so that many clients don't come back together. The
@@ -54,8 +58,12 @@ class Pace:
     """
 
     FIRST_INTERVAL_SECONDS = 1 / 32  # a third of the speed that one core reaches
-    MAX_INTERVAL_SECONDS = 10.0  # if the run had to be slower, it is better to end it and retry later
-    RECOVERY_FACTOR = 0.9  # seven answers halve the space: at a hard limit, one request in eight is refused
+    MAX_INTERVAL_SECONDS = (
+        10.0  # if the run had to be slower, it is better to end it and retry later
+    )
+    RECOVERY_FACTOR = (
+        0.9  # seven answers halve the space: at a hard limit, one request in eight is refused
+    )
     NEGLIGIBLE_INTERVAL_SECONDS = 1 / 256  # below this, the space between starts changes nothing
 
     def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
@@ -94,7 +102,9 @@ class Pace:
         elif retry_after_seconds is None:
             return
 
-        delay = self._policy.delay_seconds(self._complaints_in_a_row, retry_after_seconds, self._rng)
+        delay = self._policy.delay_seconds(
+            self._complaints_in_a_row, retry_after_seconds, self._rng
+        )
         self._not_before = max(self._not_before, now + delay)
 
 
@@ -117,6 +127,10 @@ def http_date(text: str) -> datetime | None:
     """Return the moment of an HTTP date, None if the text is none."""
     try:
         moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError, IndexError):  # email.utils raises these over texts that are no dates
+    except (
+        ValueError,
+        OverflowError,
+        IndexError,
+    ):  # email.utils raises these over texts that are no dates
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -27,9 +27,7 @@ _NO_PASSPHRASE: Final = 177
 _Ended: TypeAlias = "subprocess.CompletedProcess[bytes]"
 
 _ANONYMOUS: Final = "0" * 16  # the id in a message that names no key (RFC 9580, section 5.1.1)
-_SAVE_AGAIN: Final = (
-    "Save it again, from BEGIN PGP MESSAGE to END PGP MESSAGE, or ask the portal's technical contact for a new one."
-)
+_SAVE_AGAIN: Final = "Save it again, from BEGIN PGP MESSAGE to END PGP MESSAGE, or ask the portal's technical contact for a new one."
 
 
 def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes:
@@ -63,14 +61,30 @@ def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes
     return opened.stdout
 
 
-def _ask_gpg(gpg: str, message: bytes, private_key: bytes, passphrase: str | None) -> tuple[_Ended, _Ended]:
+def _ask_gpg(
+    gpg: str, message: bytes, private_key: bytes, passphrase: str | None
+) -> tuple[_Ended, _Ended]:
     """Import the key, then decrypt the message. Raises OSError or SubprocessError."""
     # In memory if possible. A longer path would not fit into the name of the agent's socket.
     place = next((folder for folder in ("/dev/shm", "/tmp") if os.access(folder, os.W_OK)), None)  # noqa: S108
-    with tempfile.TemporaryDirectory(prefix="leads-pgp-", dir=place, ignore_cleanup_errors=True) as home:
+    with tempfile.TemporaryDirectory(
+        prefix="leads-pgp-", dir=place, ignore_cleanup_errors=True
+    ) as home:
         # Without the first line, the agent measures for seconds how fast the machine is.
-        Path(home, "gpg-agent.conf").write_text("s2k-count 65536\ndisable-scdaemon\n", encoding="ascii")
-        command = [gpg, "--homedir", home, "--batch", "--no-tty", "--trust-model", "always", "--status-fd", "2"]
+        Path(home, "gpg-agent.conf").write_text(
+            "s2k-count 65536\ndisable-scdaemon\n", encoding="ascii"
+        )
+        command = [
+            gpg,
+            "--homedir",
+            home,
+            "--batch",
+            "--no-tty",
+            "--trust-model",
+            "always",
+            "--status-fd",
+            "2",
+        ]
         read_end, write_end = os.pipe()  # other users can read a command line, but no pipe
         try:
             with os.fdopen(write_end, "wb") as pipe:
@@ -82,7 +96,9 @@ def _ask_gpg(gpg: str, message: bytes, private_key: bytes, passphrase: str | Non
             return imported, _run([*command, *words, *limits, "--decrypt"], message, read_end)
         finally:
             os.close(read_end)
-            with suppress(OSError, subprocess.SubprocessError):  # the agent ends by itself too, but later
+            with suppress(
+                OSError, subprocess.SubprocessError
+            ):  # the agent ends by itself too, but later
                 _run([str(Path(gpg).with_name("gpgconf")), "--homedir", home, "--kill", "all"], b"")
 
 
@@ -91,7 +107,11 @@ def _check_key(status: bytes) -> None:
     counts = [int(count) for count in found[1].split()] if found else [0] * 11
     if counts[10] == 0:  # private keys imported
         is_public = counts[0] > counts[9]  # keys and private keys read
-        what = "holds a public key" if is_public else "holds no private key, is not whole, or gpg-agent is missing here"
+        what = (
+            "holds a public key"
+            if is_public
+            else "holds no private key, is not whole, or gpg-agent is missing here"
+        )
         raise CredentialsError(
             f"The private key file {what}. Export the private key: gpg --armor --export-secret-keys KEYID"
         )
@@ -101,7 +121,8 @@ def _why(status: str) -> str:
     """Say why the message doesn't open, by gpg's status lines."""
     named = re.findall(r"^\[GNUPG:\] ENC_TO (\w+)", status, re.MULTILINE)
     codes = {
-        int(code) & 0xFFFF for code in re.findall(r"^\[GNUPG:\] ERROR pkdecrypt_failed (\d+)", status, re.MULTILINE)
+        int(code) & 0xFFFF
+        for code in re.findall(r"^\[GNUPG:\] ERROR pkdecrypt_failed (\d+)", status, re.MULTILINE)
     }
 
     if _BAD_PASSPHRASE in codes:
@@ -127,5 +148,11 @@ def _why(status: str) -> str:
 def _run(command: Sequence[str], given: bytes, *pipes: int) -> _Ended:
     environment = {"PATH": os.defpath, "LC_ALL": "C"}  # none of our secrets
     return subprocess.run(  # noqa: S603 - gpg and its tools, with nothing of the message in the command
-        command, input=given, capture_output=True, pass_fds=pipes, env=environment, timeout=GPG_SECONDS, check=False
+        command,
+        input=given,
+        capture_output=True,
+        pass_fds=pipes,
+        env=environment,
+        timeout=GPG_SECONDS,
+        check=False,
     )

@@ -49,7 +49,9 @@ MAX_REFUSED_TOKENS: Final = 20
 # An answer that was too slow twice is too slow the third time too.
 MAX_SLOW_ATTEMPTS: Final = 2
 
-_REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})  # a service may answer either to a new token
+_REFUSALS = frozenset(
+    {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
+)  # a service may answer either to a new token
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "leads-pipeline"}
 
 T = TypeVar("T")
@@ -149,7 +151,9 @@ class Requests:
         self._failures_in_a_row = 0
         self._failing_scopes: set[str] = set()
         self._least_failing_scopes = min(LEAST_FAILING_SCOPES, scopes)
-        self._accepted_tokens: dict[str, float] = {}  # with the moment of the last answer, by the monotonic clock
+        self._accepted_tokens: dict[
+            str, float
+        ] = {}  # with the moment of the last answer, by the monotonic clock
         self._accepted_scopes: set[str] = set()
         self._refused_scopes: set[str] = set()
         self._refused_tokens = 0
@@ -164,7 +168,9 @@ class Requests:
         """Send nothing more, and wait for nothing."""
         self._stop.set()
 
-    def fetch(self, spec: RequestSpec, read: Callable[[bytes], T], asked_at: datetime | None = None) -> Fetched[T]:
+    def fetch(
+        self, spec: RequestSpec, read: Callable[[bytes], T], asked_at: datetime | None = None
+    ) -> Fetched[T]:
         """Ask, and ask again if that can help. Raises the last verdict.
 
         `asked_at` is the moment of the first request, if the caller has noted it before.
@@ -183,7 +189,9 @@ class Requests:
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
                 self._end_row()
-                return Fetched(value=value, body=body, fetched_at=fetched_at, attempts=tries.attempts)
+                return Fetched(
+                    value=value, body=body, fetched_at=fetched_at, attempts=tries.attempts
+                )
 
             seconds = self._seconds_until_next_try(spec, outcome, tries)
             if seconds is None:
@@ -192,7 +200,9 @@ class Requests:
                 raise outcome
             self._timing.wait(self._stop, seconds)
 
-    def _seconds_until_next_try(self, spec: RequestSpec, error: LeadsPipelineError, tries: _Tries) -> float | None:
+    def _seconds_until_next_try(
+        self, spec: RequestSpec, error: LeadsPipelineError, tries: _Tries
+    ) -> float | None:
         """Return how long to wait before the request is sent again. None if that can't help."""
         policy = self._service.policy
         if self._over:
@@ -212,7 +222,9 @@ class Requests:
         waits = self._service.policy.refused_token_waits_seconds
         with self._guard:
             is_scope_refused = spec.scope in self._refused_scopes - self._accepted_scopes
-            is_token_good = tries.token is not None and tries.token.access_token in self._accepted_tokens
+            is_token_good = (
+                tries.token is not None and tries.token.access_token in self._accepted_tokens
+            )
 
         # A token that is accepted elsewhere is good: the 403 is about the scope. A 401 says nothing of the scope.
         is_forbidden = tries.status == HTTPStatus.FORBIDDEN and is_token_good
@@ -354,7 +366,9 @@ class Requests:
         # One client a thread: httpx's pool looks through all its connections several times a request.
         http = getattr(self._local, "http", None)
         if http is None:
-            http = self._local.http = make_client(headers=_HEADERS, transport=self._service.transport, tls=self._tls)
+            http = self._local.http = make_client(
+                headers=_HEADERS, transport=self._service.transport, tls=self._tls
+            )
 
         headers = {**headers, "Authorization": f"Bearer {token}"}
         url = self._base.copy_with(raw_path=request.encode())

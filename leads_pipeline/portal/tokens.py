@@ -36,8 +36,19 @@ from leads_pipeline.errors import (
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import ADDRESS_HINT, make_client, read_body
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.portal.verdicts import LATER, UNUSABLE_ADDRESS, broken_off, is_bearer, token_verdict
-from leads_pipeline.raw.durable import PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE, make_folder, replace_file
+from leads_pipeline.portal.verdicts import (
+    LATER,
+    UNUSABLE_ADDRESS,
+    broken_off,
+    is_bearer,
+    token_verdict,
+)
+from leads_pipeline.raw.durable import (
+    PRIVATE_FILE_MODE,
+    PRIVATE_FOLDER_MODE,
+    make_folder,
+    replace_file,
+)
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import AuthMethod, Secret
 
@@ -57,7 +68,9 @@ LOCK_DEADLINE_SECONDS: Final = 45.0
 # A token answer has one to five kilobytes, and web servers take request headers up to eight or sixteen.
 MAX_ANSWER_BYTES, MAX_TOKEN_CHARACTERS = 65_536, 8_000
 
-_TOKEN_FORM = re.compile(rf"[\x21-\x7e]{{1,{MAX_TOKEN_CHARACTERS}}}")  # RFC 6749, appendix A.12, without spaces
+_TOKEN_FORM = re.compile(
+    rf"[\x21-\x7e]{{1,{MAX_TOKEN_CHARACTERS}}}"
+)  # RFC 6749, appendix A.12, without spaces
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +114,9 @@ class ClientCredentials:
         It is a MAC keyed by the secret, so it tells nothing about a secret that can't be guessed.
         """
         identity = [self.token_url, self.client_id, self.method, self.audience, self.scope]
-        return hmac.new(secret.encode(), json.dumps(identity).encode(), hashlib.sha256).hexdigest()[:32]
+        return hmac.new(secret.encode(), json.dumps(identity).encode(), hashlib.sha256).hexdigest()[
+            :32
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +131,20 @@ class Token:
     lifetime_seconds: float
 
     def __post_init__(self) -> None:
-        if not _TOKEN_FORM.fullmatch(self.access_token) or not 0 < self.lifetime_seconds <= MAX_LIFETIME_SECONDS:
+        if (
+            not _TOKEN_FORM.fullmatch(self.access_token)
+            or not 0 < self.lifetime_seconds <= MAX_LIFETIME_SECONDS
+        ):
             raise ValueError("not a token")
 
     def is_usable(self, now: float) -> bool:
         """Whether it is valid for a while longer. It isn't if the clock was set back."""
         left = self.fetched_at + self.lifetime_seconds - now
-        return min(RENEWAL_MARGIN_SECONDS, self.lifetime_seconds * RENEWAL_MARGIN_SHARE) < left <= self.lifetime_seconds
+        return (
+            min(RENEWAL_MARGIN_SECONDS, self.lifetime_seconds * RENEWAL_MARGIN_SHARE)
+            < left
+            <= self.lifetime_seconds
+        )
 
 
 class Tokens:
@@ -143,8 +165,16 @@ class Tokens:
         lock_deadline_seconds: float = LOCK_DEADLINE_SECONDS,
     ) -> None:
         self.requests_made = 0
-        self._credentials, self._folder, self._clock, self._transport = credentials, folder, clock, transport
-        self._deadline_seconds, self._lock_deadline_seconds = deadline_seconds, lock_deadline_seconds
+        self._credentials, self._folder, self._clock, self._transport = (
+            credentials,
+            folder,
+            clock,
+            transport,
+        )
+        self._deadline_seconds, self._lock_deadline_seconds = (
+            deadline_seconds,
+            lock_deadline_seconds,
+        )
         self._guard = Lock()
         self._token: Token | None = None
         self._failure: tuple[float, LeadsPipelineError] | None = None
@@ -159,8 +189,12 @@ class Tokens:
         with self._guard:
             if self._token and self._is_good(self._token, refused):
                 return self._token
-            if self._failure and (self._failure[0] >= asked_at or not self._failure[1].is_transient):
-                error = self._failure[1]  # of the request that this one waited for, or refused for good
+            if self._failure and (
+                self._failure[0] >= asked_at or not self._failure[1].is_transient
+            ):
+                error = self._failure[
+                    1
+                ]  # of the request that this one waited for, or refused for good
                 raise error.reworded(error.args[0], attempts=0)
             try:
                 self._token = self._obtain(client_secret(self._credentials.secret), refused)
@@ -183,20 +217,27 @@ class Tokens:
             stored = _read(path)
             if stored is not None and self._is_good(stored, refused):
                 return stored
-            with suppress(OSError):  # no other process takes the refused token, even if the request fails
+            with suppress(
+                OSError
+            ):  # no other process takes the refused token, even if the request fails
                 path.unlink(missing_ok=True)
             token = self._ask(secret)
             try:
                 FolderStore(self._folder).delete_drafts("")  # of killed processes
                 replace_file(path, msgspec.json.encode(token))
             except StorageError as error:  # to ask once more for each request would make it worse
-                logger.warning("This token can't be kept, so other processes ask for tokens of their own. %s", error)
+                logger.warning(
+                    "This token can't be kept, so other processes ask for tokens of their own. %s",
+                    error,
+                )
             return token
 
     @contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
         """Hold the lock of the file, over all processes."""
-        lock = filelock.FileLock(path.with_suffix(".lock"), timeout=self._lock_deadline_seconds, mode=PRIVATE_FILE_MODE)
+        lock = filelock.FileLock(
+            path.with_suffix(".lock"), timeout=self._lock_deadline_seconds, mode=PRIVATE_FILE_MODE
+        )
         try:
             make_folder(self._folder)
             self._folder.chmod(PRIVATE_FOLDER_MODE)
@@ -236,7 +277,9 @@ class Tokens:
                     timeout=self._deadline_seconds,
                 ) as response,
             ):
-                return self._token_in(response, read_body(response, MAX_ANSWER_BYTES, until), asked, asked_at)
+                return self._token_in(
+                    response, read_body(response, MAX_ANSWER_BYTES, until), asked, asked_at
+                )
         except (TooLargeError, InvalidAnswerError):  # the status decides
             failure = token_verdict(asked, response, b"", {}, datetime.fromtimestamp(asked_at, UTC))
         except UnreachableError as error:
@@ -252,7 +295,9 @@ class Tokens:
 
         raise failure
 
-    def _token_in(self, response: httpx.Response, body: bytes, asked: str, asked_at: float) -> Token:
+    def _token_in(
+        self, response: httpx.Response, body: bytes, asked: str, asked_at: float
+    ) -> Token:
         answer = _json_object(body)
         value = answer.get("access_token")
         if response.is_success and is_bearer(answer.get("token_type")) and isinstance(value, str):
@@ -268,7 +313,11 @@ def _read(path: Path) -> Token | None:
     """
     try:
         status = path.lstat()
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        if (
+            not stat.S_ISREG(status.st_mode)
+            or status.st_uid != os.geteuid()
+            or status.st_mode & 0o077
+        ):
             return None
         return msgspec.json.decode(path.read_bytes(), type=Token)
     except (OSError, ValueError):
@@ -289,4 +338,6 @@ def _lifetime_seconds(expires_in: object) -> float:
         seconds = float(expires_in) if isinstance(expires_in, float | str) else 0.0
     except ValueError:
         seconds = 0.0
-    return min(seconds, MAX_LIFETIME_SECONDS) if seconds > 0 else DEFAULT_LIFETIME_SECONDS  # NaN isn't > 0 either
+    return (
+        min(seconds, MAX_LIFETIME_SECONDS) if seconds > 0 else DEFAULT_LIFETIME_SECONDS
+    )  # NaN isn't > 0 either

@@ -63,7 +63,9 @@ class Meaning(NamedTuple):
 
 _TEMPORARY: Final = Meaning(ServerError, "server error", f"The fault is at the service. {LATER}")
 _NO_ANSWER: Final = Meaning(
-    InvalidAnswerError, "invalid answer", f"Only 200 carries leads. What was landed before stays. {LATER}"
+    InvalidAnswerError,
+    "invalid answer",
+    f"Only 200 carries leads. What was landed before stays. {LATER}",
 )
 _MOVED: Final = Meaning(
     RefusedError,
@@ -92,18 +94,30 @@ _STATUSES: Final[Mapping[int, Meaning]] = {
         f"A cache on the way answered: this request asks the portal for no such answer. {LATER}",
     ),
     308: _MOVED,
-    401: Meaning(TokenRefusedError, "token refused", f"The service doesn't accept the token. {LATER}"),
+    401: Meaning(
+        TokenRefusedError, "token refused", f"The service doesn't accept the token. {LATER}"
+    ),
     407: Meaning(
-        RefusedError, "refused", f"{USELESS} Check the user and the password of the proxy in the environment."
+        RefusedError,
+        "refused",
+        f"{USELESS} Check the user and the password of the proxy in the environment.",
     ),
     408: _TEMPORARY,
     425: _TEMPORARY,
     429: Meaning(BusyError, "busy", f"The service is busy. {LATER}"),
 }
-_HUNDREDS: Final[Mapping[int, Meaning]] = {1: _NO_ANSWER, 2: _NO_ANSWER, 3: _ELSEWHERE, 4: _REFUSED, 5: _TEMPORARY}
+_HUNDREDS: Final[Mapping[int, Meaning]] = {
+    1: _NO_ANSWER,
+    2: _NO_ANSWER,
+    3: _ELSEWHERE,
+    4: _REFUSED,
+    5: _TEMPORARY,
+}
 
 # The code that the specification documents, and the names of HTTP's own statuses.
-_KNOWN_CODES: Final = frozenset({"invalid_valuation_lead_product", *(status.name.lower() for status in HTTPStatus)})
+_KNOWN_CODES: Final = frozenset(
+    {"invalid_valuation_lead_product", *(status.name.lower() for status in HTTPStatus)}
+)
 
 
 def verdict_on(
@@ -184,7 +198,8 @@ def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
         return UnreachableError(f"{asked} got no answer in time. {LATER}", reason=DEADLINE_PASSED)
 
     return UnreachableError(
-        f"{asked} broke off before the answer was whole ({type(error).__name__}). {LATER}", reason="connection broken"
+        f"{asked} broke off before the answer was whole ({type(error).__name__}). {LATER}",
+        reason="connection broken",
     )
 
 
@@ -194,12 +209,23 @@ def why_no_connection(error: httpx.TransportError) -> str:
     The reason is in the system's words, or is a proxy's status.
     """
     cause: BaseException = error
-    while inner := cause.exceptions[0] if isinstance(cause, ExceptionGroup) else cause.__cause__ or cause.__context__:
+    while (
+        inner := cause.exceptions[0]
+        if isinstance(cause, ExceptionGroup)
+        else cause.__cause__ or cause.__context__
+    ):
         cause = inner
 
     text = str(cause)
-    if isinstance(cause, OSError) and not isinstance(cause, ssl.SSLError) and cause.errno and cause.errno > 0:
-        text = os.strerror(cause.errno)  # of a refused connection, asyncio says "Connect call failed"
+    if (
+        isinstance(cause, OSError)
+        and not isinstance(cause, ssl.SSLError)
+        and cause.errno
+        and cause.errno > 0
+    ):
+        text = os.strerror(
+            cause.errno
+        )  # of a refused connection, asyncio says "Connect call failed"
 
     text = re.sub(r"[^ -~]", "?", text)[:200]
     if isinstance(error, httpx.ProxyError):
@@ -207,7 +233,9 @@ def why_no_connection(error: httpx.TransportError) -> str:
         refused = f"the proxy refuses ({status[0]})" if status else "the proxy refuses"
         return f"{refused}. Check the proxy in the environment, its user and its password."
 
-    if "CERTIFICATE_VERIFY_FAILED" in text or isinstance(error.__cause__, ssl.SSLCertVerificationError):
+    if "CERTIFICATE_VERIFY_FAILED" in text or isinstance(
+        error.__cause__, ssl.SSLCertVerificationError
+    ):
         return (
             f"its certificate isn't trusted ({text}). If your network has its own certificate authority, put that "
             "authority's file into SSL_CERT_FILE."
@@ -234,10 +262,10 @@ _CHECK_PAIR: Final = (
     "Check the client id and its secret. If both are as issued, the pair may have been revoked or replaced: ask the "
     "portal's technical contact for a new one."
 )
-_CHECK_FORM: Final = (
-    "Check the authentication method (body with audience, or basic with scope), the audience and the scope."
+_CHECK_FORM: Final = "Check the authentication method (body with audience, or basic with scope), the audience and the scope."
+_ASK_CONTACT: Final = (
+    "Ask the portal's technical contact to allow the client credentials grant for this client id."
 )
-_ASK_CONTACT: Final = "Ask the portal's technical contact to allow the client credentials grant for this client id."
 _CHECK_ADDRESS: Final = "Check the token server's address in the settings."
 
 # RFC 6749 section 5.2, RFC 8707 section 2, and access_denied, which widespread servers add.
@@ -251,7 +279,9 @@ _OAUTH_ERRORS: Final = {
     "invalid_scope": _CHECK_FORM,
     "invalid_target": _CHECK_FORM,
 }
-_OAUTH_TEMPORARY: Final = frozenset({"server_error", "temporarily_unavailable"})  # section 4.1.2.1; some send 400
+_OAUTH_TEMPORARY: Final = frozenset(
+    {"server_error", "temporarily_unavailable"}
+)  # section 4.1.2.1; some send 400
 
 
 def token_verdict(
@@ -277,11 +307,17 @@ def token_verdict(
         HTTPStatus.TOO_EARLY,
     )
     if is_fault or code in _OAUTH_TEMPORARY:
-        return _token_server_error(f"{asked} it has a fault of its own ({status}). {LATER}", patience)
+        return _token_server_error(
+            f"{asked} it has a fault of its own ({status}). {LATER}", patience
+        )
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return SettingsError(f"{asked} a proxy refused (407). {_STATUSES[status].advice}")
 
-    if isinstance(code, str) or status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.BAD_REQUEST):
+    if isinstance(code, str) or status in (
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.BAD_REQUEST,
+    ):
         named = code if code in _OAUTH_ERRORS else "no error code that RFC 6749 knows"
         return CredentialsError(
             f"{asked} it refused ({status}, {named}). {USELESS} {_OAUTH_ERRORS.get(str(code), _CHECK_PAIR)}"
@@ -292,9 +328,13 @@ def token_verdict(
             f"{asked} it answered with a redirect ({status}), and a secret follows none. {_CHECK_ADDRESS}"
         )
     if status // 100 == 4:
-        return CredentialsError(f"{asked} it answered {status}, not as a token server does. {_CHECK_ADDRESS}")
+        return CredentialsError(
+            f"{asked} it answered {status}, not as a token server does. {_CHECK_ADDRESS}"
+        )
     if body.lstrip().startswith(b"<"):
-        return CredentialsError(f"{asked} it answered {status} with HTML, as a login page does. {_CHECK_ADDRESS}")
+        return CredentialsError(
+            f"{asked} it answered {status} with HTML, as a login page does. {_CHECK_ADDRESS}"
+        )
 
     if isinstance(answer.get("access_token"), str) and answer["access_token"]:
         if not is_bearer(answer.get("token_type")):
@@ -302,10 +342,13 @@ def token_verdict(
                 f"{asked} its token is not a bearer token, and no other kind can be used. Ask the portal's "
                 "technical contact."
             )
-        return CredentialsError(f"{asked} its token can't be sent as a header. Ask the portal's technical contact.")
+        return CredentialsError(
+            f"{asked} its token can't be sent as a header. Ask the portal's technical contact."
+        )
 
     return _token_server_error(
-        f"{asked} it answered {status} without a token. {LATER} If it stays so: {_CHECK_ADDRESS}", None
+        f"{asked} it answered {status} without a token. {LATER} If it stays so: {_CHECK_ADDRESS}",
+        None,
     )
 
 
@@ -314,7 +357,10 @@ def is_bearer(token_type: object) -> bool:
 
     RFC 6749 requires one. A server that leaves it out means this one.
     """
-    return not token_type or re.fullmatch(r"bearer[ _-]?(token)?", str(token_type).strip(), re.IGNORECASE) is not None
+    return (
+        not token_type
+        or re.fullmatch(r"bearer[ _-]?(token)?", str(token_type).strip(), re.IGNORECASE) is not None
+    )
 
 
 def _token_server_error(message: str, patience: float | None) -> ServerError:

@@ -47,7 +47,9 @@ def read_branches(path: Path | None) -> Branches:
     try:
         rows = list(csv.reader(StringIO(_text(path), newline=""), strict=True))
     except csv.Error as error:
-        raise _wrong(path, f"is no CSV: {error}. Save it as CSV, with commas between the columns.") from None
+        raise _wrong(
+            path, f"is no CSV: {error}. Save it as CSV, with commas between the columns."
+        ) from None
 
     # A line break or two spaces within a name are slips of the one who typed it.
     header, *rows = [[" ".join(cell.split()) for cell in row] for row in rows] or [[]]
@@ -60,15 +62,24 @@ def read_branches(path: Path | None) -> Branches:
         if not any(values):
             continue
         if len(values) > len(header):
-            raise _wrong(path, f"has {len(values)} values in row {line}, for {len(header)} columns. Quote commas.")
+            raise _wrong(
+                path,
+                f"has {len(values)} values in row {line}, for {len(header)} columns. Quote commas.",
+            )
         cells = [*values, *[""] * (len(header) - len(values))]
         scope, name = _scope(path, cells[id_at], line), cells[name_at]
         if not name:
-            raise _wrong(path, f"has no name for {cells[id_at]} in row {line}. Write one, or take the row out.")
+            raise _wrong(
+                path,
+                f"has no name for {cells[id_at]} in row {line}. Write one, or take the row out.",
+            )
         if scope in names:
             raise _wrong(path, f"has {cells[id_at]} a second time in row {line}. Keep one of them.")
         if name in names.values():
-            raise _wrong(path, f"has the name {name} a second time in row {line}. Figures go by name: tell them apart.")
+            raise _wrong(
+                path,
+                f"has the name {name} a second time in row {line}. Figures go by name: tell them apart.",
+            )
         names[scope] = name
         more[scope] = tuple(cells[at] or None for at in more_at)
 
@@ -88,9 +99,13 @@ def _text(path: Path) -> str:
         # Excel begins its "CSV UTF-8" with a byte order mark.
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise _wrong(path, f"can't be read: {error.strerror}. Put it there, or correct the path.") from None
+        raise _wrong(
+            path, f"can't be read: {error.strerror}. Put it there, or correct the path."
+        ) from None
     except UnicodeDecodeError as error:
-        raise _wrong(path, f"isn't UTF-8 from byte {error.start} on. In Excel, save it as “CSV UTF-8”.") from None
+        raise _wrong(
+            path, f"isn't UTF-8 from byte {error.start} on. In Excel, save it as “CSV UTF-8”."
+        ) from None
 
 
 def _positions(path: Path, header: list[str]) -> tuple[int, int]:
@@ -99,12 +114,21 @@ def _positions(path: Path, header: list[str]) -> tuple[int, int]:
     if missing := [column for column in ("id", "name") if column not in columns]:
         there = ", ".join(header) or "nothing"
         raise _wrong(
-            path, f"has no column {' and no '.join(missing)}. Its first row holds {there}. Begin with id,name."
+            path,
+            f"has no column {' and no '.join(missing)}. Its first row holds {there}. Begin with id,name.",
         )
 
-    if wrong := [column for column in columns if not column or columns.count(column) > 1 or column in _TAKEN]:
-        what = f"the column {wrong[0]!r}, which is there already" if wrong[0] else "a column without a name"
-        raise _wrong(path, f"has {what}. Give each column a name of its own, other than scope and branch_id.")
+    if wrong := [
+        column for column in columns if not column or columns.count(column) > 1 or column in _TAKEN
+    ]:
+        what = (
+            f"the column {wrong[0]!r}, which is there already"
+            if wrong[0]
+            else "a column without a name"
+        )
+        raise _wrong(
+            path, f"has {what}. Give each column a name of its own, other than scope and branch_id."
+        )
 
     return columns.index("id"), columns.index("name")
 
@@ -114,7 +138,10 @@ def _scope(path: Path, text: str, line: int) -> str:
     for written in (text, f"branch-{text}"):
         with suppress(SettingsError):
             return Scope.parse(written).key
-    raise _wrong(path, f"has {text!r} for an id in row {line}. Write the portal's id of a branch, such as 101.")
+    raise _wrong(
+        path,
+        f"has {text!r} for an id in row {line}. Write the portal's id of a branch, such as 101.",
+    )
 
 
 def _wrong(path: Path, what: str) -> SettingsError:

@@ -36,7 +36,17 @@ RESTORING: Final = ".restoring"
 
 # What moves there. The folder's origin is in .state, so that comes last: after a kill, the rest can still be moved.
 _OF_DEMO: Final = (
-    *(RAW, RESTRICTED, QUARANTINE, LIST, "leads.duckdb", "tables", ".versions", "reports", ".dagster"),
+    *(
+        RAW,
+        RESTRICTED,
+        QUARANTINE,
+        LIST,
+        "leads.duckdb",
+        "tables",
+        ".versions",
+        "reports",
+        ".dagster",
+    ),
     ".state",
 )
 
@@ -62,12 +72,16 @@ class DataFolder:
     quarantine: Quarantine
 
     @classmethod
-    def of(cls, settings: Settings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Self:
+    def of(
+        cls, settings: Settings, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> Self:
         """Return the data folder that the settings name.
 
         Raises SettingsError if the bucket's package is missing.
         """
-        bucket = open_store(settings.store, plain_http=settings.plain_http) if settings.store else None
+        bucket = (
+            open_store(settings.store, plain_http=settings.plain_http) if settings.store else None
+        )
         return cls.at(settings.data_dir, bucket, clock, settings)
 
     @classmethod
@@ -170,7 +184,9 @@ def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:
     Raises SettingsError if the data is in use.
     """
     if is_served(dagster_home) or data.state.is_pulling() or data.state.is_publishing():
-        raise SettingsError(f"The demo's data in {data.folder} is in use. Stop `leads-pipeline dev`, and try again.")
+        raise SettingsError(
+            f"The demo's data in {data.folder} is in use. Stop `leads-pipeline dev`, and try again."
+        )
 
     aside = data.folder / DEMO / f"{now:%Y-%m-%dT%H%M%SZ}"
     with storing(aside):

@@ -51,7 +51,9 @@ def replace_file(path: Path, content: bytes) -> None:
                 _write_synced(draft, content)
                 os.replace(draft, path)  # noqa: PTH105
                 break
-            except FileNotFoundError:  # there is no folder yet, or FolderStore.delete_drafts took the draft
+            except (
+                FileNotFoundError
+            ):  # there is no folder yet, or FolderStore.delete_drafts took the draft
                 make_folder(path.parent)
             except BaseException:
                 with suppress(OSError):
@@ -92,7 +94,9 @@ def drafted(path: Path, content: bytes) -> Iterator[Path]:
 def write_new(draft: Path, content: bytes) -> None:
     """Make a private file of a new name. It isn't synced yet. Raises OSError."""
     # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk (measured).
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb") as file:
+    with os.fdopen(
+        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb"
+    ) as file:
         file.write(content)
 
 
@@ -214,7 +218,9 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
     `is_of_process`: other threads of this process may hold it too. Raises StorageError if another holder keeps it for
     longer than `timeout_seconds`. Below 0 there is no end.
     """
-    lock = filelock.FileLock(path, mode=PRIVATE_FILE_MODE, is_singleton=is_of_process, thread_local=not is_of_process)
+    lock = filelock.FileLock(
+        path, mode=PRIVATE_FILE_MODE, is_singleton=is_of_process, thread_local=not is_of_process
+    )
     with storing(path):
         make_folder(path.parent)
         try:
@@ -234,7 +240,9 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
     try:
         yield
     finally:
-        with suppress(OSError):  # the work under the lock is done, and the lock ends with this process
+        with suppress(
+            OSError
+        ):  # the work under the lock is done, and the lock ends with this process
             lock.release()
 
 
@@ -259,9 +267,13 @@ def check_writable(folder: Path) -> None:
 
 
 # It stands in errors of DuckDB and of connections, too.
-MORE_FILES: Final = "Raise the limit of open files (ulimit -n, or LimitNOFILE= in a systemd unit), then run again."
+MORE_FILES: Final = (
+    "Raise the limit of open files (ulimit -n, or LimitNOFILE= in a systemd unit), then run again."
+)
 
-_FORBIDDEN: Final = "Give this user the right to read and write there, or set LEADS_DATA_DIR to another folder."
+_FORBIDDEN: Final = (
+    "Give this user the right to read and write there, or set LEADS_DATA_DIR to another folder."
+)
 _ADVICE: Final = {
     errno.EFBIG: "Raise the limit on file sizes (ulimit -f), then run again.",
     errno.EACCES: _FORBIDDEN,
@@ -285,7 +297,9 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{path} can't be read: {error.strerror}. {_advice(path, error)}") from error
+        raise StorageError(
+            f"{path} can't be read: {error.strerror}. {_advice(path, error)}"
+        ) from error
 
 
 @contextmanager

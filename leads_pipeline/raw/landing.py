@@ -193,14 +193,26 @@ class Raw:
         return self._merge(place, before, received, fetch, newest_entry)
 
     def merge(
-        self, place: Place, received: Sequence[Row], fetch: Fetch | None = None, *, is_anonymous: bool = False
+        self,
+        place: Place,
+        received: Sequence[Row],
+        fetch: Fetch | None = None,
+        *,
+        is_anonymous: bool = False,
     ) -> Landed:
         """Merge numbered rows, with the fetch that found them if it was a whole one."""
         newest_entry = self._gate.newest_entry
-        return self._merge(place, self.read(place), received, fetch, newest_entry, is_anonymous=is_anonymous)
+        return self._merge(
+            place, self.read(place), received, fetch, newest_entry, is_anonymous=is_anonymous
+        )
 
     def add(
-        self, place: Place, leads: Iterable[ReceivedLead], received_at: datetime, source: str = PUSH, run_id: str = ""
+        self,
+        place: Place,
+        leads: Iterable[ReceivedLead],
+        received_at: datetime,
+        source: str = PUSH,
+        run_id: str = "",
     ) -> Landed:
         """Add pushed leads, or those of an incomplete answer. They are durable when this returns.
 
@@ -222,7 +234,9 @@ class Raw:
 
         return _counts(before.rows, received, now)
 
-    def _confirm(self, place: Place, before: Contents, fetch: Fetch, newest_entry: int) -> Landed | None:
+    def _confirm(
+        self, place: Place, before: Contents, fetch: Fetch, newest_entry: int
+    ) -> Landed | None:
         """Give the window's only file a newer name, if the answer has the same bytes as before."""
         newest = before.folder.newest
         if newest is None or len(before.opened) > 1 or fetch.at <= newest.fetch:
@@ -261,12 +275,17 @@ class Raw:
         rows = merged(admitted)
 
         footer = replace(
-            before.footer, body_hash="", newest_entry=newest_entry, is_anonymous=is_anonymous and before.is_anonymous
+            before.footer,
+            body_hash="",
+            newest_entry=newest_entry,
+            is_anonymous=is_anonymous and before.is_anonymous,
         )
         if fetch is not None and is_newest_fetch:
             # The same answer again changes nothing only if nothing newer came by another way. And if a person was
             # taken out, the hash would confirm a guess of the whole answer.
-            is_as_answered = admitted == everything and all(row.number <= fetch.at for row in rows_before)
+            is_as_answered = admitted == everything and all(
+                row.number <= fetch.at for row in rows_before
+            )
             body_hash = fetch.body_hash if is_as_answered else ""
             gone = _gone_from(received, rows, fetch)
             footer = replace(footer, run_id=fetch.run_id, body_hash=body_hash, gone=gone)
@@ -279,7 +298,12 @@ class Raw:
         return _counts(rows_before, received, rows)
 
     def _replace(
-        self, place: Place, before: Contents, rows: list[Row], footer: Footer, fetch: Fetch | None = None
+        self,
+        place: Place,
+        before: Contents,
+        rows: list[Row],
+        footer: Footer,
+        fetch: Fetch | None = None,
     ) -> None:
         """Create one file, then delete those that it stands for."""
         newest = before.folder.newest
@@ -288,7 +312,9 @@ class Raw:
         made = self._create(place, rows, footer, at, state) if rows or at else ""
         self._store.delete([file.key for file in before.opened if file.key != made])
 
-    def _create(self, place: Place, rows: Sequence[Row], footer: Footer, at: int, state: FileState) -> str:
+    def _create(
+        self, place: Place, rows: Sequence[Row], footer: Footer, at: int, state: FileState
+    ) -> str:
         ids = {row.lead_id for row in rows}
         content = to_parquet(rows, replace(footer, gone=footer.gone & ids))
         file = RawFile("", at, state, len(ids), hash_of(content))
@@ -325,7 +351,12 @@ class Raw:
             now = merged(change(self._gate.admit(place, rows)))
             is_anonymous_now = is_anonymous or before.is_anonymous
             if now != rows or is_anonymous_now != before.is_anonymous:
-                footer = replace(before.footer, body_hash="", newest_entry=newest_entry, is_anonymous=is_anonymous_now)
+                footer = replace(
+                    before.footer,
+                    body_hash="",
+                    newest_entry=newest_entry,
+                    is_anonymous=is_anonymous_now,
+                )
                 self._replace(place, before, now, footer)
                 has_changed = True
             elif self._gate.newest_entry == newest_entry:
@@ -364,7 +395,11 @@ class Raw:
     def _failure(self, place: Place, now: datetime) -> Failure:
         """Return the window's failure, or one that begins now with a damaged file."""
         return read_failure(self._store, place.key, self._folder(place)) or Failure(
-            reason="damaged file", verdict="temporary", attempts=0, first_failed_at=now, failed_at=now
+            reason="damaged file",
+            verdict="temporary",
+            attempts=0,
+            first_failed_at=now,
+            failed_at=now,
         )
 
     def _forget_failure(self, place: Place, before: Contents) -> None:

@@ -38,7 +38,9 @@ MOMENT: Final = "%Y%m%dT%H%M%S.%fZ"
 PUSH_SCOPE: Final = "push"
 
 FAILED: Final = "_failed.json"
-_NAME: Final = re.compile(r"([0-9]{16})-(open|closed|partial|rows)-([0-9]+)-([0-9a-f]{16})\.parquet", re.ASCII)
+_NAME: Final = re.compile(
+    r"([0-9]{16})-(open|closed|partial|rows)-([0-9]+)-([0-9a-f]{16})\.parquet", re.ASCII
+)
 _PLACE: Final = re.compile(r"(\w+)/(\w+)/day=(\d{4}-\d\d-\d\d)/scope=([^/]+)/", re.ASCII)
 _KINDS: Final = {kind.table: kind for kind in LEAD_KINDS}
 _FAILURE: Final = msgspec.json.Decoder(Failure)
@@ -67,7 +69,9 @@ class Place(NamedTuple):
         match = _PLACE.match(key)
         if match and match[2] in _KINDS:
             with suppress(ValueError, SettingsError):
-                return cls(_KINDS[match[2]], date.fromisoformat(match[3]), _checked(match[4]), match[1])
+                return cls(
+                    _KINDS[match[2]], date.fromisoformat(match[3]), _checked(match[4]), match[1]
+                )
         return None
 
     @property
@@ -126,7 +130,9 @@ class Folder:
     @property
     def newest(self) -> RawFile | None:
         """The file of the newest whole fetch, None before the first."""
-        return max((file for file in self.files if file.fetch), key=attrgetter("fetch"), default=None)
+        return max(
+            (file for file in self.files if file.fetch), key=attrgetter("fetch"), default=None
+        )
 
     @property
     def state(self) -> FileState:
@@ -136,7 +142,9 @@ class Folder:
     @property
     def hash(self) -> str:
         """What changes with the files, but not with a newer fetch that found the same."""
-        return hashlib.sha256(" ".join(sorted(file.hash for file in self.files)).encode()).hexdigest()[:16]
+        return hashlib.sha256(
+            " ".join(sorted(file.hash for file in self.files)).encode()
+        ).hexdigest()[:16]
 
 
 def state_of(window: Window, asked_at: datetime) -> FileState:
@@ -174,7 +182,12 @@ def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
 
 def list_places(store: Store, root: str = RAW) -> list[Place]:
     """Return the places that have raw files, by kind, day and scope."""
-    keys = (key for kind in LEAD_KINDS for key in store.list(f"{root}/{kind.table}/") if RawFile.parse(key))
+    keys = (
+        key
+        for kind in LEAD_KINDS
+        for key in store.list(f"{root}/{kind.table}/")
+        if RawFile.parse(key)
+    )
     return [place for place in dict.fromkeys(map(Place.parse, keys)) if place]
 
 

@@ -81,7 +81,9 @@ def prove_folder(folder: Path) -> FileSystem:
             _want_replacing(trial / "file")
             _want_locks(trial)
             want_symbolic_links(trial / "link")
-            return FileSystem(has_hard_links=_has_hard_links(trial), syncs_folders=_syncs_folders(trial))
+            return FileSystem(
+                has_hard_links=_has_hard_links(trial), syncs_folders=_syncs_folders(trial)
+            )
 
 
 def want_symbolic_links(link: Path) -> None:

@@ -69,5 +69,7 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
             return None
         if self.failures:
             return self.began_at + _WAITS[min(self.failures, len(_WAITS)) - 1]
-        spacing = timedelta() if is_urgent else timedelta(days=self.written_bytes / _MOST_BYTES_A_DAY)
+        spacing = (
+            timedelta() if is_urgent else timedelta(days=self.written_bytes / _MOST_BYTES_A_DAY)
+        )
         return self.began_at + min(max(_LEAST_SPACING, spacing), _LONGEST_SPACING)

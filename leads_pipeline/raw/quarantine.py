@@ -64,7 +64,9 @@ class Quarantine:
 
     def keep_answer(self, kind: LeadKind, window: Window, body: bytes) -> None:
         """Keep an unreadable answer as received, in place of the window's earlier one."""
-        self._store.create(_ANSWERS + place_of(kind, window).key.partition("/")[2].rstrip("/"), body)
+        self._store.create(
+            _ANSWERS + place_of(kind, window).key.partition("/")[2].rstrip("/"), body
+        )
 
     def answers(self) -> list[str]:
         """Return the keys of all kept answers."""

@@ -102,7 +102,11 @@ def moment_of(number: int) -> datetime:
 
 
 def received_rows(
-    leads: Iterable[ReceivedLead], moment: datetime, before: Sequence[Row], now: datetime, source: str = PULL
+    leads: Iterable[ReceivedLead],
+    moment: datetime,
+    before: Sequence[Row],
+    now: datetime,
+    source: str = PULL,
 ) -> list[Row]:
     """Return a row for each lead received at that moment.
 
@@ -121,7 +125,9 @@ def received_rows(
     rows, newest = [], dict[str, Row]()
     for lead in leads:
         earlier = newest.get(lead.lead_id)
-        row = Row(lead.lead_id, number if earlier is None else earlier.number + 1, lead.payload, source)
+        row = Row(
+            lead.lead_id, number if earlier is None else earlier.number + 1, lead.payload, source
+        )
         newest[lead.lead_id] = row
         rows.append(row)
 
@@ -152,7 +158,9 @@ def merged(rows: Iterable[Row]) -> list[Row]:
     return kept
 
 
-def without_returned(rows: Iterable[Row], received: Iterable[Row], gone: Collection[str]) -> list[Row]:
+def without_returned(
+    rows: Iterable[Row], received: Iterable[Row], gone: Collection[str]
+) -> list[Row]:
     """Leave out rows of leads that were gone and are received again with the same text.
 
     They count from now on. Otherwise a lead that goes to another window and comes back would stay
@@ -174,7 +182,11 @@ def landed_versions(rows: Sequence[Row]) -> list[LandedVersion]:
         if row.source == CORRECTION:
             before, _ = corrections.get(row.lead_id, ([], 0))
             corrections[row.lead_id] = ([*before, row.payload], row.number)
-    return [LandedVersion(*row, *corrections.get(row.lead_id, ())) for row in rows if row.source != CORRECTION]
+    return [
+        LandedVersion(*row, *corrections.get(row.lead_id, ()))
+        for row in rows
+        if row.source != CORRECTION
+    ]
 
 
 def corrected(text: str | bytes, patch: str) -> bytes:
@@ -234,11 +246,15 @@ def arrow_table(rows: Sequence[Row]) -> pa.Table:
 def _texts(texts: Sequence[str]) -> pa.StringArray:
     encoded = [text.encode() for text in texts]
     ends = array("i", [0, *accumulate(map(len, encoded))])
-    return pa.StringArray.from_buffers(len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
+    return pa.StringArray.from_buffers(
+        len(encoded), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))
+    )
 
 
 def _integers(numbers: Sequence[int]) -> "pa.Array[Any]":
-    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(array("q", numbers))])
+    return pa.Array.from_buffers(
+        pa.int64(), len(numbers), [None, pa.py_buffer(array("q", numbers))]
+    )
 
 
 def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:

@@ -49,7 +49,9 @@ class State:
 
     # --- locks --------------------------------------------------------------------------------------------------------
 
-    def lock(self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS) -> AbstractContextManager[None]:
+    def lock(
+        self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS
+    ) -> AbstractContextManager[None]:
         """The lock of that name. See durable.locked."""
         return locked(self._lock_path(name), timeout_seconds)
 
@@ -262,7 +264,11 @@ class State:
         """
         text = self._read("retained_before")
         day = date.fromisoformat(text) if text else None
-        return day if day and day - timedelta(days=1) <= self._clock().date() - SHORTEST_RETENTION else None
+        return (
+            day
+            if day and day - timedelta(days=1) <= self._clock().date() - SHORTEST_RETENTION
+            else None
+        )
 
     # --- keys of a day that retention is making anonymous -------------------------------------------------------------
 
@@ -299,7 +305,9 @@ class State:
         """
         remembered = self._remember("origin", origin)
         if remembered != origin:
-            from leads_pipeline.settings import THIS_MACHINE  # not above: each own table's process would load it
+            from leads_pipeline.settings import (
+                THIS_MACHINE,
+            )  # not above: each own table's process would load it
 
             whose, do = f"leads from {remembered}", ""
             if remembered == THIS_MACHINE:
@@ -398,7 +406,9 @@ class State:
 
     def _first(self, name: str, value: str) -> str:
         """Return what the first machine remembered: this value if no other was first."""
-        if self._shared is None or self._shared.create_once(_SHARED_FOLDER + name, f"{value}\n".encode()):
+        if self._shared is None or self._shared.create_once(
+            _SHARED_FOLDER + name, f"{value}\n".encode()
+        ):
             return value
         return (self._shared.get(_SHARED_FOLDER + name) or b"").decode(errors="replace").strip()
 

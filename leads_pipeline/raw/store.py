@@ -208,7 +208,13 @@ def _entries(folder: str) -> dict[str, bool]:
     with suppress(FileNotFoundError):
         for _ in range(2):
             with os.scandir(folder) as found:
-                entries.update({entry.name: entry.is_dir() for entry in found if entry.is_dir() or entry.is_file()})
+                entries.update(
+                    {
+                        entry.name: entry.is_dir()
+                        for entry in found
+                        if entry.is_dir() or entry.is_file()
+                    }
+                )
             if len(entries) <= _ONE_MOMENT:
                 break
     return entries
@@ -221,7 +227,9 @@ _TIMEOUT_SECONDS: Final = 60
 # How often a create is repeated if another writer of the key keeps the answer open (409).
 _CONFLICTS: Final = 5
 
-PERMISSIONS: Final = "s3:ListBucket on the bucket; s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix"
+PERMISSIONS: Final = (
+    "s3:ListBucket on the bucket; s3:GetObject, s3:PutObject and s3:DeleteObject below the prefix"
+)
 
 
 class S3Store:
@@ -249,7 +257,10 @@ class S3Store:
         try:
             self._bucket = Bucket(
                 bucket,
-                client_options={"allow_http": plain_http, "timeout": timedelta(seconds=_TIMEOUT_SECONDS)},
+                client_options={
+                    "allow_http": plain_http,
+                    "timeout": timedelta(seconds=_TIMEOUT_SECONDS),
+                },
                 retry_config={"retry_timeout": timedelta(seconds=_RETRY_SECONDS)},
             )
         except (obstore.exceptions.BaseError, ValueError) as error:
@@ -268,15 +279,26 @@ class S3Store:
         for _ in range(_CONFLICTS):
             with self._told(key):
                 try:
-                    self._obstore.put(self._bucket, self._prefix + key, content, mode="create", use_multipart=False)
-                except (self._obstore.exceptions.AlreadyExistsError, self._obstore.exceptions.PreconditionError):
+                    self._obstore.put(
+                        self._bucket,
+                        self._prefix + key,
+                        content,
+                        mode="create",
+                        use_multipart=False,
+                    )
+                except (
+                    self._obstore.exceptions.AlreadyExistsError,
+                    self._obstore.exceptions.PreconditionError,
+                ):
                     # 409 means another writer of the key at this moment, who may yet fail. The answer to an earlier
                     # request of ours may have been lost: then the content is ours.
                     if (there := self.get(key)) is not None:
                         return there == content
                 else:
                     return True
-        raise StorageError(f"{self.address}/{key} is being written by another process all the time. Run again.")
+        raise StorageError(
+            f"{self.address}/{key} is being written by another process all the time. Run again."
+        )
 
     def get(self, key: str) -> bytes | None:
         """In one request."""

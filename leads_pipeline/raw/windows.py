@@ -74,7 +74,9 @@ class WindowRow(NamedTuple):
         return fetch is None or fetch > now
 
 
-def list_days(store: Store, kind: LeadKind, of_days: Iterable[date] | None, now: datetime) -> dict[str, Folder]:
+def list_days(
+    store: Store, kind: LeadKind, of_days: Iterable[date] | None, now: datetime
+) -> dict[str, Folder]:
     """Return the folders of these days or of all, by their keys.
 
     Those of scopes that aren't configured are among them.
@@ -88,7 +90,12 @@ def list_days(store: Store, kind: LeadKind, of_days: Iterable[date] | None, now:
 
 
 def known_windows(
-    store: Store, kind: LeadKind, scopes: Sequence[Scope], zone: ZoneInfo, first_day: date, now: datetime
+    store: Store,
+    kind: LeadKind,
+    scopes: Sequence[Scope],
+    zone: ZoneInfo,
+    first_day: date,
+    now: datetime,
 ) -> list[WindowRow]:
     """Return the kind's windows that the portal has not deleted, from the first day to today."""
     shown = days(max(first_day, today(zone, now - RETENTION)), today(zone, now))
@@ -96,7 +103,9 @@ def known_windows(
     return window_table(store, kind, windows, now)
 
 
-def window_table(store: Store, kind: LeadKind, windows: Iterable[Window], now: datetime) -> list[WindowRow]:
+def window_table(
+    store: Store, kind: LeadKind, windows: Iterable[Window], now: datetime
+) -> list[WindowRow]:
     """Return a row for each of the windows, in their order. Only failures are read, not files."""
     windows = list(windows)
     folders = list_days(store, kind, sorted({window.day for window in windows}), now)
@@ -104,7 +113,11 @@ def window_table(store: Store, kind: LeadKind, windows: Iterable[Window], now: d
 
 
 def window_rows(
-    store: Store, kind: LeadKind, windows: Iterable[Window], folders: Mapping[str, Folder], now: datetime
+    store: Store,
+    kind: LeadKind,
+    windows: Iterable[Window],
+    folders: Mapping[str, Folder],
+    now: datetime,
 ) -> list[WindowRow]:
     """Return the rows of windows whose folders are listed already."""
     rows = []

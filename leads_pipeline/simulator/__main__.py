@@ -29,9 +29,21 @@ _FORM = (faults.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
     context_settings={"show_default": True, "max_content_width": 120},
     epilog="\n\n".join(f"\b\n{paragraph}" for paragraph in _FORM),
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=8099, help="Port to listen on; 0 takes a free one.")
-@click.option("--seed", default=_DEFAULTS.seed, help="Another seed makes other people, streets and leads.")
-@click.option("--branches", type=click.IntRange(1, 5000), default=_DEFAULTS.branches, help="Branches 101, 102, …")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8099,
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option(
+    "--seed", default=_DEFAULTS.seed, help="Another seed makes other people, streets and leads."
+)
+@click.option(
+    "--branches",
+    type=click.IntRange(1, 5000),
+    default=_DEFAULTS.branches,
+    help="Branches 101, 102, …",
+)
 @click.option(
     "--leads-per-day",
     type=click.FloatRange(0, 10_000),
@@ -51,7 +63,12 @@ _FORM = (faults.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
     help="File to write the environment variables to once it is listening.",
 )
 def main(
-    port: int, seed: int, branches: int, leads_per_day: float, rules: tuple[Rule, ...], ready_file: Path | None
+    port: int,
+    seed: int,
+    branches: int,
+    leads_per_day: float,
+    rules: tuple[Rule, ...],
+    ready_file: Path | None,
 ) -> None:
     """Serve made-up leads, tokens and inventory on this machine as the portal would.
 
@@ -59,12 +76,18 @@ def main(
     """
     try:
         with running(
-            Config(seed=seed, branches=branches, leads_per_day=leads_per_day, faults=rules), port=port
+            Config(seed=seed, branches=branches, leads_per_day=leads_per_day, faults=rules),
+            port=port,
         ) as portal:
-            crm = {"LEADS_DELIVERY_URL": portal.base_url + CRM_PATH, "LEADS_DELIVERY_SECRET": CRM_SECRET}
+            crm = {
+                "LEADS_DELIVERY_URL": portal.base_url + CRM_PATH,
+                "LEADS_DELIVERY_SECRET": CRM_SECRET,
+            }
             environment = portal.environment() | crm
             lines = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
-            click.echo(f"The simulator listens at {portal.base_url}; Ctrl-C stops it. To point the pipeline at it:\n")
+            click.echo(
+                f"The simulator listens at {portal.base_url}; Ctrl-C stops it. To point the pipeline at it:\n"
+            )
             click.echo("\n".join(f"export {line}" for line in lines))
             if ready_file is not None:
                 new = ready_file.with_name(f"{ready_file.name}.new")

@@ -150,15 +150,21 @@ class Simulator:
 
         They are given as rules or as JSON text. An empty list clears them. Raises FaultError.
         """
-        self._faults = Faults(read_rules(rules) if isinstance(rules, str) else rules, self.config.seed)
+        self._faults = Faults(
+            read_rules(rules) if isinstance(rules, str) else rules, self.config.seed
+        )
 
-    def truth(self, kind: str, scope: str, start: datetime | None = None, end: datetime | None = None) -> list[str]:
+    def truth(
+        self, kind: str, scope: str, start: datetime | None = None, end: datetime | None = None
+    ) -> list[str]:
         """Return the ids of all leads that an answer would hold now, both ends included.
 
         `scope` reads `branch-101` or `all`. Without a start or an end it is bounded by retention
         and the clock alone.
         """
-        return self._book.ids(kind, self.organisation.branches_of(scope), start, end, self.config.clock())
+        return self._book.ids(
+            kind, self.organisation.branches_of(scope), start, end, self.config.clock()
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
@@ -198,7 +204,9 @@ class Simulator:
         if endpoint is None:
             return _errors(404, "not_found", "There is no such path.")
         if request.method != method:
-            return _errors(405, "method_not_allowed", f"Only {method} is allowed.", {"allow": method})
+            return _errors(
+                405, "method_not_allowed", f"Only {method} is allowed.", {"allow": method}
+            )
 
         try:
             return endpoint(request, body)
@@ -221,11 +229,15 @@ class Simulator:
             return _json(refusal, 401, headers | {"www-authenticate": 'Basic realm="simulator"'})
 
         seconds = int(tokens.LIFETIME.total_seconds())
-        return _json({"access_token": token, "expires_in": seconds, "token_type": "Bearer"}, headers=headers)
+        return _json(
+            {"access_token": token, "expires_in": seconds, "token_type": "Bearer"}, headers=headers
+        )
 
     def _leads(self, kind: str, request: Request, _: bytes) -> Response:
         if not self._tokens.is_good(tokens.LEADS, request.headers.get("authorization", "")):
-            raise _RefusalError(401, "unauthorized", "The access token is missing, invalid or expired.")
+            raise _RefusalError(
+                401, "unauthorized", "The access token is missing, invalid or expired."
+            )
         query, now = request.query_params, self.config.clock()
         start, end = _window(query, now - _DEFAULT_WINDOW)
         body = self._book.answer(kind, self._asked_branches(query), start, end, now)
@@ -234,11 +246,15 @@ class Simulator:
     def _asked_branches(self, query: QueryParams) -> Sequence[Branch]:
         scopes = _scopes(query)
         if len(scopes) > 1:
-            raise _RefusalError(400, "too_many_filters", "Filter on one group, company, brand or branch id alone.")
+            raise _RefusalError(
+                400, "too_many_filters", "Filter on one group, company, brand or branch id alone."
+            )
 
         if not scopes:
             if len(self.organisation.branches) > 1:
-                raise _RefusalError(400, "filter_required", "Filter on one group, company, brand or branch id.")
+                raise _RefusalError(
+                    400, "filter_required", "Filter on one group, company, brand or branch id."
+                )
             return self.organisation.branches
 
         if not (branches := self.organisation.branches_of(scopes[0])):
@@ -302,7 +318,9 @@ class Simulator:
         kind, scope = query.get("kind", ""), query.get("scope", "all")
         if kind not in KINDS or not self.organisation.branches_of(scope):
             raise _RefusalError(
-                400, "invalid_question", f"kind must be one of {', '.join(KINDS)}, scope like branch-101 or all."
+                400,
+                "invalid_question",
+                f"kind must be one of {', '.join(KINDS)}, scope like branch-101 or all.",
             )
         return kind, scope
 
@@ -325,7 +343,9 @@ def _scopes(query: QueryParams) -> list[str]:
     return [f"{kind}-{id_}" for kind in SCOPE_KINDS for id_ in query.getlist(f"{kind}-id")]
 
 
-def _window(query: QueryParams, default_start: datetime | None) -> tuple[datetime | None, datetime | None]:
+def _window(
+    query: QueryParams, default_start: datetime | None
+) -> tuple[datetime | None, datetime | None]:
     """From-time and to-time, and the default start if the query has neither."""
     start, end = _moment(query, "from-time"), _moment(query, "to-time")
     if start is not None and end is not None and end < start:
@@ -355,8 +375,12 @@ def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = N
 
 
 def _problem(detail: str) -> Response:
-    return _json({"type": "about:blank", "title": "Bad request", "status": 400, "detail": detail}, 400)
+    return _json(
+        {"type": "about:blank", "title": "Bad request", "status": 400, "detail": detail}, 400
+    )
 
 
-def _errors(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
+def _errors(
+    status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
     return _json({"errors": [{"message": message, "code": code, "links": []}]}, status, headers)

@@ -32,7 +32,10 @@ class Inventory:
 
         The parameters are `address`, `maxResults` and `nextToken`.
         """
-        address, size = parameters.get("address", ""), parameters.get("maxResults", str(_DEFAULT_PAGE))
+        address, size = (
+            parameters.get("address", ""),
+            parameters.get("maxResults", str(_DEFAULT_PAGE)),
+        )
         if not re.fullmatch(r"[0-9]{1,3}", size) or not 1 <= int(size) <= _LARGEST_PAGE:
             raise SearchError(f"maxResults must be a whole number from 1 to {_LARGEST_PAGE}.")
 
@@ -51,17 +54,31 @@ class Inventory:
             "nextToken": _cursor(address, end) if end < len(matches) else None,
             "previousToken": _cursor(address, max(0, start - int(size))) if start else None,
         }
-        return b'{"meta":%s,"items":[%s]}' % (msgspec.json.encode(meta), b",".join(matches[start:end]))
+        return b'{"meta":%s,"items":[%s]}' % (
+            msgspec.json.encode(meta),
+            b",".join(matches[start:end]),
+        )
 
     @cached_property
     def _searchable(self) -> list[tuple[bytes, str]]:
         """Each listing ready to send, and the text that it is found by."""
-        return [(listing.item, _text(listing)) for branch in self._branches for listing in self._stock.of(branch)]
+        return [
+            (listing.item, _text(listing))
+            for branch in self._branches
+            for listing in self._stock.of(branch)
+        ]
 
 
 def _text(listing: Listing) -> str:
     place = listing.address
-    parts = (place.flat, place.name_or_number, place.street, place.locality, place.town.name, place.town.county)
+    parts = (
+        place.flat,
+        place.name_or_number,
+        place.street,
+        place.locality,
+        place.town.name,
+        place.town.county,
+    )
     # The postcode with and without its space: people write both.
     return " ".join((*parts, place.postcode, place.postcode.replace(" ", ""))).casefold()
 

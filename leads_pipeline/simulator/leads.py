@@ -81,13 +81,30 @@ _APPRAISAL_MESSAGES: Final = (
 _SITUATIONS: Final = tuple(
     f"CONSUMER_SITUATION_{name}"
     for name in (
-        *("UNSPECIFIED", "OTHER", "PROPERTY_TO_LET", "OFFER_ON_OWN_PROPERTY", "RECENTLY_SOLD", "FIRST_TIME_BUYER"),
+        *(
+            "UNSPECIFIED",
+            "OTHER",
+            "PROPERTY_TO_LET",
+            "OFFER_ON_OWN_PROPERTY",
+            "RECENTLY_SOLD",
+            "FIRST_TIME_BUYER",
+        ),
         *("FIRST_TIME_BUYER", "BUYER_NOT_FIRST_TIME", "LOOKING_TO_INVEST", "NO_PROPERTY_TO_SELL"),
     )
 )
 _METHODS: Final = ("CONTACT_METHOD_PHONE", "CONTACT_METHOD_EMAIL", "CONTACT_METHOD_UNSPECIFIED")
-_TIMES: Final = ("TIME_PREFERENCE_MORNING", "TIME_PREFERENCE_AFTERNOON", "TIME_PREFERENCE_EVENING", "")
-_URGENCIES: Final = ("URGENCY_ASAP", "URGENCY_WITHIN_3_MONTHS", "URGENCY_WITHIN_6_MONTHS", "URGENCY_UNSPECIFIED")
+_TIMES: Final = (
+    "TIME_PREFERENCE_MORNING",
+    "TIME_PREFERENCE_AFTERNOON",
+    "TIME_PREFERENCE_EVENING",
+    "",
+)
+_URGENCIES: Final = (
+    "URGENCY_ASAP",
+    "URGENCY_WITHIN_3_MONTHS",
+    "URGENCY_WITHIN_6_MONTHS",
+    "URGENCY_UNSPECIFIED",
+)
 
 
 class Slot(NamedTuple):
@@ -111,7 +128,12 @@ class LeadBook:
         self._returning_people = max(1, round(leads_of_company * _RETURNING / _LEADS_PER_RETURNING))
 
     def answer(
-        self, kind: str, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
+        self,
+        kind: str,
+        branches: Sequence[Branch],
+        start: datetime | None,
+        end: datetime | None,
+        now: datetime,
     ) -> bytes:
         """The body of a 200 answer: all leads from `start` to `end` inclusive, earliest first.
 
@@ -124,27 +146,46 @@ class LeadBook:
         return b'{"%ss":[%s]}' % (kind.encode(), b",".join([body for _, body in leads]))
 
     def ids(
-        self, kind: str, branches: Sequence[Branch], start: datetime | None, end: datetime | None, now: datetime
+        self,
+        kind: str,
+        branches: Sequence[Branch],
+        start: datetime | None,
+        end: datetime | None,
+        now: datetime,
     ) -> list[str]:
         """The ids of the same leads, without making the leads."""
         first, last = _bounds(start, end, now)
         days = range(first // DAY_SECONDS, last // DAY_SECONDS + 1)
-        slots = (slot for branch in branches for day in days for slot in self._schedule(kind, branch, day))
+        slots = (
+            slot
+            for branch in branches
+            for day in days
+            for slot in self._schedule(kind, branch, day)
+        )
         return [slot.lead_id for slot in slots if first <= slot.moment <= last]
 
     def leads(self, kind: str, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
         """The leads of a UTC day as JSON text, earliest first. `day` counts from 1970-01-01."""
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}|leads")
         for number, slot in enumerate(self._schedule(kind, branch, day)):
-            lead = self._applicant(rng, branch, slot) if kind == "applicant" else self._appraisal(rng, branch, slot)
+            lead = (
+                self._applicant(rng, branch, slot)
+                if kind == "applicant"
+                else self._appraisal(rng, branch, slot)
+            )
             if kind == "applicant" and number == 0:
                 # Each day, so that a week has enough of them for the check of drift, whatever the date.
-                lead["affordability"] = {"hasMortgageInPrinciple": rng.random() < 0.5, "checkedAt": None}
+                lead["affordability"] = {
+                    "hasMortgageInPrinciple": rng.random() < 0.5,
+                    "checkedAt": None,
+                }
             if rng.random() < _DRIFT:
                 _drift(rng, lead)
             yield slot, msgspec.json.encode(lead)
 
-    def _leads_of(self, kind: str, branch: Branch, first: int, last: int) -> Iterator[tuple[Slot, bytes]]:
+    def _leads_of(
+        self, kind: str, branch: Branch, first: int, last: int
+    ) -> Iterator[tuple[Slot, bytes]]:
         for day in range(first // DAY_SECONDS, last // DAY_SECONDS + 1):
             for slot, body in self.leads(kind, branch, day):
                 if slot.moment > last:
@@ -188,10 +229,14 @@ class LeadBook:
             **_common(rng, branch, slot, who, listing.is_rented, text),
             "intent": "APPLICANT_INTENT_RENT" if listing.is_rented else "APPLICANT_INTENT_BUY",
             "propertyUse": _property_use(rng, listing.is_commercial),
-            "viewingTimes": _viewing_times(rng, slot.moment) if wants_viewing else pick(rng, (None, None, [])),
+            "viewingTimes": _viewing_times(rng, slot.moment)
+            if wants_viewing
+            else pick(rng, (None, None, [])),
             "organiseViewing": wants_viewing,
             "requestPropertyDetails": not wants_viewing or rng.random() < 0.3,
-            "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL" if who.owns_home else pick(rng, _SITUATIONS),
+            "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"
+            if who.owns_home
+            else pick(rng, _SITUATIONS),
             "consumerPostcode": who.home.postcode,
             "leadSource": "APPLICANT_SOURCE_ZOOPLA_WEBSITE",
             "portalSource": "APPLICANT_PORTAL_SOURCE_LISTING",
@@ -205,7 +250,9 @@ class LeadBook:
         # What a home is like depends on the home alone: the same owner asks twice about the same property.
         home = _rng(f"{who.email}|home")
         value = 95_000 + 2_500 * int(home.random() * 300)
-        text = pick(rng, _APPRAISAL_MESSAGES).format(place=who.home.street, name=who.first_name, price=value // 20)
+        text = pick(rng, _APPRAISAL_MESSAGES).format(
+            place=who.home.street, name=who.first_name, price=value // 20
+        )
 
         return {
             **_common(rng, branch, slot, who, wants_to_let, text),
@@ -214,7 +261,9 @@ class LeadBook:
             "justCurious": rng.random() < 0.25,
             "urgency": pick(rng, _URGENCIES),
             "leadSource": "APPRAISAL_SOURCE_ZOOPLA_WEBSITE",
-            "portalSource": pick(rng, ("APPRAISAL_PORTAL_SOURCE_ASKANAGENT", "APPRAISAL_PORTAL_SOURCE_PROSPECTPLUS")),
+            "portalSource": pick(
+                rng, ("APPRAISAL_PORTAL_SOURCE_ASKANAGENT", "APPRAISAL_PORTAL_SOURCE_PROSPECTPLUS")
+            ),
             "propertyDetails": _property_details(home, who, value),
         }
 
@@ -251,7 +300,10 @@ def _rng(seed: str) -> Random:
 
 def _hours_ahead(day: int) -> int:
     """Hours that London's clocks are ahead of UTC at noon of that day."""
-    offset = datetime.fromtimestamp(day * DAY_SECONDS + DAY_SECONDS // 2, _LONDON).utcoffset() or timedelta()
+    offset = (
+        datetime.fromtimestamp(day * DAY_SECONDS + DAY_SECONDS // 2, _LONDON).utcoffset()
+        or timedelta()
+    )
     return round(offset / timedelta(hours=1))
 
 
@@ -267,7 +319,9 @@ def _created_at(rng: Random, moment: int) -> str:
     return f"{text[:16]}Z" if draw < _UNKNOWN_MOMENT + _WITHOUT_SECONDS else text
 
 
-def _common(rng: Random, branch: Branch, slot: Slot, who: Person, is_rented: bool, message: str) -> dict[str, Any]:
+def _common(
+    rng: Random, branch: Branch, slot: Slot, who: Person, is_rented: bool, message: str
+) -> dict[str, Any]:
     """The fields that both kinds share, in the order of the contract."""
     enquiry = "ENQUIRY_TYPE_LETTINGS" if is_rented else "ENQUIRY_TYPE_SALES"
     return {
@@ -302,8 +356,13 @@ def _property_use(rng: Random, is_commercial: bool) -> str:
 def _viewing_times(rng: Random, moment: int) -> list[dict[str, str]]:
     """One to three slots of two hours on the next days, on the hour."""
     midnight = moment - moment % DAY_SECONDS
-    starts = [midnight + day * DAY_SECONDS + 3600 * int(9 + rng.random() * 9) for day in range(1, 4)]
-    return [{"earliest": _wire(at), "latest": _wire(at + 7200)} for at in starts[: 1 + int(rng.random() * 3)]]
+    starts = [
+        midnight + day * DAY_SECONDS + 3600 * int(9 + rng.random() * 9) for day in range(1, 4)
+    ]
+    return [
+        {"earliest": _wire(at), "latest": _wire(at + 7200)}
+        for at in starts[: 1 + int(rng.random() * 3)]
+    ]
 
 
 def _property_details(home: Random, who: Person, value: int) -> dict[str, Any]:

@@ -36,7 +36,9 @@ def running(config: Config | None = None, *, port: int = 0) -> Iterator[Simulato
 
     with socket.create_server((_HOST, port), backlog=2048) as listener:
         simulator.base_url = f"http://{_HOST}:{listener.getsockname()[1]}"
-        thread = threading.Thread(target=server.run, args=([listener],), name="simulator", daemon=True)
+        thread = threading.Thread(
+            target=server.run, args=([listener],), name="simulator", daemon=True
+        )
         thread.start()
         try:
             while not server.started:

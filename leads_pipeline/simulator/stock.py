@@ -30,7 +30,10 @@ _HOMES: Final = (
     (40, "TERRACED SEMI_DETACHED"),
     (30, "DETACHED"),
     (12, "END_TERRACE BUNGALOW"),
-    (6, "MAISONETTE DETACHED_BUNGALOW MID_TERRACE COTTAGE TOWN_HOUSE SEMI_DETACHED_BUNGALOW STUDIO"),
+    (
+        6,
+        "MAISONETTE DETACHED_BUNGALOW MID_TERRACE COTTAGE TOWN_HOUSE SEMI_DETACHED_BUNGALOW STUDIO",
+    ),
     (3, "UNSPECIFIED LINK_DETACHED MEWS BARN_CONVERSION PARK_HOME"),
     (2, "FARMHOUSE COUNTRY_HOUSE TERRACED_BUNGALOW CHALET"),
     (1, "VILLA LODGE HOUSEBOAT EQUESTRIAN CHATEAU FINCA LONGERE RIAD"),
@@ -93,7 +96,11 @@ def estimate(rng: Random, value: int) -> dict[str, Any]:
         "upperRange": value * (100 + margin) // 100,
         "value": value,
         "confidence": 100 - 3 * margin,
-        "confidenceBand": {4: "CONFIDENCE_BAND_HIGH", 8: "CONFIDENCE_BAND_MEDIUM", 15: "CONFIDENCE_BAND_LOW"}[margin],
+        "confidenceBand": {
+            4: "CONFIDENCE_BAND_HIGH",
+            8: "CONFIDENCE_BAND_MEDIUM",
+            15: "CONFIDENCE_BAND_LOW",
+        }[margin],
     }
 
 
@@ -119,7 +126,9 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
     is_archived = number >= LISTINGS_PER_BRANCH * (1 - _ARCHIVED)
     kind = pick(rng, PROPERTY_TYPES)
     bedrooms = 0 if kind in _WITHOUT_BEDROOMS else 1 + int(rng.random() * 5)
-    price = 425 + 25 * int(rng.random() * 80) if is_rented else 95_000 + 2_500 * int(rng.random() * 300)
+    price = (
+        425 + 25 * int(rng.random() * 80) if is_rented else 95_000 + 2_500 * int(rng.random() * 300)
+    )
     listing_id = str(50_000_000 + branch.number * 1000 + number)
     offer = "to-rent" if is_rented else "for-sale"
     details = {
@@ -141,7 +150,9 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
             "transactionType": "TRANSACTION_TYPE_RENT" if is_rented else "TRANSACTION_TYPE_SALE",
             "currencyCode": "gbp",
             "price": amount(rng, price),
-            "rentFrequency": "RENT_FREQUENCY_PER_MONTH" if is_rented else "RENT_FREQUENCY_UNSPECIFIED",
+            "rentFrequency": "RENT_FREQUENCY_PER_MONTH"
+            if is_rented
+            else "RENT_FREQUENCY_UNSPECIFIED",
         },
         "estimate": estimate(rng, price),
         "propertyId": 4_000_000 + branch.number * 1000 + number,
@@ -168,7 +179,9 @@ def _listing(rng: Random, branch: Branch, number: int) -> Listing:
     )
 
 
-def _search(rng: Random, place: Address, is_rented: bool, bedrooms: int, price: int, kind: str) -> dict[str, Any]:
+def _search(
+    rng: Random, place: Address, is_rented: bool, bedrooms: int, price: int, kind: str
+) -> dict[str, Any]:
     """A search that finds such a listing."""
     has_street, has_incode = rng.random() < 0.2, rng.random() < 0.2
     return {
@@ -201,7 +214,11 @@ def _life_cycle(rng: Random, is_rented: bool, is_archived: bool) -> str:
     if is_archived:
         return "LIFE_CYCLE_STATUS_LET" if is_rented else "LIFE_CYCLE_STATUS_SOLD"
     if rng.random() < 0.12:
-        return "LIFE_CYCLE_STATUS_LET_AGREED" if is_rented else "LIFE_CYCLE_STATUS_SOLD_SUBJECT_TO_CONTRACT"
+        return (
+            "LIFE_CYCLE_STATUS_LET_AGREED"
+            if is_rented
+            else "LIFE_CYCLE_STATUS_SOLD_SUBJECT_TO_CONTRACT"
+        )
     return "LIFE_CYCLE_STATUS_TO_LET" if is_rented else "LIFE_CYCLE_STATUS_FOR_SALE"
 
 

@@ -57,7 +57,9 @@ class Tokens:
 
         form = _form(headers, body)
         if by_header and "client_secret" in form:
-            raise TokenError("invalid_request", "The secret came in the header and in the body (section 2.3).")
+            raise TokenError(
+                "invalid_request", "The secret came in the header and in the body (section 2.3)."
+            )
 
         if not by_header:
             _check_client(client, (form.get("client_id", ""), form.get("client_secret", "")))
@@ -70,7 +72,9 @@ class Tokens:
         if not by_header:
             own_address = rf"https?://{re.escape(headers.get('host', ''))}(/.*)?"
             if not re.fullmatch(own_address, form.get("audience", "")):
-                raise TokenError("invalid_request", "audience must be the address of the leads service.")
+                raise TokenError(
+                    "invalid_request", "audience must be the address of the leads service."
+                )
         elif client is LEADS and _SCOPE not in form.get("scope", "").split():
             raise TokenError("invalid_scope", f"scope must be {_SCOPE}.")
 
@@ -110,7 +114,11 @@ def _basic(authorization: str) -> tuple[str, str]:
     """Id and secret of a Basic header: each form-encoded, joined by `:`, in Base64 (2.3.1)."""
     scheme, _, encoded = authorization.partition(" ")
     try:
-        text = base64.b64decode(encoded, validate=True).decode("ascii") if scheme.lower() == "basic" else ""
+        text = (
+            base64.b64decode(encoded, validate=True).decode("ascii")
+            if scheme.lower() == "basic"
+            else ""
+        )
     except ValueError:
         text = ""
     client_id, _, secret = text.partition(":")

@@ -41,7 +41,9 @@ DRIFT: Final = Table(
             "new field, new member (of an enumerated field), new value (of one, in another form than its members) or "
             "changed type (a value that doesn't fit its field)",
         ),
-        Column("field", "varchar", "Path of the field; what follows [] is in each element of a list"),
+        Column(
+            "field", "varchar", "Path of the field; what follows [] is in each element of a list"
+        ),
         Column("value", "varchar", "The new value"),
         Column("first_seen_day", "date", "First window day on which it came"),
         Column("last_seen_day", "date", "Last window day on which it came"),
@@ -76,7 +78,9 @@ def make_drift(db: duckdb.DuckDBPyConnection, today: date) -> None:
 
 def drift_statement(first_day: date) -> str:
     """Return the select, from that window day on."""
-    changes = " union all ".join(change for kind in LEAD_KINDS for change in _changes(kind, first_day))
+    changes = " union all ".join(
+        change for kind in LEAD_KINDS for change in _changes(kind, first_day)
+    )
     return f"""
 select
     kind, change, field, value,
@@ -108,11 +112,17 @@ def _changes(kind: LeadKind, first_day: date) -> Iterator[str]:
         yield from _changes_of(kind, elements, f"{child.path}[].", child.fields, set())
 
 
-def _changes_of(kind: LeadKind, rows: str, prefix: str, fields: tuple[Field, ...], lists: set[str]) -> Iterator[str]:
+def _changes_of(
+    kind: LeadKind, rows: str, prefix: str, fields: tuple[Field, ...], lists: set[str]
+) -> Iterator[str]:
     """Yield selects with the columns kind, change, field, value, day and sender."""
     paths = [field.path for field in fields]
     objects = sorted(
-        {".".join(path.split(".")[:depth]) for path in (*paths, *lists) for depth in range(path.count(".") + 1)}
+        {
+            ".".join(path.split(".")[:depth])
+            for path in (*paths, *lists)
+            for depth in range(path.count(".") + 1)
+        }
     )
     pointers = [f"/{path.replace('.', '/')}" if path else "" for path in objects]
     # A declared object that came as something else isn't a new field.

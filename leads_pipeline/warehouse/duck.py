@@ -86,7 +86,9 @@ def connection(folder: Path, database: Path | None = None) -> Iterator[duckdb.Du
                     f"DuckDB finds no table in {database}, which a publication wrote: the disk may be failing. Check "
                     "it, then run again. What was published before is untouched."
                 )
-            [(threads,)] = db.execute("select current_setting('threads')").fetchall()  # as a container may use
+            [(threads,)] = db.execute(
+                "select current_setting('threads')"
+            ).fetchall()  # as a container may use
             db.execute(f"set threads = {min(THREADS_MAX, threads)}")
             db.execute("set TimeZone = 'UTC'")
             db.execute("set enable_progress_bar = false")
@@ -139,8 +141,14 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
         )
 
     # What is found before anything is read is about the statement alone.
-    reads_nothing = isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException))
-    text = str(error).splitlines()[0] if reads_nothing else "its message may quote a lead and is left out"
+    reads_nothing = isinstance(
+        error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)
+    )
+    text = (
+        str(error).splitlines()[0]
+        if reads_nothing
+        else "its message may quote a lead and is left out"
+    )
     return BugError(
         f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). {untouched} Running "
         "again doesn't help, nor does another disk: please report it."

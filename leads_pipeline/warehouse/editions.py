@@ -121,7 +121,10 @@ class Editions:
         Bytes that rot change no time: `has_its_hash` reads them.
         """
         with suppress(FileNotFoundError):
-            return self.path.is_symlink() and self.path.stat().st_mtime_ns <= self.path.lstat().st_mtime_ns
+            return (
+                self.path.is_symlink()
+                and self.path.stat().st_mtime_ns <= self.path.lstat().st_mtime_ns
+            )
         return False
 
     def has_its_hash(self) -> bool:
@@ -138,7 +141,10 @@ class Editions:
 
         So the numbers go on growing when these editions are lost, or older ones are restored.
         """
-        names = [*self._editions.iterdir(), *([self.path.readlink()] if self.path.is_symlink() else [])]
+        names = [
+            *self._editions.iterdir(),
+            *([self.path.readlink()] if self.path.is_symlink() else []),
+        ]
         newest = max(map(number_of, names), default=0)
         return max(newest + 1, int(at.timestamp()))
 
@@ -153,7 +159,9 @@ class Editions:
     def swap_in(self, draft: Path, edition_number: int) -> None:
         """Publish the draft. The edition before stays too. Raises StorageError."""
         if draft.with_name(f"{draft.name}.wal").exists():
-            raise StorageError(f"DuckDB couldn't finish {draft}. What was published before is untouched. Run again.")
+            raise StorageError(
+                f"DuckDB couldn't finish {draft}. What was published before is untouched. Run again."
+            )
 
         edition = self._editions / f"leads-{edition_number}-{_hash_of(draft)}.duckdb"
         with storing(self.path):

@@ -26,7 +26,13 @@ from leads_pipeline.warehouse.typed_rows import EXTRA, PROBLEMS
 PART_LEADS: Final = 10_000
 
 
-def flatten(db: duckdb.DuckDBPyConnection, windows: Iterable[WindowLeads], zone: ZoneInfo, *, publication: int) -> None:
+def flatten(
+    db: duckdb.DuckDBPyConnection,
+    windows: Iterable[WindowLeads],
+    zone: ZoneInfo,
+    *,
+    publication: int,
+) -> None:
     """Bring the tables of leads up to date.
 
     The version with the higher number counts. Of equal ones, that of the later window day, then scope.
@@ -38,9 +44,13 @@ def flatten(db: duckdb.DuckDBPyConnection, windows: Iterable[WindowLeads], zone:
     kind and id of every lead. `emptied` gets those whose newest version lacks a part of the contact that an earlier one
     has, with the window day.
     """
-    db.execute("create temp table if not exists touched (kind varchar, lead_id varchar, lead_day date)")
+    db.execute(
+        "create temp table if not exists touched (kind varchar, lead_id varchar, lead_day date)"
+    )
     db.execute("create temp table if not exists received_ids (kind varchar, lead_id varchar)")
-    db.execute("create temp table if not exists emptied (kind varchar, lead_id varchar, window_day date)")
+    db.execute(
+        "create temp table if not exists emptied (kind varchar, lead_id varchar, window_day date)"
+    )
     # DuckDB finds `received` by its name. A table that is registered stays in memory until the transaction ends.
     for kind, received in _ahead(_parts(windows)):  # noqa: B007
         for statement in _statements(kind, zone, publication):
@@ -174,7 +184,9 @@ def lead_columns(of: LeadKind | ChildTable, row: str) -> str:
     They are members of the reader's column `row`.
     """
     fields = [f"{_member(row, field.path)} as {quoted(field.column)}" for field in of.fields]
-    return ",\n    ".join([*fields, f"{row}.{PROBLEMS} as {PROBLEMS}", f"{row}.{EXTRA}::json as {EXTRA}"])
+    return ",\n    ".join(
+        [*fields, f"{row}.{PROBLEMS} as {PROBLEMS}", f"{row}.{EXTRA}::json as {EXTRA}"]
+    )
 
 
 def _member(row: str, path: str) -> str:

@@ -72,7 +72,13 @@ class LoadLeads(Step):
     `person_key` is the key of the column `person`.
     """
 
-    def __init__(self, windows: ChangedWindows, gates: Sequence[FormerGate], zone: ZoneInfo, person_key: bytes) -> None:
+    def __init__(
+        self,
+        windows: ChangedWindows,
+        gates: Sequence[FormerGate],
+        zone: ZoneInfo,
+        person_key: bytes,
+    ) -> None:
         self._windows = windows
         self._gates = gates
         self._zone = zone
@@ -101,7 +107,9 @@ class LoadLeads(Step):
 def made_by(zone: ZoneInfo, person_key: bytes) -> str:
     """Return a text that differs if the same windows would become other rows."""
     tables = [*lead_tables()]
-    return repr((tables, _TABLES, zone.key, macros("people"), person_key, version("leads-pipeline")))
+    return repr(
+        (tables, _TABLES, zone.key, macros("people"), person_key, version("leads-pipeline"))
+    )
 
 
 def load_windows(draft: Draft, windows: ChangedWindows, zone: ZoneInfo) -> None:
@@ -190,9 +198,17 @@ def _copy_taken(draft: Draft, table: str, zone: ZoneInfo) -> None:
         value = anew.get(column, quoted(column)) if column in there else "null"
         values.append(f"{value} as {quoted(column)}")
 
-    rows = f"{FORMER}.main.{quoted(table)} semi join taken using (lead_id)" if there else "taken limit 0"
-    draft.db.execute(f"create temp table {quoted(former_of(table))} as from {quoted(table)} limit 0")
-    draft.db.execute(f"insert into {quoted(former_of(table))} select {', '.join(values)} from {rows}")
+    rows = (
+        f"{FORMER}.main.{quoted(table)} semi join taken using (lead_id)"
+        if there
+        else "taken limit 0"
+    )
+    draft.db.execute(
+        f"create temp table {quoted(former_of(table))} as from {quoted(table)} limit 0"
+    )
+    draft.db.execute(
+        f"insert into {quoted(former_of(table))} select {', '.join(values)} from {rows}"
+    )
 
 
 def _check(draft: Draft, kind: LeadKind) -> None:
@@ -260,5 +276,7 @@ def _adopt_rounds(draft: Draft) -> None:
             db.execute(f"insert into {name} from {AHEAD}.{name}")
     for kind in LEAD_KINDS:
         of_rounds = f"where published_in = {LOADED_AHEAD}"
-        db.execute(f"update {quoted(kind.table)} set published_in = {draft.changes.edition_number} {of_rounds}")
+        db.execute(
+            f"update {quoted(kind.table)} set published_in = {draft.changes.edition_number} {of_rounds}"
+        )
     db.execute(f"drop schema if exists {AHEAD} cascade")

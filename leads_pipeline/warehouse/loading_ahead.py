@@ -102,7 +102,9 @@ class Origin(NamedTuple):
     def of(cls, edition: Path | None, zone: ZoneInfo, state: State, shown_by: str) -> Self:
         """Return what a draft would be begun from now."""
         made = made_by(zone, state.person_key())
-        return cls(edition.name if edition else "", hashlib.sha256(made.encode()).hexdigest(), shown_by)
+        return cls(
+            edition.name if edition else "", hashlib.sha256(made.encode()).hexdigest(), shown_by
+        )
 
 
 class Base(NamedTuple):
@@ -196,7 +198,9 @@ def _started(task: Task, folder: Path) -> "subprocess.Popen[bytes] | None":
         stdin.write(f"{json.dumps(task)}\n".encode())
         stdin.flush()
     except OSError as error:
-        logger.warning("No leads are loaded during the pull: %s. The publication loads them.", error.strerror)
+        logger.warning(
+            "No leads are loaded during the pull: %s. The publication loads them.", error.strerror
+        )
         return None
 
     return helper
@@ -351,12 +355,16 @@ class _Follower:
             if origin.edition:
                 copy_file(self.editions.ahead.parent / origin.edition, self.file)
                 self.file.chmod(PRIVATE_FILE_MODE)
-                sync(self.file)  # else the origin could be on the disk after a power cut, and the leads not
+                sync(
+                    self.file
+                )  # else the origin could be on the disk after a power cut, and the leads not
 
         with connection(self.data.folder, self.file) as db:
             db.execute("create schema if not exists pipeline")  # the published file has it
             db.execute(f"create schema {AHEAD}")
-            db.execute(f"create table {AHEAD}.origin (edition varchar, made_by varchar, shown_by varchar)")
+            db.execute(
+                f"create table {AHEAD}.origin (edition varchar, made_by varchar, shown_by varchar)"
+            )
             fill(db, f"{AHEAD}.origin", [origin])
 
         return origin

@@ -84,7 +84,9 @@ def read_mart(path: Path) -> Mart:
         declared, text = line.split(": ", 1)
         name, _, type_ = declared.partition(" ")
         columns.append(Column(name, type_, text))
-    return Mart(path.stem, description, tuple(columns), statement, is_by_day=_BY_DAY in lines, file=path)
+    return Mart(
+        path.stem, description, tuple(columns), statement, is_by_day=_BY_DAY in lines, file=path
+    )
 
 
 # --- the step -------------------------------------------------------------------------------------
@@ -173,7 +175,9 @@ def _make_whole(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
 
     columns = columns_of(db, mart.name)
     if columns != [*mart.descriptions]:
-        raise BugError(f"{mart.name} has the columns {', '.join(columns)}, and its file describes others.")
+        raise BugError(
+            f"{mart.name} has the columns {', '.join(columns)}, and its file describes others."
+        )
     _comment(db, mart)
 
 
@@ -184,7 +188,9 @@ def _keep_last_good(draft: Draft, mart: Mart) -> None:
         with draft.transaction():
             if draft.changes.forgets:
                 _drop(db, mart.name)
-            elif not columns_of(db, mart.name) and (definition := _former_definition(db, mart.name)):
+            elif not columns_of(db, mart.name) and (
+                definition := _former_definition(db, mart.name)
+            ):
                 db.execute(definition)
                 _comment(db, mart)
             if columns_of(db, mart.name):
@@ -242,7 +248,10 @@ def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None)
     DuckDB doesn't take days down through the macro `readable`.
     """
     of_days = "" if days is None else f"where {is_of(days)}"
-    kinds = [f"select {literal(kind.name)} as kind, * from {quoted(kind.table)} {of_days}" for kind in LEAD_KINDS]
+    kinds = [
+        f"select {literal(kind.name)} as kind, * from {quoted(kind.table)} {of_days}"
+        for kind in LEAD_KINDS
+    ]
     rows = " union all by name ".join(kinds)
     db.execute(f"create or replace temp view {EVERY_LEAD} as {rows}")
 

@@ -165,7 +165,9 @@ class _Publisher:
         file = self.editions.current()
         if file is None or not is_open_for_writing(file):
             return file
-        logger.warning("Another program has opened leads.duckdb for writing. Have it open the file read-only.")
+        logger.warning(
+            "Another program has opened leads.duckdb for writing. Have it open the file read-only."
+        )
         return self._copied(file, "borrowed")
 
     def _copied(self, file: Path, name: str) -> Path:
@@ -181,7 +183,9 @@ class _Publisher:
         self, file: Path, former: _Former, made_from: _MadeFrom, hashes: Mapping[WindowKey, str]
     ) -> Publication:
         try:
-            base = self._loaded_ahead(file, made_from) or Base(self._copied(file, "copy"), former.windows)
+            base = self._loaded_ahead(file, made_from) or Base(
+                self._copied(file, "copy"), former.windows
+            )
             to_read = _differing(hashes, base.windows)
             changes = Changes(self.edition_number, to_read, is_first_of_day=self.is_first_of_day)
             leads = self._make(base.file, changes, made_from)
@@ -193,7 +197,9 @@ class _Publisher:
         self.editions.swap_in(base.file, self.edition_number)
         return Publication("update", len(_differing(hashes, former.windows)), leads)
 
-    def _build_anew(self, file: Path | None, made_from: _MadeFrom, *, forgets: bool = False) -> Publication:
+    def _build_anew(
+        self, file: Path | None, made_from: _MadeFrom, *, forgets: bool = False
+    ) -> Publication:
         """Build the file from raw. With `forgets`, no edition from before it stays."""
         # Of a damaged file, the edition before it has what raw has lost.
         files = [file, *self.editions.older()] if file else []
@@ -221,7 +227,10 @@ class _Publisher:
         self.editions.swap_in(base.file, self.edition_number)
         if damaged:  # moved once readers have another one
             aside = self.editions.set_aside(damaged)
-            logger.warning("leads.duckdb was damaged. The damaged file is %s, and a new one is published.", aside)
+            logger.warning(
+                "leads.duckdb was damaged. The damaged file is %s, and a new one is published.",
+                aside,
+            )
         if forgets:
             self.editions.remove_older(0)
         return Publication("new file", len(hashes), leads)
@@ -234,7 +243,9 @@ class _Publisher:
 
     # --- the draft --------------------------------------------------------------------------------
 
-    def _make(self, file: Path, changes: Changes, made_from: _MadeFrom, former: Path | None = None) -> int:
+    def _make(
+        self, file: Path, changes: Changes, made_from: _MadeFrom, former: Path | None = None
+    ) -> int:
         """Have the steps make the file, and seal it. Return how many leads were written."""
         folder = self.editions.folder
         with connection(folder, file) as db:
@@ -310,7 +321,9 @@ def _read_former(editions: Editions, file: Path) -> _Former | None:
     return _Former(_MadeFrom(**facts), stands_alone, windows)
 
 
-def _differing(hashes: Mapping[WindowKey, str], loaded: Mapping[WindowKey, str]) -> dict[WindowKey, str]:
+def _differing(
+    hashes: Mapping[WindowKey, str], loaded: Mapping[WindowKey, str]
+) -> dict[WindowKey, str]:
     """Return the windows that aren't loaded, or not in this state."""
     return {window: hash_ for window, hash_ in hashes.items() if loaded.get(window) != hash_}
 

@@ -30,7 +30,10 @@ from leads_pipeline.warehouse.duck import (
     telling_errors,
 )
 
-_SMALL: Final[dict[str, str | bool | int | float | list[str]]] = {"memory_limit": MEMORY_LIMIT, "threads": "2"}
+_SMALL: Final[dict[str, str | bool | int | float | list[str]]] = {
+    "memory_limit": MEMORY_LIMIT,
+    "threads": "2",
+}
 
 
 class Reader(Protocol):
@@ -65,7 +68,9 @@ def attached(folder: Path, file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     It is attached as `published`, because a process can open a file in one way only. `folder` is the data folder.
     """
     with connection(folder) as db:
-        _opened(file, lambda edition: db.execute(f"attach {literal(edition)} as published (read_only)"))
+        _opened(
+            file, lambda edition: db.execute(f"attach {literal(edition)} as published (read_only)")
+        )
         db.execute("use published")
         yield db
 
@@ -80,7 +85,9 @@ def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
 
     No erasure reaches a copy, so none is made of it.
     """
-    [(shown_by,)] = db.execute("select value from pipeline.facts where name = 'shown_by'").fetchall()
+    [(shown_by,)] = db.execute(
+        "select value from pipeline.facts where name = 'shown_by'"
+    ).fetchall()
     if data.is_behind or shown_by != data.shown_by(data.gate.newest_entry):
         raise StorageError(
             f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
@@ -192,24 +199,33 @@ class LeadsFile:
 
     def lead_counts(self) -> dict[str, int]:
         """Return how many leads of each kind are published. Raises StorageError."""
-        counts = (f"select {literal(kind.name)}, count(*) from {quoted(kind.table)}" for kind in LEAD_KINDS)  # noqa: S608 - our own
+        counts = (
+            f"select {literal(kind.name)}, count(*) from {quoted(kind.table)}"
+            for kind in LEAD_KINDS
+        )  # noqa: S608 - our own
         return dict(self.query(" union all ".join(counts))[1])
 
 
 def open_published(folder: Path) -> duckdb.DuckDBPyConnection:
     """Open the published edition of leads.duckdb read-only. Raises StorageError without one."""
-    db = _opened(_existing(folder / WAREHOUSE_FILE), partial(duckdb.connect, read_only=True, config=_SMALL))
+    db = _opened(
+        _existing(folder / WAREHOUSE_FILE), partial(duckdb.connect, read_only=True, config=_SMALL)
+    )
     db.execute("set TimeZone = 'UTC'")
     return db
 
 
-def table_of(db: duckdb.DuckDBPyConnection, statement: str, parameters: Mapping[str, object] | None = None) -> pa.Table:
+def table_of(
+    db: duckdb.DuckDBPyConnection, statement: str, parameters: Mapping[str, object] | None = None
+) -> pa.Table:
     """Return the answer to a query as an Arrow table. Raises DuckDB's own errors."""
     table: pa.Table = db.sql(statement, params=dict(parameters or {})).to_arrow_table()
     return table
 
 
-def _opened(link: Path, open_edition: Callable[[str], duckdb.DuckDBPyConnection]) -> duckdb.DuckDBPyConnection:
+def _opened(
+    link: Path, open_edition: Callable[[str], duckdb.DuckDBPyConnection]
+) -> duckdb.DuckDBPyConnection:
     """Open the edition that is published now.
 
     A publication may remove it after the link was resolved.
@@ -225,5 +241,7 @@ def _opened(link: Path, open_edition: Callable[[str], duckdb.DuckDBPyConnection]
 
 def _existing(path: Path) -> Path:
     if not path.exists():
-        raise StorageError(f"{path} is missing. {how_to_publish(State(path.parent))}: it publishes.")
+        raise StorageError(
+            f"{path} is missing. {how_to_publish(State(path.parent))}: it publishes."
+        )
     return path

@@ -64,7 +64,10 @@ class NoteObjections(Step):
 
     def _note_people(self, draft: Draft) -> None:
         people = sorted(self._data.gate.objecting_people())
-        draft.db.execute("insert into pipeline.objected (person) select unnest($people::uuid[])", {"people": people})
+        draft.db.execute(
+            "insert into pipeline.objected (person) select unnest($people::uuid[])",
+            {"people": people},
+        )
 
     def _note_leads(self, draft: Draft, kind: LeadKind, leads: str) -> None:
         """Note the people of those among these leads that object."""

@@ -30,8 +30,16 @@ class Table:
 
 
 _LEAD_COLUMNS: Final = (
-    Column("lead_id", "varchar", "The lead's own id; sha256: and the hash of its payload if it has none"),
-    Column("lead_day", "date", "Local day on which the lead was submitted; the window's day if that is unknown"),
+    Column(
+        "lead_id",
+        "varchar",
+        "The lead's own id; sha256: and the hash of its payload if it has none",
+    ),
+    Column(
+        "lead_day",
+        "date",
+        "Local day on which the lead was submitted; the window's day if that is unknown",
+    ),
     Column(
         "scope",
         "varchar",
@@ -65,7 +73,9 @@ DRIFT_COLUMNS: Final = (
         "varchar[]",
         "Fields whose value doesn't fit their column, and other oddities; raw has the exact text",
     ),
-    Column("_extra", "json", "Fields that the contract doesn't know, nested and written as received"),
+    Column(
+        "_extra", "json", "Fields that the contract doesn't know, nested and written as received"
+    ),
 )
 _PERSON: Final = Column(
     "person",
@@ -87,7 +97,9 @@ def lead_tables() -> Iterator[Table]:
 
 def declared_columns(fields: Sequence[Field]) -> tuple[Column, ...]:
     """Return a column for each declared field."""
-    return tuple(Column(field.column, DUCKDB_TYPES[field.type], field.description) for field in fields)
+    return tuple(
+        Column(field.column, DUCKDB_TYPES[field.type], field.description) for field in fields
+    )
 
 
 def create_table(db: duckdb.DuckDBPyConnection, table: Table) -> None:
@@ -99,7 +111,12 @@ def create_table(db: duckdb.DuckDBPyConnection, table: Table) -> None:
 
 
 def comment(
-    db: duckdb.DuckDBPyConnection, name: str, description: str, columns: Mapping[str, str], *, is_view: bool = False
+    db: duckdb.DuckDBPyConnection,
+    name: str,
+    description: str,
+    columns: Mapping[str, str],
+    *,
+    is_view: bool = False,
 ) -> None:
     """Write what an analyst reads of a table or view. `name` is as in SQL."""
     db.execute(f"comment on {'view' if is_view else 'table'} {name} is {literal(description)}")
@@ -107,7 +124,9 @@ def comment(
         db.execute(f"comment on column {name}.{quoted(column)} is {literal(text)}")
 
 
-def columns_of(db: duckdb.DuckDBPyConnection, name: str, schema: str = "main", database: str = "") -> list[str]:
+def columns_of(
+    db: duckdb.DuckDBPyConnection, name: str, schema: str = "main", database: str = ""
+) -> list[str]:
     """Return a table's or view's columns in order, or an empty list if there is no such table."""
     rows = db.execute(
         "select column_name from duckdb_columns() where schema_name = $schema and table_name = $name "
@@ -122,12 +141,19 @@ def is_of(days: Sequence[date]) -> str:
 
     The days are constants, so that DuckDB takes them down to where leads are read.
     """
-    return f"lead_day in ({', '.join(literal(day.isoformat()) for day in days)})" if days else "false"
+    return (
+        f"lead_day in ({', '.join(literal(day.isoformat()) for day in days)})" if days else "false"
+    )
 
 
 def fill(db: duckdb.DuckDBPyConnection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
     """Insert rows. One statement, because `executemany` takes a thousand times as long."""
     if rows:
         types = [type_ for _, type_, *_ in db.execute(f"describe {name}").fetchall()]
-        lists = ", ".join(f"unnest(${number}::{type_}[])" for number, type_ in enumerate(types, start=1))
-        db.execute(f"insert into {name} select {lists}", [list(column) for column in zip(*rows, strict=True)])
+        lists = ", ".join(
+            f"unnest(${number}::{type_}[])" for number, type_ in enumerate(types, start=1)
+        )
+        db.execute(
+            f"insert into {name} select {lists}",
+            [list(column) for column in zip(*rows, strict=True)],
+        )

@@ -23,7 +23,14 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 import pyarrow as pa
 
-from leads_pipeline.domain.contract import UNKNOWN_MOMENT, ChildTable, Field, FieldType, LeadKind, declared_members
+from leads_pipeline.domain.contract import (
+    UNKNOWN_MOMENT,
+    ChildTable,
+    Field,
+    FieldType,
+    LeadKind,
+    declared_members,
+)
 from leads_pipeline.raw.rows import corrected
 
 PROBLEMS: Final = "_problems"
@@ -48,7 +55,9 @@ _ENCODER: Final = msgspec.json.Encoder()
 _STRINGS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
-def read_leads(kind: LeadKind, leads: Iterable[tuple[str, str, Sequence[str]]]) -> "pa.ChunkedArray[Any]":
+def read_leads(
+    kind: LeadKind, leads: Iterable[tuple[str, str, Sequence[str]]]
+) -> "pa.ChunkedArray[Any]":
     """Return the leads as a nested, typed column.
 
     `leads` are ids, texts and corrections: JSON merge patches (RFC 7396) for the text, oldest first. Whatever a text
@@ -76,7 +85,8 @@ _PENNY: Final = Decimal("0.01")
 _NUMBER: Final = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 # RFC 3339, of the years 1000 to 2999. The seconds may be missing, as in the service's Timestamp.
 _MOMENT: Final = re.compile(
-    r"[12]\d{3}-\d\d-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?([Zz]|[+-]([01]\d|2[0-3]):?[0-5]\d)", re.ASCII
+    r"[12]\d{3}-\d\d-\d\d[Tt]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d+)?)?([Zz]|[+-]([01]\d|2[0-3]):?[0-5]\d)",
+    re.ASCII,
 )
 
 
@@ -134,7 +144,11 @@ def _moment(text: object) -> datetime | None:
 _TYPES: Final[dict[FieldType, tuple[Any, Callable[[str], Any], pa.DataType]]] = {
     FieldType.TEXT: (str | int | None, str, pa.string()),
     FieldType.BOOLEAN: (bool | None, _boolean, pa.bool_()),
-    FieldType.INTEGER: (Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None, _integer, pa.int64()),
+    FieldType.INTEGER: (
+        Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None,
+        _integer,
+        pa.int64(),
+    ),
     FieldType.NUMBER: (float | None, _number, pa.float64()),
     FieldType.AMOUNT: (_Amount | None, _amount, pa.decimal128(18, 2)),
     FieldType.MOMENT: (_Moment | None, _moment, pa.timestamp("us", tz="UTC")),
@@ -151,7 +165,9 @@ def _decoder(annotation: Any) -> Callable[[Any], Any]:
 
 # --- declarations, as a tree: each node reads text, and makes a column of what it read --------------------------------
 
-_Read = tuple[Any, dict[str, Any] | None]  # a value, and its members that the contract doesn't know, as received
+_Read = tuple[
+    Any, dict[str, Any] | None
+]  # a value, and its members that the contract doesn't know, as received
 
 
 class _Leaf:
@@ -173,7 +189,9 @@ class _Leaf:
         try:
             return pa.array(values, self._arrow)
         except pa.ArrowTypeError:  # integers among texts
-            return pa.array([str(value) if type(value) is int else value for value in values], self._arrow)
+            return pa.array(
+                [str(value) if type(value) is int else value for value in values], self._arrow
+            )
 
 
 class _Struct(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -218,21 +236,31 @@ class _Object:
         return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
     def _columns(self, rows: list[Any]) -> dict[str, "pa.Array[Any]"]:
-        return {name: node.column(list(map(attrgetter(name), rows))) for name, node in self._members.items()}
+        return {
+            name: node.column(list(map(attrgetter(name), rows)))
+            for name, node in self._members.items()
+        }
 
 
 class _Row(_Object):
     """An object that becomes a row of a table: a lead, or an element of one of its lists."""
 
     def __init__(
-        self, of: LeadKind | ChildTable, children: Sequence[ChildTable] = (), ignore: str | None = None
+        self,
+        of: LeadKind | ChildTable,
+        children: Sequence[ChildTable] = (),
+        ignore: str | None = None,
     ) -> None:
         super().__init__(of.name, declared_members(of.fields, children), ignore)
         odd = [(PROBLEMS, list[str]), (EXTRA, str | None)]
-        self._odd = msgspec.defstruct(f"odd_{of.name}", odd, bases=(self.struct,), kw_only=True, gc=False)
+        self._odd = msgspec.defstruct(
+            f"odd_{of.name}", odd, bases=(self.struct,), kw_only=True, gc=False
+        )
         # Problems stand in the order of the declarations: fields, objects, lists.
         fields, lists = [field.path for field in of.fields], [child.path for child in children]
-        objects = [path[: dot.start()] for path in (*fields, *lists) for dot in re.finditer(r"\.", path)]
+        objects = [
+            path[: dot.start()] for path in (*fields, *lists) for dot in re.finditer(r"\.", path)
+        ]
         self._order = [*fields, *objects, *lists].index
 
     def read_lead(self, lead_id: str, payload: str, corrections: Sequence[str]) -> Any:
@@ -244,7 +272,9 @@ class _Row(_Object):
 
         # An id that is missing is replaced by the hash of what was received. That may have been ISO 8859-1.
         received = (payload.encode(), payload.encode("latin-1", errors="replace"))
-        is_nameless = any(lead_id == f"sha256:{hashlib.sha256(one).hexdigest()}" for one in received)
+        is_nameless = any(
+            lead_id == f"sha256:{hashlib.sha256(one).hexdigest()}" for one in received
+        )
         text, not_json = _json_of(payload)
 
         for patch in corrections:
@@ -253,7 +283,9 @@ class _Row(_Object):
 
         return self.read_row(text, not_json, NO_ID if is_nameless else None)
 
-    def read_row(self, raw: Any, oddity: str | None = None, oddity_of_object: str | None = None) -> Any:
+    def read_row(
+        self, raw: Any, oddity: str | None = None, oddity_of_object: str | None = None
+    ) -> Any:
         """Return the struct of any JSON, with its oddities."""
         problems, row, extra = list[str](), None, None
         with suppress(ValueError):
@@ -269,7 +301,9 @@ class _Row(_Object):
 
     def _columns(self, rows: list[Any]) -> dict[str, "pa.Array[Any]"]:
         return super()._columns(rows) | {
-            PROBLEMS: pa.array(map(attrgetter(PROBLEMS), rows), pa.list_(pa.string()), size=len(rows)),
+            PROBLEMS: pa.array(
+                map(attrgetter(PROBLEMS), rows), pa.list_(pa.string()), size=len(rows)
+            ),
             EXTRA: pa.array(map(attrgetter(EXTRA), rows), pa.string(), size=len(rows)),
         }
 
@@ -308,7 +342,10 @@ def _declared_lead(kind: LeadKind) -> _Row:
 def _json_of(payload: str) -> tuple[str | bytes, str | None]:
     """Return the text if it is JSON, else the readable part or null, and the words for that."""
     if payload.count("[") + payload.count("{") > _MAX_NESTING:
-        steps = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", _STRINGS.sub("", payload)))
+        steps = (
+            1 if bracket in "[{" else -1
+            for bracket in re.findall(r"[\[\]{}]", _STRINGS.sub("", payload))
+        )
         if max(accumulate(steps)) > _MAX_NESTING:
             return "null", NOT_JSON
 
@@ -316,8 +353,12 @@ def _json_of(payload: str) -> tuple[str | bytes, str | None]:
         _ANYTHING.decode(payload)
         return payload, None
 
-    with suppress(ValueError, RecursionError):  # NaN, half an emoji, a line break: as leniently as Python can
-        value = json.loads(payload, strict=False, parse_float=str, parse_int=str, parse_constant=str)
+    with suppress(
+        ValueError, RecursionError
+    ):  # NaN, half an emoji, a line break: as leniently as Python can
+        value = json.loads(
+            payload, strict=False, parse_float=str, parse_int=str, parse_constant=str
+        )
         return json.dumps(value, ensure_ascii=False).encode(errors="replace"), NOT_JSON
 
     return "null", NOT_JSON

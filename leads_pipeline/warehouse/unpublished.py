@@ -35,7 +35,10 @@ class RawWindows:
     """The raw windows of a store, behind the gate. Methods raise StorageError."""
 
     def __init__(
-        self, store: Store, gate: Gatekeeper, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        store: Store,
+        gate: Gatekeeper,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store, self._gate, self._clock = store, gate, clock
         self._raw = Raw(store, gate, clock)
@@ -49,7 +52,9 @@ class RawWindows:
         listed = kind.name, of_all_days
         if listed not in self._folders:
             now = self._clock()
-            self._folders[listed] = list_days(self._store, kind, None if of_all_days else recent_days(now), now)
+            self._folders[listed] = list_days(
+                self._store, kind, None if of_all_days else recent_days(now), now
+            )
         return self._folders[listed]
 
     def hashes(self, *, of_all_days: bool) -> dict[WindowKey, str]:
@@ -76,4 +81,10 @@ def unpublished_days(data: DataFolder) -> list[date]:
     with suppress(LeadsPipelineError):  # there is none, or it is of another release or damaged
         published = by_window(LeadsFile(data).query(LOADED_WINDOWS)[1])
     hashes = RawWindows(data.store, data.gate).hashes(of_all_days=False)
-    return sorted({day for (kind, day, scope), hash_ in hashes.items() if published.get((kind, day, scope)) != hash_})
+    return sorted(
+        {
+            day
+            for (kind, day, scope), hash_ in hashes.items()
+            if published.get((kind, day, scope)) != hash_
+        }
+    )

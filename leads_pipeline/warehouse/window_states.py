@@ -49,7 +49,9 @@ class NoteWindowStates(Step):
     All are noted in the first publication of a day, and in a new file.
     """
 
-    def __init__(self, store: Store, folders: Folders, grid: Grid, now: datetime, *, is_first_of_day: bool) -> None:
+    def __init__(
+        self, store: Store, folders: Folders, grid: Grid, now: datetime, *, is_first_of_day: bool
+    ) -> None:
         self._store = store
         self._folders = folders
         self._grid = grid
@@ -76,7 +78,9 @@ class NoteWindowStates(Step):
         states = [_state(row, windows.configured) for row in windows.rows]
         with draft.transaction():
             draft.db.execute(f"create table if not exists pipeline.window_states ({_COLUMNS})")
-            draft.db.execute("delete from pipeline.window_states where day >= $since", {"since": windows.since})
+            draft.db.execute(
+                "delete from pipeline.window_states where day >= $since", {"since": windows.since}
+            )
             fill(draft.db, "pipeline.window_states", states)
 
     def _windows(self, *, of_all_days: bool) -> "_ListedWindows":
@@ -90,7 +94,9 @@ class NoteWindowStates(Step):
         since = date.min if of_all_days else next(recent_days(self._now))
 
         asked_for = days(max(self._grid.first_day, since), to_day)
-        configured = [Window.of(day, scope, zone) for day in asked_for for scope in self._grid.scopes]
+        configured = [
+            Window.of(day, scope, zone) for day in asked_for for scope in self._grid.scopes
+        ]
         rows = []
         for kind in LEAD_KINDS:
             folders = self._folders.folders(kind, of_all_days=of_all_days)

@@ -56,24 +56,38 @@ def program(machine: Machine, command: Sequence[str], port: int) -> Iterator[Non
 def in_the_crm(folder: Path) -> list[dict[str, Any]]:
     """The messages that the example of a receiver has taken, each `webhook-id` once."""
     with suppress(sqlite3.OperationalError), closing(sqlite3.connect(folder / "crm.sqlite")) as db:
-        return [json.loads(body) for (body,) in db.execute("select body from messages order by rowid")]
+        return [
+            json.loads(body) for (body,) in db.execute("select body from messages order by rowid")
+        ]
     return []
 
 
 def of_the_portal(until: datetime) -> dict[str, dict[str, Any]]:
     """Each lead that the portal got that day, by its id."""
     book, organisation = LeadBook(1, LEADS_PER_DAY), Organisation(1, BRANCHES)
-    answers = [json.loads(book.answer(kind, organisation.branches, MIDNIGHT, until, until)) for kind in KINDS]
+    answers = [
+        json.loads(book.answer(kind, organisation.branches, MIDNIGHT, until, until))
+        for kind in KINDS
+    ]
     return {lead["id"]: lead for answer in answers for leads in answer.values() for lead in leads}
 
 
-@pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed: apt install faketime")
+@pytest.mark.skipif(
+    libfaketime() is None, reason="libfaketime is not installed: apt install faketime"
+)
 def test_every_lead_arrives_and_none_of_the_erased(tmp_path: Path) -> None:
     rng = random.Random(20261127)  # noqa: S311 - a test's
     machine = Machine(tmp_path, Clock(tmp_path / "clock", MIDNIGHT), {})
     portal_port, push_port, crm_port = free_port(), free_port(), free_port()
     pull = ("backfill", "--from", str(DAY), "--to", str(DAY))
-    simulator = [PROGRAM, "simulate", "--port", str(portal_port), "--ready-file", str(tmp_path / "simulator.env")]
+    simulator = [
+        PROGRAM,
+        "simulate",
+        "--port",
+        str(portal_port),
+        "--ready-file",
+        str(tmp_path / "simulator.env"),
+    ]
     simulator += ["--branches", str(BRANCHES), "--leads-per-day", str(LEADS_PER_DAY)]
 
     def push(hour: int) -> None:
@@ -113,7 +127,9 @@ def test_every_lead_arrives_and_none_of_the_erased(tmp_path: Path) -> None:
     with program(machine, simulator, portal_port), ExitStack() as crm:
         wait_for((tmp_path / "simulator.env").exists)
         machine.settings = {
-            **{name: text or "" for name, text in dotenv_values(tmp_path / "simulator.env").items()},
+            **{
+                name: text or "" for name, text in dotenv_values(tmp_path / "simulator.env").items()
+            },
             "LEADS_DATA_DIR": str(machine.data),
             "LEADS_TIMEZONE": "UTC",
             "LEADS_START_DATE": str(DAY),
@@ -129,7 +145,9 @@ def test_every_lead_arrives_and_none_of_the_erased(tmp_path: Path) -> None:
         with program(machine, [PROGRAM, "receive", "--port", str(push_port)], push_port):
             for hour in range(1, 25):
                 machine.clock.move_to(MIDNIGHT + timedelta(hours=hour))
-                time.sleep(1.05)  # until each process reads the clock's file again: else the portal has no leads yet
+                time.sleep(
+                    1.05
+                )  # until each process reads the clock's file again: else the portal has no leads yet
                 push(hour)
                 if hour in (4, 11, 13, 18):
                     assert machine.command(*pull) in (0, 1)  # the day is not over

@@ -106,8 +106,16 @@ def api() -> Iterator[tuple[str, Taken]]:
 
 def lead(number: int) -> dict[str, Any]:
     market = "SALES" if number % 3 else "LETTINGS"
-    contact = {"firstName": "Jane", "lastName": f"Quill{number}", "email": f"j{number}@people.example"}
-    known = {"id": f"lead-{number}", "createdAt": f"{DAY}T10:00:00Z", "enquiryType": f"ENQUIRY_TYPE_{market}"}
+    contact = {
+        "firstName": "Jane",
+        "lastName": f"Quill{number}",
+        "email": f"j{number}@people.example",
+    }
+    known = {
+        "id": f"lead-{number}",
+        "createdAt": f"{DAY}T10:00:00Z",
+        "enquiryType": f"ENQUIRY_TYPE_{market}",
+    }
     return known | {"contact": contact, "message": ""}
 
 
@@ -129,13 +137,21 @@ def test_each_lead_is_once_where_it_belongs_and_erasures_are_where_it_was(tmp_pa
     with hook(0.02) as (slow_address, slow), api() as (api_address, crm):
         file = tmp_path / "destinations.toml"
         dead = f"http://127.0.0.1:{dead_port}"
-        file.write_text(FILE.replace("DEAD", dead).replace("SLOW", slow_address).replace("API", api_address))
-        variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_DESTINATIONS_FILE": str(file), "SECRET": SECRET}
+        file.write_text(
+            FILE.replace("DEAD", dead).replace("SLOW", slow_address).replace("API", api_address)
+        )
+        variables = {
+            "LEADS_DATA_DIR": str(house.folder),
+            "LEADS_DESTINATIONS_FILE": str(file),
+            "SECRET": SECRET,
+        }
         environment = os.environ | variables | {"LEADS_TIMEZONE": "Europe/London"}
 
         def deliver(*options: str) -> subprocess.Popen[bytes]:
             command = [str(PROGRAM), "deliver", *options]
-            return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+            return subprocess.Popen(
+                command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+            )
 
         for events in (50, 120):
             sender = deliver("--now")
@@ -145,22 +161,32 @@ def test_each_lead_is_once_where_it_belongs_and_erasures_are_where_it_was(tmp_pa
 
         sender = deliver("--now")
         wait_for(lambda: len(slow.events) >= 200)
-        had_it = next(lead_id for lead_id in slow.of("lead.created") if lead_id in crm.of("created"))
+        had_it = next(
+            lead_id for lead_id in slow.of("lead.created") if lead_id in crm.of("created")
+        )
         waits = next(
-            f"lead-{number}" for number in range(499, 0, -1) if f"lead-{number}" not in slow.of("lead.created")
+            f"lead-{number}"
+            for number in range(499, 0, -1)
+            if f"lead-{number}" not in slow.of("lead.created")
         )
         for lead_id in (had_it, waits):
             house.erase(lead=f"applicant/{lead_id}")
         sender.communicate()
         carry_out(house.data, lambda: None, house.now)
         said = subprocess.run(
-            [PROGRAM, "deliver", "--now"], env=environment, capture_output=True, text=True, check=False
+            [PROGRAM, "deliver", "--now"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
         # The dead one holds no other. At last it comes back.
         assert said.returncode == 1
         assert "Delivered to dead (127.0.0.1): 0. Left: 99" in said.stdout
-        assert "Delivered to slow (127.0.0.1): 0. Left: 0." in said.stdout or "Left: 0." in said.stdout
+        assert (
+            "Delivered to slow (127.0.0.1): 0. Left: 0." in said.stdout or "Left: 0." in said.stdout
+        )
         with hook(0, dead_port) as (_, back):
             sender = deliver("--now")
             sender.communicate()
@@ -175,7 +201,11 @@ def test_each_lead_is_once_where_it_belongs_and_erasures_are_where_it_was(tmp_pa
     assert set(to_dead) == everybody - {had_it, waits}
 
     # A killed sender hasn't noted the answers to its last requests. Nothing else comes twice.
-    repeated = [to_slow.total() - len(to_slow), to_api.total() - len(to_api), to_dead.total() - len(to_dead)]
+    repeated = [
+        to_slow.total() - len(to_slow),
+        to_api.total() - len(to_api),
+        to_dead.total() - len(to_dead),
+    ]
     assert repeated[2] == 0
     assert max(repeated) <= 2 * AT_ONCE
 

@@ -39,7 +39,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def here(tmp_path: Path, clock: Clock) -> Iterator[Installation]:
-    with installation(tmp_path, Config(branches=2, leads_per_day=4, clock=clock), first=_DAYS) as started:
+    with installation(
+        tmp_path, Config(branches=2, leads_per_day=4, clock=clock), first=_DAYS
+    ) as started:
         yield started
 
 
@@ -72,7 +74,9 @@ def test_nothing_is_missing_after_a_restore_that_the_portal_still_has_or_the_bac
     push(here, "pushed-and-merged")
     pull(here, _DAYS, 2)
     push(here, "pushed-last")
-    at_night = in_the_book(here) - {lead for kind in LEAD_KINDS for lead in here.truth(kind, [0, 1])}
+    at_night = in_the_book(here) - {
+        lead for kind in LEAD_KINDS for lead in here.truth(kind, [0, 1])
+    }
     result = run("backup", tmp_path / "target")
     assert result.exit_code == 0, result.output
 
@@ -104,7 +108,13 @@ def test_a_window_that_the_history_says_is_landed_is_pulled_again_where_its_file
     here: Installation, tmp_path: Path
 ) -> None:
     pull(here, 2, 1)
-    raw = here.settings.data_dir / "raw" / "applicant_leads" / f"day={here.day(1)}" / "scope=branch-101"
+    raw = (
+        here.settings.data_dir
+        / "raw"
+        / "applicant_leads"
+        / f"day={here.day(1)}"
+        / "scope=branch-101"
+    )
     shutil.rmtree(raw)
     assert run("backup", tmp_path / "target").exit_code == 1  # and the backup is made
     shutil.rmtree(here.settings.data_dir)

@@ -11,9 +11,14 @@ import pytest
 from leads_pipeline_tests.support.house import House
 
 
-def land(house: House, text: str = "first", scopes: tuple[str, ...] = ("branch-101", "branch-102")) -> None:
+def land(
+    house: House, text: str = "first", scopes: tuple[str, ...] = ("branch-101", "branch-102")
+) -> None:
     for scope in scopes:
-        leads = [{"id": f"{scope} {number}", "message": text, "viewingTimes": [{}]} for number in range(6)]
+        leads = [
+            {"id": f"{scope} {number}", "message": text, "viewingTimes": [{}]}
+            for number in range(6)
+        ]
         house.land("applicant", leads, scope=scope)
 
 
@@ -54,15 +59,22 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("log", ["of a killed writer", "garbage", "empty"])
-def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_way(house: House, log: str) -> None:
+def test_a_log_that_somebody_left_beside_the_file_is_neither_applied_nor_in_the_way(
+    house: House, log: str
+) -> None:
     land(house)
     house.publish()
     if log == "of a killed writer":
         house.file.chmod(0o600)
-        assert subprocess.run([sys.executable, "-c", WRITER, house.file], check=False).returncode == -signal.SIGKILL
+        assert (
+            subprocess.run([sys.executable, "-c", WRITER, house.file], check=False).returncode
+            == -signal.SIGKILL
+        )
         assert Path(f"{house.file.resolve()}.wal").stat().st_size > 0
     else:
-        Path(f"{house.file}.wal").write_bytes(b"left behind by somebody" if log == "garbage" else b"")
+        Path(f"{house.file}.wal").write_bytes(
+            b"left behind by somebody" if log == "garbage" else b""
+        )
     land(house, "second")
     house.publish()
 

@@ -70,7 +70,11 @@ def hostile_lead(kind: Any, name: str, text: str) -> Row:
         if field.type.value == "text":
             put(lead, field.path, said(field, text))
     for child in kind.children:
-        put(lead, child.path, [{field.path: text for field in child.fields if field.type.value == "text"}])
+        put(
+            lead,
+            child.path,
+            [{field.path: text for field in child.fields if field.type.value == "text"}],
+        )
     return lead
 
 
@@ -78,7 +82,9 @@ def said(field: Any, text: str) -> str:
     return f"{text}{PERSONAL}" if field.is_personal else text
 
 
-def assert_found_again(house: House, kind: Any, leads: Mapping[str, Row], texts: Mapping[str, str]) -> None:
+def assert_found_again(
+    house: House, kind: Any, leads: Mapping[str, Row], texts: Mapping[str, str]
+) -> None:
     found = house.leads(kind.name)
     assert found.keys() == {lead["id"] for lead in leads.values()}
     for name, lead in leads.items():
@@ -101,12 +107,17 @@ def assert_report_is_safe(house: House, texts: Sequence[str]) -> None:
     for text in texts:
         if re.search(r"[<>]", text):
             assert text not in shown
-    assert not re.findall(r"(?i)<(?:script|img|iframe|object|embed|a|form|input|link|base)\b", shown)
+    assert not re.findall(
+        r"(?i)<(?:script|img|iframe|object|embed|a|form|input|link|base)\b", shown
+    )
     assert not re.findall(r"(?i)<[^>]*\son(?:mouseover|error|load|click)\s*=", shown)
 
 
 def test_hostile_text_in_every_field_is_text_to_the_end(house: House) -> None:
-    leads = {kind: {name: hostile_lead(kind, name, text) for name, text in HOSTILE.items()} for kind in LEAD_KINDS}
+    leads = {
+        kind: {name: hostile_lead(kind, name, text) for name, text in HOSTILE.items()}
+        for kind in LEAD_KINDS
+    }
 
     walk(house, {kind.name: list(found.values()) for kind, found in leads.items()})
 
@@ -152,9 +163,23 @@ def test_each_naughty_string_is_kept_to_the_letter(house: House) -> None:
 
 
 IDS = [
-    *("../../../etc/passwd", "..\\..\\windows", "/absolute", "a/../../b", "%2e%2e%2f", "leads.parquet", "*"),
+    *(
+        "../../../etc/passwd",
+        "..\\..\\windows",
+        "/absolute",
+        "a/../../b",
+        "%2e%2e%2f",
+        "leads.parquet",
+        "*",
+    ),
     *("[a-z]?", "a'b\"c`d", "a|b,c...d", "\x01\x02\x1b[31mred\x07", "new\r\nline\ttab"),
-    *("\u202eright to left\u202c\ufeff\u200b", "day=2026-01-01", "sha256:" + "0" * 64, "NULL", "-- ;"),
+    *(
+        "\u202eright to left\u202c\ufeff\u200b",
+        "day=2026-01-01",
+        "sha256:" + "0" * 64,
+        "NULL",
+        "-- ;",
+    ),
     *("a" * 5000, "\U0001f3e0"),
 ]
 
@@ -166,7 +191,11 @@ def test_an_id_is_never_a_path_and_stays_as_it_is(house: House) -> None:
             "createdAt": "2026-11-19T10:00:00Z",
             "portalBranchId": id_,
             "sourceBranchId": id_,
-            "listingDetails": {"id": id_, "branchId": id_, "images": [{"original": id_, "filename": id_}]},
+            "listingDetails": {
+                "id": id_,
+                "branchId": id_,
+                "images": [{"original": id_, "filename": id_}],
+            },
         }
 
     walk(house, {"applicant": [lead(id_) for id_ in IDS]})
@@ -174,9 +203,14 @@ def test_an_id_is_never_a_path_and_stays_as_it_is(house: House) -> None:
     found = house.leads("applicant")
     assert found.keys() == set(IDS)
     for id_, row in found.items():
-        assert {row[name] for name in ("portal_branch_id", "listing_details_id", "listing_details_branch_id")} == {id_}
+        assert {
+            row[name]
+            for name in ("portal_branch_id", "listing_details_id", "listing_details_branch_id")
+        } == {id_}
     listings = house.query("select listing_id from mart_listing_demand")
-    assert {id_ for (id_,) in listings} >= {id_ for id_ in IDS if id_.strip() == id_ and id_.isprintable()}
+    assert {id_ for (id_,) in listings} >= {
+        id_ for id_ in IDS if id_.strip() == id_ and id_.isprintable()
+    }
     images = house.rows("from applicant_listing_images")
     assert {(row["lead_id"], row["filename"]) for row in images} == {(id_, id_) for id_ in IDS}
     assert_report_is_safe(house, IDS)
@@ -229,7 +263,10 @@ def test_each_case_of_the_json_test_suite_is_kept_or_told(house: House) -> None:
     house.land("applicant", [*kept.values(), *map(neighbour, range(5))])
     house.publish()
 
-    assert {text for _, text in house.raw("applicant")} == {*kept.values(), *map(neighbour, range(5))}
+    assert {text for _, text in house.raw("applicant")} == {
+        *kept.values(),
+        *map(neighbour, range(5)),
+    }
     assert_neighbours_are_whole(house, 5)
     found = house.leads("applicant")
     assert found.keys() - {f"neighbour-{number}" for number in range(5)} == kept.keys()
@@ -241,16 +278,60 @@ def test_each_case_of_the_json_test_suite_is_kept_or_told(house: House) -> None:
 # --- names of fields ----------------------------------------------------------------------------------------------
 
 QUOTES = [
-    *('"', "'", "`", '""', 'a"b', "a'b", 'a"; drop table x; --', "$.a", "a.b", "/a/b", "a\\b", "", " "),
+    *(
+        '"',
+        "'",
+        "`",
+        '""',
+        'a"b',
+        "a'b",
+        'a"; drop table x; --',
+        "$.a",
+        "a.b",
+        "/a/b",
+        "a\\b",
+        "",
+        " ",
+    ),
     *("\u00e9", "a\nb", "<b>", "[0]", "*", "~0~1"),
 ]
 COLLIDING = [
-    *("Contact", "CONTACT", "contact_first_name", "created_at", "CreatedAt", "created_At", "listingdetails"),
+    *(
+        "Contact",
+        "CONTACT",
+        "contact_first_name",
+        "created_at",
+        "CreatedAt",
+        "created_At",
+        "listingdetails",
+    ),
     *("LeadSource", "listing_details_id", "viewing_times", "MESSAGE"),
 ]
 OURS = [
-    *("_extra", "_problems", "lead_id", "lead_day", "scope", "fetched_at", "source", "window_day", "person"),
-    *("position", "payload", "oddity", "kind", "day", "run_id", "item", "doc", "body", "keys", "extra"),
+    *(
+        "_extra",
+        "_problems",
+        "lead_id",
+        "lead_day",
+        "scope",
+        "fetched_at",
+        "source",
+        "window_day",
+        "person",
+    ),
+    *(
+        "position",
+        "payload",
+        "oddity",
+        "kind",
+        "day",
+        "run_id",
+        "item",
+        "doc",
+        "body",
+        "keys",
+        "extra",
+    ),
     *("problems", "has_more", "file_row_number", "filename"),
 ]
 KEYWORDS = [
@@ -271,7 +352,9 @@ def email_of(lead_id: str) -> str:
 
 
 @pytest.mark.parametrize("fault", NAMES)
-def test_a_field_s_name_is_never_code_and_its_value_is_found_again(house: House, fault: str) -> None:
+def test_a_field_s_name_is_never_code_and_its_value_is_found_again(
+    house: House, fault: str
+) -> None:
     """Two leads have all of the names, and each name has a lead of its own; at the top, within an object and a list.
 
     So three people have sent each name, and the drift may show it.
@@ -283,8 +366,16 @@ def test_a_field_s_name_is_never_code_and_its_value_is_found_again(house: House,
             "id": id_,
             "createdAt": "2026-11-19T10:00:00Z",
             "message": "m",
-            "contact": {"email": email_of(id_), **{name: f"{PERSONAL} inner {name}" for name in names}},
-            "viewingTimes": [{"earliest": "2026-11-19T10:00Z", **{name: f"{PERSONAL} item {name}" for name in names}}],
+            "contact": {
+                "email": email_of(id_),
+                **{name: f"{PERSONAL} inner {name}" for name in names},
+            },
+            "viewingTimes": [
+                {
+                    "earliest": "2026-11-19T10:00Z",
+                    **{name: f"{PERSONAL} item {name}" for name in names},
+                }
+            ],
             **{name: f"{PERSONAL} {name}" for name in names},
         }
         for id_, names in every.items()
@@ -297,13 +388,22 @@ def test_a_field_s_name_is_never_code_and_its_value_is_found_again(house: House,
     assert found.keys() == times.keys() == leads.keys()
     for id_, names in every.items():
         row, time = found[id_], times[id_]
-        assert (row["message"], row["contact_email"], row["contact_first_name"], row["_problems"]) == (
+        assert (
+            row["message"],
+            row["contact_email"],
+            row["contact_first_name"],
+            row["_problems"],
+        ) == (
             "m",
             email_of(id_),
             None,
             [],
         )
-        assert f"{row['created_at']:%Y-%m-%dT%H}" == f"{time['earliest']:%Y-%m-%dT%H}" == "2026-11-19T10"
+        assert (
+            f"{row['created_at']:%Y-%m-%dT%H}"
+            == f"{time['earliest']:%Y-%m-%dT%H}"
+            == "2026-11-19T10"
+        )
         extra = json.loads(row["_extra"])
         assert extra.pop("contact") == {name: f"{PERSONAL} inner {name}" for name in names}
         assert extra == {name: f"{PERSONAL} {name}" for name in names}
@@ -318,14 +418,22 @@ def test_a_field_s_name_is_never_code_and_its_value_is_found_again(house: House,
 def test_10_000_unknown_fields_in_one_lead_cost_nobody_anything(house: House) -> None:
     many = {f"field{number}": number for number in range(10_000)}
     wide = {"id": "wide", "createdAt": f"{house.day}T10:00:00Z", "message": "m", **many}
-    deep = {"id": "deep", "contact": {"email": "a@example.org", **many}, "viewingTimes": [{"latest": None, **many}]}
+    deep = {
+        "id": "deep",
+        "contact": {"email": "a@example.org", **many},
+        "viewingTimes": [{"latest": None, **many}],
+    }
 
     walk(house, {"applicant": [wide, {"id": "plain", "message": "m"}, deep]})
 
     found = house.leads("applicant")
     assert json.loads(found["wide"]["_extra"]) == many
     assert json.loads(found["deep"]["_extra"]) == {"contact": many}
-    assert (found["plain"]["_extra"], found["plain"]["message"], found["wide"]["message"]) == (None, "m", "m")
+    assert (found["plain"]["_extra"], found["plain"]["message"], found["wide"]["message"]) == (
+        None,
+        "m",
+        "m",
+    )
     assert [row["_problems"] for row in found.values()] == [[]] * 3
     [times] = house.rows("from applicant_viewing_times")
     assert json.loads(times["_extra"]) == many

@@ -44,7 +44,10 @@ ROUNDS = int(os.environ.get("AHEAD_ROUNDS", "2"))
 
 
 def land(house: House, text: str, scope: str = "branch-101", day: Any = DAY) -> None:
-    leads = [lead(f"{scope} {number}", email=f"{number}@people.example", message=text) for number in range(4)]
+    leads = [
+        lead(f"{scope} {number}", email=f"{number}@people.example", message=text)
+        for number in range(4)
+    ]
     house.land("applicant", leads, day, scope)
 
 
@@ -87,7 +90,9 @@ def trials(work: Callable[[Path], None], start: Path, folder: Path) -> list[int]
 
 
 @needs_seccomp
-def test_whatever_a_killed_helper_leaves_the_next_publication_is_as_any(before: Path, tmp_path: Path) -> None:
+def test_whatever_a_killed_helper_leaves_the_next_publication_is_as_any(
+    before: Path, tmp_path: Path
+) -> None:
     for at in trials(load_ahead, before, tmp_path / "counted"):
         folder = tmp_path / str(at)
         shutil.copytree(before, folder, symlinks=True)
@@ -188,7 +193,9 @@ def test_a_helper_ends_with_its_pull_and_a_pull_goes_on_without_its_helper(
         assert not draft_of(here).exists()
 
 
-def test_no_file_holds_an_erased_person_although_a_helper_still_runs(here: House, tmp_path: Path) -> None:
+def test_no_file_holds_an_erased_person_although_a_helper_still_runs(
+    here: House, tmp_path: Path
+) -> None:
     dice = Random(os.environ["CHAOS_SEED"])  # noqa: S311 - to be repeated
     for number in range(ROUNDS):
         email = f"{number}.{EMAIL}"
@@ -221,7 +228,9 @@ def everything_now(house: House, folder: Path) -> str:
     return everything_in(folder)
 
 
-def test_two_pulls_at_once_and_after_each_other_have_one_helper(here: House, tmp_path: Path) -> None:
+def test_two_pulls_at_once_and_after_each_other_have_one_helper(
+    here: House, tmp_path: Path
+) -> None:
     settings = settings_of(here)
     with loading_ahead(settings, WINDOWS_MIN):
         wait_for(lambda: here.data.state.is_held(LOCK))
@@ -246,8 +255,19 @@ def test_a_backfill_of_many_windows_has_a_helper_and_publishes_every_lead(tmp_pa
     config = Config(branches=12, leads_per_day=3)
     with installation(tmp_path, config, first=27) as there:
         house = House(there.data.folder)
-        command = [program, "backfill", "--kind", "applicant", "--from", str(there.day(27)), "--to", str(there.day(1))]
-        with subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL) as backfill:
+        command = [
+            program,
+            "backfill",
+            "--kind",
+            "applicant",
+            "--from",
+            str(there.day(27)),
+            "--to",
+            str(there.day(1)),
+        ]
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL
+        ) as backfill:
             wait_for(lambda: len(helpers_of(house)) == 1 or backfill.poll() is not None)
             assert len(helpers_of(house)) == 1
             assert backfill.wait() == 0

@@ -11,7 +11,9 @@ from leads_pipeline_tests.support.newcomer import Newcomer, newcomer, wait_for
 from leads_pipeline_tests.support.postgres import Postgres, running_postgres
 from leads_pipeline_tests.support.serving import free_port
 
-pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make lint installs it)")
+pytest.importorskip(
+    "dagster_postgres", reason="dagster-postgres isn't installed (make lint installs it)"
+)
 
 KINDS = ("applicant", "appraisal")
 
@@ -19,7 +21,9 @@ KINDS = ("applicant", "appraisal")
 def query(me: Newcomer, server: Postgres, text: str) -> list[str]:
     """The rows of the database, with a | between columns."""
     asked = ["psql", "--no-psqlrc", "--tuples-only", "--no-align", "--command", text]
-    found = subprocess.run(asked, env=me.environment | server.variables, check=True, capture_output=True, text=True)
+    found = subprocess.run(
+        asked, env=me.environment | server.variables, check=True, capture_output=True, text=True
+    )
     return found.stdout.splitlines()
 
 
@@ -32,23 +36,43 @@ def runs(me: Newcomer, server: Postgres) -> dict[str, str]:
 def wait_for_the_daemon(me: Newcomer, server: Postgres) -> None:
     """Wait for the next sign of life of Dagster's daemon."""
     began = datetime.now(UTC).replace(tzinfo=None)
-    wait_for(lambda: query(me, server, f"select 1 from daemon_heartbeats where timestamp > '{began}'") != [])  # noqa: S608 - a moment
+    wait_for(
+        lambda: (
+            query(me, server, f"select 1 from daemon_heartbeats where timestamp > '{began}'") != []
+        )
+    )  # noqa: S608 - a moment
 
 
-def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_history(tmp_path: Path) -> None:
-    with running_postgres() as server, newcomer(tmp_path, "--branches", "2", "--leads-per-day", "3") as me:
+def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_history(
+    tmp_path: Path,
+) -> None:
+    with (
+        running_postgres() as server,
+        newcomer(tmp_path, "--branches", "2", "--leads-per-day", "3") as me,
+    ):
         today = datetime.now(ZoneInfo("Europe/London")).date()
-        first, last = today - timedelta(days=5), today - timedelta(days=2)  # yesterday is the night's
+        first, last = (
+            today - timedelta(days=5),
+            today - timedelta(days=2),
+        )  # yesterday is the night's
         address = tmp_path / "address"
         address.write_text(f"{server.url}\n")
         address.chmod(0o600)
         me.fill_in(LEADS_DAGSTER_POSTGRES_URL_FILE=str(address), LEADS_START_DATE=str(first))
-        assert me.run("leads-pipeline", "backfill", "--from", str(first), "--to", str(first)).returncode == 0
+        assert (
+            me.run(
+                "leads-pipeline", "backfill", "--from", str(first), "--to", str(first)
+            ).returncode
+            == 0
+        )
         before = runs(me, server)
         assert set(before.values()) == {"SUCCESS"}
         serve = ("leads-pipeline", "serve", "--port", str(free_port()))
         with me.running(*serve):
-            wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS), 400)
+            wait_for(
+                lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS),
+                400,
+            )
             server.stop()
             server.start()
             wait_for_the_daemon(me, server)
@@ -61,4 +85,7 @@ def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_histo
         server.stop()
         refused = me.run("leads-pipeline", "backfill", "--last", "1d")
         server.start()
-        assert (refused.returncode, "can't be reached" in " ".join(refused.stderr.split())) == (2, True)
+        assert (refused.returncode, "can't be reached" in " ".join(refused.stderr.split())) == (
+            2,
+            True,
+        )

@@ -86,17 +86,26 @@ def points(full: Path, tmp_path: Path, work: Callable[[Path], None], fault: Faul
     """Which system call gets the fault: `PRIVACY_FAULTS` of them by the seed, `all` or a few."""
     folder = tmp_path / "counted"
     shutil.copytree(full, folder, symlinks=True)
-    kind = Fault.EIO if fault is Fault.EIO else Fault.KILL  # which counts all calls, or those that change something
+    kind = (
+        Fault.EIO if fault is Fault.EIO else Fault.KILL
+    )  # which counts all calls, or those that change something
     outcome = run(work, folder, folder=folder, fault=kind)
     assert outcome.is_done, outcome.message
     shutil.rmtree(folder)
-    wanted, rng = os.environ.get("PRIVACY_FAULTS", "3"), Random(f"{os.environ['CHAOS_SEED']} {fault}")  # noqa: S311
+    wanted, rng = (
+        os.environ.get("PRIVACY_FAULTS", "3"),
+        Random(f"{os.environ['CHAOS_SEED']} {fault}"),
+    )  # noqa: S311
     there = range(len(outcome.calls))
-    return list(there) if wanted == "all" else sorted(rng.sample(there, min(int(wanted), len(there))))
+    return (
+        list(there) if wanted == "all" else sorted(rng.sample(there, min(int(wanted), len(there))))
+    )
 
 
 @pytest.mark.parametrize("fault", list(Fault))
-def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(tmp_path: Path, full: Path, fault: Fault) -> None:
+def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(
+    tmp_path: Path, full: Path, fault: Fault
+) -> None:
     johns = {text for id_, text in House(full / "data").raw("applicant") if id_ == "john"}
     assert EMAIL in everything_in(full)
     for at in points(full, tmp_path, erase, fault):
@@ -117,7 +126,9 @@ def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(tmp_path: Path, f
         shutil.rmtree(folder)
 
 
-def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(tmp_path: Path, full: Path) -> None:
+def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(
+    tmp_path: Path, full: Path
+) -> None:
     before = House(full / "data")
     raw, published = sorted({*before.raw("applicant")}), before.leads("applicant").keys()
     for at in points(full, tmp_path, restrict_and_lift, Fault.KILL):
@@ -135,7 +146,9 @@ def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(tmp_path: Path
         shutil.rmtree(folder)
 
 
-def test_a_day_whose_retention_is_killed_is_made_anonymous_by_the_next(tmp_path: Path, full: Path) -> None:
+def test_a_day_whose_retention_is_killed_is_made_anonymous_by_the_next(
+    tmp_path: Path, full: Path
+) -> None:
     for at in points(full, tmp_path, retain, Fault.KILL):
         folder = tmp_path / str(at)
         shutil.copytree(full, folder, symlinks=True)
@@ -144,9 +157,9 @@ def test_a_day_whose_retention_is_killed_is_made_anonymous_by_the_next(tmp_path:
         retain(folder)
         retain(folder)  # which cuts what the first took in
         house = House(folder / "data")
-        assert {row["contact_email"].partition("@")[2] for row in house.leads("applicant").values()} == {
-            "removed.invalid"
-        }, where
+        assert {
+            row["contact_email"].partition("@")[2] for row in house.leads("applicant").values()
+        } == {"removed.invalid"}, where
         (house.folder / "quarantine" / "notes.txt").unlink()
         assert EMAIL not in everything_in(folder), where
         shutil.rmtree(folder)
@@ -200,19 +213,38 @@ def test_an_erasure_beside_a_backfill_and_publications_leaves_nothing_and_takes_
         emails = Counter(one["contact"]["email"].strip().lower() for one in leads.values())
         here.pull(here.keys([2, 3], [101, 102]), LEAD_KINDS)
         early = texts_of_days(here, [2, 3])
-        email = max((one["contact"]["email"].strip().lower() for one in early.values()), key=lambda one: emails[one])
-        hers = {id_ for id_, one in leads.items() if one["contact"]["email"].strip().lower() == email}
+        email = max(
+            (one["contact"]["email"].strip().lower() for one in early.values()),
+            key=lambda one: emails[one],
+        )
+        hers = {
+            id_ for id_, one in leads.items() if one["contact"]["email"].strip().lower() == email
+        }
         command = [program, "backfill", "--from", str(here.day(4)), "--to", str(here.day(1))]
         scopes = [scope.key for scope in here.settings.scopes]
-        publish = [sys.executable, "-c", PUBLISHER, str(here.data.folder), seed, str(here.day(6)), *scopes]
+        publish = [
+            sys.executable,
+            "-c",
+            PUBLISHER,
+            str(here.data.folder),
+            seed,
+            str(here.day(6)),
+            *scopes,
+        ]
         with (
-            subprocess.Popen(publish, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE) as publisher,
-            subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL) as backfill,
+            subprocess.Popen(
+                publish, cwd=Path(__file__).parents[2], stdin=subprocess.PIPE
+            ) as publisher,
+            subprocess.Popen(
+                command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL
+            ) as backfill,
         ):
             for _ in range(rng.randrange(1, 4)):
                 time.sleep(rng.uniform(0, 6))  # to meet them in one part of their work or another
                 command = [program, "privacy", "erase", "--email", email, "--yes"]
-                subprocess.run(command, cwd=tmp_path, env=os.environ, check=False, stdout=subprocess.DEVNULL)
+                subprocess.run(
+                    command, cwd=tmp_path, env=os.environ, check=False, stdout=subprocess.DEVNULL
+                )
             assert backfill.wait() == 0, seed
             publisher.communicate()
             assert publisher.returncode == 0, seed

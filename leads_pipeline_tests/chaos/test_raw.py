@@ -62,7 +62,9 @@ while True:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def address(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def address(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
     if request.param == "folder":
         yield (tmp_path / "data").as_uri()
     else:
@@ -76,7 +78,9 @@ def acknowledged(output: str) -> list[tuple[str, str]]:
     return [(lead_id, payload) for line in lines for lead_id, payload in json.loads(line)]
 
 
-def test_writers_that_are_killed_beside_erasures_lose_and_double_nothing(address: str, tmp_path: Path) -> None:
+def test_writers_that_are_killed_beside_erasures_lose_and_double_nothing(
+    address: str, tmp_path: Path
+) -> None:
     kept_out = KeptOut(tmp_path / "list")
     raw = Raw(open_store(address, plain_http=True), kept_out)
     dice = random.Random(os.environ["CHAOS_SEED"])  # noqa: S311 - to be repeated
@@ -131,7 +135,9 @@ def test_writers_that_are_killed_beside_erasures_lose_and_double_nothing(address
     assert {version for version in told if version[0] not in out} <= found.keys()
     assert {lead_id for lead_id, _ in found}.isdisjoint(out)
     # A lead that was looked at twice may have had another version in between.
-    assert [payload for (_, payload), count in found.items() if count > 1 + ("look twice" in payload)] == []
+    assert [
+        payload for (_, payload), count in found.items() if count > 1 + ("look twice" in payload)
+    ] == []
     latest = {row.lead_id: row.payload for row in sorted(rows, key=lambda row: row.number)}
     assert newest_payloads(rows) == latest
     assert len(contents.opened) <= MOST_FILES + 2 * WRITERS

@@ -23,7 +23,9 @@ KINDS = ("applicant", "appraisal")
 
 @pytest.fixture(scope="module")
 def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
-    with newcomer(tmp_path_factory.mktemp("portal"), "--branches", "2", "--leads-per-day", "3") as somebody:
+    with newcomer(
+        tmp_path_factory.mktemp("portal"), "--branches", "2", "--leads-per-day", "3"
+    ) as somebody:
         yield somebody
 
 
@@ -39,8 +41,12 @@ def descendants(process: int) -> dict[int, str]:
     commands, parents = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
-            commands[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            commands[int(folder.name)] = (
+                (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            )
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
     found, ancestors = dict[int, str](), {process}
     while ancestors := {child for child, parent in parents.items() if parent in ancestors}:
         found |= {child: commands[child] for child in ancestors}
@@ -82,7 +88,12 @@ def serving(me: Newcomer, *command: str) -> Iterator[tuple["subprocess.Popen[byt
             stderr=file,
         )
     try:
-        wait_for(lambda: process.poll() is not None or f"Dagster UI: http://127.0.0.1:{port}/assets" in log.read_text())
+        wait_for(
+            lambda: (
+                process.poll() is not None
+                or f"Dagster UI: http://127.0.0.1:{port}/assets" in log.read_text()
+            )
+        )
         assert process.poll() is None, log.read_text()
         wait_for(lambda: any((me.folder / "data" / "raw").glob("*/*/*/*.parquet")))
         yield process, log
@@ -97,7 +108,11 @@ def runs(family: dict[int, str]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [("dagster api grpc", "code location"), ("leads_pipeline.cli.pages", "Dagster UI"), ("dagster._daemon", "daemon")],
+    [
+        ("dagster api grpc", "code location"),
+        ("leads_pipeline.cli.pages", "Dagster UI"),
+        ("dagster._daemon", "daemon"),
+    ],
 )
 def test_if_a_process_is_killed_all_end_and_the_next_start_brings_every_lead(
     me: Newcomer, module: str, name: str
@@ -120,7 +135,9 @@ def test_if_a_process_is_killed_all_end_and_the_next_start_brings_every_lead(
         assert process.wait(60) == 0
 
 
-def test_if_the_clock_is_set_back_all_end_so_that_nothing_waits_until_it_is_there_again(me: Newcomer) -> None:
+def test_if_the_clock_is_set_back_all_end_so_that_nothing_waits_until_it_is_there_again(
+    me: Newcomer,
+) -> None:
     with serving(me, sys.executable, "-c", SET_BACK) as (process, log):
         family = descendants(process.pid)
         (me.folder / "set back").touch()
@@ -135,7 +152,9 @@ def socket_of(family: dict[int, str]) -> Path:
     return Path(command.partition("--socket ")[2].split()[0])
 
 
-def test_if_the_socket_of_the_code_location_is_deleted_all_end_within_two_minutes(me: Newcomer) -> None:
+def test_if_the_socket_of_the_code_location_is_deleted_all_end_within_two_minutes(
+    me: Newcomer,
+) -> None:
     """Fault 77: sensors did nothing from then on, and nobody was told."""
     with serving(me) as (process, log):
         socket_of(descendants(process.pid)).unlink()
@@ -148,7 +167,9 @@ def test_the_socket_lies_in_the_folder_of_systemd_or_in_dagsters_home(me: Newcom
         here = Newcomer(Path(short), me.credentials)
         here.fill_in()
         with serving(here) as (process, _):
-            assert socket_of(descendants(process.pid)).is_relative_to(here.folder / "data" / ".dagster")
+            assert socket_of(descendants(process.pid)).is_relative_to(
+                here.folder / "data" / ".dagster"
+            )
             process.terminate()
             process.wait(60)
         with TemporaryDirectory() as of_systemd:
@@ -159,7 +180,9 @@ def test_the_socket_lies_in_the_folder_of_systemd_or_in_dagsters_home(me: Newcom
             assert list(Path(of_systemd).iterdir()) == []
 
 
-def test_a_long_tmpdir_is_no_obstacle_and_if_all_paths_are_long_the_error_names_it(me: Newcomer) -> None:
+def test_a_long_tmpdir_is_no_obstacle_and_if_all_paths_are_long_the_error_names_it(
+    me: Newcomer,
+) -> None:
     """Fault 78: "Path name should not have more than 107 characters", then a restart, for ever."""
     with TemporaryDirectory() as short:
         long = Path(short, "t" * 100)

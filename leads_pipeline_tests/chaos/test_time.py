@@ -41,7 +41,9 @@ def published(house: House, leads: Sequence[Lead], day: date, kind: str = "appli
     house.first_day = day - ONE_DAY
     house.now = midnight(day + 2 * ONE_DAY) + timedelta(hours=6)
     for one in (day - ONE_DAY, day, day + ONE_DAY):
-        answered = [lead for lead in leads if midnight(one) <= lead.moment <= midnight(one + ONE_DAY)]
+        answered = [
+            lead for lead in leads if midnight(one) <= lead.moment <= midnight(one + ONE_DAY)
+        ]
         house.land(kind, [{"id": lead.id, "createdAt": lead.created_at} for lead in answered], one)
     house.publish()
     found = house.leads(kind)
@@ -50,7 +52,12 @@ def published(house: House, leads: Sequence[Lead], day: date, kind: str = "appli
     return {id_: (lead["lead_day"], lead["created_at"]) for id_, lead in found.items()}
 
 
-FRACTIONS = [timedelta(), timedelta(microseconds=1), timedelta(milliseconds=1), timedelta(seconds=1)]
+FRACTIONS = [
+    timedelta(),
+    timedelta(microseconds=1),
+    timedelta(milliseconds=1),
+    timedelta(seconds=1),
+]
 
 
 @pytest.mark.parametrize("kind", ["applicant", "appraisal"])
@@ -68,14 +75,21 @@ def test_each_lead_of_a_day_is_there_once_and_on_its_day_to_the_microsecond(
 ) -> None:
     start, end = midnight(day), midnight(day + ONE_DAY)
     assert end - start == timedelta(hours=hours)
-    around = [edge + sign * fraction for edge in (start, end) for fraction in FRACTIONS for sign in (-1, 1)]
+    around = [
+        edge + sign * fraction
+        for edge in (start, end)
+        for fraction in FRACTIONS
+        for sign in (-1, 1)
+    ]
     within = [start + timedelta(minutes=30 * number) for number in range(2 * hours)]
     moments = sorted({*around, *within})
     leads = [Lead(moment, moment.isoformat().replace("+00:00", "Z")) for moment in moments]
 
     found = published(house, leads, day, kind)
 
-    assert found == {lead.id: (lead.moment.astimezone(LONDON).date(), lead.moment) for lead in leads}
+    assert found == {
+        lead.id: (lead.moment.astimezone(LONDON).date(), lead.moment) for lead in leads
+    }
     assert sum(lead_day == day for lead_day, _ in found.values()) == 2 * hours + 6
 
 
@@ -102,7 +116,9 @@ def test_a_moment_however_written_puts_its_lead_on_its_day_once(house: House) ->
 
     found = published(house, list(leads), DAY)
 
-    assert found == {lead.id: ((meant or lead.moment).date(), meant) for lead, meant in leads.items()}
+    assert found == {
+        lead.id: ((meant or lead.moment).date(), meant) for lead, meant in leads.items()
+    }
 
 
 def test_an_unknown_moment_at_midnight_is_one_lead_on_either_of_the_two_days(house: House) -> None:

@@ -23,7 +23,9 @@ from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 from leads_pipeline_tests.support.newcomer import Newcomer, newcomer
 from leads_pipeline_tests.support.postgres import running_postgres
 
-pytest.importorskip("dagster_postgres", reason="dagster-postgres isn't installed (make lint installs it)")
+pytest.importorskip(
+    "dagster_postgres", reason="dagster-postgres isn't installed (make lint installs it)"
+)
 
 KINDS = ("applicant", "appraisal")
 DAYS = 8
@@ -38,12 +40,18 @@ class Bucket:
         self.name = made_bucket(server)
         key_id, secret, region = KEYS.values()
         self._client = boto3.client(
-            "s3", endpoint_url=server, aws_access_key_id=key_id, aws_secret_access_key=secret, region_name=region
+            "s3",
+            endpoint_url=server,
+            aws_access_key_id=key_id,
+            aws_secret_access_key=secret,
+            region_name=region,
         )
         self.variables = {**KEYS, "AWS_ENDPOINT_URL": server}
 
     def keys(self, prefix: str = "") -> list[str]:
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=f"leads/{prefix}")
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.name, Prefix=f"leads/{prefix}"
+        )
         return [item["Key"] for page in pages for item in page.get("Contents", [])]
 
     def raw_leads(self) -> Iterator[dict[str, Any]]:
@@ -58,7 +66,10 @@ class Bucket:
         [folder] = {key.partition("/_delta_log/")[0] for key in self.keys() if log in key}
         options = {**self.variables, "AWS_ALLOW_HTTP": "true"}
         table = deltalake.DeltaTable(f"s3://{self.name}/{folder}", storage_options=options)
-        return [str(lead_id) for lead_id in table.to_pyarrow_table(columns=["lead_id"])["lead_id"].to_pylist()]
+        return [
+            str(lead_id)
+            for lead_id in table.to_pyarrow_table(columns=["lead_id"])["lead_id"].to_pylist()
+        ]
 
 
 def kill(machine: Newcomer, moment: Callable[[], bool], *command: str) -> None:
@@ -86,7 +97,9 @@ def some_person(machine: Newcomer) -> tuple[str, dict[str, set[str]]]:
     found: dict[str, dict[str, set[str]]] = {}
     with duckdb.connect(machine.folder / "data" / "leads.duckdb", read_only=True) as db:
         for kind in KINDS:
-            query = f"select contact_email, lead_id from {kind}_leads where contact_email is not null"  # noqa: S608 - our own name
+            query = (
+                f"select contact_email, lead_id from {kind}_leads where contact_email is not null"  # noqa: S608 - our own name
+            )
             for email, lead_id in db.sql(query).fetchall():
                 found.setdefault(email, {name: set() for name in KINDS})[kind].add(lead_id)
     return max(found.items(), key=lambda one: (sum(map(len, one[1].values())), one[0]))
@@ -102,7 +115,9 @@ def test_two_machines_lose_and_double_nothing_over_kills_and_an_erasure(tmp_path
     with (
         running_postgres() as postgres,
         running_moto() as server,
-        newcomer(tmp_path / "one", "--branches", "2", "--leads-per-day", "6", "--faults", str(slow)) as one,
+        newcomer(
+            tmp_path / "one", "--branches", "2", "--leads-per-day", "6", "--faults", str(slow)
+        ) as one,
     ):
         bucket = Bucket(server)
         two = Newcomer(tmp_path / "two", one.credentials)
@@ -124,7 +139,11 @@ def test_two_machines_lose_and_double_nothing_over_kills_and_an_erasure(tmp_path
         kill(one, lambda: len(bucket.keys("raw/")) > 3, *backfill(first, last))
         landed = len(bucket.keys("raw/"))
         assert landed < 2 * 2 * DAYS, "everything had landed; make the portal slower"
-        kill(two, lambda: any((two.folder / "data" / ".versions").glob("draft*")), *backfill(first, last))
+        kill(
+            two,
+            lambda: any((two.folder / "data" / ".versions").glob("draft*")),
+            *backfill(first, last),
+        )
         for machine in (two, one):
             done = machine.run(*backfill(first, last))
             assert done.returncode == 0, done.stderr
@@ -149,5 +168,7 @@ def test_two_machines_lose_and_double_nothing_over_kills_and_an_erasure(tmp_path
             assert one.published(kind) == two.published(kind) == left
             assert sorted(bucket.delta_ids(kind)) == sorted(left)
         raw = list(bucket.raw_leads())
-        assert {row["lead_id"] for row in raw} == set().union(*asked.values()) - set().union(*hers.values())
+        assert {row["lead_id"] for row in raw} == set().union(*asked.values()) - set().union(
+            *hers.values()
+        )
         assert not [row["lead_id"] for row in raw if email in row["payload"]]

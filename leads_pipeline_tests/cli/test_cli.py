@@ -70,7 +70,9 @@ def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation
     assert result.exit_code == 0, result.output
     wanted = dict.fromkeys(here.keys([2, 3, 4]), 1)
     assert here.asked() == here.asked(APPRAISAL) == wanted
-    _, rows = LeadsFile(here.data).query("select kind, count(*) from landed_windows group by all order by 1")
+    _, rows = LeadsFile(here.data).query(
+        "select kind, count(*) from landed_windows group by all order by 1"
+    )
     assert rows == [("applicant", 9), ("appraisal", 9)]
 
 
@@ -92,7 +94,9 @@ def test_backfill_names_its_dagster_home_and_warns_if_the_service_has_another(
     assert f"DAGSTER_HOME={tmp_path / 'theirs'}" in another.stderr
 
 
-def test_backfill_refuses_a_dagster_home_in_which_the_keys_have_a_prefix(here: Installation, tmp_path: Path) -> None:
+def test_backfill_refuses_a_dagster_home_in_which_the_keys_have_a_prefix(
+    here: Installation, tmp_path: Path
+) -> None:
     """Without the prefix, its run would have been recorded under keys of a company's own assets."""
     here.data.state.note_dagster_home(tmp_path / "home", "agency")
 
@@ -128,7 +132,9 @@ def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
     assert run(*backfill).exit_code == 0
     leads = LeadsFile(here.data).query(count)
     monkeypatch.setenv("LEADS_BASE_URL", "https://leads.portal.example")
-    monkeypatch.setenv("LEADS_CLIENT_SECRET_FILE", str(tmp_path / "none"))  # so that nothing is asked for
+    monkeypatch.setenv(
+        "LEADS_CLIENT_SECRET_FILE", str(tmp_path / "none")
+    )  # so that nothing is asked for
     monkeypatch.delenv("LEADS_CLIENT_SECRET")
 
     assert "leads-pipeline backfill --last 10d --move-demo" in refused(*backfill)
@@ -137,7 +143,9 @@ def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
     if is_asked:
         ours, theirs = os.openpty()
         os.write(ours, b"y\n")
-        done = subprocess.run([PROGRAM, *backfill], stdin=theirs, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [PROGRAM, *backfill], stdin=theirs, capture_output=True, text=True, check=False
+        )
         assert "holds the demo's leads. Move them aside" in done.stderr
     else:
         run(*backfill, "--move-demo")
@@ -167,14 +175,18 @@ def test_backfill_pulls_the_inventory_where_today_is_among_the_days(here: Instal
 
 
 @pytest.mark.slow
-def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation, tmp_path: Path) -> None:
+def test_a_pull_waits_for_its_turn_whoever_launched_the_other(
+    here: Installation, tmp_path: Path
+) -> None:
     days = ("--from", str(here.day(3)), "--to", str(here.day(2)))
     scopes = ("--scope", "branch-103", "--scope", "branch-101")
     command = [PROGRAM, "backfill", "--kind", "applicant", *days, *scopes]
     said = tmp_path / "said"
     with said.open("w") as file:
         with here.data.state.pulling():
-            process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
+            process = subprocess.Popen(
+                command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file
+            )
             wait_for(lambda: "Another pull is under way" in said.read_text())
             time.sleep(1)
             assert here.asked() == {}
@@ -185,7 +197,9 @@ def test_a_pull_waits_for_its_turn_whoever_launched_the_other(here: Installation
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(
+    here: Installation, tmp_path: Path
+) -> None:
     """Fault 109: it didn't say how many windows."""
     here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=600_000)))
     days = ("--from", str(here.day(3)), "--to", str(here.day(2)))
@@ -198,7 +212,10 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(here: Installation, tmp
         assert process.wait(PATIENCE_SECONDS) == 130
 
     text = told.read_text()
-    assert "\nCancelled. 3 windows landed and stay. To pull the others, run the command again.\n" in text
+    assert (
+        "\nCancelled. 3 windows landed and stay. To pull the others, run the command again.\n"
+        in text
+    )
     assert "Traceback" not in text
     assert not LeadsFile(here.data).path.exists()  # it went on to nothing else
 
@@ -216,7 +233,10 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     assert result.exit_code == 1
     assert "1 window failed: refused (403)" in result.output
     assert f"branch-102 (Leeds [city]): 1 applicant window, {here.day(3)}" in result.output
-    assert f"Pull them again with: leads-pipeline backfill --from {here.day(3)} --to {here.day(3)}" in result.output
+    assert (
+        f"Pull them again with: leads-pipeline backfill --from {here.day(3)} --to {here.day(3)}"
+        in result.output
+    )
     assert f"Published: {here.data.folder / 'leads.duckdb'}" in result.output
     landed = LeadsFile(here.data).query("select scope from landed_windows order by 1")[1]
     assert landed == [("branch-101",), ("branch-103",)]
@@ -231,10 +251,15 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
         ("--from yesterday --to 2026-11-19", "'yesterday' is not a day. Write 2026-11-19."),
         ("--from 2001-01-01 --to 2001-01-02", "--from 2001-01-01 is before the first day of "),
         ("--from 2001-01-02 --to 2001-01-01", "--to 2001-01-01 lies before --from 2001-01-02."),
-        ("--last 2d --scope 101", "--scope: 101 is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES. They are"),
+        (
+            "--last 2d --scope 101",
+            "--scope: 101 is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES. They are",
+        ),
     ],
 )
-def test_a_backfill_that_cannot_be_meant_is_refused(here: Installation, arguments: str, said: str) -> None:
+def test_a_backfill_that_cannot_be_meant_is_refused(
+    here: Installation, arguments: str, said: str
+) -> None:
     assert said in refused("backfill", *arguments.split())
     assert here.simulator.counters().requests == {}
 
@@ -251,7 +276,9 @@ def test_a_number_of_days_that_no_calendar_has_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_backfill(here: Installation) -> None:
+def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_backfill(
+    here: Installation,
+) -> None:
     placement = Placement(here.settings.scopes, here.settings.zone)
     for text in ("first", "second"):  # of a day of which nothing is published, then of one that is
         pushed = f'{{"applicant": {{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z", "message": "{text}"}}}}'
@@ -262,10 +289,15 @@ def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_
         assert told.exit_code == 1
         assert f"Landed and not published yet: {here.day(4)}" in told.output
 
-        assert run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101").exit_code == 0
-        assert LeadsFile(here.data).query("select message from applicant_leads where lead_id = 'pushed'")[1] == [
-            (text,)
-        ]
+        assert (
+            run(
+                "backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101"
+            ).exit_code
+            == 0
+        )
+        assert LeadsFile(here.data).query(
+            "select message from applicant_leads where lead_id = 'pushed'"
+        )[1] == [(text,)]
         assert "not published" not in run("coverage", "--days", 1).output
 
 
@@ -279,16 +311,18 @@ def test_no_line_of_the_help_is_cut() -> None:
 
 
 def test_the_help_loads_no_command() -> None:
-    loaded = (
-        "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
-    )
-    told = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout
+    loaded = "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
+    ).stdout
     assert set(told.split()) & {"dagster", "duckdb", "pydantic", "pyarrow", "rich"} == set()
 
 
 @pytest.mark.slow
 def test_the_help_of_the_simulator_has_its_name_and_the_form_of_a_fault() -> None:
-    told = subprocess.run([PROGRAM, "simulate", "--help"], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [PROGRAM, "simulate", "--help"], capture_output=True, text=True, check=True
+    ).stdout
     assert told.startswith("Usage: leads-pipeline simulate [OPTIONS]")
     assert all(word in told for word in ("retry-after", "latency_ms", "per_window"))
 
@@ -335,7 +369,10 @@ def test_coverage_shows_the_names_of_branches(
     names.write_text("id,name\n102,York\n")
     monkeypatch.setenv("LEADS_BRANCHES_FILE", str(names))
 
-    assert "\n  branch-102 (York): 2 applicant and appraisal windows, " in run("coverage", "--days", 1).output
+    assert (
+        "\n  branch-102 (York): 2 applicant and appraisal windows, "
+        in run("coverage", "--days", 1).output
+    )
     told = json.loads(run("coverage", "--days", 1, "--json").output)
     assert {one["branch"] for one in told["not_landed"]} == {"York", "branch-101", "branch-103"}
 
@@ -352,7 +389,9 @@ def test_coverage_exits_with_0_when_all_is_landed_and_published(here: Installati
     assert result.output.endswith("Every window that is over has landed and is published.\n")
 
 
-def test_coverage_tells_a_lost_file_and_a_window_that_was_pulled_before_its_end_alone(here: Installation) -> None:
+def test_coverage_tells_a_lost_file_and_a_window_that_was_pulled_before_its_end_alone(
+    here: Installation,
+) -> None:
     here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
     [path] = raw_files(here, 2, 102)
     path.unlink()
@@ -372,19 +411,29 @@ def test_coverage_tells_of_windows_that_the_portal_has_begun_to_delete(
     monkeypatch.chdir(tmp_path)
     with installation(tmp_path, first=30) as here:
         here.pull([here.key(1)])
-        assert "\n  The portal is already deleting their leads.\n" in run("coverage", "--days", 30).output
+        assert (
+            "\n  The portal is already deleting their leads.\n"
+            in run("coverage", "--days", 30).output
+        )
 
         here.pull(here.keys([30]), [APPLICANT, APPRAISAL])
         result = run("coverage", "--days", 30)
 
-    assert "6 windows partial\n  The portal had begun to delete their leads before the pull.\n" in result.output
+    assert (
+        "6 windows partial\n  The portal had begun to delete their leads before the pull.\n"
+        in result.output
+    )
     assert f"backfill --from {here.day(29)}" in result.output  # a partial one can't be had again
 
 
-def test_coverage_names_branches_that_are_not_configured(here: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coverage_names_branches_that_are_not_configured(
+    here: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here.pull(here.keys([1]), [APPLICANT])
     monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
-    assert "Not in LEADS_BRANCH_IDS, so not counted: branch-102, branch-103" in run("coverage").output
+    assert (
+        "Not in LEADS_BRANCH_IDS, so not counted: branch-102, branch-103" in run("coverage").output
+    )
 
 
 # --- what can't work --------------------------------------------------------------------------------------------------
@@ -397,7 +446,12 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
     data = tmp_path / "data"
     data.touch()  # a file has no folder in it, for root neither
     address, secret = "http://127.0.0.1:9", "0123456789abcdef"
-    settings = {"DATA_DIR": str(data), "BASE_URL": address, "AUTH_URL": address, "BRANCH_IDS": "101"}
+    settings = {
+        "DATA_DIR": str(data),
+        "BASE_URL": address,
+        "AUTH_URL": address,
+        "BRANCH_IDS": "101",
+    }
     settings |= {"CLIENT_ID": "me", "CLIENT_SECRET": secret, "RECEIVE_KEY": secret}
     for name, value in settings.items():
         monkeypatch.setenv(f"LEADS_{name}", value)
@@ -411,7 +465,9 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
     assert str(doctors_words.value) in said
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="a path is not there then, whatever the error")
+@pytest.mark.skipif(
+    sys.version_info >= (3, 14), reason="a path is not there then, whatever the error"
+)
 def test_a_folder_that_cannot_be_looked_at_is_told_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="File name too long"):
         check_writable(tmp_path / ("d" * 300))
@@ -423,10 +479,16 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused("serve", "--port", port)
-    assert f"Can't listen on 127.0.0.1:{port}: Address already in use. Name another host or port." in said
+    assert (
+        f"Can't listen on 127.0.0.1:{port}: Address already in use. Name another host or port."
+        in said
+    )
 
     said = refused("serve", "--host", "[::1]", "--port", port)
-    assert f"Can't listen on [::1]:{port}: Name or service not known. Name another host or port." in said
+    assert (
+        f"Can't listen on [::1]:{port}: Name or service not known. Name another host or port."
+        in said
+    )
 
     with alone(Path(here.environment["DAGSTER_HOME"]), "http://127.0.0.1:3000"):
         said = refused("serve", "--port", free_port())

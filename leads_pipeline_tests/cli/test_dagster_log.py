@@ -6,7 +6,14 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from dagster import AssetKey, Definitions, ExecuteInProcessResult, Failure, asset, in_process_executor
+from dagster import (
+    AssetKey,
+    Definitions,
+    ExecuteInProcessResult,
+    Failure,
+    asset,
+    in_process_executor,
+)
 
 from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.simulator.faults import Then
@@ -14,7 +21,9 @@ from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.pulls import Pipeline, pipeline
 
 
-def test_a_failed_run_is_its_address_and_a_line_for_each_cause(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_run_is_its_address_and_a_line_for_each_cause(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     @asset
     def raw() -> None:
         raise Failure("3 of 6 windows failed.\nrefused (403): 3", allow_retries=False)
@@ -23,12 +32,18 @@ def test_a_failed_run_is_its_address_and_a_line_for_each_cause(capfd: pytest.Cap
         Definitions([raw], executor=in_process_executor)
         .resolve_implicit_global_asset_job_def()
         .execute_in_process(
-            raise_on_error=False, run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
+            raise_on_error=False,
+            run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}},
         )
     )
     written = capfd.readouterr().err.splitlines()
-    assert any(line.startswith("Stack Trace:") for line in written), "Dagster logs it in the known form"
-    written.insert(0, "2026-11-27 07:51:45 +0000 - dagster - INFO - pull_leads - 35b3bab8 - raw - Pulling 6 windows.")
+    assert any(line.startswith("Stack Trace:") for line in written), (
+        "Dagster logs it in the known form"
+    )
+    written.insert(
+        0,
+        "2026-11-27 07:51:45 +0000 - dagster - INFO - pull_leads - 35b3bab8 - raw - Pulling 6 windows.",
+    )
     first, *causes = readable(written, "http://127.0.0.1:3000")
     assert first.split(" ", 1)[1] == f"raw failed: http://127.0.0.1:3000/runs/{run.run_id}"
     assert causes == ["  3 of 6 windows failed.", "  refused (403): 3"]
@@ -44,7 +59,9 @@ def test_other_lines_stay() -> None:
 
 
 @pytest.mark.slow
-def test_a_cancelled_run_is_two_lines_without_an_error(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_cancelled_run_is_two_lines_without_an_error(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Fault 109: Dagster's error came twice, and nothing said that the landed windows stay."""
     with pipeline(tmp_path) as here:
         here.fail(dict.fromkeys(here.keys(2), Then(latency_ms=60_000)))
@@ -97,13 +114,17 @@ def test_a_run_that_was_interrupted_by_something_else_names_no_error_of_dagster(
         "",
         "Stack Trace:",
     ]
-    assert list(readable(lines, "http://ui")) == [f"05:40:10 pull_leads was interrupted: http://ui/runs/{run}"]
+    assert list(readable(lines, "http://ui")) == [
+        f"05:40:10 pull_leads was interrupted: http://ui/runs/{run}"
+    ]
 
 
 def test_a_failed_step_at_the_end_of_the_log_is_shown() -> None:
     run = "eb0de7c7-71a3-44c9-929b-0b77c888ff2b"
     line = f"2026-11-29 05:40:10 +0000 - dagster - ERROR - publish - {run} - 1 - warehouse - STEP_FAILURE - It failed."
-    assert list(readable([line], "http://ui")) == [f"05:40:10 warehouse failed: http://ui/runs/{run}"]
+    assert list(readable([line], "http://ui")) == [
+        f"05:40:10 warehouse failed: http://ui/runs/{run}"
+    ]
 
 
 def test_an_event_that_cannot_be_stored_is_a_line_without_its_sql() -> None:

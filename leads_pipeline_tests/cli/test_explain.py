@@ -84,6 +84,8 @@ def test_explain_needs_no_settings_and_no_dagster() -> None:
         "import sys; from leads_pipeline.cli import main; main(['explain', 'disk'], standalone_mode=False); "
         "print('dagster' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], env={}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={}, capture_output=True, text=True, check=True
+    )
 
     assert done.stdout.endswith("\nFalse\n")

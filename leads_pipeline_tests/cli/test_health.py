@@ -24,7 +24,11 @@ YESTERDAY = NOW.astimezone(LONDON).date() - timedelta(days=1)
 def published(tmp_path_factory: pytest.TempPathFactory) -> House:
     """An installation with yesterday of one branch, published. `make demo` leaves no settings, either."""
     house = House(tmp_path_factory.mktemp("published") / "data")
-    house.scopes, house.first_day, house.now = ("branch-101",), YESTERDAY, NOW - timedelta(minutes=5)
+    house.scopes, house.first_day, house.now = (
+        ("branch-101",),
+        YESTERDAY,
+        NOW - timedelta(minutes=5),
+    )
     for kind in ("applicant", "appraisal"):
         house.land(kind, [{"id": f"{kind}-{number}"} for number in range(3)], YESTERDAY)
     house.publish()
@@ -60,7 +64,9 @@ LOOKING = ["status", "status --json", "findings", "findings --json", "coverage",
 
 
 @pytest.mark.parametrize("command", LOOKING)
-def test_a_folder_without_settings_can_be_looked_at_and_stays_as_it_is(house: House, command: str) -> None:
+def test_a_folder_without_settings_can_be_looked_at_and_stays_as_it_is(
+    house: House, command: str
+) -> None:
     before = files(house.folder.parent)
 
     assert run(*command.split()).exit_code == 0
@@ -77,7 +83,9 @@ def test_a_folder_that_does_not_exist_is_refused_in_the_same_words_and_not_made(
 
     said = refused(*command.split())
 
-    assert said.startswith(f"Error: The data folder {tmp_path}/mistyped doesn't exist. If that is the wrong folder, ")
+    assert said.startswith(
+        f"Error: The data folder {tmp_path}/mistyped doesn't exist. If that is the wrong folder, "
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -95,7 +103,9 @@ def test_doctor_and_the_commands_that_pull_name_the_settings_that_are_missing_an
     monkeypatch.setenv("LEADS_BASE_URL", "http://127.0.0.1:9")
     missing = "LEADS_AUTH_URL, LEADS_CLIENT_ID, LEADS_CLIENT_SECRET, LEADS_BRANCH_IDS"
 
-    assert refused("backfill", "--last", "3d").startswith(f"Error: Settings are missing: {missing}.")
+    assert refused("backfill", "--last", "3d").startswith(
+        f"Error: Settings are missing: {missing}."
+    )
     assert refused("serve").startswith(f"Error: Settings are missing: {missing}.")
     assert missing in text_of("doctor")
     settings = json.loads(text_of("settings --json"))
@@ -116,7 +126,10 @@ def test_each_backup_tells_of_damaged_files_and_of_a_target_on_the_same_disk(hou
         result = run("backup", target)
         assert result.exit_code == 1
         assert "It is on the same disk as the data folder." in result.stderr
-        assert f"Damaged or missing in the data folder: {damaged.relative_to(house.folder)}" in result.stderr
+        assert (
+            f"Damaged or missing in the data folder: {damaged.relative_to(house.folder)}"
+            in result.stderr
+        )
         assert "`leads-pipeline verify` says what to do." in result.stderr
 
 
@@ -133,7 +146,9 @@ def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folde
     result = run("restore", target)
 
     assert result.exit_code == 0, result.output
-    assert result.stdout.endswith("Next, pull the leads that came since: leads-pipeline backfill --last 30d\n")
+    assert result.stdout.endswith(
+        "Next, pull the leads that came since: leads-pipeline backfill --last 30d\n"
+    )
     house.folder = restored
     assert house.leads("applicant")["noon"]["lead_day"] == YESTERDAY + timedelta(days=1)
 
@@ -160,7 +175,10 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: House, co
 
     assert result.exit_code == 1
     assert "error    leads-duckdb\n         leads.duckdb is missing." in result.stdout
-    assert "→ Run `leads-pipeline backfill --last 1d`: it publishes, or says why it can't.\n" in result.stdout
+    assert (
+        "→ Run `leads-pipeline backfill --last 1d`: it publishes, or says why it can't.\n"
+        in result.stdout
+    )
     assert result.stdout.splitlines()[-1].startswith("1 error, ")
 
 
@@ -168,7 +186,9 @@ def test_each_command_that_looks_says_that_the_published_file_is_missing(house: 
     house.file.unlink()
 
     assert "leads             unknown: leads.duckdb can't be read" in text_of("status")
-    assert "leads.duckdb is missing. The figures above are those of raw files." in text_of("coverage")
+    assert "leads.duckdb is missing. The figures above are those of raw files." in text_of(
+        "coverage"
+    )
     assert not json.loads(text_of("status --json"))["is_well"]
     assert "leads_pipeline_well 0.0" in text_of("metrics")
     [found, *_] = json.loads(text_of("findings --json"))["findings"]
@@ -205,8 +225,14 @@ def test_metrics_are_the_figures_of_status() -> None:
 def test_metrics_are_served_as_they_are_at_each_request(house: House) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}/metrics"
-    command = [sys.executable, "-c", f"from leads_pipeline.cli import main; main(['metrics', '--port', '{port}'])"]
-    with subprocess.Popen(command, cwd=house.folder.parent, stdout=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-c",
+        f"from leads_pipeline.cli import main; main(['metrics', '--port', '{port}'])",
+    ]
+    with subprocess.Popen(
+        command, cwd=house.folder.parent, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert "(ctrl-C stops it)" in process.stdout.readline()
         try:
@@ -222,9 +248,16 @@ def test_metrics_are_served_as_they_are_at_each_request(house: House) -> None:
 def test_commands_that_look_do_not_import_dagster(house: House, command: str) -> None:
     program = f"import sys; from leads_pipeline.cli import main; main(['{command}'])"
     told = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", program], cwd=house.folder.parent, capture_output=True, text=True
+        [sys.executable, "-X", "importtime", "-c", program],
+        cwd=house.folder.parent,
+        capture_output=True,
+        text=True,
     )
     assert told.returncode == 0, told.stdout
-    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines() if line.startswith("import time")}
+    imported = {
+        line.rpartition("|")[2].strip()
+        for line in told.stderr.splitlines()
+        if line.startswith("import time")
+    }
     assert "leads_pipeline.health.facts" in imported
     assert "dagster" not in imported

@@ -52,7 +52,9 @@ def test_init_writes_an_env_file_a_unit_and_a_compose_file_for_their_owner_alone
 
     assert {path.name for path in tmp_path.iterdir()} == set(FILES)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
-    assert Path(".env").read_text(encoding="utf-8") == (ROOT / ".env.example").read_text(encoding="utf-8")
+    assert Path(".env").read_text(encoding="utf-8") == (ROOT / ".env.example").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -107,7 +109,12 @@ def test_the_rest_of_the_unit_is_that_of_a_server(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["50 % of leads", 'the "best" leads', "l\\eads"])
 def test_systemd_takes_the_unit_whatever_the_folder_is_called(tmp_path: Path, name: str) -> None:
     run("init", tmp_path / name)
-    command = ["systemd-analyze", "verify", "--man=no", str(tmp_path / name / "leads-pipeline.service")]
+    command = [
+        "systemd-analyze",
+        "verify",
+        "--man=no",
+        str(tmp_path / name / "leads-pipeline.service"),
+    ]
     seen = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (seen.returncode, seen.stderr) == (0, "")
 
@@ -115,7 +122,9 @@ def test_systemd_takes_the_unit_whatever_the_folder_is_called(tmp_path: Path, na
 # --- the compose file -------------------------------------------------------------------------------------------------
 
 
-def test_the_compose_file_builds_the_image_from_the_package_and_needs_no_checkout(folder: Path) -> None:
+def test_the_compose_file_builds_the_image_from_the_package_and_needs_no_checkout(
+    folder: Path,
+) -> None:
     service = compose(folder / "compose.yaml")["services"]["pipeline"]
 
     assert service["env_file"] == ".env"
@@ -123,7 +132,11 @@ def test_the_compose_file_builds_the_image_from_the_package_and_needs_no_checkou
     steps = service["build"]["dockerfile_inline"]
     assert "pip install --no-cache-dir 'leads-pipeline[delta,postgres,s3]==0.2.0'" in steps
     # Each file that a step copies is from the step before.
-    assert [line for line in steps.splitlines() if line.startswith("COPY") and "--from=build" not in line] == []
+    assert [
+        line
+        for line in steps.splitlines()
+        if line.startswith("COPY") and "--from=build" not in line
+    ] == []
     assert "USER 10001:10001" in steps
 
 

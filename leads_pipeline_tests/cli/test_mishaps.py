@@ -29,7 +29,11 @@ Install = Callable[..., Path]
 
 def installed(patch: pytest.MonkeyPatch, folder: Path, address: str, **others: str) -> Path:
     """Work in `folder` with a portal's address, and with other variables by name. Give the data folder."""
-    given = {name: value for name, value in variables(address, "data").items() if name.startswith("LEADS_")}
+    given = {
+        name: value
+        for name, value in variables(address, "data").items()
+        if name.startswith("LEADS_")
+    }
     for name, value in {**given, "LEADS_BRANCH_IDS": "101", **others}.items():
         patch.setenv(name, value)
     patch.chdir(folder)
@@ -46,7 +50,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with yesterday's lead of one branch, published."""
     with pytest.MonkeyPatch.context() as patch, portal(lambda *_: (200, LEAD)) as address:
-        data = installed(patch, tmp_path_factory.mktemp("filled"), address, LEADS_START_DATE=YESTERDAY)
+        data = installed(
+            patch, tmp_path_factory.mktemp("filled"), address, LEADS_START_DATE=YESTERDAY
+        )
         assert run(*OF_YESTERDAY).exit_code == 0
     return data
 
@@ -96,7 +102,9 @@ def test_a_full_disk_is_named_and_not_the_database(install: Install, small_disk:
     assert str(small_disk) in refused("backfill", "--last", "1d")
 
 
-def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(install: Install, small_disk: Path) -> None:
+def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(
+    install: Install, small_disk: Path
+) -> None:
     """Fault 109: Dagster's error with its SQL came first."""
     install(NOBODY, DAGSTER_HOME=str(small_disk / "home"))
     (small_disk / "fill").write_bytes(bytes(450_000))
@@ -105,12 +113,16 @@ def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(install
 
     dagster_home, _, sentence = result.stderr.partition("\n")
     assert dagster_home == f"Dagster home: {small_disk / 'home'}"
-    assert sentence.startswith(("Pulling", f"Error: The file system {small_disk} is full")), result.output
+    assert sentence.startswith(("Pulling", f"Error: The file system {small_disk} is full")), (
+        result.output
+    )
     assert "Exception" not in sentence
     assert "SQL" not in sentence
 
 
-def test_a_database_of_dagster_that_cannot_be_opened_is_named(install: Install, tmp_path: Path) -> None:
+def test_a_database_of_dagster_that_cannot_be_opened_is_named(
+    install: Install, tmp_path: Path
+) -> None:
     (tmp_path / "home" / "history" / "runs.db").mkdir(parents=True)
     install(NOBODY, DAGSTER_HOME=str(tmp_path / "home"))
 
@@ -161,12 +173,16 @@ def test_a_dangling_link_as_backup_target_is_explained(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("healthy")
 @pytest.mark.parametrize("command", ["settings", "--help"])
 @pytest.mark.parametrize("buffering", ["", "1"])
-def test_an_output_that_cannot_be_written_is_not_taken_for_the_data_folders_disk(command: str, buffering: str) -> None:
+def test_an_output_that_cannot_be_written_is_not_taken_for_the_data_folders_disk(
+    command: str, buffering: str
+) -> None:
     """Fault 85: it said that the file system of the data folder was full."""
     program = [str(Path(sys.executable).with_name("leads-pipeline")), command]
     environment = {**os.environ, "PYTHONUNBUFFERED": buffering}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
+        done = subprocess.run(
+            program, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
         silent = subprocess.run(program, stdout=full, stderr=full, env=environment)
 
     assert done.stderr == (

@@ -31,14 +31,17 @@ from leads_pipeline_tests.support.newcomer import FIRST_SIX, PATIENCE_SECONDS, N
 from leads_pipeline_tests.support.serving import free_port
 
 # Nobody answers there, so no lead comes.
-NOBODY = dict.fromkeys(FIRST_SIX, "http://127.0.0.1:9") | {"LEADS_BRANCH_IDS": "101", "LEADS_TIMEZONE": "UTC"}
+NOBODY = dict.fromkeys(FIRST_SIX, "http://127.0.0.1:9") | {
+    "LEADS_BRANCH_IDS": "101",
+    "LEADS_TIMEZONE": "UTC",
+}
 
-REPOSITORY = 'repositoryName: "__repository__", repositoryLocationName: "leads_pipeline.definitions"'
+REPOSITORY = (
+    'repositoryName: "__repository__", repositoryLocationName: "leads_pipeline.definitions"'
+)
 SELECTOR = f'{REPOSITORY}, scheduleName: "pull_hourly"'
 START = f"mutation {{ startSchedule(scheduleSelector: {{{SELECTOR}}}) {{ __typename }} }}"
-STATUS = (
-    f"{{ scheduleOrError(scheduleSelector: {{{SELECTOR}}}) {{ ... on Schedule {{ scheduleState {{ status }} }} }} }}"
-)
+STATUS = f"{{ scheduleOrError(scheduleSelector: {{{SELECTOR}}}) {{ ... on Schedule {{ scheduleState {{ status }} }} }} }}"
 
 JSON = "application/json"
 OTHER_SITE = "https://evil.example"
@@ -47,7 +50,11 @@ OTHER_SITE = "https://evil.example"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
     """`serve` in a new folder, with two names for its pages. Its port and its log."""
-    me = Newcomer(tmp_path_factory.mktemp("agency"), NOBODY, exported={"LEADS_UI_HOSTS": "Leads.example, pages"})
+    me = Newcomer(
+        tmp_path_factory.mktemp("agency"),
+        NOBODY,
+        exported={"LEADS_UI_HOSTS": "Leads.example, pages"},
+    )
     me.fill_in()
     number = free_port()
     with me.running("leads-pipeline", "serve", "--port", str(number)) as log:
@@ -60,7 +67,9 @@ def port(served: tuple[int, Path]) -> int:
     return served[0]
 
 
-def send(port: int, method: str, path: str, *, body: bytes | None = None, **headers: str) -> httpx.Response:
+def send(
+    port: int, method: str, path: str, *, body: bytes | None = None, **headers: str
+) -> httpx.Response:
     """Send a request of a browser or a program. An underscore in the name of a header stands for a hyphen."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client:
@@ -101,7 +110,9 @@ def live(port: int, host: str, origin: str | None) -> Iterator[None]:
 # --- which requests are refused ---------------------------------------------------------------------------------------
 
 
-def asked(method: str = "POST", path: str = "/graphql", question: str = "", **headers: str) -> PageRefusal | None:
+def asked(
+    method: str = "POST", path: str = "/graphql", question: str = "", **headers: str
+) -> PageRefusal | None:
     """What the guard says to a request. An underscore in the name of a header stands for a hyphen."""
     given = {"Host": "127.0.0.1:3000", "Content_Type": JSON, **headers}
     scope = {
@@ -109,12 +120,17 @@ def asked(method: str = "POST", path: str = "/graphql", question: str = "", **he
         "method": method,
         "path": path,
         "query_string": question.encode(),
-        "headers": [(name.lower().replace("_", "-").encode(), value.encode()) for name, value in given.items()],
+        "headers": [
+            (name.lower().replace("_", "-").encode(), value.encode())
+            for name, value in given.items()
+        ],
     }
     return refusal(scope, {"leads.example", "localhost"})
 
 
-@pytest.mark.parametrize("host", ["LocalHost.:80", "one.localhost", "192.0.2.7:3000", "[2001:DB8::1]", "Leads.Example"])
+@pytest.mark.parametrize(
+    "host", ["LocalHost.:80", "one.localhost", "192.0.2.7:3000", "[2001:DB8::1]", "Leads.Example"]
+)
 def test_the_pages_are_known_by_address_and_by_their_names(host: str) -> None:
     assert asked("GET", "/assets", Host=host) is None
 
@@ -143,7 +159,10 @@ def test_the_pages_are_known_under_no_other_name(host: str) -> None:
 
 @pytest.mark.parametrize("hosts", [[], [(b"host", b"localhost"), (b"host", b"evil.example")]])
 def test_a_request_without_a_host_or_with_two_is_refused(hosts: list[tuple[bytes, bytes]]) -> None:
-    assert refusal({"type": "http", "method": "GET", "path": "/", "headers": hosts}, {"localhost"}) == UNKNOWN_HOST
+    assert (
+        refusal({"type": "http", "method": "GET", "path": "/", "headers": hosts}, {"localhost"})
+        == UNKNOWN_HOST
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +174,9 @@ def test_a_request_without_a_host_or_with_two_is_refused(hosts: list[tuple[bytes
         ("[::1]:3000", "http://[::1]:3000"),
     ],
 )
-def test_an_origin_is_the_hosts_whatever_a_proxy_makes_of_default_ports(host: str, origin: str) -> None:
+def test_an_origin_is_the_hosts_whatever_a_proxy_makes_of_default_ports(
+    host: str, origin: str
+) -> None:
     assert asked(Host=host, Origin=origin) is None
     assert asked("websocket", Host=host, Origin=origin) is None
 
@@ -180,7 +201,9 @@ def test_any_other_origin_is_refused(origin: str) -> None:
     assert asked("GET", "/assets", Host="leads.example", Origin=origin) is None
 
 
-@pytest.mark.parametrize("content_type", ["", "text/plain; application/json", "multipart/form-data; x"])
+@pytest.mark.parametrize(
+    "content_type", ["", "text/plain; application/json", "multipart/form-data; x"]
+)
 def test_only_json_is_taken(content_type: str) -> None:
     assert asked(Content_Type=content_type) == NOT_JSON
     assert asked("DELETE", "/anything", Content_Type=content_type) == NOT_JSON
@@ -209,13 +232,19 @@ def test_a_refused_request_doesnt_reach_dagster() -> None:
         await PlainTextResponse("a page")(scope, receive, send)
 
     async def get(address: str) -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(Guard(dagster, {"localhost"}))) as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(Guard(dagster, {"localhost"}))
+        ) as client:
             return await client.get(address)
 
     shown = asyncio.run(get("http://localhost/assets"))
     refused = asyncio.run(get("http://evil.example/runs"))
 
-    assert (shown.status_code, shown.text, shown.headers["X-Frame-Options"]) == (200, "a page", "SAMEORIGIN")
+    assert (shown.status_code, shown.text, shown.headers["X-Frame-Options"]) == (
+        200,
+        "a page",
+        "SAMEORIGIN",
+    )
     assert (refused.status_code, refused.text) == (421, f"{UNKNOWN_HOST.sentence}\n")
     assert reached == ["/assets"]
 
@@ -228,7 +257,9 @@ QUESTION = urlencode({"query": START})
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ["/graphql", "/graphql%0A"])
 def test_an_image_on_another_site_starts_nothing(port: int, path: str) -> None:
-    answer = send(port, "GET", f"{path}?{QUESTION}", Referer=f"{OTHER_SITE}/", Accept="image/avif,*/*;q=0.8")
+    answer = send(
+        port, "GET", f"{path}?{QUESTION}", Referer=f"{OTHER_SITE}/", Accept="image/avif,*/*;q=0.8"
+    )
 
     assert answer.status_code == 405
     assert "Send GraphQL by POST" in answer.text
@@ -247,7 +278,9 @@ def test_an_image_on_another_site_starts_nothing(port: int, path: str) -> None:
     ],
     ids=["a form", "GraphQL", "JSON", "JSON that claims to be text"],
 )
-def test_another_site_posts_nothing(port: int, origin: str, path: str, body: bytes, content_type: str) -> None:
+def test_another_site_posts_nothing(
+    port: int, origin: str, path: str, body: bytes, content_type: str
+) -> None:
     answer = send(port, "POST", path, body=body, Origin=origin, Content_Type=content_type)
 
     assert answer.status_code == 403
@@ -306,7 +339,10 @@ def test_programs_work_without_an_origin(port: int) -> None:
     with live(port, f"127.0.0.1:{port}", None):
         pass
     report = "/report_asset_observation/raw_inventory"
-    assert send(port, "POST", report, body=b'{"description": "seen"}', Content_Type=JSON).status_code == 200
+    assert (
+        send(port, "POST", report, body=b'{"description": "seen"}', Content_Type=JSON).status_code
+        == 200
+    )
 
 
 @pytest.mark.slow
@@ -345,4 +381,7 @@ def test_if_dagster_serves_in_another_way_nothing_is_served(tmp_path: Path) -> N
 
     assert done.returncode == 2
     assert "address already in use" in done.stderr
-    assert "Error: Dagster's web server didn't call uvicorn.run, so its pages were not served" in done.stderr
+    assert (
+        "Error: Dagster's web server didn't call uvicorn.run, so its pages were not served"
+        in done.stderr
+    )

@@ -34,7 +34,9 @@ PASSPHRASE = 'a "passphrase" of #4 words'
 
 @pytest.fixture(scope="module")
 def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Newcomer]:
-    with newcomer(tmp_path_factory.mktemp("portal"), "--branches", "2", "--leads-per-day", "3") as somebody:
+    with newcomer(
+        tmp_path_factory.mktemp("portal"), "--branches", "2", "--leads-per-day", "3"
+    ) as somebody:
         yield somebody
 
 
@@ -46,7 +48,11 @@ def me(portal: Newcomer, tmp_path: Path) -> Newcomer:
 def findings(me: Newcomer) -> dict[str, str]:
     """What the doctor says should be done, but for the simulator's new fields."""
     found = json.loads(me.run("leads-pipeline", "doctor", "--json").stdout)["findings"]
-    told = {finding["check"]: finding["message"] for finding in found if finding["light"] in ("yellow", "red")}
+    told = {
+        finding["check"]: finding["message"]
+        for finding in found
+        if finding["light"] in ("yellow", "red")
+    }
     return {check: message for check, message in told.items() if not check.startswith("drift/")}
 
 
@@ -57,13 +63,18 @@ def findings(me: Newcomer) -> dict[str, str]:
 def test_an_env_file_may_be_written_in_any_editor_and_for_a_shell(me: Newcomer) -> None:
     me.fill_in()
     file = me.folder / ".env"
-    lines = [f"export {line}" if line.startswith("LEADS_") else line for line in file.read_text().splitlines()]
+    lines = [
+        f"export {line}" if line.startswith("LEADS_") else line
+        for line in file.read_text().splitlines()
+    ]
     file.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
     assert findings(me) == {}
 
 
 @pytest.mark.slow
-def test_an_empty_variable_of_the_shell_lets_the_env_file_say_it_and_a_filled_in_one_does_not(me: Newcomer) -> None:
+def test_an_empty_variable_of_the_shell_lets_the_env_file_say_it_and_a_filled_in_one_does_not(
+    me: Newcomer,
+) -> None:
     me.fill_in()
     empty = {"LEADS_CLIENT_SECRET": "", "LEADS_CLIENT_SECRET_FILE": " ", "DAGSTER_HOME": ""}
     assert findings(Newcomer(me.folder, me.credentials, exported=empty)) == {}
@@ -90,7 +101,9 @@ def test_receive_takes_its_key_from_an_env_file(me: Newcomer) -> None:
     with me.running("leads-pipeline", "receive", "--port", "0") as log:
         wait_for(lambda: "\n" in log.read_text())
         [address] = re.findall(r"http://\S+", log.read_text())
-        body = {"applicant": {"id": "pushed", "createdAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}}
+        body = {
+            "applicant": {"id": "pushed", "createdAt": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+        }
         answers = [
             httpx.post(address, json=body, headers={"X-API-Key": given}, timeout=PATIENCE_SECONDS)
             for given in (key, "another key")
@@ -122,7 +135,12 @@ def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: N
         told = " ".join(refused.stderr.split())
         assert holder
         assert f"process {holder[1]}, with its pages at http://127.0.0.1:{port}" in told
-        assert Path(f"/proc/{holder[1]}/cmdline").read_bytes().split(b"\0")[1].endswith(b"leads-pipeline")
+        assert (
+            Path(f"/proc/{holder[1]}/cmdline")
+            .read_bytes()
+            .split(b"\0")[1]
+            .endswith(b"leads-pipeline")
+        )
         wait_for(lambda: "Dagster UI: http" in log.read_text())
         lines = log.read_text().splitlines()
         assert [line for line in lines if " - INFO - " in line] == []
@@ -135,7 +153,10 @@ def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: N
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of an environment with the wheel in it; what the wheel needs is where these tests have it."""
     folder = tmp_path_factory.mktemp("wheel")
-    for arguments in (["hatchling", "build", "-t", "wheel", "-d", folder], ["venv", "--without-pip", folder / "venv"]):
+    for arguments in (
+        ["hatchling", "build", "-t", "wheel", "-d", folder],
+        ["venv", "--without-pip", folder / "venv"],
+    ):
         command = [sys.executable, "-m", *map(str, arguments)]
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     [wheel] = folder.glob("*.whl")
@@ -143,7 +164,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [site] = environment.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    (site / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("site-packages")))
+    (site / "others.pth").write_text(
+        "\n".join(path for path in sys.path if path.endswith("site-packages"))
+    )
     script = "import sys\nfrom leads_pipeline.cli import main\nsys.exit(main())\n"
     program = environment / "bin" / "leads-pipeline"
     program.write_text(f"#!{environment / 'bin' / 'python'}\n{script}")
@@ -156,7 +179,9 @@ def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
     me: Newcomer, programs: Path, tmp_path: Path
 ) -> None:
     installed = Newcomer(tmp_path, me.credentials, programs)
-    where = installed.run("python", "-c", "import leads_pipeline; print(leads_pipeline.__file__)").stdout
+    where = installed.run(
+        "python", "-c", "import leads_pipeline; print(leads_pipeline.__file__)"
+    ).stdout
     assert where.startswith(str(programs.parent)), where
     commands = (
         "demo",
@@ -173,24 +198,36 @@ def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
     for done in shown:
         output = done.stdout + done.stderr
         assert (ONLY_IN_A_CHECKOUT.findall(output), ".venv" in output) == ([], False), output
-    assert {path.name for path in (tmp_path / "real").iterdir()} == {".env", "leads-pipeline.service", "compose.yaml"}
+    assert {path.name for path in (tmp_path / "real").iterdir()} == {
+        ".env",
+        "leads-pipeline.service",
+        "compose.yaml",
+    }
     [question] = re.findall(r"Ask your own question: `(.*)`$", shown[0].stdout, re.MULTILINE)
-    asked = subprocess.run(shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True)
+    asked = subprocess.run(
+        shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert "branch" in asked.stdout
 
 
 @pytest.mark.slow
-def test_a_wheel_says_how_to_install_what_is_missing_without_a_checkout(programs: Path, tmp_path: Path) -> None:
+def test_a_wheel_says_how_to_install_what_is_missing_without_a_checkout(
+    programs: Path, tmp_path: Path
+) -> None:
     """Fault 110: it named a lock file and a folder of the checkout."""
     program = (
         "import sys; sys.modules['obstore'] = None; sys.argv = ['leads-pipeline', 'findings']\n"
         "from leads_pipeline.cli import main\n"
         "main()"
     )
-    done = Newcomer(tmp_path, {}, programs, {"LEADS_DATA_DIR": "s3://leads"}).run("python", "-c", program)
+    done = Newcomer(tmp_path, {}, programs, {"LEADS_DATA_DIR": "s3://leads"}).run(
+        "python", "-c", program
+    )
 
     assert done.returncode == 2
-    assert "Install it into the same environment: `pip install 'leads-pipeline[s3]'`." in done.stderr
+    assert (
+        "Install it into the same environment: `pip install 'leads-pipeline[s3]'`." in done.stderr
+    )
 
 
 # --- the daemon -----------------------------------------------------------------------------------------------------
@@ -208,11 +245,15 @@ def test_a_daemon_pulls_stages_and_publishes_by_itself_what_an_env_file_leads_to
     me.fill_in()
     if command[0] != "leads-pipeline":
         copy_checkout(me.folder)
-        me = replace(me, exported={SERVED: "yes"})  # as if somebody had started the schedules and sensors
+        me = replace(
+            me, exported={SERVED: "yes"}
+        )  # as if somebody had started the schedules and sensors
     # Today and yesterday are left to the schedules.
     today = datetime.now(ZoneInfo("Europe/London")).date()
     first, last = today - timedelta(days=29), today - timedelta(days=2)
-    before = {kind: me.asked(kind) for kind in KINDS}  # the oldest are deleted while the daemon works
+    before = {
+        kind: me.asked(kind) for kind in KINDS
+    }  # the oldest are deleted while the daemon works
     with me.running(*command, "--port", str(free_port())) as log:
         wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
         # Dagster's own commands forget their runs at the end, and our code location says so.

@@ -4,7 +4,13 @@
 and are not taken here (pictures.py).
 """
 
-from leads_pipeline_tests.docs import findings_page, llms_page, questions_page, reference_pages, settings_pages
+from leads_pipeline_tests.docs import (
+    findings_page,
+    llms_page,
+    questions_page,
+    reference_pages,
+    settings_pages,
+)
 
 if __name__ == "__main__":
     for maker in (reference_pages, questions_page, settings_pages, findings_page, llms_page):

@@ -170,7 +170,9 @@ def _draw(places: Places, lines: tuple[Line, ...], label: str) -> str:
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
     ]
     for start, end, words in lines:
-        (x1, y1), (x2, y2) = ((x + _WIDTH // 2, y + _HEIGHT // 2) for x, y in (corners[start], corners[end]))
+        (x1, y1), (x2, y2) = (
+            (x + _WIDTH // 2, y + _HEIGHT // 2) for x, y in (corners[start], corners[end])
+        )
         parts.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="#3b5b8c"/>')
         parts.append(_text((x1 + x2) // 2, (y1 + y2) // 2 - 5, words, "#5a6675"))
     for name, (x, y) in corners.items():

@@ -22,11 +22,20 @@ def page() -> str:
     project = tomllib.loads(text_of(ROOT / "zensical.toml"))["project"]
     _, introduction, *_ = text_of(DOCS / "index.md").split("\n\n")
     head = f"# {project['site_name']}\n\n> {project['site_description']}\n\n{introduction}\n"
-    parts = [_part(name, entries) for one in project["nav"] for name, entries in one.items() if name != "Home"]
+    parts = [
+        _part(name, entries)
+        for one in project["nav"]
+        for name, entries in one.items()
+        if name != "Home"
+    ]
     return "\n".join([head, *parts])
 
 
 def _part(name: str, entries: list[dict[str, Any]]) -> str:
     # The site has a page of HTML for each file.
-    links = [f"- [{title}]({path.removesuffix('.md')}.html)\n" for entry in entries for title, path in entry.items()]
+    links = [
+        f"- [{title}]({path.removesuffix('.md')}.html)\n"
+        for entry in entries
+        for title, path in entry.items()
+    ]
     return f"## {name}\n\n{''.join(links)}"

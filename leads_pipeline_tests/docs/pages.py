@@ -12,12 +12,19 @@ TUTORIALS, GUIDES, EXPLANATION = (DOCS / name for name in ("tutorials", "guides"
 
 # The pages of the site, and what lies around the code.
 PAGES = sorted(DOCS.rglob("*.md"))
-DOCUMENTS = [*PAGES, *sorted(ROOT.glob("*.md")), *(ROOT / name / "README.md" for name in ("data", "benchmarks"))]
+DOCUMENTS = [
+    *PAGES,
+    *sorted(ROOT.glob("*.md")),
+    *(ROOT / name / "README.md" for name in ("data", "benchmarks")),
+]
 
 # These are made from the code.
 MADE = {
     DOCS / "findings.md",
-    *(DOCS / "reference" / f"{name}.md" for name in ("settings", "commands", "exit-codes", "tables", "marts")),
+    *(
+        DOCS / "reference" / f"{name}.md"
+        for name in ("settings", "commands", "exit-codes", "tables", "marts")
+    ),
     *(DOCS / "reference" / f"{name}.md" for name in ("metrics", "assets", "questions", "macros")),
 }
 
@@ -34,9 +41,13 @@ def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
 
 def prose(page: Path) -> Iterator[str]:
     """The sentences of a page: without blocks, tables' heads, headings, comments and addresses of links."""
-    text = re.sub(r"^ *```.*?^ *```|<!--.*?-->", "\n", text_of(page), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(
+        r"^ *```.*?^ *```|<!--.*?-->", "\n", text_of(page), flags=re.MULTILINE | re.DOTALL
+    )
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    for paragraph in re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.) |^\||\|\s*$| \| ", text, flags=re.MULTILINE):
+    for paragraph in re.split(
+        r"\n\s*\n|^\s*(?:[-*]|\d+\.) |^\||\|\s*$| \| ", text, flags=re.MULTILINE
+    ):
         words = " ".join(paragraph.split())
         if words and not words.startswith(("#", "    ")):
             yield from re.split(r"(?<=[.?!]) |(?<=[.?!]\*\*) ", words)

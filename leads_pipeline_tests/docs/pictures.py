@@ -28,11 +28,21 @@ _NOTE = b"tEXtShows\0"
 
 def shown() -> dict[str, str]:
     """Give the names that each picture shows, as the reference pages have them."""
-    assets, marts = ((DOCS / "reference" / name).read_text(encoding="utf-8") for name in ("assets.md", "marts.md"))
+    assets, marts = (
+        (DOCS / "reference" / name).read_text(encoding="utf-8")
+        for name in ("assets.md", "marts.md")
+    )
     groups = re.split(r"^## Group ", assets.partition("\n## Checks")[0], flags=re.MULTILINE)[1:]
-    names = sorted(f"{name} {group.split()[0]}" for group in groups for name in re.findall(r"^\| `(\w+)`", group, re.M))
+    names = sorted(
+        f"{name} {group.split()[0]}"
+        for group in groups
+        for name in re.findall(r"^\| `(\w+)`", group, re.M)
+    )
     mart = marts.partition("## mart_leads_daily\n")[2].partition("\n## ")[0]
-    return {"assets.png": ", ".join(names[:11]), "mart.png": ", ".join(re.findall(r"^\| `(\w+)`", mart, re.M))}
+    return {
+        "assets.png": ", ".join(names[:11]),
+        "mart.png": ", ".join(re.findall(r"^\| `(\w+)`", mart, re.M)),
+    }
 
 
 def noted(picture: Path) -> str:
@@ -42,14 +52,26 @@ def noted(picture: Path) -> str:
 
 def take(folder: Path, target: Path) -> None:
     """Run the demo in an empty folder, and take each picture of its UI."""
-    environment = {"HOME": str(folder), "PATH": os.environ["PATH"], "LEADS_OWNERS": "team:data,maria@agency.example"}
+    environment = {
+        "HOME": str(folder),
+        "PATH": os.environ["PATH"],
+        "LEADS_OWNERS": "team:data,maria@agency.example",
+    }
     program, port = str(BIN / "leads-pipeline"), free_port()
-    subprocess.run([program, "demo"], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [program, "demo"], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
+    )
     service = subprocess.Popen([program, "dev", "--port", str(port)], cwd=folder, env=environment)
     try:
         wait_for(lambda: _answers(port))
         for name, (page, width, height) in PICTURES.items():
-            command = ["chromium", "--headless=new", "--no-sandbox", "--hide-scrollbars", "--virtual-time-budget=30000"]
+            command = [
+                "chromium",
+                "--headless=new",
+                "--no-sandbox",
+                "--hide-scrollbars",
+                "--virtual-time-budget=30000",
+            ]
             command += [f"--user-data-dir={folder}/chromium", f"--window-size={width},{height}"]
             command += [f"--screenshot={target / name}", f"http://127.0.0.1:{port}/{page}"]
             subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)

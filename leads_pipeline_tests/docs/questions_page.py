@@ -24,9 +24,7 @@ SOURCES: Final = ROOT / "examples" / "company" / "dbt" / "models" / "leads.yml"
 ASKED_ON: Final = date(2026, 11, 2)
 _DAYS: Final = [ASKED_ON - timedelta(days=number) for number in range(14, 0, -1)]
 _ROWS_SHOWN: Final = 5
-_BRANCHES: Final = (
-    "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30; Sat 10:00-16:00\n102,Leeds,Mon-Fri 09:00-18:00\n"
-)
+_BRANCHES: Final = "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30; Sat 10:00-16:00\n102,Leeds,Mon-Fri 09:00-18:00\n"
 
 # A call of each macro.
 _CALLS: Final = {
@@ -74,7 +72,9 @@ def office(folder: Path) -> House:
             for kind in ("applicant", "appraisal"):
                 start = datetime.combine(day, time(), LONDON)
                 end = datetime.combine(day + timedelta(days=1), time(), LONDON)
-                leads = json.loads(book.answer(kind, [branch], start, end, house.now.astimezone(UTC)))[f"{kind}s"]
+                leads = json.loads(
+                    book.answer(kind, [branch], start, end, house.now.astimezone(UTC))
+                )[f"{kind}s"]
                 house.land(kind, leads, day, f"branch-{branch.id}")
                 for lead in leads:
                     minutes = sum(lead["id"].encode()) % 120
@@ -93,7 +93,10 @@ def office(folder: Path) -> House:
 def _item(listing: dict[str, Any]) -> dict[str, Any]:
     address = listing["address"]
     where = {"nameNo": address["propertyNumberOrName"], "street": address["streetName"]}
-    return {"id": listing["id"], "address": {**where, "town": address["townOrCity"], "postcode": address["postcode"]}}
+    return {
+        "id": listing["id"],
+        "address": {**where, "town": address["townOrCity"], "postcode": address["postcode"]},
+    }
 
 
 def _questions(house: House) -> str:
@@ -113,7 +116,9 @@ def _questions(house: House) -> str:
         question, _, note = comment.removeprefix("-- ").partition("? ")
         text += f"\n## {question}?\n\n{note}\n\n```sql\n{query.strip()};\n```\n\n`{path.name}` gives:\n\n"
         columns, rows = answer(house, query)
-        text += markdown_table(columns, [[_cell(value) for value in row] for row in rows[:_ROWS_SHOWN]])
+        text += markdown_table(
+            columns, [[_cell(value) for value in row] for row in rows[:_ROWS_SHOWN]]
+        )
     return text
 
 
@@ -143,7 +148,8 @@ def _macros(house: House) -> str:
         "# Macros\n\n"
         "Marts use them, and they are in `leads.duckdb` for your queries too. If the file is attached under another "
         "name, call them with it, such as `leads.market_of(…)`. Those that read a table, `branch_of` and `readable`, "
-        "work only after `use leads`.\n\n" + markdown_table(("macro", "gives", "example", "result"), rows)
+        "work only after `use leads`.\n\n"
+        + markdown_table(("macro", "gives", "example", "result"), rows)
     )
 
 

@@ -25,7 +25,13 @@ from leads_pipeline.health.finding import Finding, Level
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.warehouse.marts import marts
-from leads_pipeline_tests.docs.diagrams import data_folder, layers, one_leads_way, tables_diagram, what_runs_when
+from leads_pipeline_tests.docs.diagrams import (
+    data_folder,
+    layers,
+    one_leads_way,
+    tables_diagram,
+    what_runs_when,
+)
 from leads_pipeline_tests.support.house import House
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
@@ -125,12 +131,16 @@ def drawn_imports() -> list[tuple[str, str]]:
     """Give the arrows of the drawing in CONTRIBUTING.md, which a test compares with the code."""
     text = (FOLDER.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     drawing = text.partition("```mermaid\n")[2].partition("```")[0]
-    return [pair for line in drawing.splitlines()[1:] for pair in pairwise(re.findall(r"\w+", line))]
+    return [
+        pair for line in drawing.splitlines()[1:] for pair in pairwise(re.findall(r"\w+", line))
+    ]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Give a table in Markdown."""
-    cells = (" ".join(f"| {cell.replace('|', chr(92) + '|')}" for cell in row) + " |\n" for row in rows)
+    cells = (
+        " ".join(f"| {cell.replace('|', chr(92) + '|')}" for cell in row) + " |\n" for row in rows
+    )
     return f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n{''.join(cells)}"
 
 
@@ -165,9 +175,15 @@ def _command(path: str, command: click.Command) -> str:
     context = click.Context(command, info_name=path, **command.context_settings)
     usage = " ".join([path, *command.collect_usage_pieces(context)])
     paragraphs = (" ".join(part.split()) for part in (command.help or "").split("\n\n"))
-    text = f"\n## {path.removeprefix('leads-pipeline ')}\n\n    {usage}\n\n" + "\n\n".join(paragraphs) + "\n"
+    text = (
+        f"\n## {path.removeprefix('leads-pipeline ')}\n\n    {usage}\n\n"
+        + "\n\n".join(paragraphs)
+        + "\n"
+    )
     options = [parameter.get_help_record(context) for parameter in command.get_params(context)]
-    rows = [(f"`{names}`", meaning) for names, meaning in filter(None, options) if "--help" not in names]
+    rows = [
+        (f"`{names}`", meaning) for names, meaning in filter(None, options) if "--help" not in names
+    ]
     text += "\n" + markdown_table(("option", "meaning"), rows) if rows else ""
     epilog = (command.epilog or "").replace("\b\n", "").strip()
     return text + (f"\n```text\n{epilog}\n```\n" if epilog else "")
@@ -186,8 +202,14 @@ def _exit_codes() -> str:
         [
             ("0", "Everything that was asked for is done, and nothing is wrong."),
             ("1", "A part of it is not done, or something is wrong. The output says what."),
-            ("2", "Nothing was done, or it can't tell: an argument, a setting or the folder is wrong."),
-            ("130", "Ctrl-C stopped the command before its end. `dev`, `serve` and `simulate` exit with 0."),
+            (
+                "2",
+                "Nothing was done, or it can't tell: an argument, a setting or the folder is wrong.",
+            ),
+            (
+                "130",
+                "Ctrl-C stopped the command before its end. `dev`, `serve` and `simulate` exit with 0.",
+            ),
         ],
     )
     own = markdown_table(("command", "exit code"), rows)
@@ -207,7 +229,9 @@ def _metrics() -> str:
             replace(of_feature(data), by_state=one, by_place={"": one}, last_at=moment)
             for of_feature in loaded(FIGURES)
         )
-    figures = Figures(moment, one, one, moment, moment, moment, moment, moment, one, 1, (finding,), of_features)
+    figures = Figures(
+        moment, one, one, moment, moment, moment, moment, moment, one, 1, (finding,), of_features
+    )
     keys = figures.as_json()
     rows = []
     for metric in registry(lambda: figures).collect():
@@ -215,7 +239,14 @@ def _metrics() -> str:
         key = metric.name.removeprefix("leads_pipeline_").replace("_timestamp_seconds", "_at")
         key = key if key in keys else f"is_{key}"
         assert key in keys
-        rows.append((f"`{metric.name}`", ", ".join(f"`{label}`" for label in labels), f"`{key}`", metric.documentation))
+        rows.append(
+            (
+                f"`{metric.name}`",
+                ", ".join(f"`{label}`" for label in labels),
+                f"`{key}`",
+                metric.documentation,
+            )
+        )
     return (
         "# Metrics\n\n`leads-pipeline metrics --port 9464` serves these gauges at `/metrics`. Without a port it prints "
         "them once, for the textfile collector of the node exporter. `deploy/grafana.json` is a dashboard of them.\n\n"
@@ -235,21 +266,32 @@ def _assets() -> str:
     graph, repository = definitions.resolve_asset_graph(), definitions.get_repository_def()
 
     def parents(key: AssetKey) -> str:
-        return ", ".join(f"`{parent.to_user_string()}`" for parent in sorted(graph.get(key).parent_keys))
+        return ", ".join(
+            f"`{parent.to_user_string()}`" for parent in sorted(graph.get(key).parent_keys)
+        )
 
     text = (
         "# Assets\n\nThe Dagster UI shows these assets, checks, schedules and sensors.\n\n"
         "Each publication records how many rows a table has (`dagster/row_count`). Views aren't counted.\n"
     )
-    keys = sorted(graph.get_all_asset_keys(), key=lambda key: (graph.get(key).group_name or "", key))
+    keys = sorted(
+        graph.get_all_asset_keys(), key=lambda key: (graph.get(key).group_name or "", key)
+    )
     for group, members in groupby(keys, lambda key: graph.get(key).group_name):
-        rows = [(f"`{key.to_user_string()}`", _first_line(graph.get(key).description), parents(key)) for key in members]
+        rows = [
+            (f"`{key.to_user_string()}`", _first_line(graph.get(key).description), parents(key))
+            for key in members
+        ]
         text += f"\n## Group {group}\n\n" + markdown_table(("asset", "is", "made from"), rows)
     checks = sorted(graph.asset_check_keys, key=lambda key: (key.asset_key, key.name))
     text += "\n## Checks\n\n" + markdown_table(
         ("asset", "check", "should hold"),
         [
-            (f"`{key.asset_key.to_user_string()}`", f"`{key.name}`", _first_line(graph.get_check_spec(key).description))
+            (
+                f"`{key.asset_key.to_user_string()}`",
+                f"`{key.name}`",
+                _first_line(graph.get_check_spec(key).description),
+            )
             for key in checks
         ],
     )
@@ -321,7 +363,8 @@ def read_tables(file: Path) -> list[Table]:
             "where schema_name = 'main' order by table_name, column_index"
         ).fetchall()
     by_table: Mapping[str, list[Column]] = {
-        name: [Column(*row[1:]) for row in rows] for name, rows in groupby(columns, lambda row: row[0])
+        name: [Column(*row[1:]) for row in rows]
+        for name, rows in groupby(columns, lambda row: row[0])
     }
     return [Table(name, comment, tuple(by_table[name])) for name, comment in tables]
 
@@ -352,9 +395,14 @@ def _marts(tables: Sequence[Table]) -> str:
     )
     questions = {path.stem: path.read_text(encoding="utf-8") for path in _QUESTIONS.glob("*.sql")}
     for table in tables:
-        text += "".join(_table(table)) + f"\nA {'table' if table.name in by_day else 'view'}. A first query:\n"
+        text += (
+            "".join(_table(table))
+            + f"\nA {'table' if table.name in by_day else 'view'}. A first query:\n"
+        )
         text += f"\n```sql\n{QUERIES[table.name]};\n```\n"
-        asked = sorted(name for name, sql in questions.items() if re.search(rf"\b{table.name}\b", sql))
+        asked = sorted(
+            name for name, sql in questions.items() if re.search(rf"\b{table.name}\b", sql)
+        )
         if asked:
             text += f"\nReady questions: {', '.join(f'`examples/questions/{name}.sql`' for name in asked)}.\n"
     return text

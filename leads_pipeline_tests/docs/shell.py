@@ -13,7 +13,16 @@ def bare(folder: Path) -> dict[str, str]:
     return {"HOME": str(folder), "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
 
 
-def run(command: str, folder: Path, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+def run(
+    command: str, folder: Path, environment: dict[str, str]
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(  # noqa: S602 - the documents' own lines, as a shell reads them
-        command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command,
+        shell=True,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )

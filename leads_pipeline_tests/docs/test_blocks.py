@@ -115,7 +115,9 @@ def raw_rows(data: Path) -> list[RawRow]:
 def landed_leads(data: Path) -> list[Lead]:
     """Each lead of the raw files once; the portal of these tests sends each in one version."""
     found = {
-        (row.kind, row.content["id"]): Lead.received(row.kind, row.scope, row.day, row.content, LONDON)
+        (row.kind, row.content["id"]): Lead.received(
+            row.kind, row.scope, row.day, row.content, LONDON
+        )
         for row in raw_rows(data)
     }
     return list(found.values())
@@ -126,7 +128,9 @@ def comparable(row: Iterable[Any]) -> tuple[Any, ...]:
     found = []
     for cell in row:
         text = "" if cell is None else str(cell).strip()
-        found.append(float(f"{float(text):.9g}") if re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text) else text)
+        found.append(
+            float(f"{float(text):.9g}") if re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text) else text
+        )
     return tuple(found)
 
 
@@ -134,7 +138,11 @@ def printed(output: str) -> list[tuple[Any, ...]]:
     """The lines of a table, as DuckDB, rich, pandas or polars print it."""
     lines = [line.strip() for line in output.splitlines()]
     return [
-        comparable(re.split("[│┆]", line.removeprefix("│").removesuffix("│")) if "│" in line else line.split())
+        comparable(
+            re.split("[│┆]", line.removeprefix("│").removesuffix("│"))
+            if "│" in line
+            else line.split()
+        )
         for line in lines
         if line
     ]
@@ -152,14 +160,23 @@ def test_the_readme_begins_with_one_command_to_try() -> None:
 
 def test_every_command_of_the_readme_is_run_by_a_test() -> None:
     # The fixture `installation` and first-real-day.md's test run the commands that aren't make's.
-    tried = {f"leads-pipeline {name}" for name in ("backfill --last 10d", "doctor", "coverage", "serve")}
-    assert set(lines(README)) == tried | {CLONE, "make demo", "make dev", "source .venv/bin/activate"}
+    tried = {
+        f"leads-pipeline {name}" for name in ("backfill --last 10d", "doctor", "coverage", "serve")
+    }
+    assert set(lines(README)) == tried | {
+        CLONE,
+        "make demo",
+        "make dev",
+        "source .venv/bin/activate",
+    }
 
 
 # --- SQL --------------------------------------------------------------------------------------------------------------
 
 
-def query(installation: Installation, statement: str, moment: str, stands_for: str) -> list[tuple[Any, ...]]:
+def query(
+    installation: Installation, statement: str, moment: str, stands_for: str
+) -> list[tuple[Any, ...]]:
     """The query's rows as of that moment; midnight may have passed since the installation was filled."""
     assert moment in statement
     with duckdb.connect(installation.file, read_only=True) as db:
@@ -191,11 +208,18 @@ def test_every_query_runs(statement: str, installation: Installation) -> None:
         db.execute(statement).fetchall()
 
 
-def test_the_query_of_the_week_counts_each_person_of_seven_days_once(installation: Installation) -> None:
+def test_the_query_of_the_week_counts_each_person_of_seven_days_once(
+    installation: Installation,
+) -> None:
     week = sql_of(README, "mart_people_daily")
     leads = landed_leads(installation.folder / "data")
-    seven_days = [lead for lead in leads if timedelta(1) <= installation.today - lead.day <= timedelta(7)]
-    truth = [(*scope, len(found), people(found)) for scope, found in groups(seven_days, lambda lead: (lead.scope,))]
+    seven_days = [
+        lead for lead in leads if timedelta(1) <= installation.today - lead.day <= timedelta(7)
+    ]
+    truth = [
+        (*scope, len(found), people(found))
+        for scope, found in groups(seven_days, lambda lead: (lead.scope,))
+    ]
     # A wrong query would show: people come again, and there are leads of the day before.
     by_day = groups(seven_days, lambda lead: (lead.scope, lead.day))
     assert sum(people(found) for _, found in by_day) > sum(people for _, _, people in truth)
@@ -207,7 +231,9 @@ def test_the_query_of_the_week_counts_each_person_of_seven_days_once(installatio
     assert [row[1] for row in rows] == sorted((row[1] for row in truth), reverse=True)
 
 
-def test_the_example_of_own_marts_counts_the_leads_of_each_negotiator(installation: Installation) -> None:
+def test_the_example_of_own_marts_counts_the_leads_of_each_negotiator(
+    installation: Installation,
+) -> None:
     with (ROOT / "examples" / "marts" / "negotiators.csv").open(encoding="utf-8") as file:
         names = {(row["scope"], row["market"]): row["negotiator"] for row in csv.DictReader(file)}
     leads = landed_leads(installation.folder / "data")
@@ -224,19 +250,25 @@ def test_the_query_of_earlier_versions_shows_what_was_received(installation: Ins
     earlier = sql_of(QUERIES, "THE-ID")
     [lead, *_] = [row for row in raw_rows(installation.folder / "data") if row.kind == "applicant"]
     contact = lead.content["contact"]
-    statement = earlier.replace("data/raw", f"{installation.folder}/data/raw").replace("THE-ID", lead.content["id"])
+    statement = earlier.replace("data/raw", f"{installation.folder}/data/raw").replace(
+        "THE-ID", lead.content["id"]
+    )
     with duckdb.connect() as db:
         rows = db.execute(statement).fetchall()
     assert rows[-1][2] == contact.get("email")
 
 
-def test_the_query_of_what_is_missing_names_each_window_that_can_be_had(installation: Installation) -> None:
+def test_the_query_of_what_is_missing_names_each_window_that_can_be_had(
+    installation: Installation,
+) -> None:
     missing = sql_of(QUERIES, "deleted_from_at")
     now = datetime.now(UTC)
     first = installation.today - timedelta(days=30)
     truth = []
     for day in (first + timedelta(days=number) for number in range(30 - DAYS_BACK)):
-        deleted_from = datetime(day.year, day.month, day.day, tzinfo=LONDON).astimezone(UTC) + timedelta(days=30)
+        deleted_from = datetime(day.year, day.month, day.day, tzinfo=LONDON).astimezone(
+            UTC
+        ) + timedelta(days=30)
         if deleted_from > now:
             truth += [
                 (kind.name, day, f"branch-{branch}", "missing", deleted_from)
@@ -254,7 +286,10 @@ def test_the_query_of_what_is_missing_names_each_window_that_can_be_had(installa
 def origins(lead: Lead) -> Iterator[str]:
     """Site and product as a person reads them."""
     for field, prefix in (("leadSource", "SOURCE_"), ("portalSource", "PORTAL_SOURCE_")):
-        yield lead.text(field).removeprefix(f"{lead.kind.upper()}_{prefix}").lower().replace("_", " ") or "unknown"
+        yield (
+            lead.text(field).removeprefix(f"{lead.kind.upper()}_{prefix}").lower().replace("_", " ")
+            or "unknown"
+        )
 
 
 def test_the_duckdb_command_line_answers(installation: Installation) -> None:
@@ -267,7 +302,9 @@ def test_the_duckdb_command_line_answers(installation: Installation) -> None:
 
     leads = landed_leads(installation.folder / "data")
     truth = {comparable((*group, len(found), people(found))) for group, found in groups(leads, key)}
-    rows = [row for row in printed(done.stdout) if row[1:2] and row[1] in {lead.scope for lead in leads}]
+    rows = [
+        row for row in printed(done.stdout) if row[1:2] and row[1] in {lead.scope for lead in leads}
+    ]
     assert len(rows) == 5
     assert set(rows) <= truth
 
@@ -276,14 +313,21 @@ def test_the_duckdb_command_line_answers(installation: Installation) -> None:
 
 # test_company.py runs the blocks of this guide.
 IN_DAGSTER = GUIDES / "add-to-your-dagster.md"
-SNIPPETS = [text for page in sorted(GUIDES.glob("*.md")) if page != IN_DAGSTER for _, text in blocks(page, "python")]
+SNIPPETS = [
+    text
+    for page in sorted(GUIDES.glob("*.md"))
+    if page != IN_DAGSTER
+    for _, text in blocks(page, "python")
+]
 
 
 def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
     """What each Python snippet of the guides has to print, by words that it alone has."""
     leads = landed_leads(data)
     applicants = [lead for lead in leads if lead.kind == "applicant"]
-    by_day = sorted((*group, len(found)) for group, found in groups(leads, lambda lead: (lead.day, lead.scope)))
+    by_day = sorted(
+        (*group, len(found)) for group, found in groups(leads, lambda lead: (lead.day, lead.scope))
+    )
     images: Counter[date] = Counter()
     for lead in applicants:
         images[lead.day] += len((lead.content.get("listingDetails") or {}).get("images") or [])
@@ -294,7 +338,9 @@ def snippet_figures(data: Path) -> dict[str, list[tuple[Any, ...]]]:
         "applicant_listing_images": [(day, count) for day, count in images.items() if count],
         "scan_parquet": list(Counter(lead.scope for lead in applicants).items()),
         "scan_delta": list(Counter(lead.scope for lead in applicants).items()),
-        "NullPool": [(n, *row) for n, row in enumerate(sorted(Counter(lead.kind for lead in leads).items()))],
+        "NullPool": [
+            (n, *row) for n, row in enumerate(sorted(Counter(lead.kind for lead in leads).items()))
+        ],
     }
 
 
@@ -317,7 +363,9 @@ def test_every_python_snippet_prints_what_python_works_out(
             key = path.relative_to(folder / "data").as_posix()
             open_store(f"{bucket}/leads", plain_http=True).create(key, path.read_bytes())
         snippet = snippet.replace("my-bucket", bucket.removeprefix("s3://"))
-        environment |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        environment |= {
+            name: value for name, value in os.environ.items() if name.startswith("AWS_")
+        }
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", snippet],
         cwd=folder,
@@ -327,7 +375,11 @@ def test_every_python_snippet_prints_what_python_works_out(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    [truth] = [rows for words, rows in snippet_figures(installation.folder / "data").items() if words in snippet]
+    [truth] = [
+        rows
+        for words, rows in snippet_figures(installation.folder / "data").items()
+        if words in snippet
+    ]
     assert truth
     assert {comparable(row) for row in truth} <= set(printed(done.stdout))
 
@@ -336,20 +388,35 @@ NOTEBOOK = ROOT / "examples" / "first_look.ipynb"
 
 
 @pytest.mark.parametrize("place", ["beside the data", "elsewhere"])
-def test_jupyter_executes_the_notebook(installation: Installation, tmp_path: Path, place: str) -> None:
+def test_jupyter_executes_the_notebook(
+    installation: Installation, tmp_path: Path, place: str
+) -> None:
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)  # it holds nothing of a person
+    assert not any(
+        cell.get("outputs") or cell.get("execution_count") for cell in cells
+    )  # it holds nothing of a person
     shutil.copytree(NOTEBOOK.parent, tmp_path / "examples")
     environment = bare(tmp_path)
     if place == "elsewhere":
         environment["LEADS_DATA_DIR"] = str(installation.folder / "data")
     else:
         (tmp_path / "data").symlink_to(installation.folder / "data")
-    done = run("jupyter nbconvert --to notebook --stdout --execute examples/first_look.ipynb", tmp_path, environment)
+    done = run(
+        "jupyter nbconvert --to notebook --stdout --execute examples/first_look.ipynb",
+        tmp_path,
+        environment,
+    )
     assert done.returncode == 0, done.stderr
-    outputs = [output for cell in json.loads(done.stdout)["cells"] for output in cell.get("outputs", ())]
-    shown = html.unescape("\n".join("".join(text) for output in outputs for text in output.get("data", {}).values()))
-    questions = [path.read_text(encoding="utf-8").split("\n")[0] for path in NOTEBOOK.parent.glob("questions/*.sql")]
+    outputs = [
+        output for cell in json.loads(done.stdout)["cells"] for output in cell.get("outputs", ())
+    ]
+    shown = html.unescape(
+        "\n".join("".join(text) for output in outputs for text in output.get("data", {}).values())
+    )
+    questions = [
+        path.read_text(encoding="utf-8").split("\n")[0]
+        for path in NOTEBOOK.parent.glob("questions/*.sql")
+    ]
     assert [one for one in questions if one.removeprefix("-- ") not in shown] == []
     by_day = groups(landed_leads(installation.folder / "data"), lambda lead: (lead.day, lead.kind))
     daily = sorted((*group, len(leads), people(leads)) for group, leads in by_day)
@@ -365,14 +432,23 @@ ANOTHER_MACHINE = {"install-on-a-server.md", "run-in-containers.md", "run-on-kub
 
 def test_every_guide_with_commands_is_tested() -> None:
     with_commands = {page.name for page in GUIDES.glob("*.md") if blocks(page, "sh")}
-    by_tests_of_their_own = {"ask-the-data.md", "answer-a-person.md", "get-a-secret.md", IN_DAGSTER.name}
+    by_tests_of_their_own = {
+        "ask-the-data.md",
+        "answer-a-person.md",
+        "get-a-secret.md",
+        IN_DAGSTER.name,
+    }
     assert with_commands == ANOTHER_MACHINE | by_tests_of_their_own | set(TRIED)
 
 
 @pytest.mark.parametrize("name", sorted(ANOTHER_MACHINE))
 def test_each_file_of_ours_that_a_command_takes_is_there(name: str) -> None:
     text = "\n".join(text for _, text in blocks(GUIDES / name, "sh"))
-    files = set(re.findall(r"(?<![\w/.-])deploy/(?:[\w.-]+/)*[\w.-]+\.\w+|requirements\.lock|\.env\.example", text))
+    files = set(
+        re.findall(
+            r"(?<![\w/.-])deploy/(?:[\w.-]+/)*[\w.-]+\.\w+|requirements\.lock|\.env\.example", text
+        )
+    )
     assert files
     assert {file for file in files if not (ROOT / file).is_file()} == set()
 
@@ -381,12 +457,16 @@ TRIED = ["after-a-long-stop.md", "back-up-and-restore.md", "pull-by-hand.md", "s
 
 
 @pytest.mark.parametrize("guide", TRIED)
-def test_each_command_of_a_guide_works(guide: str, installation: Installation, tmp_path: Path) -> None:
+def test_each_command_of_a_guide_works(
+    guide: str, installation: Installation, tmp_path: Path
+) -> None:
     shutil.copytree(installation.folder / "data", tmp_path / "data", symlinks=True)
     for line in lines(GUIDES / guide):
         if line.startswith("leads-pipeline restore"):  # into an empty folder
             shutil.rmtree(tmp_path / "data")
-        command = line.replace("/mnt/backup", f"{tmp_path}/backup").replace("/srv/drill", f"{tmp_path}/drill")
+        command = line.replace("/mnt/backup", f"{tmp_path}/backup").replace(
+            "/srv/drill", f"{tmp_path}/drill"
+        )
         done = run(command, tmp_path, installation.environment)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
 
@@ -400,9 +480,15 @@ def test_the_key_that_the_guide_makes_is_of_the_kind_that_the_portal_asks_for_an
     with running_gpg() as agency, running_gpg() as portal:
         # As the guide's reader types them. This gpg answers the questions for the passphrase.
         (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / "gpg").write_text(f'#!/bin/sh\nexec {shlex.join(agency.command())} "$@"\n')
+        (tmp_path / "bin" / "gpg").write_text(
+            f'#!/bin/sh\nexec {shlex.join(agency.command())} "$@"\n'
+        )
         (tmp_path / "bin" / "gpg").chmod(0o755)
-        done = run(f"set -e\n{commands}", tmp_path, {"PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"})
+        done = run(
+            f"set -e\n{commands}",
+            tmp_path,
+            {"PATH": f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}"},
+        )
         assert done.returncode == 0, done.stderr
 
         portal.run("--import", str(tmp_path / "leads-public-key.asc"))
@@ -410,20 +496,31 @@ def test_the_key_that_the_guide_makes_is_of_the_kind_that_the_portal_asks_for_an
         message = portal.encrypt(b"a-client-secret", "it@agency.example")
     (tmp_path / "leads-secret.asc").write_bytes(message)
     secret = PgpSecret(
-        tmp_path / "leads-secret.asc", tmp_path / "leads-private-key.asc", Secret("LEADS_PGP_PASSPHRASE", PASSPHRASE)
+        tmp_path / "leads-secret.asc",
+        tmp_path / "leads-private-key.asc",
+        Secret("LEADS_PGP_PASSPHRASE", PASSPHRASE),
     )
     described = [line.split(":") for line in keys.splitlines() if line.startswith(("pub:", "sub:"))]
 
     rsa = "1"
-    assert [(key[0], key[2], key[3]) for key in described] == [("pub", "4096", rsa), ("sub", "4096", rsa)]
+    assert [(key[0], key[2], key[3]) for key in described] == [
+        ("pub", "4096", rsa),
+        ("sub", "4096", rsa),
+    ]
     assert "e" in described[1][11]
     assert client_secret(secret) == "a-client-secret"
 
 
-def test_each_command_of_the_guide_to_answer_a_person_works(installation: Installation, tmp_path: Path) -> None:
+def test_each_command_of_the_guide_to_answer_a_person_works(
+    installation: Installation, tmp_path: Path
+) -> None:
     shutil.copytree(installation.folder / "data", tmp_path / "data", symlinks=True)
-    lead = next(lead for lead in landed_leads(tmp_path / "data") if lead.content["contact"].get("email"))
-    (tmp_path / "request.txt").write_text(f"email: {lead.content['contact']['email']}\n", encoding="utf-8")
+    lead = next(
+        lead for lead in landed_leads(tmp_path / "data") if lead.content["contact"].get("email")
+    )
+    (tmp_path / "request.txt").write_text(
+        f"email: {lead.content['contact']['email']}\n", encoding="utf-8"
+    )
     environment = {**installation.environment, "LEADS_KEEP_PERSONAL_DAYS": "35"}
     objection = 0
     for line in lines(GUIDES / "answer-a-person.md"):

@@ -67,7 +67,10 @@ class Company:
         sensor = self.definitions.resolve_sensor_def("on_publication")
         repository = self.definitions.get_repository_def()
         with build_sensor_context(
-            instance=self.here.instance, cursor=cursor, repository_def=repository, sensor_name=sensor.name
+            instance=self.here.instance,
+            cursor=cursor,
+            repository_def=repository,
+            sensor_name=sensor.name,
         ) as context:
             tick = sensor.evaluate_tick(context)
         return len(tick.run_requests or ()), tick.cursor
@@ -83,7 +86,9 @@ class Shell:
     def run(self, command: str, where: str = ".") -> str:
         """Run commands of the guide, and return what they print."""
         # What the package needs is there already, and the network isn't needed.
-        command = command.replace("pip install /srv", "pip install --no-deps --no-build-isolation /srv")
+        command = command.replace(
+            "pip install /srv", "pip install --no-deps --no-build-isolation /srv"
+        )
         command = command.replace("/srv/leads_pipeline", str(ROOT))
         done = run(command, self.folder / where, self.environment)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -136,11 +141,15 @@ def truth_by_branch(here: Installation) -> dict[str, int]:
     for ago in DAYS_AGO:
         for scope in here.settings.scopes:
             window = Window.of(here.day(ago), scope, here.settings.zone)
-            ids[scope.key].update(here.simulator.truth(APPLICANT.name, scope.key, window.start, window.end))
+            ids[scope.key].update(
+                here.simulator.truth(APPLICANT.name, scope.key, window.start, window.end)
+            )
     return {scope: len(found) for scope, found in ids.items()}
 
 
-def test_the_sensor_of_the_company_starts_its_job_once_after_each_publication(company: Company) -> None:
+def test_the_sensor_of_the_company_starts_its_job_once_after_each_publication(
+    company: Company,
+) -> None:
     nothing, cursor = company.tick_sensor(cursor=None)
     company.pull()
     nothing_yet, cursor = company.tick_sensor(cursor)
@@ -183,7 +192,9 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     with installation(tmp_path, first=3) as here:
         programs = own_environment(tmp_path / "venv")
         (tmp_path / "theirs").mkdir()
-        lines = [f"{name}={value}" for name, value in here.environment.items() if name not in NOT_IN_ENV]
+        lines = [
+            f"{name}={value}" for name, value in here.environment.items() if name not in NOT_IN_ENV
+        ]
         (tmp_path / ".env").write_text("\n".join([*lines, ""]))
         environment = {
             "HOME": str(tmp_path),
@@ -209,7 +220,9 @@ def own_environment(folder: Path) -> Path:
 @pytest.mark.slow
 def test_a_company_adds_the_code_location_as_the_guide_says(shell: Shell) -> None:
     [(_, workspace)] = blocks(GUIDE, "yaml")
-    (shell.folder / "workspace.yaml").write_text(workspace.replace("/srv/leads_pipeline/.venv/bin", str(BIN)))
+    (shell.folder / "workspace.yaml").write_text(
+        workspace.replace("/srv/leads_pipeline/.venv/bin", str(BIN))
+    )
 
     done = shell.run(commands("workspace.yaml"))
 
@@ -219,7 +232,9 @@ def test_a_company_adds_the_code_location_as_the_guide_says(shell: Shell) -> Non
 @pytest.mark.slow
 def test_the_env_file_of_the_folder_in_which_dagster_starts_is_read(shell: Shell) -> None:
     [(_, workspace)] = blocks(GUIDE, "yaml")
-    (shell.folder / "workspace.yaml").write_text(workspace.replace("/srv/leads_pipeline/.venv/bin", str(BIN)))
+    (shell.folder / "workspace.yaml").write_text(
+        workspace.replace("/srv/leads_pipeline/.venv/bin", str(BIN))
+    )
     (shell.folder / ".env").write_text("LEADS_TIMEZONE=Mars/Base\n")
 
     done = run(commands("workspace.yaml"), shell.folder, shell.environment)
@@ -229,17 +244,23 @@ def test_the_env_file_of_the_folder_in_which_dagster_starts_is_read(shell: Shell
 
 
 @pytest.mark.slow
-def test_a_company_merges_the_example_and_starts_what_it_needs_as_the_guide_says(shell: Shell) -> None:
+def test_a_company_merges_the_example_and_starts_what_it_needs_as_the_guide_says(
+    shell: Shell,
+) -> None:
     done = shell.run(commands("examples/company"))
     assert "All code locations passed validation" in done
 
-    started = shell.run(f"{commands('sensor start')}dagster schedule list -f definitions.py\n", "company")
+    started = shell.run(
+        f"{commands('sensor start')}dagster schedule list -f definitions.py\n", "company"
+    )
 
     assert "leads_pull_daily [RUNNING]" in started
     assert "leads_pull_hourly [STOPPED]" in started
     with DagsterInstance.from_config(shell.environment["DAGSTER_HOME"]) as instance:
         running = {one.instigator_name for one in instance.all_instigator_state() if one.is_running}
-    assert running == {f"leads_{name}" for name in (*NEEDED, "pull_inventory_daily", "alert", "deliver")}
+    assert running == {
+        f"leads_{name}" for name in (*NEEDED, "pull_inventory_daily", "alert", "deliver")
+    }
 
 
 @pytest.mark.slow
@@ -248,7 +269,9 @@ def test_the_merge_in_the_guide_is_that_of_the_example_and_loads(shell: Shell) -
     (shell.folder / "definitions.py").write_text(merge)
     lines = {line for line in merge.splitlines() if "key_prefix" in line or "merge" in line}
 
-    done = shell.run("pip install /srv/leads_pipeline && dagster definitions validate -f definitions.py")
+    done = shell.run(
+        "pip install /srv/leads_pipeline && dagster definitions validate -f definitions.py"
+    )
 
     assert "All code locations passed validation" in done
     assert len(lines) == 2

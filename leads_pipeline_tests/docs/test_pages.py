@@ -23,7 +23,13 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.health.finding import all_finders
 from leads_pipeline.settings import variables
 from leads_pipeline.simulator.__main__ import main as simulate
-from leads_pipeline_tests.docs import findings_page, llms_page, pictures, questions_page, reference_pages
+from leads_pipeline_tests.docs import (
+    findings_page,
+    llms_page,
+    pictures,
+    questions_page,
+    reference_pages,
+)
 from leads_pipeline_tests.docs.pages import (
     DOCS,
     DOCUMENTS,
@@ -50,7 +56,10 @@ def relative(path: Path) -> str:
 def test_the_rows_of_a_published_file_are_as_the_json_schema_says(tmp_path: Path) -> None:
     house = House(tmp_path / "data")
     for kind in LEAD_KINDS:
-        house.land(kind.name, [{"id": "a", "createdAt": "2026-11-19T10:00Z", "new": 1, "viewingTimes": [{}]}])
+        house.land(
+            kind.name,
+            [{"id": "a", "createdAt": "2026-11-19T10:00Z", "new": 1, "viewingTimes": [{}]}],
+        )
     house.publish()
     rows = {table: house.rows(f'from "{table}"') for table in house.tables()}
     schema = json.loads(text_of(DOCS / "reference" / "leads.schema.json"))
@@ -82,7 +91,9 @@ def test_the_navigation_has_each_page_once() -> None:
     assert sorted(named) == [page.relative_to(DOCS).as_posix() for page in PAGES]
 
 
-def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothing_from_elsewhere() -> None:
+def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothing_from_elsewhere() -> (
+    None
+):
     """One test, as each building empties the folder that other processes would read."""
     done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -101,7 +112,9 @@ def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothi
     ]
     assert loaded == []
     # The theme would fetch what draws these.
-    assert [path.name for path in PAGES if re.search(r"^```mermaid", text_of(path), re.MULTILINE)] == []
+    assert [
+        path.name for path in PAGES if re.search(r"^```mermaid", text_of(path), re.MULTILINE)
+    ] == []
 
 
 def test_the_reference_is_what_the_code_says() -> None:
@@ -120,7 +133,9 @@ def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
     """If not: make pages."""
     assert text_of(findings_page.PAGE) == findings_page.page()
     text = findings_page.page()
-    assert all(text.count(f"**{word}**") == len(all_finders()) + 1 for word in ("Meaning", "Do", "Over"))
+    assert all(
+        text.count(f"**{word}**") == len(all_finders()) + 1 for word in ("Meaning", "Do", "Over")
+    )
 
 
 # --- what pages name --------------------------------------------------------------------------------------------------
@@ -133,7 +148,9 @@ def test_every_file_and_heading_that_a_document_links_to_is_there(document: Path
         assert target.exists(), path
         if heading:
             titles = re.findall(r"^#+ (.+)$", text_of(target), re.MULTILINE)
-            assert heading in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}
+            assert heading in {
+                re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles
+            }
 
 
 WRITTEN = [page for page in PAGES if page not in MADE] + [README]
@@ -144,14 +161,20 @@ def texts() -> str:
     return "\n".join(map(text_of, WRITTEN))
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"\bmake ([a-z]+)(?= *(?:`|$|#|\n))", texts()))))
+@pytest.mark.parametrize(
+    "name", sorted(set(re.findall(r"\bmake ([a-z]+)(?= *(?:`|$|#|\n))", texts())))
+)
 def test_every_make_target_exists(name: str) -> None:
-    done = subprocess.run(["make", "-n", name], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["make", "-n", name], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_every_command_and_option_exists() -> None:
-    for line in re.findall(r"(?<!now )(?<!namespace )\b(?:leads-pipeline|lp) ([a-z].*?)(?=`|  #|\n|$)", texts()):
+    for line in re.findall(
+        r"(?<!now )(?<!namespace )\b(?:leads-pipeline|lp) ([a-z].*?)(?=`|  #|\n|$)", texts()
+    ):
         command: Command = main
         words = line.split()
         while words and isinstance(command, Group) and not words[0].startswith("-"):
@@ -160,7 +183,11 @@ def test_every_command_and_option_exists() -> None:
             command, words = found, words[1:]
         if command.name == "simulate":
             command = simulate
-        options = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+        options = {
+            name
+            for parameter in command.params
+            for name in (*parameter.opts, *parameter.secondary_opts)
+        }
         assert {word for word in words if word.startswith("--")} <= options | {"--help"}, line
 
 
@@ -171,14 +198,24 @@ def test_every_variable_exists() -> None:
 
 def test_every_table_column_asset_and_finding_exists() -> None:
     made = "\n".join(map(text_of, MADE))
-    known = {name for names in re.findall(r"`(\w+)`|^## (\w+)$", made, re.MULTILINE) for name in names}
+    known = {
+        name for names in re.findall(r"`(\w+)`|^## (\w+)$", made, re.MULTILINE) for name in names
+    }
     named = set(re.findall(r"`(?:pipeline\.)?([a-z]+(?:_[a-z0-9]+)+)`", texts()))
     assert named - known - NOT_OURS == set()
 
 
 # The package, a file's name, a key of a message, settings of other programs, and what the pages make up.
 NOT_OURS = {
-    *("leads_pipeline", "person_key", "still_open", "occurred_at", "env_vars", "rgw_frontends", "try_cast"),
+    *(
+        "leads_pipeline",
+        "person_key",
+        "still_open",
+        "occurred_at",
+        "env_vars",
+        "rgw_frontends",
+        "try_cast",
+    ),
     *("listing_details_epc_rating", "mart_listings_weekly", "opening_hours"),
     # Names of Dagster, and of examples/company/ with its prefix.
     *("event_log_storage", "run_retries", "run_monitoring", "leads_portal", "leads_leads_portal"),
@@ -190,13 +227,17 @@ NOT_OURS = {
 
 def test_the_readme_counts_the_tables_and_views() -> None:
     pages = "".join(text_of(DOCS / "reference" / f"{page}.md") for page in ("tables", "marts"))
-    assert f"{len(re.findall('^## ', pages, re.MULTILINE))} documented tables and views" in text_of(README)
+    assert f"{len(re.findall('^## ', pages, re.MULTILINE))} documented tables and views" in text_of(
+        README
+    )
 
 
 def test_every_file_that_a_document_names_is_there() -> None:
     folders = "benchmarks|deploy|docs|examples|leads_pipeline|leads_pipeline_tests|spec"
     named = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", texts()))
-    assert {name for name in named if not (ROOT / name).exists()} == {"leads_pipeline/sql/mart_listings_weekly.sql"}
+    assert {name for name in named if not (ROOT / name).exists()} == {
+        "leads_pipeline/sql/mart_listings_weekly.sql"
+    }
 
 
 def places_where_modules_are_named() -> Iterator[tuple[Path, str]]:
@@ -220,13 +261,19 @@ def test_every_module_that_a_text_names_is_there() -> None:
         for path, text in places_where_modules_are_named()
         if path.name != "test_project.py"
         for name in re.findall(r"(?<![\w./*{])([a-z][a-z_]*(?:/[a-z_]+)*\.py)\b", text)
-        if name not in names and not name.startswith(("dagster/", "sitecustomize", "superset_config"))  # not ours
+        if name not in names
+        and not name.startswith(("dagster/", "sitecustomize", "superset_config"))  # not ours
     }
     assert lost == set()
 
 
 def test_every_document_that_code_and_deployments_name_is_there() -> None:
-    paths = [path for name in ("leads_pipeline", "deploy") for path in (ROOT / name).rglob("*") if path.is_file()]
+    paths = [
+        path
+        for name in ("leads_pipeline", "deploy")
+        for path in (ROOT / name).rglob("*")
+        if path.is_file()
+    ]
     named = {
         (relative(path), name)
         for path in paths
@@ -244,10 +291,16 @@ LONG = 25
 
 def test_sentences_are_short() -> None:
     """At most two of a hundred have more than 25 words. The failure lists them, longest first."""
-    counted = [(len(re.findall(r"\w[\w'’./-]*", one)), relative(page), one) for page in WRITTEN for one in prose(page)]
+    counted = [
+        (len(re.findall(r"\w[\w'’./-]*", one)), relative(page), one)
+        for page in WRITTEN
+        for one in prose(page)
+    ]
     sentences = [one for one in counted if one[0] >= 5]  # the others are cells of tables
     long = sorted((one for one in sentences if one[0] > LONG), reverse=True)
-    assert len(long) <= 0.02 * len(sentences), "\n".join(f"{words} {page}: {one}" for words, page, one in long)
+    assert len(long) <= 0.02 * len(sentences), "\n".join(
+        f"{words} {page}: {one}" for words, page, one in long
+    )
 
 
 # Each answers one question that readers ask by its title.
@@ -259,7 +312,10 @@ ANSWERS = {
 
 def test_tutorials_guides_and_explanation_stay_short() -> None:
     pages = [
-        page for folder in (TUTORIALS, GUIDES, EXPLANATION) for page in folder.glob("*.md") if page.stem not in ANSWERS
+        page
+        for folder in (TUTORIALS, GUIDES, EXPLANATION)
+        for page in folder.glob("*.md")
+        if page.stem not in ANSWERS
     ]
     words = [word for page in pages for word in text_of(page).split() if re.search(r"\w", word)]
     assert len(words) < 12_000
@@ -268,4 +324,9 @@ def test_tutorials_guides_and_explanation_stay_short() -> None:
 def test_the_readme_leads_to_each_tutorial_and_to_each_part_of_the_site() -> None:
     linked = set(re.findall(r"\(docs/([\w./-]+)", text_of(README)))
     assert {f"tutorials/{page.name}" for page in TUTORIALS.glob("*.md")} <= linked
-    assert {path.partition("/")[0] for path in linked} >= {"guides", "reference", "explanation", "findings.md"}
+    assert {path.partition("/")[0] for path in linked} >= {
+        "guides",
+        "reference",
+        "explanation",
+        "findings.md",
+    }

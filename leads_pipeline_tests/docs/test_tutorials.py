@@ -20,7 +20,12 @@ from leads_pipeline_tests.docs import pictures
 from leads_pipeline_tests.docs.pages import TUTORIALS, blocks, text_of
 from leads_pipeline_tests.docs.shell import bare, run
 from leads_pipeline_tests.docs.test_blocks import CLONE, comparable, landed_leads, printed
-from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, copy_checkout, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import (
+    PATIENCE_SECONDS,
+    copy_checkout,
+    newcomer,
+    wait_for,
+)
 from leads_pipeline_tests.support.portal_leads import groups, people
 from leads_pipeline_tests.support.serving import free_port
 
@@ -37,16 +42,22 @@ CONFIRMATIONS = ("sequence", "looked_at", "last_looked_at")
 def contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """The rows of every table, but for what a further look alone changes."""
     with duckdb.connect(path, read_only=True) as db:
-        tables = db.sql("select table_name from duckdb_tables() where schema_name = 'main'").fetchall()
+        tables = db.sql(
+            "select table_name from duckdb_tables() where schema_name = 'main'"
+        ).fetchall()
         return {
-            name: db.sql(f"select columns(lambda c: c not in {CONFIRMATIONS}) from {name} order by all").fetchall()  # noqa: S608
+            name: db.sql(
+                f"select columns(lambda c: c not in {CONFIRMATIONS}) from {name} order by all"
+            ).fetchall()  # noqa: S608
             for (name,) in tables
         }
 
 
 def checks_that_did_not_pass(data: Path) -> dict[AssetCheckKey, bool | None]:
     """What the UI shows of them, as a newcomer sees it first; None is a check that nothing has run."""
-    planned = build_definitions({"LEADS_DATA_DIR": str(data)}).resolve_asset_graph().asset_check_keys
+    planned = (
+        build_definitions({"LEADS_DATA_DIR": str(data)}).resolve_asset_graph().asset_check_keys
+    )
     with DagsterInstance.get() as instance:
         found = instance.event_log_storage.get_latest_asset_check_execution_by_key(list(planned))
     passed: dict[AssetCheckKey, bool | None] = dict.fromkeys(planned)
@@ -60,7 +71,8 @@ def test_the_demo_ends_with_an_answer(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "What to do next" in first.stdout
     leads = landed_leads(tmp_path / "data")
     kinds = {
-        scope: Counter(lead.kind for lead in found) for (scope,), found in groups(leads, lambda lead: (lead.scope,))
+        scope: Counter(lead.kind for lead in found)
+        for (scope,), found in groups(leads, lambda lead: (lead.scope,))
     }
     answer = {
         comparable((scope, kinds[scope]["applicant"], kinds[scope]["appraisal"], people(found)))
@@ -72,7 +84,9 @@ def test_the_demo_ends_with_an_answer(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sum(people(found) for _, found in by_day) > sum(row[-1] for row in answer)
     with duckdb.connect(tmp_path / "data" / "leads.duckdb", read_only=True) as db:
         # Its page shows the days that it pulled, and none before them in red.
-        assert db.sql("select count(*) from mart_coverage where state in ('missing', 'failed')").fetchall() == [(0,)]
+        assert db.sql(
+            "select count(*) from mart_coverage where state in ('missing', 'failed')"
+        ).fetchall() == [(0,)]
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "data" / ".dagster"))
     drifted = AssetCheckKey(AssetKey("drift"), "contract_knows_what_comes")
     assert checks_that_did_not_pass(tmp_path / "data") == {drifted: False}
@@ -92,7 +106,10 @@ def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path)
     assert says(log, "Stopped. Landed leads stay.")
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed (Debian: apt install chromium)")
+@pytest.mark.skipif(
+    shutil.which("chromium") is None,
+    reason="chromium is not installed (Debian: apt install chromium)",
+)
 def test_the_pictures_of_the_ui_are_taken_after_the_demo(tmp_path: Path) -> None:
     pictures.take(tmp_path, tmp_path)
     for name in pictures.PICTURES:
@@ -109,8 +126,14 @@ def steps(page: str) -> list[tuple[str, str]]:
     """The blocks of a tutorial in their order: JSON, commands and SQL. Each command is a step."""
     found = []
     for language, text in blocks(TUTORIALS / page, "sh", "sql", "json"):
-        found += [(language, line) for line in text.splitlines()] if language == "sh" else [(language, text)]
-    return [(language, text) for language, text in found if text and not text.startswith("export PATH=")]
+        found += (
+            [(language, line) for line in text.splitlines()]
+            if language == "sh"
+            else [(language, text)]
+        )
+    return [
+        (language, text) for language, text in found if text and not text.startswith("export PATH=")
+    ]
 
 
 @contextmanager
@@ -119,7 +142,11 @@ def going_on(command: str, folder: Path, environment: dict[str, str]) -> Iterato
     log = folder / "output"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", f"exec {command}"], cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT
+            ["/bin/sh", "-c", f"exec {command}"],
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     try:
         yield log
@@ -153,7 +180,11 @@ def test_first_run(demo: Path) -> None:
         if language == "sql":
             (demo / "question.sql").write_text(text, encoding="utf-8")
             assert len(rows(demo, text)) == 3
-        elif text not in (CLONE, "make demo", "make dev"):  # the demo ran, and the tests above start the UI
+        elif text not in (
+            CLONE,
+            "make demo",
+            "make dev",
+        ):  # the demo ran, and the tests above start the UI
             done = run(text, demo, bare(demo))
             assert done.returncode == 0, done.stderr
             assert "branch-101" in done.stdout
@@ -167,22 +198,31 @@ def test_first_mart(demo: Path) -> None:
     done = run(command, demo, {**bare(demo), "PYTHONPATH": str(demo)})
     assert done.returncode == 0, done.stderr
     weeks = rows(demo, query)
-    assert sum(row[1] for row in weeks) == rows(demo, "select count(listing_id) from lead_facts")[0][0]
+    assert (
+        sum(row[1] for row in weeks) == rows(demo, "select count(listing_id) from lead_facts")[0][0]
+    )
 
 
 def test_first_real_day(tmp_path: Path) -> None:
-    with newcomer(tmp_path, "--branches", "2", "--leads-per-day", "3") as me, ExitStack() as terminals:
+    with (
+        newcomer(tmp_path, "--branches", "2", "--leads-per-day", "3") as me,
+        ExitStack() as terminals,
+    ):
         port = str(free_port())
         for _, text in steps("first-real-day.md"):
             if text.startswith("install "):
                 me.fill_in(LEADS_DATA_DIR=str(tmp_path / "data"))
             elif text == "leads-pipeline serve":
-                log = terminals.enter_context(going_on(f"{text} --port {port}", tmp_path, me.environment))
+                log = terminals.enter_context(
+                    going_on(f"{text} --port {port}", tmp_path, me.environment)
+                )
                 wait_for(partial(says, log, "Dagster UI: "))
             else:
                 done = me.run(*text.split())
                 # Older windows are missing until the service has pulled them.
-                assert done.returncode in ((0, 1) if "coverage" in text else (0,)), done.stdout + done.stderr
+                assert done.returncode in ((0, 1) if "coverage" in text else (0,)), (
+                    done.stdout + done.stderr
+                )
         assert me.published("applicant") > set()
 
 
@@ -195,7 +235,9 @@ def test_when_the_portal_fails(tmp_path: Path) -> None:
                 continue
             command = text.replace("8099", port)
             if command.endswith(RUNS_ON):
-                terminals.enter_context(going_on(command.removesuffix(RUNS_ON), tmp_path, bare(tmp_path)))
+                terminals.enter_context(
+                    going_on(command.removesuffix(RUNS_ON), tmp_path, bare(tmp_path))
+                )
                 wait_for((tmp_path / ".env").exists)
                 continue
             done = run(command, tmp_path, bare(tmp_path))

@@ -27,7 +27,9 @@ from leads_pipeline.domain.contract import (
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import InvalidAnswerError
 
-OPENAPI: dict[str, Any] = yaml.safe_load((Path(__file__).parents[1] / "support" / "openapi.yaml").read_text())
+OPENAPI: dict[str, Any] = yaml.safe_load(
+    (Path(__file__).parents[1] / "support" / "openapi.yaml").read_text()
+)
 SCHEMAS = OPENAPI["components"]["schemas"]
 
 
@@ -88,13 +90,18 @@ def test_anything_else_is_no_answer(body: bytes, reason: str) -> None:
 
 @given(cut=st.integers(0, 2**16))
 def test_a_body_cut_off_anywhere_is_no_answer(cut: int) -> None:
-    body = applicants(b'{"id": "a", "message": "says \\"hi\\" [", "x": [1, {"y": null}]}', b'{"id": "b"}')
+    body = applicants(
+        b'{"id": "a", "message": "says \\"hi\\" [", "x": [1, {"y": null}]}', b'{"id": "b"}'
+    )
     with pytest.raises(InvalidAnswerError):
         cut_leads(APPLICANT, body[: cut % len(body)])
 
 
 def test_a_list_that_stands_twice_gives_both() -> None:
-    assert payloads(b'{"applicants": [{"id": "a"}], "applicants": [{"id": "b"}]}') == ['{"id": "a"}', '{"id": "b"}']
+    assert payloads(b'{"applicants": [{"id": "a"}], "applicants": [{"id": "b"}]}') == [
+        '{"id": "a"}',
+        '{"id": "b"}',
+    ]
 
 
 def test_a_deeply_nested_member_beside_the_list_costs_no_lead() -> None:
@@ -109,9 +116,18 @@ def test_a_deeply_nested_member_beside_the_list_costs_no_lead() -> None:
     [
         ('"total": 2, "hasMore": false', {"total/number", "hasMore/boolean"}),
         ('"meta": {"nextToken": null}', {"meta/object", "meta.nextToken/null"}),
-        ('"links": {"next": {"href": "/2"}}', {"links/object", "links.next/object", "links.next.…/text"}),
-        ('"Jane Roe": 1, "07700900123": [], "listing": {"Jane": ""}', {"…/number", "…/list", "…/object", "….…/text"}),
-        ('"nextOfKinJane": "", "total07700900123": 1, "count 2": 1', {"next…/text", "total…/number", "count…/number"}),
+        (
+            '"links": {"next": {"href": "/2"}}',
+            {"links/object", "links.next/object", "links.next.…/text"},
+        ),
+        (
+            '"Jane Roe": 1, "07700900123": [], "listing": {"Jane": ""}',
+            {"…/number", "…/list", "…/object", "….…/text"},
+        ),
+        (
+            '"nextOfKinJane": "", "total07700900123": 1, "count 2": 1',
+            {"next…/text", "total…/number", "count…/number"},
+        ),
     ],
 )
 def test_an_unknown_member_beside_the_list_is_named_unless_its_name_could_be_a_persons(
@@ -125,7 +141,10 @@ def test_an_unknown_member_beside_the_list_is_named_unless_its_name_could_be_a_p
 
 ODD: dict[str, tuple[bytes, str | None]] = {
     # element, its id (None: the hash of its payload)
-    "number text is kept": (b'{"id": "x", "p": 250000.10, "q": 1e2, "big": 12345678901234567890}', "x"),
+    "number text is kept": (
+        b'{"id": "x", "p": 250000.10, "q": 1e2, "big": 12345678901234567890}',
+        "x",
+    ),
     "escapes are kept": (b'{"id": "\\u0078", "m": "\\/\\u00e9\\n"}', "x"),
     "NaN": (b'{"id": "x", "radius": NaN}', "x"),
     "lone surrogate": (b'{"id": "x", "m": "\\ud800"}', "x"),
@@ -152,7 +171,9 @@ ODD: dict[str, tuple[bytes, str | None]] = {
 def test_an_odd_lead_is_kept_as_received_and_costs_no_neighbour(name: str) -> None:
     element, lead_id = ODD[name]
 
-    first, odd, last = cut_leads(APPLICANT, applicants(b'{"id": "first"}', element, b'{"id": "last"}')).leads
+    first, odd, last = cut_leads(
+        APPLICANT, applicants(b'{"id": "first"}', element, b'{"id": "last"}')
+    ).leads
 
     assert first == ("first", '{"id": "first"}')
     assert last == ("last", '{"id": "last"}')
@@ -177,8 +198,14 @@ def test_a_window_asks_for_one_day_of_one_scope(scope: str, parameter: dict[str,
 
     asked = window_parameters(window)
 
-    assert asked == {"from-time": "2026-06-30T23:00:00Z", "to-time": "2026-07-01T23:00:00Z", **parameter}
-    documented = {parameter["name"] for parameter in OPENAPI["paths"]["/applicant-leads"]["get"]["parameters"]}
+    assert asked == {
+        "from-time": "2026-06-30T23:00:00Z",
+        "to-time": "2026-07-01T23:00:00Z",
+        **parameter,
+    }
+    documented = {
+        parameter["name"] for parameter in OPENAPI["paths"]["/applicant-leads"]["get"]["parameters"]
+    }
     assert set(asked) <= documented
 
 
@@ -216,7 +243,9 @@ FITS = {
 
 
 @pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
-def test_every_property_of_the_schema_is_declared_once_with_a_type_that_fits(kind: LeadKind) -> None:
+def test_every_property_of_the_schema_is_declared_once_with_a_type_that_fits(
+    kind: LeadKind,
+) -> None:
     expected = dict(leaves(SCHEMAS[SCHEMA_OF[kind.name]]))
     del expected["id"]
     declared = {field.path: field.type for field in kind.fields}

@@ -21,7 +21,11 @@ DAY = timedelta(days=1)
 
 def failure(failed_at: datetime, attempts: int = 1, **changes: object) -> Failure:
     noted = Failure(
-        reason="busy (429)", verdict="temporary", attempts=attempts, first_failed_at=failed_at, failed_at=failed_at
+        reason="busy (429)",
+        verdict="temporary",
+        attempts=attempts,
+        first_failed_at=failed_at,
+        failed_at=failed_at,
     )
     return msgspec.structs.replace(noted, **changes)
 
@@ -60,9 +64,12 @@ def test_what_the_portal_has_deleted_is_not_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempts", "wait"), [(1, 10 * MINUTE), (2, 20 * MINUTE), (7, 640 * MINUTE), (8, 12 * HOUR), (50, 12 * HOUR)]
+    ("attempts", "wait"),
+    [(1, 10 * MINUTE), (2, 20 * MINUTE), (7, 640 * MINUTE), (8, 12 * HOUR), (50, 12 * HOUR)],
 )
-def test_after_a_temporary_failure_the_wait_doubles_up_to_12_hours(attempts: int, wait: timedelta) -> None:
+def test_after_a_temporary_failure_the_wait_doubles_up_to_12_hours(
+    attempts: int, wait: timedelta
+) -> None:
     failed_at = END + 2 * HOUR
 
     assert next_fetch(failed=failure(failed_at, attempts)) == failed_at + wait
@@ -72,7 +79,10 @@ def test_a_refused_window_waits_a_day_or_until_the_service_is_started_anew() -> 
     refused = failure(END + 2 * HOUR, verdict="refused")
     assert next_fetch(failed=refused) == END + 26 * HOUR
     assert next_fetch(failed=refused, started_at=END + 3 * HOUR) == END + 75 * MINUTE
-    assert next_fetch(failed=failure(END + 2 * HOUR), started_at=END + 3 * HOUR) == END + 2 * HOUR + 10 * MINUTE
+    assert (
+        next_fetch(failed=failure(END + 2 * HOUR), started_at=END + 3 * HOUR)
+        == END + 2 * HOUR + 10 * MINUTE
+    )
 
 
 def test_no_wait_is_longer_than_half_of_the_time_that_is_left() -> None:
@@ -83,7 +93,10 @@ def test_no_wait_is_longer_than_half_of_the_time_that_is_left() -> None:
 
 
 def test_a_failure_before_the_newest_look_or_of_the_future_is_none() -> None:
-    assert next_fetch(END + 3 * HOUR, failure(END + 2 * HOUR, verdict="refused")) == END + DAY + 75 * MINUTE
+    assert (
+        next_fetch(END + 3 * HOUR, failure(END + 2 * HOUR, verdict="refused"))
+        == END + DAY + 75 * MINUTE
+    )
     assert next_fetch(failed=failure(END + 9 * HOUR)) == END + 75 * MINUTE
 
 
@@ -100,7 +113,9 @@ def test_a_damaged_window_is_due_at_once_though_it_was_looked_at() -> None:
 
 def test_the_window_that_is_deleted_soonest_comes_first() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    first, second, third = [Window.of(date(2026, 11, day), WINDOW.scope, ZONE) for day in (18, 19, 20)]
+    first, second, third = [
+        Window.of(date(2026, 11, day), WINDOW.scope, ZONE) for day in (18, 19, 20)
+    ]
 
     asked = due([(third, None, None), (first, None, None), (second, None, None)], STARTED, now)
 
@@ -121,4 +136,6 @@ def test_each_look_happens_within_a_day_of_good_time(seed: int) -> None:
 
 def test_a_window_that_is_refused_again_after_a_start_waits_again() -> None:
     refused = failure(END + 4 * HOUR, 2, verdict="refused", first_failed_at=END + 2 * HOUR)
-    assert next_fetch(failed=refused, started_at=END + 3 * HOUR, now=END + 5 * HOUR) == END + 28 * HOUR
+    assert (
+        next_fetch(failed=refused, started_at=END + 3 * HOUR, now=END + 5 * HOUR) == END + 28 * HOUR
+    )

@@ -30,7 +30,9 @@ values = st.recursive(
     beside=st.dictionaries(st.text(), values, max_size=3),
 )
 @example(elements=[{"applicants": []}], indent=None, is_ascii=True, beside={})
-@example(elements=[float("nan"), {"id": "\ud800"}], indent=1, is_ascii=True, beside={"": float("inf")})
+@example(
+    elements=[float("nan"), {"id": "\ud800"}], indent=1, is_ascii=True, beside={"": float("inf")}
+)
 def test_any_list_is_sliced_into_what_json_finds_in_it(
     elements: list[Any], indent: int | None, *, is_ascii: bool, beside: dict[str, Any]
 ) -> None:
@@ -41,8 +43,12 @@ def test_any_list_is_sliced_into_what_json_finds_in_it(
     except UnicodeEncodeError:  # a lone surrogate that isn't escaped can't be on the wire
         return
     slices = cut_list("applicants", body)[0]
-    assert [json.dumps(json.loads(piece)) for piece in slices] == [json.dumps(element) for element in elements]
+    assert [json.dumps(json.loads(piece)) for piece in slices] == [
+        json.dumps(element) for element in elements
+    ]
     position = 0
     for piece in slices:  # each exactly as received, in order
         position = body.index(piece, position) + len(piece)
-    assert [lead.payload for lead in cut_leads(APPLICANT, body).leads] == [piece.decode() for piece in slices]
+    assert [lead.payload for lead in cut_leads(APPLICANT, body).leads] == [
+        piece.decode() for piece in slices
+    ]

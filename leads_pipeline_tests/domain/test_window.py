@@ -136,7 +136,9 @@ def test_a_key_reads_as_dagster_writes_it(day: date, scope: Scope) -> None:
 
 def test_a_window_is_the_interval_that_dagster_gives_the_day() -> None:
     # Zones where Dagster and we agree on what a day is; a skipped midnight is ours to get right (above).
-    partitions = DailyPartitionsDefinition("2026-01-01", end_date="2027-01-01", timezone="Europe/London")
+    partitions = DailyPartitionsDefinition(
+        "2026-01-01", end_date="2027-01-01", timezone="Europe/London"
+    )
     for key in partitions.get_partition_keys():
         theirs = partitions.time_window_for_partition_key(key)
         ours = Window.of(date.fromisoformat(key), BRANCH, LONDON)

@@ -51,7 +51,11 @@ def leads_pipeline(code: Path, *arguments: str) -> str:
 
 def started(code: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command of that code in an empty place, to its end."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LEADS_", "DAGSTER_"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("LEADS_", "DAGSTER_"))
+    }
     return subprocess.run(
         [sys.executable, "-c", "from leads_pipeline.cli import main; main()", *arguments],
         cwd=code,
@@ -64,7 +68,9 @@ def started(code: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [*([one.name] for one in FEATURES), [one.name for one in FEATURES]], ids="+".join)
+@pytest.mark.parametrize(
+    "names", [*([one.name] for one in FEATURES), [one.name for one in FEATURES]], ids="+".join
+)
 def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_path: Path) -> None:
     code = copied(tmp_path)
     take_out(code, names)
@@ -93,10 +99,15 @@ def test_what_a_feature_made_of_people_goes_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_home_whose_dagster_yaml_names_the_quick_event_log_works_without_it(tmp_path: Path) -> None:
+def test_a_home_whose_dagster_yaml_names_the_quick_event_log_works_without_it(
+    tmp_path: Path,
+) -> None:
     code = copied(tmp_path)
     leads_pipeline(code, "demo")
-    assert "leads_pipeline.orchestration.event_log" in (code / "data" / ".dagster" / "dagster.yaml").read_text()
+    assert (
+        "leads_pipeline.orchestration.event_log"
+        in (code / "data" / ".dagster" / "dagster.yaml").read_text()
+    )
 
     take_out(code, ["quick_event_log"])
 
@@ -104,7 +115,9 @@ def test_a_home_whose_dagster_yaml_names_the_quick_event_log_works_without_it(tm
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variables", ["", "LEADS_PRIVACY_DIR=list\n"], ids=["in the data folder", "elsewhere"])
+@pytest.mark.parametrize(
+    "variables", ["", "LEADS_PRIVACY_DIR=list\n"], ids=["in the data folder", "elsewhere"]
+)
 def test_privacy_is_no_switch(tmp_path: Path, variables: str) -> None:
     code = copied(tmp_path)
     (code / ".env").write_text(f"{ANY_PORTAL}{variables}")

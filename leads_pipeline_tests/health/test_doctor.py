@@ -32,7 +32,9 @@ from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 # Dagster calls what it has deprecated itself.
-pytestmark = pytest.mark.filterwarnings(r"ignore:InitResourceContext\.dagster_run:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore:InitResourceContext\.dagster_run:DeprecationWarning"
+)
 
 POOL = "leads_portal"
 UNUSED = "http://127.0.0.1:9"  # the discard port: nothing listens there
@@ -45,7 +47,9 @@ def simulator() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def variables(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def variables(
+    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
     """An installation with all that doctor asks for, and nothing pulled yet."""
     monkeypatch.chdir(tmp_path)  # away from the developer's own .env
     folder = tmp_path / "data"
@@ -61,8 +65,12 @@ def variables(simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def call(variables: Mapping[str, str], *options: str, **changes: str | None) -> Result:
-    foreign = dict.fromkeys(name for name in os.environ if name.startswith(OURS))  # the seeds of these tests, for one
-    return CliRunner().invoke(main, ["doctor", *options], env={**foreign, **variables, **changes}, color=False)
+    foreign = dict.fromkeys(
+        name for name in os.environ if name.startswith(OURS)
+    )  # the seeds of these tests, for one
+    return CliRunner().invoke(
+        main, ["doctor", *options], env={**foreign, **variables, **changes}, color=False
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +97,9 @@ def found(variables: Mapping[str, str], **changes: str | None) -> Found:
 FRESH = {"backup": "hint", "windows-missing/first": "hint"}
 
 
-def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hints(variables: dict[str, str]) -> None:
+def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hints(
+    variables: dict[str, str],
+) -> None:
     result = call(variables)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -103,12 +113,17 @@ def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hin
 
 def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
     call(variables)  # so that both find a token
-    lines, document = call(variables, LEADS_BRANCH_IDS="999"), call(variables, "--json", LEADS_BRANCH_IDS="999")
+    lines, document = (
+        call(variables, LEADS_BRANCH_IDS="999"),
+        call(variables, "--json", LEADS_BRANCH_IDS="999"),
+    )
     seen = json.loads(document.stdout)
     assert seen["is_well"] is False
     assert lines.exit_code == document.exit_code == 1
     checks = [(one["light"], one["check"]) for one in seen["findings"]]
-    assert checks == [(line.split()[0], line[7:].split(":")[0]) for line in lines.stdout.splitlines()]
+    assert checks == [
+        (line.split()[0], line[7:].split(":")[0]) for line in lines.stdout.splitlines()
+    ]
 
 
 NO_TOKEN = {"token": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
@@ -121,27 +136,78 @@ REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
     ("changes", "expected", "check", "words"),
     [
         ({"LEADS_CLIENT_ID": None}, MISSING, "settings", "Settings are missing: LEADS_CLIENT_ID."),
-        ({"LEADS_CLIENT_SECRET": ""}, MISSING, "applicant leads", "Not tried, as settings are missing."),
+        (
+            {"LEADS_CLIENT_SECRET": ""},
+            MISSING,
+            "applicant leads",
+            "Not tried, as settings are missing.",
+        ),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
-        ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "applicant leads", "Not tried, as there is no token."),
+        (
+            {"LEADS_CLIENT_SECRET": "wrong"},
+            NO_TOKEN,
+            "applicant leads",
+            "Not tried, as there is no token.",
+        ),
         ({"LEADS_AUTH_URL": UNUSED}, NO_TOKEN, "token", "found no connection"),
-        ({"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"}, {"clock": "red", **NO_TOKEN}, "clock", "refused"),
-        ({"LEADS_BRANCH_IDS": "101,999,998"}, REFUSED, "appraisal leads", "2 of 3 scopes (branch-998, branch-999)."),
-        ({"INVENTORY_CLIENT_SECRET": "wrong"}, NO_INVENTORY, "inventory", "ask the portal's technical contact"),
-        ({"INVENTORY_AGENCY_REF": "wrong"}, {"inventory": "red"}, "inventory", "INVENTORY_AGENCY_REF"),
-        ({"INVENTORY_ADDRESSES": ""}, {"inventory": "yellow"}, "inventory", "says what to search for"),
+        (
+            {"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"},
+            {"clock": "red", **NO_TOKEN},
+            "clock",
+            "refused",
+        ),
+        (
+            {"LEADS_BRANCH_IDS": "101,999,998"},
+            REFUSED,
+            "appraisal leads",
+            "2 of 3 scopes (branch-998, branch-999).",
+        ),
+        (
+            {"INVENTORY_CLIENT_SECRET": "wrong"},
+            NO_INVENTORY,
+            "inventory",
+            "ask the portal's technical contact",
+        ),
+        (
+            {"INVENTORY_AGENCY_REF": "wrong"},
+            {"inventory": "red"},
+            "inventory",
+            "INVENTORY_AGENCY_REF",
+        ),
+        (
+            {"INVENTORY_ADDRESSES": ""},
+            {"inventory": "yellow"},
+            "inventory",
+            "says what to search for",
+        ),
         ({"INVENTORY_BASE_URL": ""}, {}, "inventory", "Not set up"),
-        ({"LEADS_TIMEZONE": None}, {"time-zone": "hint"}, "time-zone", "LEADS_TIMEZONE=Europe/London"),
-        ({"LEADS_ALERT_WEBHOOK": None}, {"alert-channels": "hint"}, "alert-channels", "alert --test"),
+        (
+            {"LEADS_TIMEZONE": None},
+            {"time-zone": "hint"},
+            "time-zone",
+            "LEADS_TIMEZONE=Europe/London",
+        ),
+        (
+            {"LEADS_ALERT_WEBHOOK": None},
+            {"alert-channels": "hint"},
+            "alert-channels",
+            "alert --test",
+        ),
     ],
 )
 def test_what_is_wrong_is_found_and_what_to_do_is_said(
-    variables: dict[str, str], changes: dict[str, str | None], expected: dict[str, str], check: str, words: str
+    variables: dict[str, str],
+    changes: dict[str, str | None],
+    expected: dict[str, str],
+    check: str,
+    words: str,
 ) -> None:
     seen = found(variables, **changes)
     assert seen.not_green == expected | FRESH
     assert words in seen.messages[check]
-    assert seen.exit_code == (2 if expected.get("settings") == "red" else "red" in expected.values())
+    assert seen.exit_code == (
+        2 if expected.get("settings") == "red" else "red" in expected.values()
+    )
 
 
 def test_delta_tables_without_their_package_are_told_with_how_to_install_it(
@@ -165,7 +231,9 @@ def test_the_token_is_tried_before_the_branches_are_known(variables: dict[str, s
     assert seen.lights["token"] == "green"
 
 
-def test_a_full_disk_is_found_when_the_file_system_is_tried(variables: dict[str, str], small_disk: Path) -> None:
+def test_a_full_disk_is_found_when_the_file_system_is_tried(
+    variables: dict[str, str], small_disk: Path
+) -> None:
     (small_disk / "data").mkdir()
     with suppress(OSError):
         (small_disk / "fill").write_bytes(bytes(2_000_000))
@@ -173,7 +241,10 @@ def test_a_full_disk_is_found_when_the_file_system_is_tried(variables: dict[str,
     seen = found(variables, LEADS_DATA_DIR=str(small_disk / "data"))
 
     assert seen.lights["file system"] == "red"
-    assert f"The file system {small_disk} is full: 0.0 of 1 MB are free." in seen.messages["file system"]
+    assert (
+        f"The file system {small_disk} is full: 0.0 of 1 MB are free."
+        in seen.messages["file system"]
+    )
 
 
 def test_a_setting_that_cannot_be_right_is_the_only_red_line(variables: dict[str, str]) -> None:
@@ -203,11 +274,23 @@ def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: 
     wrong = "canary-wr0ng-secret"
     outputs = [
         call(variables, **changes).output
-        for changes in ({}, {"LEADS_CLIENT_SECRET": wrong}, {"HTTPS_PROXY": f"http://agent:{wrong}/x@proxy.example:1"})
+        for changes in (
+            {},
+            {"LEADS_CLIENT_SECRET": wrong},
+            {"HTTPS_PROXY": f"http://agent:{wrong}/x@proxy.example:1"},
+        )
     ]
-    tokens = [json.loads(path.read_bytes())["access_token"] for path in (tmp_path / "data").rglob("tokens/*.json")]
+    tokens = [
+        json.loads(path.read_bytes())["access_token"]
+        for path in (tmp_path / "data").rglob("tokens/*.json")
+    ]
     assert len(tokens) == 2
-    hidden = [*tokens, wrong, variables["LEADS_CLIENT_SECRET"], variables["INVENTORY_CLIENT_SECRET"]]
+    hidden = [
+        *tokens,
+        wrong,
+        variables["LEADS_CLIENT_SECRET"],
+        variables["INVENTORY_CLIENT_SECRET"],
+    ]
     assert [secret for secret in hidden for output in outputs if secret in output] == []
 
 
@@ -232,7 +315,9 @@ def test_each_scope_is_asked_for_once_with_each_lead_kind(variables: dict[str, s
         assert call({**variables, **simulator.environment()}).exit_code == 0
         asked = simulator.counters().windows
     assert {(kind, scope) for kind, scope, _ in asked} == {
-        (kind, f"branch-{branch}") for kind in ("applicant", "appraisal") for branch in (101, 102, 103)
+        (kind, f"branch-{branch}")
+        for kind in ("applicant", "appraisal")
+        for branch in (101, 102, 103)
     }
     assert set(asked.values()) == {1}
 
@@ -251,9 +336,15 @@ def test_a_token_that_the_full_disk_cannot_keep_is_told_of_once(
 
 
 @pytest.mark.parametrize(("status", "light"), [(429, "yellow"), (503, "red")])
-def test_a_busy_service_is_no_fault_and_is_asked_once(tmp_path: Path, status: int, light: str) -> None:
+def test_a_busy_service_is_no_fault_and_is_asked_once(
+    tmp_path: Path, status: int, light: str
+) -> None:
     with served(SmallPortal("secret", lambda *_: (status, b""))) as portal:
-        variables = {**portal.environment(), "LEADS_CLIENT_SECRET": "secret", "LEADS_BRANCH_IDS": "101"}
+        variables = {
+            **portal.environment(),
+            "LEADS_CLIENT_SECRET": "secret",
+            "LEADS_BRANCH_IDS": "101",
+        }
         seen = found(variables, LEADS_DATA_DIR=str(tmp_path))
     assert (seen.lights["applicant leads"], seen.lights["appraisal leads"]) == (light, light)
     assert len([token for token in portal.data_requests if token]) == 2
@@ -272,9 +363,15 @@ def missing() -> NoReturn:
         (400, "red", "timedatectl"),
     ],
 )
-def test_a_clock_that_is_off_is_found(variables: dict[str, str], seconds: int, light: str, words: str) -> None:
-    facts = Facts(Settings.from_variables(variables), DataFolder.at(Path("data")), datetime.now(UTC))
-    seen = ask_leads(facts, missing, missing, lambda: datetime.now(UTC) + timedelta(seconds=seconds))
+def test_a_clock_that_is_off_is_found(
+    variables: dict[str, str], seconds: int, light: str, words: str
+) -> None:
+    facts = Facts(
+        Settings.from_variables(variables), DataFolder.at(Path("data")), datetime.now(UTC)
+    )
+    seen = ask_leads(
+        facts, missing, missing, lambda: datetime.now(UTC) + timedelta(seconds=seconds)
+    )
     [clock] = [one for one in seen if one.check == "clock"]
     assert clock.light == light
     assert words in clock.message
@@ -283,7 +380,9 @@ def test_a_clock_that_is_off_is_found(variables: dict[str, str], seconds: int, l
 # --- the data folder --------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_cannot_be_made_is_red_and_the_data_is_not_looked_at(variables: dict[str, str]) -> None:
+def test_a_folder_that_cannot_be_made_is_red_and_the_data_is_not_looked_at(
+    variables: dict[str, str],
+) -> None:
     seen = found(variables, LEADS_DATA_DIR="/proc/leads")
     assert "set LEADS_DATA_DIR" in seen.messages["data folder"]
     assert [*seen.lights][-1] == "data folder"
@@ -318,7 +417,11 @@ def no_database(data: DataFolder) -> None:
     ],
 )
 def test_harm_to_the_data_folder_has_a_line_with_a_remedy(
-    variables: dict[str, str], harm: Callable[[DataFolder], None], check: str, light: str, words: str
+    variables: dict[str, str],
+    harm: Callable[[DataFolder], None],
+    check: str,
+    light: str,
+    words: str,
 ) -> None:
     data = DataFolder.at(Path(variables["LEADS_DATA_DIR"]))
     harm(data)
@@ -356,8 +459,13 @@ def test_with_a_bucket_the_pool_of_pulls_needs_the_limit_1(
     [pool] = ask_pool(facts, POOL, lambda: limit)
 
     assert (pool.check, pool.light, words in pool.message) == ("Dagster pool", light, True)
-    assert ("dagster instance concurrency set leads_portal 1`" in pool.message) is (light == "yellow")
-    assert list(ask_pool(replace(facts, data=DataFolder.at(tmp_path / "data")), POOL, lambda: limit)) == []
+    assert ("dagster instance concurrency set leads_portal 1`" in pool.message) is (
+        light == "yellow"
+    )
+    assert (
+        list(ask_pool(replace(facts, data=DataFolder.at(tmp_path / "data")), POOL, lambda: limit))
+        == []
+    )
 
 
 @pytest.mark.slow
@@ -396,13 +504,19 @@ class LateStore(FolderStore):
         return moment and moment - timedelta(minutes=2)
 
 
-def test_a_bucket_is_tried_and_its_clock_compared(variables: dict[str, str], tmp_path: Path) -> None:
+def test_a_bucket_is_tried_and_its_clock_compared(
+    variables: dict[str, str], tmp_path: Path
+) -> None:
     data = DataFolder.at(tmp_path / "data")
     for store, light, words in (
         (FolderStore(tmp_path / "store"), "green", "can be written to and read"),
         (LateStore(tmp_path / "store"), "yellow", "are 12"),  # seconds: writing takes some
     ):
-        [seen] = [one for one in look(variables, replace(data, bucket=store)) if one.check == "object store"]
+        [seen] = [
+            one
+            for one in look(variables, replace(data, bucket=store))
+            if one.check == "object store"
+        ]
         assert seen.light == light
         assert words in seen.message
 
@@ -412,7 +526,12 @@ def test_an_env_file_that_others_can_read_is_found() -> None:
         path = Path(folder) / ".env"
         path.write_text("LEADS_CLIENT_SECRET=s\n")
         seen = []
-        for folder_mode, file_mode in [(0o755, 0o644), (0o755, 0o640), (0o700, 0o644), (0o755, 0o600)]:
+        for folder_mode, file_mode in [
+            (0o755, 0o644),
+            (0o755, 0o640),
+            (0o700, 0o644),
+            (0o755, 0o600),
+        ]:
             path.parent.chmod(folder_mode)
             path.chmod(file_mode)
             [_, one] = ask_settings(Settings.from_variables({}), path)

@@ -117,7 +117,9 @@ def test_a_fresh_healthy_installation_has_nothing_above_hints(house: House) -> N
     assert found(house) == {}
 
 
-def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a_portal(house: House) -> None:
+def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a_portal(
+    house: House,
+) -> None:
     publish_all(house)
     levels = {one.key: one.level for one in find(known(house))}
     assert levels["backup"] == levels["alert-channels"] == Level.HINT
@@ -133,21 +135,38 @@ def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: House) ->
     told.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", began_at)
     told.write(house.data.state.path)
     [one] = found(house).values()
-    assert (one.key, one.level, one.may_pass) == ("alert-channels/LEADS_SMTP_URL", Level.ERROR, True)
+    assert (one.key, one.level, one.may_pass) == (
+        "alert-channels/LEADS_SMTP_URL",
+        Level.ERROR,
+        True,
+    )
     assert one.since == began_at
-    assert one.message == "Messages don't get through on LEADS_SMTP_URL. The mail server can't be reached."
+    assert (
+        one.message
+        == "Messages don't get through on LEADS_SMTP_URL. The mail server can't be reached."
+    )
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(house: House) -> None:
+def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(
+    house: House,
+) -> None:
     publish_all(house)
-    (house.folder / Place(lead_kind("applicant"), NEXT_DAY, "branch-101").key).rename(house.folder / "away")
+    (house.folder / Place(lead_kind("applicant"), NEXT_DAY, "branch-101").key).rename(
+        house.folder / "away"
+    )
     fail(house, reason="refused (403)", is_permanent=True)
     [(key, finding)] = [one for one in found(house).items() if one[0].startswith("windows-")]
-    assert (key, finding.level, finding.may_pass) == ("windows-refused/refused-403", Level.ERROR, False)
-    assert finding.message.startswith("The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a ")
+    assert (key, finding.level, finding.may_pass) == (
+        "windows-refused/refused-403",
+        Level.ERROR,
+        False,
+    )
+    assert finding.message.startswith(
+        "The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a "
+    )
     assert "begins to delete its leads on 2026-12-20 00:00 UTC" in finding.message
     command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
     assert finding.what_to_do == f"Do what the message says. Run `{command}`."
@@ -156,14 +175,19 @@ def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it
     assert "windows-refused/refused-403" not in found(house)
 
 
-def test_a_refused_branch_is_one_finding_with_the_windows_that_nobody_asked_for(house: House) -> None:
+def test_a_refused_branch_is_one_finding_with_the_windows_that_nobody_asked_for(
+    house: House,
+) -> None:
     house.first_day = DAY - timedelta(days=29)
     land_all(house)
     for kind in KINDS:
         fail(house, kind, branch="branch-103", reason="refused (403)", is_permanent=True)
     [finding] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
     assert finding.key == "windows-refused/refused-403"
-    assert "6 applicant and appraisal windows of branch-103, 2026-11-18 to 2026-11-20. " in finding.message
+    assert (
+        "6 applicant and appraisal windows of branch-103, 2026-11-18 to 2026-11-20. "
+        in finding.message
+    )
     assert "begins to delete their leads on 2026-12-18 00:00 UTC" in finding.message
     assert "--from 2026-11-18 --to 2026-11-20 --scope branch-103`" in finding.what_to_do
 
@@ -200,7 +224,9 @@ def test_a_pull_that_hangs_is_told_of_with_the_windows_that_wait_for_it(house: H
         assert not any(one.key.startswith("windows-") for one in find(known(house)))
         house.now += timedelta(days=1)
         finding = found(house)["windows-missing"]
-    assert finding.what_to_do.startswith("A pull is under way, and others wait for it. If it hangs, end it: `fuser ")
+    assert finding.what_to_do.startswith(
+        "A pull is under way, and others wait for it. If it hangs, end it: `fuser "
+    )
 
 
 def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: House) -> None:
@@ -215,7 +241,9 @@ def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: House) 
     assert "Not looked at again, so that late leads would be missed: 8 " in finding.message
 
 
-def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_refusal(house: House) -> None:
+def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_refusal(
+    house: House,
+) -> None:
     land_all(house)
     house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
     for day in (date(2026, 11, number) for number in (19, 20, 21, 22)):
@@ -223,7 +251,9 @@ def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_ref
             if (kind, branch) != ("applicant", "branch-101"):
                 house.land(kind, [], day, branch)
         fail(house, day=day, reason="refused (403)", is_permanent=True)
-    assert {key for key in found(house) if key.startswith("windows-")} == {"windows-refused/refused-403"}
+    assert {key for key in found(house) if key.startswith("windows-")} == {
+        "windows-refused/refused-403"
+    }
 
 
 def test_a_landed_window_whose_later_looks_all_fail_is_a_warning(house: House) -> None:
@@ -235,7 +265,10 @@ def test_a_landed_window_whose_later_looks_all_fail_is_a_warning(house: House) -
                 house.land(kind, [], day, branch)
     fail(house, day=DAY)
     message = found(house)["windows-missing/looks"].message
-    assert "missed: 1 applicant window of branch-101, 2026-11-19. It was a server error (503)." in message
+    assert (
+        "missed: 1 applicant window of branch-101, 2026-11-19. It was a server error (503)."
+        in message
+    )
 
 
 def test_an_installation_that_never_pulls_is_told_two_days_after_its_start(house: House) -> None:
@@ -280,7 +313,9 @@ def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: House, days_
     key = f"windows-lost/{NEXT_DAY}"
     finding = found(house)[key]
     assert finding.level is Level.ERROR
-    assert finding.message.startswith("Leads of 2026-11-20 are lost: the portal deleted applicant branch-101")
+    assert finding.message.startswith(
+        "Leads of 2026-11-20 are lost: the portal deleted applicant branch-101"
+    )
     assert finding.since == datetime(2026, 12, 21, tzinfo=UTC)
     house.later(days=1)
     assert key in found(house)
@@ -296,14 +331,21 @@ def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: House, days_
 
 def test_a_publication_that_fails_is_an_error_that_may_pass(house: House) -> None:
     publish_all(house)
-    Publications(began_at=house.now, published_at=house.now, failures=2).write(house.data.state.path)
+    Publications(began_at=house.now, published_at=house.now, failures=2).write(
+        house.data.state.path
+    )
     finding = found(house)["leads-duckdb"]
-    assert (finding.may_pass, finding.message.partition(" in")[0]) == (True, "Publishing leads.duckdb failed 2 times")
+    assert (finding.may_pass, finding.message.partition(" in")[0]) == (
+        True,
+        "Publishing leads.duckdb failed 2 times",
+    )
 
 
 def test_a_publication_under_way_has_not_failed_until_its_process_is_gone(house: House) -> None:
     publish_all(house)
-    under_way = noted_publication(house.data, ZoneInfo("Europe/London"), is_nightly=False, clock=lambda: house.now)
+    under_way = noted_publication(
+        house.data, ZoneInfo("Europe/London"), is_nightly=False, clock=lambda: house.now
+    )
     with suppress(KeyboardInterrupt), under_way:
         with house.data.state.publishing():
             pass  # the file is swapped in, and its checks are made
@@ -323,7 +365,9 @@ def test_leads_that_are_not_published_within_an_hour_are_an_error(house: House) 
     assert "are not published" in found(house)["leads-duckdb"].message
 
 
-def test_nights_without_a_publication_are_told_although_another_machine_has_landed_the_leads(house: House) -> None:
+def test_nights_without_a_publication_are_told_although_another_machine_has_landed_the_leads(
+    house: House,
+) -> None:
     publish_all(house)
     Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
     house.later(days=2, minutes=1)
@@ -333,14 +377,19 @@ def test_nights_without_a_publication_are_told_although_another_machine_has_land
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
-def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_again(house: House, harm: str) -> None:
+def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_again(
+    house: House, harm: str
+) -> None:
     publish_all(house)
     assert "leads-duckdb" not in found(house)
     if harm == "missing":
         house.file.unlink()
     else:
         damage(house.file.resolve())
-    assert {one.key for one in find(known(house))} == {"leads-duckdb", *HINTS}  # one cause is one finding
+    assert {one.key for one in find(known(house))} == {
+        "leads-duckdb",
+        *HINTS,
+    }  # one cause is one finding
     assert {"drift", "checks"} <= find_all(known(house))[1]  # what they found before isn't over
     finding = found(house)["leads-duckdb"]
     assert "made from raw files" in finding.message
@@ -352,7 +401,9 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
-def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_last_day(house: House, harm: str) -> None:
+def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_last_day(
+    house: House, harm: str
+) -> None:
     publish_all(house)
     place = Place(lead_kind("applicant"), NEXT_DAY, "branch-101")
     if harm == "missing":
@@ -369,7 +420,10 @@ def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_las
         "Raw files of 1 applicant window of branch-101, 2026-11-20 are damaged or missing."
     )
     command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
-    assert finding.what_to_do == f"Run `{command}`. The portal has it until 2026-12-20 UTC. Check the disk."
+    assert (
+        finding.what_to_do
+        == f"Run `{command}`. The portal has it until 2026-12-20 UTC. Check the disk."
+    )
     house.data.state.note_service(house.now, [])
     assert "backfill" not in found(house)["files-damaged"].what_to_do
     house.later(days=40)
@@ -386,7 +440,10 @@ def test_a_file_that_is_no_windows_is_told_as_what_it_is(house: House) -> None:
     land_all(house)
     (house.folder / "quarantine").mkdir()
     (house.folder / "quarantine" / "note.txt").touch()
-    assert "1 file in quarantine/ is of no window: quarantine/note.txt." in found(house)["files-damaged/others"].message
+    assert (
+        "1 file in quarantine/ is of no window: quarantine/note.txt."
+        in found(house)["files-damaged/others"].message
+    )
 
 
 def test_a_row_of_your_own_answers_that_cannot_be_read_is_a_warning(house: House) -> None:
@@ -413,7 +470,10 @@ def test_a_mart_that_could_not_be_made_is_named_although_checks_read_it(house: H
 
 @pytest.mark.slow
 def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: House) -> None:
-    house.land("applicant", [{"id": str(number), "petFriendly": True, "shoeSize": 9} for number in range(3)])
+    house.land(
+        "applicant",
+        [{"id": str(number), "petFriendly": True, "shoeSize": 9} for number in range(3)],
+    )
     house.publish()
     assert {"drift/applicant/petFriendly", "drift/applicant/shoeSize"} <= found(house).keys()
     assert "`_extra`" in found(house)["drift/applicant/petFriendly"].what_to_do
@@ -424,18 +484,33 @@ def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Hou
     assert {key for key in found(house) if key.startswith("drift")} == {"drift/applicant/newest"}
 
 
-def test_an_unknown_member_of_answers_is_told_until_a_person_acknowledges_its_name_and_type(house: House) -> None:
-    paging = ("meta.nextToken/text", "pageSize/number", "total…/number", "cursor/null", "count/number")
+def test_an_unknown_member_of_answers_is_told_until_a_person_acknowledges_its_name_and_type(
+    house: House,
+) -> None:
+    paging = (
+        "meta.nextToken/text",
+        "pageSize/number",
+        "total…/number",
+        "cursor/null",
+        "count/number",
+    )
     others = ("meta/object", "account/text", "…/list")
     house.data.state.note_unknown_members(f"applicant/{member}" for member in (*paging, *others))
 
-    levels = {key.removeprefix("answer-members/applicant/"): one.level for key, one in found(house).items()}
+    levels = {
+        key.removeprefix("answer-members/applicant/"): one.level
+        for key, one in found(house).items()
+    }
     assert {levels.get(member) for member in paging} == {Level.ERROR}
     assert {levels.get(member) for member in others} == {Level.WARNING}
 
     acknowledge(known(house), ["answer-members"])
-    house.data.state.note_unknown_members(["applicant/meta.nextToken/text", "applicant/cursor/text"])
-    assert [key for key in found(house) if key.startswith("answer")] == ["answer-members/applicant/cursor/text"]
+    house.data.state.note_unknown_members(
+        ["applicant/meta.nextToken/text", "applicant/cursor/text"]
+    )
+    assert [key for key in found(house) if key.startswith("answer")] == [
+        "answer-members/applicant/cursor/text"
+    ]
 
 
 def test_a_new_member_of_an_enumeration_is_a_hint_of_drift(house: House) -> None:
@@ -457,8 +532,13 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
 ) -> None:
     def land(without: int) -> None:
         full = {"email": "jane@example.com", "phoneNumber": "07700900123", "firstName": "Jane"}
-        contacts = [{**full, "phoneNumber": None} if number < without else full for number in range(40)]
-        house.land("applicant", [{"id": str(number), "contact": one} for number, one in enumerate(contacts)])
+        contacts = [
+            {**full, "phoneNumber": None} if number < without else full for number in range(40)
+        ]
+        house.land(
+            "applicant",
+            [{"id": str(number), "contact": one} for number, one in enumerate(contacts)],
+        )
         house.publish()
 
     key = f"contacts-emptied/applicant/{DAY}/{level}"
@@ -466,7 +546,10 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
     assert key not in found(house)
     land(emptied)
     finding = found(house)[key]
-    assert (finding.level, f"{emptied} of 40 applicant leads of {DAY}" in finding.message) == (level, True)
+    assert (finding.level, f"{emptied} of 40 applicant leads of {DAY}" in finding.message) == (
+        level,
+        True,
+    )
     house.names = "id,name\n101,York\n"  # has leads.duckdb built anew
     house.publish()
     assert key in found(house)
@@ -477,7 +560,10 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
 
 
 def test_an_anonymous_day_has_no_emptied_contacts(house: House) -> None:
-    house.land("applicant", [{"id": "a", "contact": {"email": "jane@example.com", "phoneNumber": "07700900123"}}])
+    house.land(
+        "applicant",
+        [{"id": "a", "contact": {"email": "jane@example.com", "phoneNumber": "07700900123"}}],
+    )
     house.publish()
     house.later(days=40)
     house.retain(35)
@@ -487,7 +573,9 @@ def test_an_anonymous_day_has_no_emptied_contacts(house: House) -> None:
 # --- the machine, the service, settings -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("free", "level"), [(900_000_000, Level.WARNING), (1_000_000, Level.ERROR)])
+@pytest.mark.parametrize(
+    ("free", "level"), [(900_000_000, Level.WARNING), (1_000_000, Level.ERROR)]
+)
 def test_a_full_disk_is_told(house: House, free: int, level: Level) -> None:
     land_all(house)
     facts = known(house)
@@ -547,7 +635,9 @@ def test_in_somebodys_dagster_findings_name_its_jobs_and_sensors_and_no_command_
 def test_a_sensor_that_is_needed_and_off_is_an_error(house: House) -> None:
     land_all(house)
     house.data.state.note_service(house.now, ["agency_publish_changes"])
-    assert {key for key in found(house) if key.startswith("service")} == {"service/agency_publish_changes"}
+    assert {key for key in found(house) if key.startswith("service")} == {
+        "service/agency_publish_changes"
+    }
 
 
 def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: House) -> None:
@@ -558,7 +648,9 @@ def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: House
     assert "Set LEADS_TIMEZONE=UTC." in finding.what_to_do
 
 
-def test_a_time_zone_is_forgotten_as_the_finding_says_with_a_bucket_too(house: House, tmp_path: Path) -> None:
+def test_a_time_zone_is_forgotten_as_the_finding_says_with_a_bucket_too(
+    house: House, tmp_path: Path
+) -> None:
     house.bucket = FolderStore(tmp_path / "bucket")
     house.data.state.remember_time_zone("UTC")
     what_to_do = found(house)["time-zone"].what_to_do
@@ -573,13 +665,21 @@ def test_a_time_zone_that_nobody_set_is_asked_for(house: House) -> None:
     assert (finding.level, "Europe/London" in finding.what_to_do) == (Level.WARNING, True)
 
 
-def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(house: House, tmp_path: Path) -> None:
+def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(
+    house: House, tmp_path: Path
+) -> None:
     land_all(house)
     names = tmp_path / "branches.csv"
     names.write_text("id,name\n101,York\n101,Leeds\n")
-    assert "has 101 a second time in row 3" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    assert (
+        "has 101 a second time in row 3"
+        in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    )
     names.write_text("id,name\n101,York\n")
-    assert "has no name for branch-102" in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    assert (
+        "has no name for branch-102"
+        in found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
+    )
     names.write_text("id,name\n101,York\n102.0,Leeds\n")  # as a spreadsheet may write a number
     message = found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
     assert "no name for branch-102. It names branch-102.0, which" in message
@@ -602,7 +702,11 @@ def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: House
 
     finders = [Finder(one.__name__, one, stays=False) for one in (broken, faulty, works)]
     findings, failed = find_all(known(house), finders)
-    assert [one.key for one in findings] == ["finder-failed/broken", "finder-failed/faulty", "works"]
+    assert [one.key for one in findings] == [
+        "finder-failed/broken",
+        "finder-failed/faulty",
+        "works",
+    ]
     assert findings[0].message == "The disk is gone."
     assert "ZeroDivisionError" in findings[1].message
     assert failed == {"broken", "faulty"}
@@ -619,7 +723,9 @@ def test_errors_come_first_and_then_the_oldest(house: House) -> None:
     assert parts == ["some/old", "some/young", "some/unknown", "some/hint"]
 
 
-@pytest.mark.parametrize(("key", "why"), [("windows-lost/2026-01-01", "No open finding"), ("backup", "ends when its")])
+@pytest.mark.parametrize(
+    ("key", "why"), [("windows-lost/2026-01-01", "No open finding"), ("backup", "ends when its")]
+)
 def test_only_an_open_loss_or_news_can_be_acknowledged(house: House, key: str, why: str) -> None:
     land_all(house)
     with pytest.raises(QuestionError, match=why):

@@ -56,8 +56,13 @@ def data(tmp_path: Path, published: Path) -> DataFolder:
 
 
 def found(data: DataFolder, after: timedelta = timedelta(days=1)) -> dict[str, tuple[Light, str]]:
-    settings = Settings.from_variables({"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)})
-    return {one.check: (one.light, one.message) for one in verify(Facts(settings, data, FETCHED_AT + after))}
+    settings = Settings.from_variables(
+        {"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)}
+    )
+    return {
+        one.check: (one.light, one.message)
+        for one in verify(Facts(settings, data, FETCHED_AT + after))
+    }
 
 
 def not_green(data: DataFolder) -> dict[str, str]:
@@ -85,7 +90,9 @@ def test_a_damaged_raw_file_is_red_and_its_leads_are_not_missed(data: DataFolder
     assert not_green(data) == {"files-damaged": "red"}
 
 
-def test_each_flipped_byte_of_the_published_file_is_red_until_the_next_publication(data: DataFolder) -> None:
+def test_each_flipped_byte_of_the_published_file_is_red_until_the_next_publication(
+    data: DataFolder,
+) -> None:
     publish(data, now := datetime.now(UTC))
     path = LeadsFile(data).path.resolve()
     whole, times = path.read_bytes(), path.stat()
@@ -95,13 +102,17 @@ def test_each_flipped_byte_of_the_published_file_is_red_until_the_next_publicati
         content[(2 * twentieth + 1) * len(content) // 40] ^= 1
         path.write_bytes(content)
         light, message = found(data)["leads-duckdb"]
-        assert (light, "`leads-pipeline backfill --last 1d`" in message) == (Light.RED, True), twentieth
+        assert (light, "`leads-pipeline backfill --last 1d`" in message) == (Light.RED, True), (
+            twentieth
+        )
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # bytes that rot change no time
     publish(data, now)
     assert not_green(data) == {}
 
 
-def test_a_folder_without_its_published_file_is_red_and_without_the_link_alone_yellow(data: DataFolder) -> None:
+def test_a_folder_without_its_published_file_is_red_and_without_the_link_alone_yellow(
+    data: DataFolder,
+) -> None:
     file = LeadsFile(data).path.resolve()
     LeadsFile(data).path.unlink()
     assert not_green(data) == {"leads-duckdb": "yellow"}
@@ -109,7 +120,9 @@ def test_a_folder_without_its_published_file_is_red_and_without_the_link_alone_y
     assert not_green(data) == {"leads-duckdb": "red"}
 
 
-def test_in_somebodys_dagster_its_job_publishes_what_is_missing(data: DataFolder, tmp_path: Path) -> None:
+def test_in_somebodys_dagster_its_job_publishes_what_is_missing(
+    data: DataFolder, tmp_path: Path
+) -> None:
     data.state.note_dagster_home(tmp_path / "theirs", "leads")
     LeadsFile(data).path.unlink()
 
@@ -118,7 +131,9 @@ def test_in_somebodys_dagster_its_job_publishes_what_is_missing(data: DataFolder
     assert "In your Dagster, start the job `leads_publish`." in message
 
 
-def test_a_window_that_waits_for_a_publication_is_yellow_and_is_not_counted(data: DataFolder) -> None:
+def test_a_window_that_waits_for_a_publication_is_yellow_and_is_not_counted(
+    data: DataFolder,
+) -> None:
     land(data, APPLICANT, [{"id": "late"}], fetched_at=FETCHED_AT.replace(hour=9))
     light, message = found(data)["leads-duckdb"]
     assert light is Light.YELLOW
@@ -141,7 +156,9 @@ def test_leads_that_are_set_aside_are_not_missing(data: DataFolder) -> None:
     assert not_green(data) == {}
 
 
-def test_a_damaged_file_of_leads_that_are_set_aside_is_red(data: DataFolder, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_of_leads_that_are_set_aside_is_red(
+    data: DataFolder, caplog: pytest.LogCaptureFixture
+) -> None:
     """No other file has them, and publications don't read it."""
     listed(list_of(data), Action.RESTRICT, emails=[EMAIL], until=None)
     publish(data)

@@ -17,7 +17,11 @@ from dagster import (
     RunRequest,
     SkipReason,
 )
-from dagster._core.remote_origin import RegisteredCodeLocationOrigin, RemoteJobOrigin, RemoteRepositoryOrigin
+from dagster._core.remote_origin import (
+    RegisteredCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LeadKind
 from leads_pipeline.domain.window import Window
@@ -31,7 +35,15 @@ from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.raw.windows import WindowState
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline_tests.support.people import listed
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Pipeline, pipeline, text_of_failure
+from leads_pipeline_tests.support.pulls import (
+    DAY,
+    HOUR,
+    LONDON,
+    MINUTE,
+    Pipeline,
+    pipeline,
+    text_of_failure,
+)
 
 RAW = AssetKey("raw_applicant_leads")
 
@@ -74,7 +86,9 @@ def test_windows_that_are_due_are_pulled_in_one_run_soonest_deleted_first(here: 
     assert here.tick() == SkipReason("No window is due.")
 
 
-def test_a_day_that_has_closed_is_asked_for_after_75_minutes_whenever_the_service_was_started(tmp_path: Path) -> None:
+def test_a_day_that_has_closed_is_asked_for_after_75_minutes_whenever_the_service_was_started(
+    tmp_path: Path,
+) -> None:
     with pipeline(tmp_path, datetime(2026, 11, 21, 0, 30, tzinfo=UTC), first=1) as here:
         assert here.asked_for() == {}
         here.clock.now += 46 * MINUTE
@@ -104,12 +118,16 @@ def test_while_a_pull_waits_nothing_is_asked_for(here: Pipeline) -> None:
 
 def started_run(here: Pipeline) -> str:
     """Return the id of a run that Dagster has seen start, by Dagster's own clock."""
-    run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB), tags=PLAIN.run_tags)
+    run = here.instance.create_run_for_job(
+        here.definitions.resolve_job_def(PULL_JOB), tags=PLAIN.run_tags
+    )
     here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", PULL_JOB), run.run_id)
     return run.run_id
 
 
-def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(here: Pipeline) -> None:
+def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(
+    here: Pipeline,
+) -> None:
     run_id = started_run(here)
     here.clock.now = datetime.now(UTC) + 9 * MINUTE
     assert "under way" in str(here.tick())
@@ -134,7 +152,9 @@ def run_of(here: Pipeline, status: DagsterRunStatus) -> None:
         here.definitions.resolve_job_def(PULL_JOB),
         status=status,
         tags=PLAIN.run_tags,
-        remote_job_origin=RemoteJobOrigin(RemoteRepositoryOrigin(LOCATION, "__repository__"), PULL_JOB),
+        remote_job_origin=RemoteJobOrigin(
+            RemoteRepositoryOrigin(LOCATION, "__repository__"), PULL_JOB
+        ),
         job_code_origin=None,
     )
 
@@ -151,13 +171,17 @@ def test_a_pull_that_never_started_while_the_clock_ran_ahead_keeps_no_other_wait
     assert [run.status for run in here.runs()] == [DagsterRunStatus.FAILURE]
 
 
-@pytest.mark.parametrize(("status", "ended"), [(DagsterRunStatus.QUEUED, 0), (DagsterRunStatus.STARTING, 1)])
+@pytest.mark.parametrize(
+    ("status", "ended"), [(DagsterRunStatus.QUEUED, 0), (DagsterRunStatus.STARTING, 1)]
+)
 def test_a_pull_whose_process_never_came_is_ended_and_a_queued_one_may_wait(
     here: Pipeline, status: DagsterRunStatus, ended: int
 ) -> None:
     run_of(here, status)
 
-    assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) + HOUR, lambda _: None) == ended
+    assert (
+        end_dead_runs(here.instance, here.folder, datetime.now(UTC) + HOUR, lambda _: None) == ended
+    )
 
 
 def test_a_pull_that_takes_its_lock_while_it_is_looked_at_is_not_ended(here: Pipeline) -> None:
@@ -171,11 +195,15 @@ def test_a_pull_that_takes_its_lock_while_it_is_looked_at_is_not_ended(here: Pip
         assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) + HOUR, take_lock) == 0
 
 
-def test_a_command_of_another_machine_with_the_same_bucket_is_not_ended(here: Pipeline, tmp_path: Path) -> None:
+def test_a_command_of_another_machine_with_the_same_bucket_is_not_ended(
+    here: Pipeline, tmp_path: Path
+) -> None:
     data = DataFolder.at(tmp_path / "work", bucket=FolderStore(tmp_path / "bucket"))
     here_too = platform.node()
     for machine in ("another", here_too):
-        run = here.instance.create_run_for_job(here.definitions.resolve_job_def(PULL_JOB), tags={MACHINE_TAG: machine})
+        run = here.instance.create_run_for_job(
+            here.definitions.resolve_job_def(PULL_JOB), tags={MACHINE_TAG: machine}
+        )
         here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", PULL_JOB), run.run_id)
 
     end_dead_runs(here.instance, data, datetime.now(UTC) + HOUR, lambda _: None)
@@ -215,7 +243,9 @@ def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
 
 def test_failed_windows_are_red_say_why_and_cost_the_others_nothing(here: Pipeline) -> None:
     refused, busy, broken = here.key(1), here.key(2, 102), here.key(3, 103)
-    here.fail({refused: Then(status=403), busy: Then(status=500), broken: Then(status=200, body="<html>")})
+    here.fail(
+        {refused: Then(status=403), busy: Then(status=500), broken: Then(status=200, body="<html>")}
+    )
 
     result = here.run(here.tick())
 
@@ -298,7 +328,9 @@ def test_a_corrected_secret_has_refused_windows_asked_for_at_the_first_tick(here
     assert set(here.shown().values()) == {"MATERIALIZED"}
 
 
-def test_a_start_by_a_clock_that_ran_ahead_asks_for_no_refused_window_at_once(here: Pipeline) -> None:
+def test_a_start_by_a_clock_that_ran_ahead_asks_for_no_refused_window_at_once(
+    here: Pipeline,
+) -> None:
     here.clock.now += DAY
     here.start(LEADS_CLIENT_SECRET="wrong")
     here.tick()
@@ -309,7 +341,9 @@ def test_a_start_by_a_clock_that_ran_ahead_asks_for_no_refused_window_at_once(he
     assert here.tick() == SkipReason("No window is due.")
 
 
-def test_windows_that_a_run_never_came_to_keep_their_count_and_are_asked_for_next(here: Pipeline) -> None:
+def test_windows_that_a_run_never_came_to_keep_their_count_and_are_asked_for_next(
+    here: Pipeline,
+) -> None:
     here.simulator.set_faults([Rule(Then(status=503, headers={"retry-after": "600"}))])
 
     assert not here.run(here.tick()).success
@@ -321,13 +355,20 @@ def test_windows_that_a_run_never_came_to_keep_their_count_and_are_asked_for_nex
     assert set(here.asked_for()["applicant"]) == waiting
 
 
-def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(here: Pipeline) -> None:
+def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(
+    here: Pipeline,
+) -> None:
     window = here.window(1)
     noon = window.start + 12 * HOUR
     whole_day = When(
-        path="/applicant-leads", scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}", first=1
+        path="/applicant-leads",
+        scope=window.scope.key,
+        from_time=f"{window.start:%Y-%m-%dT%H:%M}",
+        first=1,
     )
-    one_hour = When(path="/applicant-leads", scope=window.scope.key, from_time=f"{noon:%Y-%m-%dT%H:%M}")
+    one_hour = When(
+        path="/applicant-leads", scope=window.scope.key, from_time=f"{noon:%Y-%m-%dT%H:%M}"
+    )
     here.simulator.set_faults([Rule(Then(status=413), whole_day), Rule(Then(status=500), one_hour)])
 
     assert not here.run(here.tick()).success
@@ -342,7 +383,9 @@ def test_a_window_whose_answer_has_an_unknown_member_has_landed_and_the_check_of
     here: Pipeline,
 ) -> None:
     body = '{"applicants": [{"id": "lead-1"}], "total": 2}'
-    here.fail({here.key(1): Then(status=200, headers={"content-type": "application/json"}, body=body)})
+    here.fail(
+        {here.key(1): Then(status=200, headers={"content-type": "application/json"}, body=body)}
+    )
 
     result = here.run(here.tick())
 
@@ -422,7 +465,9 @@ def test_a_queued_run_does_not_ask_for_a_branch_that_was_removed_meanwhile(here:
     assert here.records(result) == [here.key(1, 102)]
 
 
-def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_one_is_red(here: Pipeline) -> None:
+def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_one_is_red(
+    here: Pipeline,
+) -> None:
     landed, missing = here.key(2), here.key(3)
     by_hand(here, landed)
     here.clock.now += 40 * DAY
@@ -439,7 +484,9 @@ def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_o
     assert "The service asks" not in text
 
 
-def test_a_window_that_the_portal_has_deleted_and_that_landed_only_in_part_is_red(here: Pipeline) -> None:
+def test_a_window_that_the_portal_has_deleted_and_that_landed_only_in_part_is_red(
+    here: Pipeline,
+) -> None:
     here.run(here.tick("pull_hourly"))
     key = here.key(0)
     assert here.row_of(key).state is WindowState.OPEN
@@ -533,7 +580,9 @@ def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(here: Pipeline) -
     assert check.severity is AssetCheckSeverity.ERROR
     assert check.metadata["day"].value == "2026-11-21"
     assert "1 applicant window of branch-102, 2026-11-21" in str(check.description)
-    assert "leads-pipeline backfill --from 2026-11-21 --to 2026-11-21 --scope branch-102" in str(check.description)
+    assert "leads-pipeline backfill --from 2026-11-21 --to 2026-11-21 --scope branch-102" in str(
+        check.description
+    )
     assert not freshness(by_hand(here, here.key(4))).passed
 
     here.fail({})
@@ -543,7 +592,9 @@ def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(here: Pipeline) -
     assert check.description == "All windows of 2026-11-21 have landed."
 
 
-def test_until_six_in_the_morning_the_day_before_yesterday_has_to_have_landed(here: Pipeline) -> None:
+def test_until_six_in_the_morning_the_day_before_yesterday_has_to_have_landed(
+    here: Pipeline,
+) -> None:
     """Fault 108: yesterday's windows are pulled from 01:15 on."""
     here.run(here.tick())
     here.clock.now = datetime(2026, 11, 22, 5, 59, tzinfo=UTC)
@@ -564,11 +615,16 @@ def test_the_nightly_pull_says_that_yesterday_has_landed(here: Pipeline) -> None
     """Fault 108."""
     here.run(here.tick())
     here.clock.now = datetime(2026, 11, 22, 1, 16, tzinfo=UTC)
-    assert freshness(here.run(here.tick("pull_daily"))).description == "All windows of 2026-11-21 have landed."
+    assert (
+        freshness(here.run(here.tick("pull_daily"))).description
+        == "All windows of 2026-11-21 have landed."
+    )
 
 
 def freshness(result: ExecuteInProcessResult) -> AssetCheckEvaluation:
     """What a run's check says of yesterday's windows of applicants."""
     checks = result.get_asset_check_evaluations()
-    [check] = [one for one in checks if (one.asset_key, one.check_name) == (RAW, "yesterday_has_landed")]
+    [check] = [
+        one for one in checks if (one.asset_key, one.check_name) == (RAW, "yesterday_has_landed")
+    ]
     return check

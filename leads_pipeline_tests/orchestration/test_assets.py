@@ -35,7 +35,9 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 def materializations(here: Installation, asset: str) -> dict[str | None, dict[str, Any]]:
     """The newest metadata of each partition of an asset."""
     found = {}
-    for record in here.instance.fetch_materializations(AssetKey(asset), 1000, ascending=True).records:
+    for record in here.instance.fetch_materializations(
+        AssetKey(asset), 1000, ascending=True
+    ).records:
         assert record.asset_materialization
         metadata = record.asset_materialization.metadata
         found[record.partition_key] = {name: value.value for name, value in metadata.items()}
@@ -99,14 +101,21 @@ def test_what_a_window_says_is_what_was_fetched(here: Installation) -> None:
 
 
 @pytest.mark.slow
-def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_did(here: Installation) -> None:
+def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_did(
+    here: Installation,
+) -> None:
     here.pull(here.keys([2, 3]), LEAD_KINDS)
     leads = sum(len(here.truth(kind, [2, 3])) for kind in LEAD_KINDS)
 
     result = here.execute(PUBLISH_JOB, tags={})
 
     file = LeadsFile(here.data)
-    tables = {name for (name,) in file.query("select table_name from duckdb_tables() where schema_name = 'main'")[1]}
+    tables = {
+        name
+        for (name,) in file.query(
+            "select table_name from duckdb_tables() where schema_name = 'main'"
+        )[1]
+    }
     assert tables >= {"applicant_leads", "lead_facts"}
     for asset in set(result.job_def.asset_layer.executable_asset_keys) - {AssetKey("leads_report")}:
         name = asset.to_user_string()
@@ -114,7 +123,11 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
         [(rows,)] = file.query(f"from {name} select count(*)")[1]
         assert said.get("dagster/row_count") == (rows if name in tables else None)
         assert said["file_bytes"] == file.path.stat().st_size
-        assert (said["way"], said["windows_changed"], said["leads_changed"]) == ("new file", 12, leads)
+        assert (said["way"], said["windows_changed"], said["leads_changed"]) == (
+            "new file",
+            12,
+            leads,
+        )
 
 
 def test_a_publication_without_changes_says_so(here: Installation) -> None:
@@ -143,12 +156,16 @@ def test_what_lands_during_the_work_of_the_night_is_shown_as_landed(here: Instal
         here.environment.update(LEADS_BASE_URL=address, LEADS_KEEP_PERSONAL_DAYS="40")
         assert here.execute(PUBLISH_JOB, tags={NIGHTLY_TAG: "true"}).success
 
-    landed = LeadsFile(here.data).query("select window_day, state from landed_windows where kind = 'applicant'")[1]
+    landed = LeadsFile(here.data).query(
+        "select window_day, state from landed_windows where kind = 'applicant'"
+    )[1]
     assert set(landed) == {(here.day(3), "empty"), (here.day(2), "landed")}
 
 
 @pytest.mark.slow
-def test_a_run_records_each_own_table_that_it_made_also_of_files_that_came_after_the_start(here: Installation) -> None:
+def test_a_run_records_each_own_table_that_it_made_also_of_files_that_came_after_the_start(
+    here: Installation,
+) -> None:
     folder = here.data.folder.with_name("marts")
     folder.mkdir()
     (folder / "names.csv").write_text("name\nAnn\nBen\n")
@@ -171,7 +188,11 @@ def test_a_proxys_password_does_not_get_into_dagsters_records(
 
     assert not here.pull({here.key(2)}).success
 
-    records = [path.read_bytes() for path in Path(here.environment["DAGSTER_HOME"]).rglob("*") if path.is_file()]
+    records = [
+        path.read_bytes()
+        for path in Path(here.environment["DAGSTER_HOME"]).rglob("*")
+        if path.is_file()
+    ]
     assert any(b"HTTPS_PROXY" in record for record in records)
     assert not any(b"hunter2" in record for record in records)
 

@@ -105,7 +105,9 @@ class Page:
     def ask(self, question: str, **variables: Any) -> Any:
         """The answer to a question in GraphQL that has one."""
         context = self.daemon.workspace.create_request_context()
-        result = asyncio.run(_schema().execute_async(question, context_value=context, variable_values=variables))
+        result = asyncio.run(
+            _schema().execute_async(question, context_value=context, variable_values=variables)
+        )
         assert result.errors is None, result.errors
         assert result.data is not None
         [answer] = result.data.values()
@@ -113,14 +115,22 @@ class Page:
 
     def assets(self, job: str | None = None) -> dict[str, Any]:
         """All assets, or those of a job, by name."""
-        nodes = self.ask(ASSETS_OF_JOB, job={**REPOSITORY, "pipelineName": job}) if job else self.ask(ASSETS)
+        nodes = (
+            self.ask(ASSETS_OF_JOB, job={**REPOSITORY, "pipelineName": job})
+            if job
+            else self.ask(ASSETS)
+        )
         return {node["assetKey"]["path"][0]: node for node in nodes}
 
     def with_required(self, asset: str) -> frozenset[str]:
         """What the button of an asset materializes: the UI adds the other assets of the same function."""
-        return frozenset({asset, *(key["path"][0] for key in self.ask(REQUIRED_TOO, keys=keys_of([asset])))})
+        return frozenset(
+            {asset, *(key["path"][0] for key in self.ask(REQUIRED_TOO, keys=keys_of([asset])))}
+        )
 
-    def materialize(self, assets: Collection[str], job: str, *, first: str = "", last: str = "") -> None:
+    def materialize(
+        self, assets: Collection[str], job: str, *, first: str = "", last: str = ""
+    ) -> None:
         """One run: without partitions, for one of them, or for a range ("Pass partition ranges to single run")."""
         tags: list[Mapping[str, str]] = []
         if first:
@@ -140,10 +150,14 @@ class Page:
         ]
         ended = self.run(job, tags, assetSelection=keys_of(assets), assetCheckSelection=checks)
         # Otherwise the run is green, and its partitions stay grey.
-        shown = {(one["assetKey"]["path"][0], one["partition"]) for one in ended["assetMaterializations"]}
+        shown = {
+            (one["assetKey"]["path"][0], one["partition"]) for one in ended["assetMaterializations"]
+        }
         assert {(asset, key or None) for asset in assets for key in (first, last or first)} <= shown
 
-    def run(self, job: str, tags: Sequence[Mapping[str, str]] = (), config: str = "{}", **selection: Any) -> Any:
+    def run(
+        self, job: str, tags: Sequence[Mapping[str, str]] = (), config: str = "{}", **selection: Any
+    ) -> Any:
         """Launch a run and wait until it has succeeded."""
         params = {
             "mode": "default",
@@ -158,20 +172,31 @@ class Page:
         assert ended["status"] == "SUCCESS"
         return ended
 
-    def backfill(self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = "") -> None:
+    def backfill(
+        self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = ""
+    ) -> None:
         """Launch a backfill of partitions, or of all that there are, and wait until it has succeeded."""
         launched = self.launch_backfill(assets, partitions, job)
         assert launched["__typename"] == "LaunchBackfillSuccess", launched
         self.daemon.finish_backfill(launched["backfillId"])
         assert self.ask(BACKFILL, id=launched["backfillId"])["status"] == "COMPLETED_SUCCESS"
 
-    def launch_backfill(self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = "") -> Any:
+    def launch_backfill(
+        self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = ""
+    ) -> Any:
         """Launch a backfill of partitions, or of all that there are. Return the answer."""
         params: dict[str, Any] = {"tags": [{"key": "dagster/from_ui", "value": "true"}]}
         params["assetSelection"] = keys_of(assets)
-        params |= {"fromFailure": False, "partitionNames": partitions} if partitions else {"allPartitions": True}
+        params |= (
+            {"fromFailure": False, "partitionNames": partitions}
+            if partitions
+            else {"allPartitions": True}
+        )
         if job:
-            params["selector"] = {"partitionSetName": f"{job}_partition_set", "repositorySelector": REPOSITORY}
+            params["selector"] = {
+                "partitionSetName": f"{job}_partition_set",
+                "repositorySelector": REPOSITORY,
+            }
         return self.ask(LAUNCH_BACKFILL, params=params)
 
     def launch_requested(self, tick: Mapping[str, Any], job: str) -> None:
@@ -181,10 +206,19 @@ class Page:
         assert result["error"] is None
         assert result["runRequests"] or result["skipReason"]
         for request in result["runRequests"] or ():
-            checks = [{"assetKey": one["assetKey"], "name": one["name"]} for one in request["assetChecks"] or ()]
+            checks = [
+                {"assetKey": one["assetKey"], "name": one["name"]}
+                for one in request["assetChecks"] or ()
+            ]
             assets = request["assetSelection"] or []
             name = request["jobName"] or job
-            self.run(name, request["tags"], request["runConfigYaml"], assetSelection=assets, assetCheckSelection=checks)
+            self.run(
+                name,
+                request["tags"],
+                request["runConfigYaml"],
+                assetSelection=assets,
+                assetCheckSelection=checks,
+            )
 
 
 def keys_of(assets: Collection[str]) -> list[dict[str, list[str]]]:
@@ -210,7 +244,10 @@ class Backfill:
             said["status"],
             Counter(run["status"] for run in said["runs"]),
             tuple(counts[f"numPartitions{name}"] for name in names),
-            tuple(stats[f"num{name}"] for name in ("Partitions", "Materialized", "Failed", "Materializing")),
+            tuple(
+                stats[f"num{name}"]
+                for name in ("Partitions", "Materialized", "Failed", "Materializing")
+            ),
         )
 
 
@@ -249,7 +286,11 @@ def test_each_asset_is_green(page: Page) -> None:
     assets = page.assets()
     for group in {page.with_required(asset): None for asset in assets}:
         one = assets[min(group)]
-        job = next(job for job in one["jobNames"] if all(job in assets[asset]["jobNames"] for asset in group))
+        job = next(
+            job
+            for job in one["jobNames"]
+            if all(job in assets[asset]["jobNames"] for asset in group)
+        )
         keys = one["partitionKeys"]
         if not keys:
             page.materialize(group, job)
@@ -281,11 +322,15 @@ def test_each_schedule_and_sensor_is_green(page: Page) -> None:
     for schedule in repository["schedules"]:
         at = max(moment for moment in schedule["potentialTickTimestamps"] if moment < time.time())
         selector = {**REPOSITORY, "scheduleName": schedule["name"]}
-        page.launch_requested(page.ask(TEST_SCHEDULE, schedule=selector, at=at), schedule["pipelineName"])
+        page.launch_requested(
+            page.ask(TEST_SCHEDULE, schedule=selector, at=at), schedule["pipelineName"]
+        )
     for sensor in repository["sensors"]:
         if sensor["sensorType"] == "STANDARD":  # the UI tests no other
             tick = page.ask(TEST_SENSOR, sensor={**REPOSITORY, "sensorName": sensor["name"]})
-            page.launch_requested(tick, (sensor["targets"] or [{"pipelineName": ""}])[0]["pipelineName"])
+            page.launch_requested(
+                tick, (sensor["targets"] or [{"pipelineName": ""}])[0]["pipelineName"]
+            )
 
 
 # --- backfills that don't go well: 3 days x 3 branches are 3 runs -----------------------------------------------------
@@ -294,7 +339,9 @@ RAW = "raw_applicant_leads"
 
 
 @pytest.mark.slow
-def test_a_backfill_shows_the_windows_of_a_refused_branch_red_and_the_next_one_heals_them(page: Page) -> None:
+def test_a_backfill_shows_the_windows_of_a_refused_branch_red_and_the_next_one_heals_them(
+    page: Page,
+) -> None:
     page.here.simulator.set_faults([Rule(Then(status=403), When(scope="branch-102"))])
     backfill_id = page.launch_backfill([RAW])["backfillId"]
     page.daemon.finish_backfill(backfill_id)
@@ -307,7 +354,9 @@ def test_a_backfill_shows_the_windows_of_a_refused_branch_red_and_the_next_one_h
 
 
 @pytest.mark.slow
-def test_a_backfill_that_is_cancelled_keeps_what_landed_and_can_be_started_again(page: Page) -> None:
+def test_a_backfill_that_is_cancelled_keeps_what_landed_and_can_be_started_again(
+    page: Page,
+) -> None:
     backfill_id = page.launch_backfill([RAW])["backfillId"]
     page.daemon.begin_backfill()
     assert sum(page.here.asked().values()) == 3

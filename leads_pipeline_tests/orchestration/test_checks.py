@@ -29,7 +29,9 @@ def test_each_check_has_a_result_that_names_its_problems(house: House) -> None:
     [drift] = [one for one in results if one.check_name == "contract_knows_what_comes"]
     assert (drift.passed, drift.severity) == (False, AssetCheckSeverity.WARN)
     assert drift.description == "- applicant: new field mood, 3 leads since 2026-11-19"
-    assert {spec.name for spec in published_check_specs(PLAIN) if spec.blocking} == {"lead_ids_are_unique"}
+    assert {spec.name for spec in published_check_specs(PLAIN) if spec.blocking} == {
+        "lead_ids_are_unique"
+    }
 
 
 def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: House) -> None:
@@ -44,7 +46,11 @@ def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: House) ->
             return db.query(statement, parameters)
 
     with LeadsFile(house.data).reading() as db:
-        broken = {one.check_name: one.description for one in published_checks(Broken(), PLAIN) if not one.passed}
+        broken = {
+            one.check_name: one.description
+            for one in published_checks(Broken(), PLAIN)
+            if not one.passed
+        }
 
     assert "The disk is gone." in str(broken.pop("contract_knows_what_comes"))
     assert broken.keys() <= {"every_branch_is_fresh"}
@@ -60,5 +66,7 @@ def test_a_slip_in_the_file_of_names_leaves_the_names_as_they_were(house: House)
     assert known_branches(file, store) == branches
 
 
-def test_a_slip_in_the_file_of_names_before_the_first_publication_leaves_the_scopes(tmp_path: Path) -> None:
+def test_a_slip_in_the_file_of_names_before_the_first_publication_leaves_the_scopes(
+    tmp_path: Path,
+) -> None:
     assert known_branches(tmp_path, LeadsFile(DataFolder.at(tmp_path / "data"))) == Branches()

@@ -81,13 +81,17 @@ def test_a_value_that_cannot_be_right_is_named(tmp_path: Path) -> None:
         build_definitions({**full(tmp_path), "LEADS_TIMEZONE": "Europe/Londinium"})
 
 
-def test_no_secret_is_in_what_the_ui_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_is_in_what_the_ui_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     environment = full(tmp_path)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     repository = build_definitions(environment).get_repository_def()
 
-    with pytest.warns(DeprecationWarning, match="environment_vars"):  # Dagster's own snapshot calls it
+    with pytest.warns(
+        DeprecationWarning, match="environment_vars"
+    ):  # Dagster's own snapshot calls it
         snapshot = serialize_value(RepositorySnap.from_def(repository))
 
     assert "https://leads.example" in snapshot
@@ -119,9 +123,16 @@ def test_the_columns_of_raw_files_are_as_shown(here: Installation) -> None:
     here.pull({here.key(2)})
     here.execute(INVENTORY_JOB, tags={"dagster/partition": str(here.day(0))})
 
-    for asset, folder in (("raw_applicant_leads", "applicant_leads"), ("raw_inventory", "inventory")):
+    for asset, folder in (
+        ("raw_applicant_leads", "applicant_leads"),
+        ("raw_inventory", "inventory"),
+    ):
         [path] = (here.data.folder / "raw" / folder).rglob("*.parquet")
-        schema = here.definitions.resolve_asset_graph().get(AssetKey(asset)).metadata["dagster/column_schema"]
+        schema = (
+            here.definitions.resolve_asset_graph()
+            .get(AssetKey(asset))
+            .metadata["dagster/column_schema"]
+        )
         assert isinstance(schema, TableSchema)
         assert [column.name for column in schema.columns] == pq.ParquetFile(path).schema_arrow.names
 
@@ -160,13 +171,17 @@ def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
 def test_dagster_validates_it_without_a_warning(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).with_name("dagster")), "definitions", "validate"]
     environment = {**os.environ, **full(tmp_path), "DAGSTER_HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
 
     said = done.stdout + done.stderr
     assert "Validation successful" in said
     # Dagster would rather have its newer command used, which `make check` does.
     newer_command = "definitions_validate_command` is superseded"
-    assert [line for line in said.splitlines() if "Warning" in line and newer_command not in line] == []
+    assert [
+        line for line in said.splitlines() if "Warning" in line and newer_command not in line
+    ] == []
 
 
 # --- schedules -------------------------------------------------------------------------------------------------------
@@ -174,13 +189,17 @@ def test_dagster_validates_it_without_a_warning(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["pull_daily", "pull_hourly", "pull_inventory_daily"])
 def test_without_a_service_the_schedules_say_so(tmp_path: Path, name: str) -> None:
-    said = evaluate({"LEADS_DATA_DIR": str(tmp_path)}, name, datetime(2026, 11, 19, 1, 15, tzinfo=UTC))
+    said = evaluate(
+        {"LEADS_DATA_DIR": str(tmp_path)}, name, datetime(2026, 11, 19, 1, 15, tzinfo=UTC)
+    )
 
     assert "set" in str(said)
 
 
 def test_the_inventory_schedule_asks_for_the_day_in_the_settings_zone(tmp_path: Path) -> None:
-    request = evaluate(full(tmp_path), "pull_inventory_daily", datetime(2027, 6, 30, 23, 30, tzinfo=UTC))
+    request = evaluate(
+        full(tmp_path), "pull_inventory_daily", datetime(2027, 6, 30, 23, 30, tzinfo=UTC)
+    )
     assert isinstance(request, RunRequest)
     assert request.partition_key == "2027-07-01"
     assert request.tags["dagster/priority"] == "1"
@@ -190,7 +209,9 @@ def test_the_inventory_schedule_asks_for_the_day_in_the_settings_zone(tmp_path: 
 def test_a_process_that_crashes_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
     crash = "import leads_pipeline.definitions, os, resource as r; print(r.getrlimit(r.RLIMIT_CORE)); os.abort()"
     command = [sys.executable, "-u", "-W", "ignore", "-c", crash]
-    ended = subprocess.run(command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False
+    )
     assert ended.returncode == -signal.SIGABRT
     assert not any(tmp_path.iterdir())
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)

@@ -46,14 +46,23 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 
 def company() -> Definitions:
     """A company's own project. It has taken the best names, and everything runs by itself."""
-    names = ["raw_applicant_leads", "raw_inventory", "inventory", "drift", "mart_leads_daily", "leads_report"]
+    names = [
+        "raw_applicant_leads",
+        "raw_inventory",
+        "inventory",
+        "drift",
+        "mart_leads_daily",
+        "leads_report",
+    ]
     taken = [AssetSpec(name, group_name="marts") for name in names]
 
     @asset(deps=[AssetKey(["agency", "applicant_leads"])], group_name="reports")
     def downstream() -> None:
         """Reads the leads."""
 
-    @sensor(name="publish_changes", job_name=PUBLISH_JOB, default_status=DefaultSensorStatus.RUNNING)
+    @sensor(
+        name="publish_changes", job_name=PUBLISH_JOB, default_status=DefaultSensorStatus.RUNNING
+    )
     def publish_changes() -> SkipReason:
         return SkipReason("theirs")
 
@@ -72,7 +81,9 @@ def company() -> Definitions:
 def merged(here: Installation, tmp_path: Path) -> Definitions:
     """The company's own project with two installations."""
     agency = build_definitions(here.environment, key_prefix="agency")
-    sister = build_definitions({**here.environment, "LEADS_DATA_DIR": str(tmp_path / "sister")}, key_prefix=["a", "b"])
+    sister = build_definitions(
+        {**here.environment, "LEADS_DATA_DIR": str(tmp_path / "sister")}, key_prefix=["a", "b"]
+    )
     return Definitions.merge(company(), agency, sister)
 
 
@@ -81,7 +92,9 @@ def pull_agency(merged: Definitions, here: Installation, days_ago: int) -> Execu
     config = {"config": {"partition_keys": sorted(here.keys([days_ago]))}}
     ops = {RAW.to_python_identifier(): config}
     job = merged.resolve_job_def("agency_pull_leads")
-    return job.execute_in_process(instance=here.instance, asset_selection=[RAW], run_config={"ops": ops})
+    return job.execute_in_process(
+        instance=here.instance, asset_selection=[RAW], run_config={"ops": ops}
+    )
 
 
 def publish_agency(merged: Definitions, here: Installation) -> ExecuteInProcessResult:
@@ -91,12 +104,16 @@ def publish_agency(merged: Definitions, here: Installation) -> ExecuteInProcessR
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_two_installations_and_a_company_that_has_the_same_names_load_together(merged: Definitions) -> None:
+def test_two_installations_and_a_company_that_has_the_same_names_load_together(
+    merged: Definitions,
+) -> None:
     """Fault 103."""
     keys = merged.resolve_asset_graph().get_all_asset_keys()
     for prefix in ([], ["agency"], ["a", "b"]):
         assert AssetKey([*prefix, "drift"]) in keys
-    assert {"publish", "agency_publish", "a_b_publish"} <= {job.name for job in merged.resolve_all_job_defs()}
+    assert {"publish", "agency_publish", "a_b_publish"} <= {
+        job.name for job in merged.resolve_all_job_defs()
+    }
 
 
 def test_jobs_select_our_assets_alone(merged: Definitions) -> None:
@@ -108,7 +125,9 @@ def test_jobs_select_our_assets_alone(merged: Definitions) -> None:
 
 def test_groups_resources_and_pools_carry_the_prefix(merged: Definitions) -> None:
     graph = merged.resolve_asset_graph()
-    groups = {graph.get(key).group_name for key in graph.get_all_asset_keys() if key.path[0] == "agency"}
+    groups = {
+        graph.get(key).group_name for key in graph.get_all_asset_keys() if key.path[0] == "agency"
+    }
     assert groups == {"agency_raw", "agency_warehouse", "agency_marts", "agency_reports"}
     assert {"agency_data", "agency_leads", "agency_inventory"} <= (merged.resources or {}).keys()
     assert graph.get(raw_key(APPLICANT, AGENCY)).pools == {"agency_leads_portal"}
@@ -117,7 +136,9 @@ def test_groups_resources_and_pools_carry_the_prefix(merged: Definitions) -> Non
 def test_equal_tables_of_two_installations_are_not_shown_as_one(merged: Definitions) -> None:
     """Dagster links assets with the same table name to each other."""
     graph = merged.resolve_asset_graph()
-    names = [graph.get(key).metadata.get("dagster/table_name") for key in graph.get_all_asset_keys()]
+    names = [
+        graph.get(key).metadata.get("dagster/table_name") for key in graph.get_all_asset_keys()
+    ]
     tables = [name for name in names if name is not None]
     assert "agency.main.applicant_leads" in tables
     assert "a_b.main.applicant_leads" in tables
@@ -128,7 +149,9 @@ def test_nothing_runs_before_somebody_starts_it(merged: Definitions) -> None:
     """Fault 104."""
     repository = merged.get_repository_def()
     ours = ("agency_", "a_b_")
-    schedules = [one.default_status for one in repository.schedule_defs if one.name.startswith(ours)]
+    schedules = [
+        one.default_status for one in repository.schedule_defs if one.name.startswith(ours)
+    ]
     sensors = [one.default_status for one in repository.sensor_defs if one.name.startswith(ours)]
 
     assert schedules == [DefaultScheduleStatus.STOPPED] * 2 * 3
@@ -144,9 +167,19 @@ def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself(
     if not is_served:
         monkeypatch.delenv(SERVED)
     repository = defs().get_repository_def()
-    running = {one.name for one in repository.sensor_defs if one.default_status is DefaultSensorStatus.RUNNING}
-    running |= {one.name for one in repository.schedule_defs if one.default_status is DefaultScheduleStatus.RUNNING}
-    assert running == ({*NEEDED, "pull_inventory_daily", "alert", "deliver"} if is_served else set())
+    running = {
+        one.name
+        for one in repository.sensor_defs
+        if one.default_status is DefaultSensorStatus.RUNNING
+    }
+    running |= {
+        one.name
+        for one in repository.schedule_defs
+        if one.default_status is DefaultScheduleStatus.RUNNING
+    }
+    assert running == (
+        {*NEEDED, "pull_inventory_daily", "alert", "deliver"} if is_served else set()
+    )
 
 
 @pytest.mark.parametrize("prefix", ["agency/branch", "ä", ""])
@@ -175,7 +208,9 @@ def test_a_guest_makes_no_data_folder_where_a_process_happens_to_start(
 # --- runs -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_guest_pulls_and_publishes_under_its_own_keys(here: Installation, merged: Definitions) -> None:
+def test_a_guest_pulls_and_publishes_under_its_own_keys(
+    here: Installation, merged: Definitions
+) -> None:
     pulled = pull_agency(merged, here, 1)
     published = publish_agency(merged, here)
 
@@ -188,21 +223,29 @@ def test_a_guest_pulls_and_publishes_under_its_own_keys(here: Installation, merg
     assert here.data.state.dagster_home() == (Path(here.instance.root_directory), "agency")
 
 
-def test_an_asset_of_ones_own_reads_the_published_leads(here: Installation, merged: Definitions) -> None:
+def test_an_asset_of_ones_own_reads_the_published_leads(
+    here: Installation, merged: Definitions
+) -> None:
     pull_agency(merged, here, 1)
     published = PublishedLeads(data_dir=here.environment["LEADS_DATA_DIR"])
-    with pytest.raises(StorageError, match=r"leads\.duckdb is missing\. In your Dagster, start .*`agency_publish`"):
+    with pytest.raises(
+        StorageError, match=r"leads\.duckdb is missing\. In your Dagster, start .*`agency_publish`"
+    ):
         published.query("from applicant_leads")
 
     publish_agency(merged, here)
 
-    table = published.query("select lead_id from applicant_leads where scope like $scope", {"scope": "branch-%"})
+    table = published.query(
+        "select lead_id from applicant_leads where scope like $scope", {"scope": "branch-%"}
+    )
     assert set(table["lead_id"].to_pylist()) == here.truth(APPLICANT, [1])
     with published.connect() as db, pytest.raises(duckdb.InvalidInputException, match="read-only"):
         db.execute("create table mine as select 1")
 
 
-def test_runs_of_others_are_neither_ended_nor_deleted_nor_waited_for(here: Installation, merged: Definitions) -> None:
+def test_runs_of_others_are_neither_ended_nor_deleted_nor_waited_for(
+    here: Installation, merged: Definitions
+) -> None:
     theirs = here.instance.create_run_for_job(merged.resolve_job_def("publish"))
     here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", "publish"), theirs.run_id)
     later = datetime.now(UTC) + timedelta(hours=1)
@@ -217,10 +260,14 @@ def test_runs_of_others_are_neither_ended_nor_deleted_nor_waited_for(here: Insta
     assert delete_old_runs(here.instance, later + timedelta(days=200), PLAIN) == 0
 
 
-def test_a_run_of_our_assets_that_a_person_picked_is_ours(here: Installation, merged: Definitions) -> None:
+def test_a_run_of_our_assets_that_a_person_picked_is_ours(
+    here: Installation, merged: Definitions
+) -> None:
     job = merged.resolve_implicit_global_asset_job_def()
     ours = here.instance.create_run_for_job(job, asset_selection=frozenset({RAW}))
-    mixed = here.instance.create_run_for_job(job, asset_selection=frozenset({RAW, AssetKey("downstream")}))
+    mixed = here.instance.create_run_for_job(
+        job, asset_selection=frozenset({RAW, AssetKey("downstream")})
+    )
 
     assert AGENCY.is_own(ours, {RAW})
     assert not AGENCY.is_own(mixed, {RAW})

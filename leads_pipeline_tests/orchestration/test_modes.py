@@ -21,7 +21,8 @@ def open_to_others(folder: Path) -> dict[str, str]:
     return {
         str(path.relative_to(folder)): f"{mode:o}"
         for path in sorted(folder.rglob("*"))
-        if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077 and (path.is_file() or any(path.iterdir()))
+        if (mode := stat.S_IMODE(path.stat().st_mode)) & 0o077
+        and (path.is_file() or any(path.iterdir()))
     }
 
 
@@ -55,6 +56,9 @@ def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
         of_analysts = (".versions", "leads.duckdb", "tables", "reports")
         found = open_to_others(folder)
         assert {path.split("/")[0] for path in found} == set(of_analysts)
-        assert {mode for path, mode in found.items() if not (folder / path).is_symlink()} == {"750", "440"}
+        assert {mode for path, mode in found.items() if not (folder / path).is_symlink()} == {
+            "750",
+            "440",
+        }
         home = Path(here.environment["DAGSTER_HOME"])
         assert stat.S_IMODE(home.stat().st_mode) == 0o700

@@ -9,13 +9,17 @@ from dagster import AssetExecutionContext
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.settings import Settings
 
-SETTINGS = Settings.from_variables({"LEADS_BRANCH_IDS": "101,102", "LEADS_TIMEZONE": "Europe/London"})
+SETTINGS = Settings.from_variables(
+    {"LEADS_BRANCH_IDS": "101,102", "LEADS_TIMEZONE": "Europe/London"}
+)
 WINDOWS = Partitions.of(SETTINGS, date(2026, 10, 20)).windows
 
 
 def context(key: str) -> AssetExecutionContext:
     """A run for this key alone."""
-    return cast("AssetExecutionContext", SimpleNamespace(run=SimpleNamespace(tags={}), partition_key=key))
+    return cast(
+        "AssetExecutionContext", SimpleNamespace(run=SimpleNamespace(tags={}), partition_key=key)
+    )
 
 
 def test_the_windows_of_a_list_are_asked_for_soonest_deleted_first() -> None:

@@ -56,7 +56,14 @@ def swap_in_new_file(folder: Path) -> None:
 class House:
     """A data folder, and a job that publishes it or fails."""
 
-    def __init__(self, folder: DataFolder, instance: DagsterInstance, clock: Clock, *, is_bucket: bool = False) -> None:
+    def __init__(
+        self,
+        folder: DataFolder,
+        instance: DagsterInstance,
+        clock: Clock,
+        *,
+        is_bucket: bool = False,
+    ) -> None:
         self.folder, self.instance, self.clock = folder, instance, clock
         self.is_broken = False
         self.nightly: list[bool] = []
@@ -67,13 +74,17 @@ class House:
         @asset
         def leads(context: AssetExecutionContext, data: ResourceParam[DataFolder]) -> None:
             is_nightly = NIGHTLY_TAG in context.run.tags
-            with noted_publication(data, LONDON, self.look_of_marts, is_nightly=is_nightly, clock=clock):
+            with noted_publication(
+                data, LONDON, self.look_of_marts, is_nightly=is_nightly, clock=clock
+            ):
                 if self.is_broken:
                     raise OSError("The disk is full.")
             swap_in_new_file(self.folder.folder)
             self.nightly.append(is_nightly)
 
-        jobs = [define_asset_job(job, [leads], tags=PLAIN.run_tags) for job in (PUBLISH_JOB, PULL_JOB)]
+        jobs = [
+            define_asset_job(job, [leads], tags=PLAIN.run_tags) for job in (PUBLISH_JOB, PULL_JOB)
+        ]
         self.definitions = Definitions([leads], jobs=jobs, resources={"data": folder})
 
     def look_of_marts(self) -> str:
@@ -89,7 +100,9 @@ class House:
         return Publications.read(self.folder.state.path)
 
     def tick(self) -> RunRequest | SkipReason:
-        return tick_of(self.sensor, self.definitions, instance=self.instance, resources={"data": self.folder})
+        return tick_of(
+            self.sensor, self.definitions, instance=self.instance, resources={"data": self.folder}
+        )
 
     def publishes(self) -> bool:
         """A tick, and the run that it asks for. Whether it asked for one."""
@@ -117,7 +130,9 @@ class House:
 
     def wrote(self, bytes_: int) -> None:
         """The last publication wrote as much, and something has landed since."""
-        msgspec.structs.replace(self.publications, written_bytes=bytes_).write(self.folder.state.path)
+        msgspec.structs.replace(self.publications, written_bytes=bytes_).write(
+            self.folder.state.path
+        )
         self.land()
 
 
@@ -134,7 +149,9 @@ def test_what_has_landed_is_published_once_and_at_most_once_a_minute(house: Hous
     assert house.tick() == SkipReason("Nothing has landed since the last publication.")
 
     house.land()
-    assert house.tick() == SkipReason("The last publication began at 12:00:00 UTC. The next one is at 12:01:00 UTC.")
+    assert house.tick() == SkipReason(
+        "The last publication began at 12:00:00 UTC. The next one is at 12:01:00 UTC."
+    )
     house.clock.now += MINUTE
     assert house.publishes()
 
@@ -239,7 +256,9 @@ def test_a_night_publishes_once_whether_something_has_landed_or_not(house: House
     assert began_at.astimezone(LONDON).hour == 2
 
 
-@pytest.mark.parametrize("night", [datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)])
+@pytest.mark.parametrize(
+    "night", [datetime(2026, 3, 29, tzinfo=UTC), datetime(2026, 10, 25, tzinfo=UTC)]
+)
 def test_a_night_in_which_the_clocks_change_publishes_once(house: House, night: datetime) -> None:
     house.clock.now = night - 3 * HOUR
     house.land_and_publish()
@@ -283,7 +302,10 @@ def test_a_publication_that_fails_is_tried_again_less_and_less_often(house: Hous
 
 def test_a_publication_that_was_killed_counts_as_failed(house: House) -> None:
     house.land()
-    with suppress(KeyboardInterrupt), noted_publication(house.folder, LONDON, is_nightly=False, clock=house.clock):
+    with (
+        suppress(KeyboardInterrupt),
+        noted_publication(house.folder, LONDON, is_nightly=False, clock=house.clock),
+    ):
         raise KeyboardInterrupt
     assert "The last publication failed." in str(house.tick())
     house.clock.now += 11 * MINUTE
@@ -323,7 +345,9 @@ def test_in_a_bucket_what_another_machine_has_landed_is_published_too(tmp_path: 
         assert house.publishes()
 
 
-def test_old_runs_of_publications_are_deleted_with_their_files_those_of_nights_later(house: House) -> None:
+def test_old_runs_of_publications_are_deleted_with_their_files_those_of_nights_later(
+    house: House,
+) -> None:
     night = {NIGHTLY_TAG: "true"}
     with freeze_time(datetime.now(UTC) - NIGHTS_KEPT_FOR - DAY):
         house.run(PUBLISH_JOB, night)

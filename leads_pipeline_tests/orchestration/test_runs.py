@@ -63,7 +63,9 @@ def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> No
 def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(here.instance.run_launcher, "launch_run", lambda _: None)  # it has started, and goes on
+    monkeypatch.setattr(
+        here.instance.run_launcher, "launch_run", lambda _: None
+    )  # it has started, and goes on
     with here.daemon() as daemon:
         daemon.backfill_job(PULL_JOB, [here.key(3)], name="first", to_its_end=False)
         daemon.backfill_job(PULL_JOB, [here.key(4)], name="second", to_its_end=False)
@@ -87,7 +89,9 @@ def test_a_queue_with_one_place_takes_the_daily_pull_first_then_retries_then_bac
 
     taken: list[str] = []
     with DagsterInstance.from_config(str(home)) as instance:
-        monkeypatch.setattr(instance.run_launcher, "launch_run", lambda run: taken.append(run.dagster_run.run_id))
+        monkeypatch.setattr(
+            instance.run_launcher, "launch_run", lambda run: taken.append(run.dagster_run.run_id)
+        )
         with replace(here, instance=instance).daemon() as daemon:
             queued = {
                 daemon.queue(pull_job, {}): "backfill",
@@ -104,7 +108,13 @@ def test_a_queue_with_one_place_takes_the_daily_pull_first_then_retries_then_bac
                 assert run
                 instance.report_run_canceled(run)
 
-    assert [queued[run_id] for run_id in taken] == ["daily", "retry", "backfill", "command line", "inventory by hand"]
+    assert [queued[run_id] for run_id in taken] == [
+        "daily",
+        "retry",
+        "backfill",
+        "command line",
+        "inventory by hand",
+    ]
 
 
 @pytest.mark.slow
@@ -127,7 +137,13 @@ def test_sensors_and_schedules_that_ticked_while_the_clock_ran_ahead_tick_again_
         for tick in here.instance.get_ticks(state.instigator_origin_id, state.selector_id):
             if here.now.timestamp() < tick.timestamp <= later.timestamp() + 60:
                 ticked.add(state.instigator_name)
-    assert ticked >= {"retry_failed_partitions", "publish_changes", "alert", "deliver", "pull_daily"}
+    assert ticked >= {
+        "retry_failed_partitions",
+        "publish_changes",
+        "alert",
+        "deliver",
+        "pull_daily",
+    }
 
 
 def test_the_limit_of_the_pool_of_pulls_is_that_of_the_dagster_home(
@@ -155,7 +171,9 @@ def test_the_limit_of_the_pool_of_pulls_is_that_of_the_dagster_home(
 
 
 @pytest.mark.slow
-def test_without_a_limit_of_the_pool_two_runs_pull_one_after_the_other(here: Installation, tmp_path: Path) -> None:
+def test_without_a_limit_of_the_pool_two_runs_pull_one_after_the_other(
+    here: Installation, tmp_path: Path
+) -> None:
     """Fault 106: on one machine the lock of the data folder does it, whatever Dagster allows."""
     (tmp_path / "home" / "dagster.yaml").write_text("telemetry: {enabled: false}")
     here.simulator.set_faults([Rule(Then(latency_ms=300))])
@@ -169,9 +187,16 @@ def test_without_a_limit_of_the_pool_two_runs_pull_one_after_the_other(here: Ins
 
 def backfill(folder: Path, first: date, last: date) -> subprocess.Popen[bytes]:
     """Start a pull in a process of its own, which asks for one window at a time."""
-    command = [str(Path(sys.executable).with_name("leads-pipeline")), "backfill", "--kind", "applicant"]
+    command = [
+        str(Path(sys.executable).with_name("leads-pipeline")),
+        "backfill",
+        "--kind",
+        "applicant",
+    ]
     days = ["--from", str(first), "--to", str(last)]
-    return subprocess.Popen([*command, *days], cwd=folder, env={**os.environ, "LEADS_MAX_CONCURRENCY": "1"})
+    return subprocess.Popen(
+        [*command, *days], cwd=folder, env={**os.environ, "LEADS_MAX_CONCURRENCY": "1"}
+    )
 
 
 def test_the_dagster_home_ends_endless_runs_and_sends_no_telemetry(here: Installation) -> None:
@@ -192,7 +217,9 @@ def test_the_first_start_writes_where_dagsters_state_is_kept(tmp_path: Path) -> 
     file = {f"{POSTGRES_VARIABLE}_FILE": "/run/address"}
 
     def written_with(folder: str, **variables: str) -> str:
-        home = dagster_home(Settings.from_variables({"LEADS_DATA_DIR": str(tmp_path / folder), **variables}))
+        home = dagster_home(
+            Settings.from_variables({"LEADS_DATA_DIR": str(tmp_path / folder), **variables})
+        )
         return (home / "dagster.yaml").read_text()
 
     assert "{env: DAGSTER_HOME}" in written_with("sqlite")
@@ -202,8 +229,12 @@ def test_the_first_start_writes_where_dagsters_state_is_kept(tmp_path: Path) -> 
         written_with("both", **address, **file)
 
 
-@pytest.mark.parametrize("written", [b"storage: {postgres: {postgres_url: x}}\n", b"no: [yaml", b"\xff"])
-def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(written: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "written", [b"storage: {postgres: {postgres_url: x}}\n", b"no: [yaml", b"\xff"]
+)
+def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(
+    written: bytes, tmp_path: Path
+) -> None:
     file = tmp_path / "dagster.yaml"
     file.write_bytes(written)
     variables = {"DAGSTER_HOME": f" {tmp_path} ", POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}
@@ -216,17 +247,23 @@ def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(written: bytes, 
 def test_a_dagster_yaml_that_dagster_refuses_is_told_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "dagster.yaml").write_text("storage: {postgres: {postgres_url: hidden-secret, no_such_key: 1}}\n")
+    (tmp_path / "dagster.yaml").write_text(
+        "storage: {postgres: {postgres_url: hidden-secret, no_such_key: 1}}\n"
+    )
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
-    with pytest.raises(SettingsError, match=r"Dagster refuses .*/dagster\.yaml") as error, Session.opened():
+    with (
+        pytest.raises(SettingsError, match=r"Dagster refuses .*/dagster\.yaml") as error,
+        Session.opened(),
+    ):
         pass
     assert "hidden-secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
-    "address", ["mysql://u:hidden@db/x", "postgresql://u:hid@den@db:x/y", "postgresql://u:p@x/hid@db/x"]
+    "address",
+    ["mysql://u:hidden@db/x", "postgresql://u:hid@den@db:x/y", "postgresql://u:p@x/hid@db/x"],
 )
 def test_an_address_that_is_none_is_told_without_repeating_it(address: str) -> None:
     postgres = pytest.importorskip("leads_pipeline.orchestration.event_log_postgres")
@@ -237,8 +274,12 @@ def test_an_address_that_is_none_is_told_without_repeating_it(address: str) -> N
 
 def test_blanks_around_an_address_of_postgres_are_no_part_of_it() -> None:
     postgres = pytest.importorskip("leads_pipeline.orchestration.event_log_postgres")
-    with pytest.raises(StorageError, match=r"Postgres at 127\.0\.0\.1, database x can't be reached"):
-        postgres.PostgresStorage.from_config_value(None, {"postgres_url": " postgresql://u:p@127.0.0.1:9/x "})
+    with pytest.raises(
+        StorageError, match=r"Postgres at 127\.0\.0\.1, database x can't be reached"
+    ):
+        postgres.PostgresStorage.from_config_value(
+            None, {"postgres_url": " postgresql://u:p@127.0.0.1:9/x "}
+        )
 
 
 def test_a_sensor_that_somebody_stopped_is_noted_for_the_findings(here: Installation) -> None:

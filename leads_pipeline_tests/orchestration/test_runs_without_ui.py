@@ -24,7 +24,12 @@ def test_any_list_of_windows_is_pulled_in_one_run_and_progress_is_told(here: Pip
     keys = {APPLICANT: [here.key(1), here.key(3, 102)], APPRAISAL: [here.key(2, 103)]}
     steps: list[int] = []
 
-    report = pull(here.definitions, here.instance, keys, lambda so_far: steps.append(sum(so_far.landed.values())))
+    report = pull(
+        here.definitions,
+        here.instance,
+        keys,
+        lambda so_far: steps.append(sum(so_far.landed.values())),
+    )
 
     assert report.succeeded
     assert report.landed == {"applicant_leads": 2, "appraisal_leads": 1}
@@ -76,4 +81,7 @@ def test_a_run_that_ends_with_an_unforeseen_error_tells_the_error() -> None:
         read()
 
     with dg.DagsterInstance.ephemeral() as instance:
-        assert run_job(dg.Definitions(jobs=[reads]), instance, "reads") == "OSError: [Errno 5] Input/output error"
+        assert (
+            run_job(dg.Definitions(jobs=[reads]), instance, "reads")
+            == "OSError: [Errno 5] Input/output error"
+        )

@@ -88,17 +88,37 @@ ANSWERS: Sequence[Wild] = [
     Wild("early hints before 200", raw(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + WHOLE)),
     Wild("a header of 100 kB", respond(LEADS, f"X-Long: {'x' * 100_000}")),
     Wild("a byte order mark before the JSON", respond(b"\xef\xbb\xbf" + LEADS)),
-    Wild("two lists, one with an escaped key", respond(b'{"applicants":[' + A + b'],"\\u0061pplicants":[' + B + b"]}")),
+    Wild(
+        "two lists, one with an escaped key",
+        respond(b'{"applicants":[' + A + b'],"\\u0061pplicants":[' + B + b"]}"),
+    ),
     # A finding tells of this (fault 2).
     Wild("a next page", respond(LEADS[:-1] + b',"nextPage":"/2"}')),
     # No answer, with 200.
-    Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), InvalidAnswerError, "HTML"),
+    Wild(
+        "HTML with 200",
+        respond(b"<html>Sign in</html>", "Content-Type: text/html"),
+        InvalidAnswerError,
+        "HTML",
+    ),
     Wild("empty body with 200", respond(b""), InvalidAnswerError),
     Wild("a JSON list", respond(b"[" + A + b"]"), InvalidAnswerError),
-    Wild("gzip with a wrong checksum", respond(gzipped(LEADS)[:-8] + bytes(8), GZIP), InvalidAnswerError, "gzip"),
+    Wild(
+        "gzip with a wrong checksum",
+        respond(gzipped(LEADS)[:-8] + bytes(8), GZIP),
+        InvalidAnswerError,
+        "gzip",
+    ),
     Wild("cut gzip", respond(gzipped(LEADS)[:-3], GZIP), InvalidAnswerError, "gzip"),
-    Wild("unknown content encoding", respond(LEADS, "Content-Encoding: zstd"), InvalidAnswerError, "encoding"),
-    Wild("Content-Length too small", respond(LEADS, CLOSE, length=len(LEADS) - 5), InvalidAnswerError),
+    Wild(
+        "unknown content encoding",
+        respond(LEADS, "Content-Encoding: zstd"),
+        InvalidAnswerError,
+        "encoding",
+    ),
+    Wild(
+        "Content-Length too small", respond(LEADS, CLOSE, length=len(LEADS) - 5), InvalidAnswerError
+    ),
     Wild("204", without_body("204 No Content"), InvalidAnswerError, "204"),
     Wild("304", without_body("304 Not Modified"), InvalidAnswerError, "304"),
     # Too much: a window of a minute is asked for once more at most.
@@ -106,7 +126,11 @@ ANSWERS: Sequence[Wild] = [
     Wild("413", status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE), RefusedError, "413", requests=2),
     # Broken connections.
     Wild("Content-Length too large", respond(LEADS, length=len(LEADS) + 5), UnreachableError),
-    Wild("chunks without an end", raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n400\r\n" + LEADS), UnreachableError),
+    Wild(
+        "chunks without an end",
+        raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n400\r\n" + LEADS),
+        UnreachableError,
+    ),
     Wild("no HTTP", raw(b"SMTP?\r\n\r\n"), UnreachableError),
     Wild("reset at once", raw(b"", reset=True), UnreachableError),
     Wild("a drip-fed body", drip(LEADS), UnreachableError, is_slow=True),
@@ -120,14 +144,21 @@ ANSWERS: Sequence[Wild] = [
     Wild("429 with Retry-After -1", busy("-1"), BusyError),
     # More patience than a run has ends it.
     Wild("429 with 10^30 seconds", busy("1" + "0" * 30), BusyError, requests=1),
-    Wild("429 until in an hour", busy(format_datetime(NOW + timedelta(hours=1), usegmt=True)), BusyError, requests=1),
+    Wild(
+        "429 until in an hour",
+        busy(format_datetime(NOW + timedelta(hours=1), usegmt=True)),
+        BusyError,
+        requests=1,
+    ),
 ]
 
 # --- the token endpoint -----------------------------------------------------------------------------------------------
 
 
 def token(members: str, *headers: str, code: int = 200) -> Script:
-    return respond(b"{%s}" % members.encode(), "Content-Type: application/json", *headers, status=code)
+    return respond(
+        b"{%s}" % members.encode(), "Content-Type: application/json", *headers, status=code
+    )
 
 
 def half_a_header(connection: socket.socket) -> None:
@@ -146,14 +177,42 @@ TOKENS: Sequence[Wild] = [
     Wild("no token_type", token('"access_token":"t0ken"')),
     Wild("BearerToken", token('"access_token":"t0ken","token_type":"BearerToken"')),
     Wild("gzip", respond(PACKED, GZIP)),
-    Wild("an odd charset", respond(b"{%s}" % GOOD.encode(), "Content-Type: application/json; charset=utf-7")),
+    Wild(
+        "an odd charset",
+        respond(b"{%s}" % GOOD.encode(), "Content-Type: application/json; charset=utf-7"),
+    ),
     # Somebody has to change something: refused once, and the cause is named.
-    Wild("DPoP", token('"access_token":"t0ken","token_type":"DPoP"'), CredentialsError, "bearer token"),
-    Wild("200 with invalid_client", token('"error":"invalid_client"'), CredentialsError, "invalid_client"),
-    Wild("400 with invalid_client", token('"error":"invalid_client"', code=400), CredentialsError, "invalid_client"),
+    Wild(
+        "DPoP",
+        token('"access_token":"t0ken","token_type":"DPoP"'),
+        CredentialsError,
+        "bearer token",
+    ),
+    Wild(
+        "200 with invalid_client",
+        token('"error":"invalid_client"'),
+        CredentialsError,
+        "invalid_client",
+    ),
+    Wild(
+        "400 with invalid_client",
+        token('"error":"invalid_client"', code=400),
+        CredentialsError,
+        "invalid_client",
+    ),
     Wild("400 without a code", respond(b"", status=400), CredentialsError, "400, no error code"),
-    Wild("404", respond(b'{"message":"no"}', status=404), CredentialsError, "Check the token server's address"),
-    Wild("HTML with 200", respond(b"<html>Sign in</html>", "Content-Type: text/html"), CredentialsError, "HTML"),
+    Wild(
+        "404",
+        respond(b'{"message":"no"}', status=404),
+        CredentialsError,
+        "Check the token server's address",
+    ),
+    Wild(
+        "HTML with 200",
+        respond(b"<html>Sign in</html>", "Content-Type: text/html"),
+        CredentialsError,
+        "HTML",
+    ),
     Wild("a redirect", moved(HTTPStatus.FOUND), CredentialsError, "redirect"),
     Wild(
         "a redirect to no URL",
@@ -161,20 +220,38 @@ TOKENS: Sequence[Wild] = [
         CredentialsError,
         "redirect (307)",
     ),
-    Wild("a long token", token(f'"access_token":"{"x" * (MAX_TOKEN_CHARACTERS + 1)}"'), CredentialsError, "a header"),
+    Wild(
+        "a long token",
+        token(f'"access_token":"{"x" * (MAX_TOKEN_CHARACTERS + 1)}"'),
+        CredentialsError,
+        "a header",
+    ),
     Wild("407 by a proxy", respond(b"", status=407), SettingsError, "proxy refused (407)"),
-    Wild("a token with a line break", token(r'"access_token":"t0\nken"'), CredentialsError, "token"),
+    Wild(
+        "a token with a line break", token(r'"access_token":"t0\nken"'), CredentialsError, "token"
+    ),
     # It passes by itself.
     Wild("204", without_body("204 No Content"), ServerError, "answered 204 without a token"),
     Wild("408", respond(b"", status=408), ServerError, "fault of its own (408)"),
     Wild("deep JSON", respond(b"[" * 60_000), ServerError, "without a token"),
-    Wild("no HTTP", raw(b"SSH-2.0-OpenSSH\r\n"), UnreachableError, "broke off before the answer was whole"),
+    Wild(
+        "no HTTP",
+        raw(b"SSH-2.0-OpenSSH\r\n"),
+        UnreachableError,
+        "broke off before the answer was whole",
+    ),
     Wild("half a header", half_a_header, UnreachableError, "in time", is_slow=True),
     Wild("an empty token", token('"access_token":""'), ServerError),
-    Wild("400 temporarily_unavailable", token('"error":"temporarily_unavailable"', code=400), ServerError),
+    Wild(
+        "400 temporarily_unavailable",
+        token('"error":"temporarily_unavailable"', code=400),
+        ServerError,
+    ),
     Wild("429", busy("1"), BusyError, "429"),
     Wild("503 with Retry-After", respond(b"", "Retry-After: 1", status=503), ServerError, "503"),
     Wild("a body of 1 MB", token(f'{GOOD},"pad":"{"x" * 2**20}"'), ServerError),
     Wild("drip-fed", drip(b"{%s}" % GOOD.encode()), UnreachableError, is_slow=True),
-    Wild("an unknown authority", PLAIN, UnreachableError, "SSL_CERT_FILE", has_unknown_authority=True),
+    Wild(
+        "an unknown authority", PLAIN, UnreachableError, "SSL_CERT_FILE", has_unknown_authority=True
+    ),
 ]

@@ -25,7 +25,12 @@ MINUTE = replace(A_DAY, end=A_DAY.start + timedelta(minutes=1))
 
 
 def pull(
-    data: RawServer, tokens: RawServer, folder: Path, *, data_seconds: float = 30, token_seconds: float = 30
+    data: RawServer,
+    tokens: RawServer,
+    folder: Path,
+    *,
+    data_seconds: float = 30,
+    token_seconds: float = 30,
 ) -> tuple[LeadsPipelineError | None, list[str]]:
     """Pull one window from these servers. Give the reason why it failed, and the ids of the leads that came."""
     credentials = ClientCredentials(
@@ -53,7 +58,9 @@ def test_each_answer_of_a_leads_service_gets_its_verdict(wild: Wild, tmp_path: P
     with closing(RawServer()) as server:
         server.scripts = {TOKEN: PLAIN, DATA: wild.script}
 
-        error, leads = pull(server, server, tmp_path, data_seconds=SLOW_SECONDS if wild.is_slow else 30)
+        error, leads = pull(
+            server, server, tmp_path, data_seconds=SLOW_SECONDS if wild.is_slow else 30
+        )
 
         assert (type(error) if error else None) == wild.error, error
         assert leads == wild.leads
@@ -73,7 +80,11 @@ def test_each_answer_of_a_token_endpoint_gets_its_verdict(wild: Wild, tmp_path: 
 
         assert (type(error) if error else None) == wild.error, error
         assert wild.says in str(error)
-        assert 1 <= (tokens.connections if authority else tokens.asked_for(TOKEN)) <= wild.most_requests
+        assert (
+            1
+            <= (tokens.connections if authority else tokens.asked_for(TOKEN))
+            <= wild.most_requests
+        )
         assert data.asked_for(DATA) == (0 if wild.error else 1)
 
 

@@ -43,7 +43,16 @@ from leads_pipeline.portal.run import MAX_FAILURES_IN_A_ROW, Requests
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
 from leads_pipeline_tests.support.good_tokens import BASE_URL, CREDENTIALS, TOKEN, GoodTokens
-from leads_pipeline_tests.support.raw_server import HEAD, RawServer, Script, bomb, drip, gzipped, raw, respond
+from leads_pipeline_tests.support.raw_server import (
+    HEAD,
+    RawServer,
+    Script,
+    bomb,
+    drip,
+    gzipped,
+    raw,
+    respond,
+)
 
 NO_SUCH_HOST = "http://portal.invalid"
 BODY = b'{"applicants": [{"id": "a", "price": 250000.10}]}'
@@ -106,7 +115,9 @@ def branch(request: httpx.Request) -> int:
 
 def interval(request: httpx.Request) -> tuple[datetime, datetime]:
     parameters = request.url.params
-    return datetime.fromisoformat(parameters["from-time"]), datetime.fromisoformat(parameters["to-time"])
+    return datetime.fromisoformat(parameters["from-time"]), datetime.fromisoformat(
+        parameters["to-time"]
+    )
 
 
 def good(_: httpx.Request) -> httpx.Response:
@@ -135,7 +146,9 @@ def test_an_answer_says_how_it_was_had() -> None:
 
     answer = answer_of(leads_client(handler, timing=timing.as_timing()))
 
-    assert asked == ["/applicant-leads?from-time=2026-11-19T00%3A00%3A00Z&to-time=2026-11-20T00%3A00%3A00Z&branch-id=1"]
+    assert asked == [
+        "/applicant-leads?from-time=2026-11-19T00%3A00%3A00Z&to-time=2026-11-20T00%3A00%3A00Z&branch-id=1"
+    ]
     assert answer.window == window_of(1)
     assert [lead.payload for lead in answer.leads] == ['{"id": "a", "price": 250000.10}']
     assert answer.fetched_at == NOW
@@ -259,22 +272,32 @@ def test_an_unexpected_exception_reaches_the_consumer() -> None:
         (999, ServerError, "server error (999)", 2),
     ],
 )
-def test_every_status_has_its_verdict(status: int, kind: type[LeadsPipelineError], reason: str, requests: int) -> None:
+def test_every_status_has_its_verdict(
+    status: int, kind: type[LeadsPipelineError], reason: str, requests: int
+) -> None:
     client = leads_client(always(status), policy=RetryPolicy(max_attempts=2))
 
     error = error_of(client)
 
     assert type(error) is kind
     assert error.reason == reason
-    assert str(error).startswith(f"GET /applicant-leads for the window 2026-11-19|branch-1 was answered {status}")
+    assert str(error).startswith(
+        f"GET /applicant-leads for the window 2026-11-19|branch-1 was answered {status}"
+    )
     assert client.requests_made == requests
 
 
 @pytest.mark.parametrize(
     ("body", "named"),
     [
-        (b'{"errors": [{"code": "not_found"}, {"code": "ann_smith"}]}', " (not_found, a code that is not known)."),
-        (b'{"errors": [{"code": 447700}, {"message": "Ann Smith"}]}', " (a code that is not known, "),
+        (
+            b'{"errors": [{"code": "not_found"}, {"code": "ann_smith"}]}',
+            " (not_found, a code that is not known).",
+        ),
+        (
+            b'{"errors": [{"code": 447700}, {"message": "Ann Smith"}]}',
+            " (a code that is not known, ",
+        ),
         (b'{"errors": ["Ann Smith"], "title": "Ann Smith not found"}', "."),
         (b"[" * 100_000, "."),
     ],
@@ -289,7 +312,10 @@ def test_a_refusal_names_its_code_and_never_its_text(body: bytes, named: str) ->
 
 @pytest.mark.parametrize(
     ("scope", "advice"),
-    [("branch-1", "Check that branch-1 is an internal id of the portal"), ("all", "LEADS_SCOPES=all")],
+    [
+        ("branch-1", "Check that branch-1 is an internal id of the portal"),
+        ("all", "LEADS_SCOPES=all"),
+    ],
 )
 def test_a_forbidden_scope_is_named_with_what_to_check(scope: str, advice: str) -> None:
     window = Window.of(YESTERDAY, Scope.parse(scope), ZoneInfo("UTC"))
@@ -362,7 +388,9 @@ def test_an_error_carries_neither_token_nor_the_exception_that_quotes_it(
 def test_a_transient_failure_is_retried_until_it_passes() -> None:
     timing = FakeTiming()
     statuses = iter([500, 502, 200])
-    client = leads_client(lambda _: httpx.Response(next(statuses), content=BODY), timing=timing.as_timing())
+    client = leads_client(
+        lambda _: httpx.Response(next(statuses), content=BODY), timing=timing.as_timing()
+    )
 
     answer = answer_of(client)
 
@@ -377,9 +405,14 @@ def test_a_service_that_is_down_is_not_hammered() -> None:
     errors = outcomes(client, 200)
 
     assert {type(error) for error in errors} == {ServerError}
-    assert "was not sent, because another request's failure holds for the whole run" in str(errors[-1])
+    assert "was not sent, because another request's failure holds for the whole run" in str(
+        errors[-1]
+    )
     threads_at_once = 4 + 4
-    assert client.requests_made <= (MAX_FAILURES_IN_A_ROW + threads_at_once) * RetryPolicy().max_attempts
+    assert (
+        client.requests_made
+        <= (MAX_FAILURES_IN_A_ROW + threads_at_once) * RetryPolicy().max_attempts
+    )
 
 
 def test_two_branches_that_always_fail_do_not_end_the_run_of_the_others() -> None:
@@ -391,7 +424,9 @@ def test_two_branches_that_always_fail_do_not_end_the_run_of_the_others() -> Non
 
     results = pull(leads_client(handler, max_concurrency=1), windows)
 
-    answered = [window.scope.id for window, outcome in results.items() if isinstance(outcome, Answer)]
+    answered = [
+        window.scope.id for window, outcome in results.items() if isinstance(outcome, Answer)
+    ]
     assert answered == ["3"] * 15 + ["4"] * 15
 
 
@@ -410,7 +445,9 @@ def test_a_hard_rate_limit_costs_time_and_no_window() -> None:
     timing = FakeTiming()
     served_at: list[float] = []
 
-    def handler(_: httpx.Request) -> httpx.Response:  # two a second, and a 429 without Retry-After beyond
+    def handler(
+        _: httpx.Request,
+    ) -> httpx.Response:  # two a second, and a 429 without Retry-After beyond
         timing.seconds += 0.01
         if served_at and timing.seconds - served_at[-1] < 0.5:
             return httpx.Response(429)
@@ -438,11 +475,15 @@ def test_one_branch_that_is_always_refused_does_not_bring_the_others_to_a_crawl(
 
 
 def test_more_patience_than_the_policy_has_ends_the_run() -> None:
-    client = leads_client(lambda _: httpx.Response(429, headers={"Retry-After": "3600"}), max_concurrency=2)
+    client = leads_client(
+        lambda _: httpx.Response(429, headers={"Retry-After": "3600"}), max_concurrency=2
+    )
 
     errors = outcomes(client, 50)
 
-    assert all(isinstance(error, BusyError) and error.retry_after_seconds == 3600 for error in errors)
+    assert all(
+        isinstance(error, BusyError) and error.retry_after_seconds == 3600 for error in errors
+    )
     assert "was not sent" in str(errors[-1])
     assert client.requests_made <= 2
 
@@ -492,7 +533,9 @@ class Book:
             return self.refusal
         leads = [{"id": moment.isoformat()} for moment in self.moments if start <= moment <= end]
         body = json.dumps({"applicants": leads})
-        return httpx.Response(200, stream=httpx.ByteStream(body.encode()))  # as content it would be read already
+        return httpx.Response(
+            200, stream=httpx.ByteStream(body.encode())
+        )  # as content it would be read already
 
     @property
     def ids(self) -> list[str]:
@@ -509,7 +552,9 @@ class Book:
     ],
     ids=["413", "504", "408", "too large"],
 )
-def test_a_window_that_is_too_much_is_had_hour_by_hour(refusal: httpx.Response, day: date, hours: int) -> None:
+def test_a_window_that_is_too_much_is_had_hour_by_hour(
+    refusal: httpx.Response, day: date, hours: int
+) -> None:
     window = Window.of(day, Scope.parse("branch-1"), ZoneInfo("Europe/London"))
     book = Book(window, refusal)
     timing = Timing(now=lambda: window.end + HOUR, wait=lambda *_: None)
@@ -552,15 +597,22 @@ def test_of_a_lead_in_two_hours_the_later_answer_is_the_newest() -> None:
         start, end = interval(request)
         if end - start > HOUR:
             return httpx.Response(413)
-        return httpx.Response(200, content=b'{"applicants": [{"id": "a", "hour": %d}]}' % (start.hour % 2))
+        return httpx.Response(
+            200, content=b'{"applicants": [{"id": "a", "hour": %d}]}' % (start.hour % 2)
+        )
 
     answer = answer_of(leads_client(handler))
 
-    assert [lead.payload for lead in answer.leads] == ['{"id": "a", "hour": 0}', '{"id": "a", "hour": 1}']
+    assert [lead.payload for lead in answer.leads] == [
+        '{"id": "a", "hour": 0}',
+        '{"id": "a", "hour": 1}',
+    ]
 
 
 @pytest.mark.parametrize(("status", "is_transient"), [(413, False), (500, True)])
-def test_an_hour_that_always_fails_fails_its_window_and_costs_no_other_hour(status: int, *, is_transient: bool) -> None:
+def test_an_hour_that_always_fails_fails_its_window_and_costs_no_other_hour(
+    status: int, *, is_transient: bool
+) -> None:
     book = Book(window_of(1), httpx.Response(413))
 
     def handler(request: httpx.Request) -> httpx.Response:
@@ -604,7 +656,9 @@ def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> N
     raw_server.script = respond(MANY)
 
     assert answer_of(socket_client(raw_server.url, max_body_bytes=len(MANY)))
-    assert isinstance(error_of(socket_client(raw_server.url, max_body_bytes=len(MANY) - 1)), TooLargeError)
+    assert isinstance(
+        error_of(socket_client(raw_server.url, max_body_bytes=len(MANY) - 1)), TooLargeError
+    )
 
 
 @pytest.mark.parametrize(
@@ -616,7 +670,9 @@ def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> N
     ],
     ids=["gzip bomb", "gzip bomb of an error", "plain"],
 )
-def test_a_flood_takes_no_memory(raw_server: RawServer, script: Script, kind: type[LeadsPipelineError]) -> None:
+def test_a_flood_takes_no_memory(
+    raw_server: RawServer, script: Script, kind: type[LeadsPipelineError]
+) -> None:
     raw_server.script = script
     client = socket_client(raw_server.url, max_body_bytes=5_000_000)
     tracemalloc.start()
@@ -639,13 +695,17 @@ def test_a_flood_takes_no_memory(raw_server: RawServer, script: Script, kind: ty
     ],
     ids=["cut off", "cut gzip"],
 )
-def test_the_status_decides_even_if_an_error_body_is_broken(raw_server: RawServer, script: Script) -> None:
+def test_the_status_decides_even_if_an_error_body_is_broken(
+    raw_server: RawServer, script: Script
+) -> None:
     raw_server.script = script
 
     assert error_of(socket_client(raw_server.url)).reason == "refused (404)"
 
 
-@pytest.mark.parametrize("script", [respond(BODY), respond(b'{"errors": []}', status=404)], ids=["200", "404"])
+@pytest.mark.parametrize(
+    "script", [respond(BODY), respond(b'{"errors": []}', status=404)], ids=["200", "404"]
+)
 def test_connections_are_reused(raw_server: RawServer, script: Script) -> None:
     raw_server.script = script
 
@@ -655,7 +715,9 @@ def test_connections_are_reused(raw_server: RawServer, script: Script) -> None:
     assert raw_server.connections <= 3 + 4  # each thread has its own
 
 
-def test_headers_that_come_byte_by_byte_hold_neither_an_alert_nor_the_night(raw_server: RawServer) -> None:
+def test_headers_that_come_byte_by_byte_hold_neither_an_alert_nor_the_night(
+    raw_server: RawServer,
+) -> None:
     raw_server.script = drip(b"a" * 1000, head=HEAD + b"X-Slow: ", pause_seconds=0.05)
     began = time.monotonic()
 
@@ -683,7 +745,14 @@ def test_a_netrc_file_never_replaces_the_token(
 
 
 @pytest.mark.parametrize(
-    "entry", ["fd07:b51a:cc66:f0::/64", "[fd07:b51a:cc66:f0::/64]", "fe80::1%eth0", "[::1", "portal.example:99999"]
+    "entry",
+    [
+        "fd07:b51a:cc66:f0::/64",
+        "[fd07:b51a:cc66:f0::/64]",
+        "fe80::1%eth0",
+        "[::1",
+        "portal.example:99999",
+    ],
 )
 def test_an_entry_of_no_proxy_that_httpx_cannot_read_changes_nothing(
     entry: str, raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
@@ -743,7 +812,10 @@ def test_too_few_descriptors_are_not_taken_for_a_fault_of_the_network() -> None:
     ("variable", "proxy"),
     [
         ("HTTPS_PROXY", "http://agent:hunter2@127.0.0.1:noport"),
-        ("ALL_PROXY", "http://agent:hunter2/x@127.0.0.1:1"),  # not percent-encoded: hunter2 is taken for the port
+        (
+            "ALL_PROXY",
+            "http://agent:hunter2/x@127.0.0.1:1",
+        ),  # not percent-encoded: hunter2 is taken for the port
         ("HTTP_PROXY", "http://agent:hunter2\udcff@127.0.0.1:1"),
         ("ALL_PROXY", f"http://agent:hunter2@{'a' * 70}.example:1"),
         ("HTTP_PROXY", "http://agent:hunter2@xn--\u0378.example:1"),
@@ -754,7 +826,11 @@ def test_too_few_descriptors_are_not_taken_for_a_fault_of_the_network() -> None:
     ],
 )
 def test_nothing_of_a_proxys_password_is_in_an_error(
-    variable: str, proxy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    variable: str,
+    proxy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     caplog.set_level(logging.INFO)
     monkeypatch.setenv(variable, proxy)
@@ -763,7 +839,11 @@ def test_nothing_of_a_proxys_password_is_in_an_error(
     errors = [
         error_of(socket_client(portal)),
         raised_by(lambda: server_time(portal)),
-        raised_by(lambda: Tokens(replace(CREDENTIALS, token_url=f"{portal}/token"), tmp_path / "tokens").get()),
+        raised_by(
+            lambda: Tokens(
+                replace(CREDENTIALS, token_url=f"{portal}/token"), tmp_path / "tokens"
+            ).get()
+        ),
     ]
 
     shown = caplog.text
@@ -790,7 +870,9 @@ def test_a_proxy_that_wants_another_password_is_told_without_its_words(
     scheme: str, raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", raw_server.url.replace("//", "//agent:hunter2@"))
-    raw_server.script = raw(b"HTTP/1.1 407 No hunter2 for agent\r\nContent-Length: 7\r\n\r\nhunter2")
+    raw_server.script = raw(
+        b"HTTP/1.1 407 No hunter2 for agent\r\nContent-Length: 7\r\n\r\nhunter2"
+    )
 
     told = str(error_of(socket_client(f"{scheme}://portal.invalid")))
 

@@ -81,7 +81,9 @@ def test_a_file_that_holds_no_secret_is_told_apart(path: Path, content: bytes, w
 
 
 def test_a_missing_file_is_named(path: Path) -> None:
-    with pytest.raises(CredentialsError, match=r"secret can't be read \(No such file or directory\)"):
+    with pytest.raises(
+        CredentialsError, match=r"secret can't be read \(No such file or directory\)"
+    ):
         read_secret(in_file(path))
 
 
@@ -158,7 +160,9 @@ def test_a_pgp_file_of_absurd_size_is_refused(delivery: Delivery, name: str) -> 
 @pytest.mark.parametrize("content", ["", f"client_id: abc\nclient_secret: {CANARY}"])
 def test_a_message_that_holds_no_secret_alone_is_refused(delivery: Delivery, content: str) -> None:
     delivery.deliver(content)
-    with pytest.raises(CredentialsError, match=r"The content of the PGP message .*message.asc") as caught:
+    with pytest.raises(
+        CredentialsError, match=r"The content of the PGP message .*message.asc"
+    ) as caught:
         read_secret(delivery.secret)
     assert CANARY not in str(caught.value)
 
@@ -168,13 +172,16 @@ def test_a_passphrase_that_can_not_be_read_is_told(delivery: Delivery) -> None:
     delivery.passphrase.write_text("two\nlines")
 
     with pytest.raises(
-        CredentialsError, match=r"^The passphrase of .*key.asc can't be read\. The secret file .*phrase "
+        CredentialsError,
+        match=r"^The passphrase of .*key.asc can't be read\. The secret file .*phrase ",
     ):
         read_secret(delivery.secret)
 
 
 @needs_gpg
-def test_an_error_of_pgp_names_the_files_and_no_secret_and_is_not_remembered(delivery: Delivery) -> None:
+def test_an_error_of_pgp_names_the_files_and_no_secret_and_is_not_remembered(
+    delivery: Delivery,
+) -> None:
     whole = delivery.message.read_bytes()
     delivery.message.write_bytes(whole[:100])
 

@@ -36,7 +36,9 @@ def test_the_ceiling_of_the_jitter_doubles_up_to_its_limit() -> None:
 
 
 @given(attempt=st.integers(1, 50), asked=st.floats(0, 120), seed=st.integers())
-def test_what_the_service_asks_for_is_the_least_that_is_waited(attempt: int, asked: float, seed: int) -> None:
+def test_what_the_service_asks_for_is_the_least_that_is_waited(
+    attempt: int, asked: float, seed: int
+) -> None:
     delay = POLICY.delay_seconds(attempt, asked, rng(seed))
     assert asked <= delay <= asked + POLICY.max_delay_seconds
 
@@ -65,11 +67,18 @@ def test_no_wait_is_endless() -> None:
         ("Fri, 99 Nov 2026 12:00:30 GMT", None),
     ],
 )
-def test_a_retry_after_header_is_read_as_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
+def test_a_retry_after_header_is_read_as_seconds_or_a_date(
+    value: str | None, seconds: float | None
+) -> None:
     assert parse_retry_after(value, NOW) == seconds
 
 
-@given(st.one_of(st.text(), st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ \S*", fullmatch=True)))
+@given(
+    st.one_of(
+        st.text(),
+        st.from_regex(r"[A-Z][a-z]{2}, \d+ [A-Z][a-z]{2} \d+ \d+:\d+:\d+ \S*", fullmatch=True),
+    )
+)
 def test_no_header_whatever_breaks_the_reading(value: str) -> None:
     seconds = parse_retry_after(value, NOW)
 

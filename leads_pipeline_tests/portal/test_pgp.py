@@ -49,7 +49,9 @@ def _what_gpg_leaves(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     homes: set[str] = set()
     real = pgp._run  # noqa: SLF001 - to look on
 
-    def run(command: Sequence[str], given: bytes, *pipes: int) -> "subprocess.CompletedProcess[bytes]":
+    def run(
+        command: Sequence[str], given: bytes, *pipes: int
+    ) -> "subprocess.CompletedProcess[bytes]":
         home = command[command.index("--homedir") + 1]
         assert stat.S_IMODE(Path(home).stat().st_mode) == 0o700
         assert not any(PASSPHRASE in word or CANARY.decode() in word for word in command)
@@ -71,13 +73,17 @@ def _what_gpg_leaves(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 # --- what opens -------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_opens_with_an_armoured_and_a_binary_key(gpg: Gpg, message: bytes, key: bytes) -> None:
+def test_a_message_opens_with_an_armoured_and_a_binary_key(
+    gpg: Gpg, message: bytes, key: bytes
+) -> None:
     assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
     assert pgp.decrypt(message, gpg.run("--export-secret-keys", "agency"), PASSPHRASE) == CANARY
 
 
 def test_the_key_that_the_guide_makes_opens_its_message(gpg: Gpg) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guides" / "get-a-secret.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "get-a-secret.md").read_text(
+        encoding="utf-8"
+    )
     assert '--quick-generate-key "Your Agency <it@agency.example>" default default never' in guide
     key = gpg.make_key("guide", "default")
     assert pgp.decrypt(gpg.encrypt(CANARY, "guide"), key, PASSPHRASE) == CANARY
@@ -91,8 +97,14 @@ def test_a_key_without_passphrase_opens_its_message(gpg: Gpg) -> None:
     assert pgp.decrypt(message, bare, PASSPHRASE) == CANARY
 
 
-def test_the_mail_around_the_message_and_its_line_breaks_do_not_matter(message: bytes, key: bytes) -> None:
-    mail = b"Dear all,\r\nclient_id: abc\r\n\r\n" + message.replace(b"\n", b"\r\n") + b"\r\nregards\r\n"
+def test_the_mail_around_the_message_and_its_line_breaks_do_not_matter(
+    message: bytes, key: bytes
+) -> None:
+    mail = (
+        b"Dear all,\r\nclient_id: abc\r\n\r\n"
+        + message.replace(b"\n", b"\r\n")
+        + b"\r\nregards\r\n"
+    )
     assert pgp.decrypt(mail, key, PASSPHRASE) == CANARY
 
 
@@ -136,14 +148,18 @@ def test_a_missing_passphrase_is_told(message: bytes, key: bytes, nothing: str |
     assert "no passphrase is set" in refusal(message, key, nothing)
 
 
-def test_another_key_is_told_with_the_id_that_the_message_names(gpg: Gpg, message: bytes, other_key: bytes) -> None:
+def test_another_key_is_told_with_the_id_that_the_message_names(
+    gpg: Gpg, message: bytes, other_key: bytes
+) -> None:
     told = refusal(message, other_key)
     assert "is for another key" in told
     listed = gpg.run("--list-keys", "--with-colons", "agency").decode().splitlines()
     assert next(line.split(":")[4] for line in listed if line.startswith("sub")) in told
 
 
-def test_a_message_that_names_no_key_is_not_said_to_be_for_another(gpg: Gpg, key: bytes, other_key: bytes) -> None:
+def test_a_message_that_names_no_key_is_not_said_to_be_for_another(
+    gpg: Gpg, key: bytes, other_key: bytes
+) -> None:
     message = gpg.encrypt(CANARY, "agency", options=("--throw-keyids",))
 
     assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
@@ -172,7 +188,9 @@ def test_an_altered_message_never_opens(gpg: Gpg, mode: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["--store", "--symmetric"])
-def test_a_message_that_is_not_encrypted_for_a_key_is_told(gpg: Gpg, key: bytes, option: str) -> None:
+def test_a_message_that_is_not_encrypted_for_a_key_is_told(
+    gpg: Gpg, key: bytes, option: str
+) -> None:
     text = gpg.run("--armor", option, given=CANARY, passphrase="another")
 
     assert "is no PGP message for a public key" in refusal(text, key)

@@ -60,8 +60,12 @@ class Portal:
             secret=Secret("A_SECRET", "s3cret"),
             method=AuthMethod.BODY,
         )
-        tokens = Tokens(credentials, self.folder, clock=lambda: timing.now().timestamp(), transport=transport)
-        client = LeadsClient(BASE_URL, tokens, max_concurrency=8, transport=transport, timing=timing.as_timing())
+        tokens = Tokens(
+            credentials, self.folder, clock=lambda: timing.now().timestamp(), transport=transport
+        )
+        client = LeadsClient(
+            BASE_URL, tokens, max_concurrency=8, transport=transport, timing=timing.as_timing()
+        )
         return dict(client.fetch_windows(APPLICANT, windows, lambda answer: answer))
 
     def runs_until_all_landed(self, windows: Sequence[Window], most: int) -> int:
@@ -69,7 +73,9 @@ class Portal:
         missing = list(windows)
         for number in range(1, most + 1):
             outcomes = self.run(missing)
-            missing = [window for window, outcome in outcomes.items() if not isinstance(outcome, Answer)]
+            missing = [
+                window for window, outcome in outcomes.items() if not isinstance(outcome, Answer)
+            ]
             if not missing:
                 return number
             self.timing.seconds += 600
@@ -88,18 +94,26 @@ class Portal:
                 token_age=self.timing.seconds - self.issued[token - 1],
                 now=self.timing.seconds,
             )
-            return httpx.Response(200 if self.accepts(asked) else self.refusal, json={"applicants": []})
+            return httpx.Response(
+                200 if self.accepts(asked) else self.refusal, json={"applicants": []}
+            )
 
     def _issue(self) -> httpx.Response:
         if self.is_token_server_down:
             return httpx.Response(503)
         self.issued.append(self.timing.seconds)
-        return httpx.Response(200, json={"access_token": f"token-{len(self.issued)}", "expires_in": 3600})
+        return httpx.Response(
+            200, json={"access_token": f"token-{len(self.issued)}", "expires_in": 3600}
+        )
 
 
 def windows(branches: int, days: int = 10) -> list[Window]:
     return [
-        Window.of(date(2026, 11, 10) + timedelta(days=day), Scope.parse(f"branch-{branch}"), ZoneInfo("UTC"))
+        Window.of(
+            date(2026, 11, 10) + timedelta(days=day),
+            Scope.parse(f"branch-{branch}"),
+            ZoneInfo("UTC"),
+        )
         for day in range(days)
         for branch in range(1, branches + 1)
     ]
@@ -133,7 +147,8 @@ def test_tokens_that_are_revoked_all_the_time_land_all_windows_and_few_are_asked
     tmp_path: Path,
 ) -> None:
     portal = Portal(
-        tmp_path, accepts=lambda request: request.now - request.token_age > request.now // 1.5 * 1.5 - 0.001
+        tmp_path,
+        accepts=lambda request: request.now - request.token_age > request.now // 1.5 * 1.5 - 0.001,
     )
 
     runs = portal.runs_until_all_landed(windows(branches=10, days=6), most=12)
@@ -146,7 +161,10 @@ def test_a_token_server_that_is_down_for_ten_minutes_costs_no_window(tmp_path: P
     portal.run(windows(branches=5))
     portal.timing.seconds = 90
     portal.is_token_server_down = True
-    assert all(isinstance(outcome, LeadsPipelineError) for outcome in portal.run(windows(branches=5)).values())
+    assert all(
+        isinstance(outcome, LeadsPipelineError)
+        for outcome in portal.run(windows(branches=5)).values()
+    )
 
     portal.timing.seconds = 700
     portal.is_token_server_down = False
@@ -167,7 +185,9 @@ def test_three_mistyped_branches_end_no_run_for_the_good_ones(tmp_path: Path, re
 
     landed = {window for window, outcome in outcomes.items() if isinstance(outcome, Answer)}
     assert landed == {window for window in asked if int(window.scope.id) > 3}
-    assert portal.requests < len(asked) + 60, "a scope whose token was refused is tried once a window"
+    assert portal.requests < len(asked) + 60, (
+        "a scope whose token was refused is tried once a window"
+    )
     assert len(portal.issued) == 1
 
 
@@ -178,7 +198,11 @@ def test_a_client_without_any_right_ends_the_run_early_and_asks_for_few_tokens(
 
     outcomes = portal.run(windows(branches=20))
 
-    asked = [outcome for outcome in outcomes.values() if isinstance(outcome, LeadsPipelineError) and outcome.attempts]
+    asked = [
+        outcome
+        for outcome in outcomes.values()
+        if isinstance(outcome, LeadsPipelineError) and outcome.attempts
+    ]
     assert {type(outcome) for outcome in outcomes.values()} == {TokenRefusedError}
     assert MAX_REFUSED_TOKENS <= len(asked) <= MAX_REFUSED_TOKENS + 12
     assert len(portal.issued) <= 2
@@ -220,7 +244,9 @@ def test_only_two_tokens_that_were_never_accepted_make_a_refusal(
 ) -> None:
     error = refused_by_a_token_of(MOMENT)
 
-    verdict = settled(error, "appraisal leads of branch-7", was_accepted=was_accepted, refused_since=refused_since)
+    verdict = settled(
+        error, "appraisal leads of branch-7", was_accepted=was_accepted, refused_since=refused_since
+    )
 
     assert isinstance(verdict, RefusedError) == is_refused
     assert verdict.is_transient != is_refused
@@ -230,6 +256,11 @@ def test_only_two_tokens_that_were_never_accepted_make_a_refusal(
 def test_nobody_is_told_to_check_a_secret_that_is_right() -> None:
     error = refused_by_a_token_of(MOMENT)
 
-    verdict = settled(error, "appraisal leads of all", was_accepted=False, refused_since=MOMENT - timedelta(days=1))
+    verdict = settled(
+        error,
+        "appraisal leads of all",
+        was_accepted=False,
+        refused_since=MOMENT - timedelta(days=1),
+    )
 
     assert "secret are right" in str(verdict)

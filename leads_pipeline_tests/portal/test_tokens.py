@@ -77,7 +77,9 @@ class Portal:
     def token(self, request: httpx.Request) -> httpx.Response:
         self.token_requests.append(request)
         number = len(self.token_requests)
-        return httpx.Response(200, json={"access_token": f"{TOKEN}-{number}", "expires_in": self.expires_in})
+        return httpx.Response(
+            200, json={"access_token": f"{TOKEN}-{number}", "expires_in": self.expires_in}
+        )
 
     def data(self, request: httpx.Request) -> httpx.Response:
         token = request.headers["Authorization"].removeprefix(f"Bearer {TOKEN}-")
@@ -175,7 +177,9 @@ def test_a_setting_that_is_missing_is_not_sent(portal: Portal, method: AuthMetho
 
 
 @pytest.mark.parametrize(("lifetime", "margin"), [(3600, 60), (100, 10)])
-def test_a_token_is_renewed_shortly_before_it_expires(portal: Portal, lifetime: int, margin: int) -> None:
+def test_a_token_is_renewed_shortly_before_it_expires(
+    portal: Portal, lifetime: int, margin: int
+) -> None:
     portal.expires_in = lifetime
     tokens = portal.tokens()
     tokens.get()
@@ -204,7 +208,9 @@ def test_a_clock_that_was_set_back_makes_the_token_absent(portal: Portal) -> Non
         ("NaN", DEFAULT_LIFETIME_SECONDS),
     ],
 )
-def test_a_strange_lifetime_gets_a_sound_one(portal: Portal, expires_in: str, lifetime: float) -> None:
+def test_a_strange_lifetime_gets_a_sound_one(
+    portal: Portal, expires_in: str, lifetime: float
+) -> None:
     body = f'{{"access_token": "{TOKEN}", "expires_in": {expires_in}}}'
     tokens = portal.tokens(lambda _: httpx.Response(200, text=body))
 
@@ -300,7 +306,9 @@ def test_the_endpoint_s_wish_for_patience_is_passed_on(portal: Portal, status: i
 def test_no_connection_says_so(portal: Portal) -> None:
     tokens = Tokens(replace(BODY, token_url="http://127.0.0.1:9/token"), portal.folder)
 
-    with pytest.raises(UnreachableError, match=r"found no connection: .*Check the network.*This can pass"):
+    with pytest.raises(
+        UnreachableError, match=r"found no connection: .*Check the network.*This can pass"
+    ):
         tokens.get()
 
 
@@ -374,13 +382,20 @@ def test_a_lock_that_is_never_released_is_an_error(portal: Portal) -> None:
     portal.tokens().get()
     lock = portal.stored.with_suffix(".lock")
     portal.stored.unlink()
-    late = Tokens(BODY, portal.folder, transport=httpx.MockTransport(portal.token), lock_deadline_seconds=0.1)
+    late = Tokens(
+        BODY, portal.folder, transport=httpx.MockTransport(portal.token), lock_deadline_seconds=0.1
+    )
 
-    with filelock.FileLock(lock), pytest.raises(UnreachableError, match="Another process has been getting"):
+    with (
+        filelock.FileLock(lock),
+        pytest.raises(UnreachableError, match="Another process has been getting"),
+    ):
         late.get()
 
 
-def test_a_process_that_waits_for_the_lock_outlasts_a_token_request_and_is_told_of_a_hanging_one() -> None:
+def test_a_process_that_waits_for_the_lock_outlasts_a_token_request_and_is_told_of_a_hanging_one() -> (
+    None
+):
     assert TOKEN_DEADLINE_SECONDS < LOCK_DEADLINE_SECONDS < DEADLINE_SECONDS
 
 
@@ -430,7 +445,9 @@ def break_the_line(path: Path) -> None:
     path.write_bytes(b'{"access_token": "a\\r\\nb", "fetched_at": 1, "lifetime_seconds": 1}')
 
 
-@pytest.mark.parametrize("spoil", [open_for_others, link, nest_deeply, leave_out_the_lifetime, break_the_line])
+@pytest.mark.parametrize(
+    "spoil", [open_for_others, link, nest_deeply, leave_out_the_lifetime, break_the_line]
+)
 def test_a_file_that_others_can_open_or_that_is_damaged_is_replaced(
     portal: Portal, spoil: Callable[[Path], None]
 ) -> None:
@@ -441,7 +458,9 @@ def test_a_file_that_others_can_open_or_that_is_damaged_is_replaced(
     assert number_of(portal.tokens().get()) == "2"
 
 
-def test_a_token_file_of_another_user_is_not_used(portal: Portal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_file_of_another_user_is_not_used(
+    portal: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     portal.tokens().get()
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
 
@@ -509,9 +528,15 @@ def break_off(request: httpx.Request) -> httpx.Response:
     ("answer", "credentials"),
     [
         (lambda _: httpx.Response(400, json={"error": SECRET, "error_uri": TOKEN}), {}),
-        (lambda _: httpx.Response(429, text=SECRET, headers={"Retry-After": SECRET}), {"method": AuthMethod.BASIC}),
+        (
+            lambda _: httpx.Response(429, text=SECRET, headers={"Retry-After": SECRET}),
+            {"method": AuthMethod.BASIC},
+        ),
         (lambda _: httpx.Response(302, headers={"Location": f"https://[{TOKEN}"}), {}),
-        (lambda _: httpx.Response(200, json={"access_token": f"{TOKEN}\n{SECRET}"}), {"method": AuthMethod.BASIC}),
+        (
+            lambda _: httpx.Response(200, json={"access_token": f"{TOKEN}\n{SECRET}"}),
+            {"method": AuthMethod.BASIC},
+        ),
         (lambda _: httpx.Response(200, json={"access_token": TOKEN, "token_type": SECRET}), {}),
         (lambda _: httpx.Response(200, json={"access_token": TOKEN, "expires_in": SECRET}), {}),
         (break_off, {"method": AuthMethod.BASIC}),
@@ -575,7 +600,10 @@ def oauth_server() -> Iterator[str]:
 
 @pytest.mark.parametrize(
     ("client_id", "method", "scope"),
-    [("body client", AuthMethod.BODY, None), ("basic:client/1 +%", AuthMethod.BASIC, "api/api_access")],
+    [
+        ("body client", AuthMethod.BODY, None),
+        ("basic:client/1 +%", AuthMethod.BASIC, "api/api_access"),
+    ],
 )
 def test_a_certified_server_takes_both_forms(
     oauth_server: str, tmp_path: Path, client_id: str, method: AuthMethod, scope: str | None

@@ -42,7 +42,9 @@ class Agency:
     def answers(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         """Answer as the specification says: the branch's leads that were created between two moments, both included."""
         kind = path.strip("/").removesuffix("-leads")
-        since, until = (datetime.fromisoformat(parameters[name]) for name in ("from-time", "to-time"))
+        since, until = (
+            datetime.fromisoformat(parameters[name]) for name in ("from-time", "to-time")
+        )
         found = [
             lead
             for (of_kind, branch, _), lead in self.leads.items()
@@ -54,7 +56,9 @@ class Agency:
     def environment(self) -> dict[str, str]:
         """All variables of a command."""
         leads_alone = {
-            name: value for name, value in variables(self.address, str(self.data)).items() if "INV" not in name
+            name: value
+            for name, value in variables(self.address, str(self.data)).items()
+            if "INV" not in name
         }
         return {
             "PATH": os.environ["PATH"],
@@ -69,7 +73,13 @@ class Agency:
         environment = {**self.environment(), **more}
         command = [PROGRAM, *arguments]
         return subprocess.run(
-            command, env=environment, cwd=self.data.parent, capture_output=True, text=True, check=False, timeout=300
+            command,
+            env=environment,
+            cwd=self.data.parent,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
         )
 
     def backfill(self) -> subprocess.CompletedProcess[str]:
@@ -92,7 +102,11 @@ def lead(id_: str, version: int, *, email: str = "", **more: Any) -> dict[str, A
         "id": id_,
         "createdAt": f"{DAY}T10:00:00Z",
         "message": f"version {version}",
-        "contact": {"firstName": "Ann", "lastName": "Lee", "email": email or f"{id_}@people.example"},
+        "contact": {
+            "firstName": "Ann",
+            "lastName": "Lee",
+            "email": email or f"{id_}@people.example",
+        },
         "viewingTimes": [{"earliest": f"{DAY}T{12 + version}:00Z"}],
         "listingDetails": {"images": [{"filename": f"version {version}"}]},
         **more,

@@ -93,7 +93,8 @@ def main() -> None:
     home = Path(sys.argv[1])
     home.mkdir(parents=True, exist_ok=True)
     location = InProcessCodeLocationOrigin(
-        LoadableTargetOrigin(module_name="leads_pipeline.definitions"), location_name="leads_pipeline"
+        LoadableTargetOrigin(module_name="leads_pipeline.definitions"),
+        location_name="leads_pipeline",
     )
     reference = InstanceRef.from_dir(str(home), overrides=IN_THIS_PROCESS)
     with (

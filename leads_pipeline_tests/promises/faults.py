@@ -45,20 +45,36 @@ def command(environment: Mapping[str, str], arguments: Sequence[str], output: Pa
     return 0
 
 
-def receive(environment: Mapping[str, str], port: int, leads: Sequence[Mapping[str, Any]], output: Path) -> int:
+def receive(
+    environment: Mapping[str, str], port: int, leads: Sequence[Mapping[str, Any]], output: Path
+) -> int:
     """Run `receive` in this process. A thread pushes the leads, one by one, and notes whose push was acknowledged."""
     acknowledged = output.with_name("acknowledged")
     acknowledged.write_text("")
-    thread = threading.Thread(target=_push, args=(environment, port, leads, acknowledged), daemon=True)
+    thread = threading.Thread(
+        target=_push, args=(environment, port, leads, acknowledged), daemon=True
+    )
     thread.start()
     return command(environment, ["receive", "--port", str(port)], output)
 
 
-def _push(environment: Mapping[str, str], port: int, leads: Sequence[Mapping[str, Any]], acknowledged: Path) -> None:
-    headers = {"Authorization": environment["LEADS_RECEIVE_KEY"], "Content-Type": "application/json"}
-    opener = build_opener(ProxyHandler({}))  # the environment, which has proxies, is replaced meanwhile
+def _push(
+    environment: Mapping[str, str],
+    port: int,
+    leads: Sequence[Mapping[str, Any]],
+    acknowledged: Path,
+) -> None:
+    headers = {
+        "Authorization": environment["LEADS_RECEIVE_KEY"],
+        "Content-Type": "application/json",
+    }
+    opener = build_opener(
+        ProxyHandler({})
+    )  # the environment, which has proxies, is replaced meanwhile
     for lead in leads:
-        request = Request(f"http://127.0.0.1:{port}/leads", json.dumps({"applicants": [lead]}).encode(), headers)
+        request = Request(
+            f"http://127.0.0.1:{port}/leads", json.dumps({"applicants": [lead]}).encode(), headers
+        )
         for _ in range(600):  # a minute, as a busy machine takes its time to start the receiver
             try:
                 with opener.open(request) as answer:

@@ -27,7 +27,10 @@ PASSING: Final = ("429", "503", "down", "nonsense", "cut off", "error object")
 
 def day_interval(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """When the day begins and ends, in UTC."""
-    begin, end = (datetime.combine(one, time(), zone).astimezone(UTC) for one in (day, day + timedelta(days=1)))
+    begin, end = (
+        datetime.combine(one, time(), zone).astimezone(UTC)
+        for one in (day, day + timedelta(days=1))
+    )
     return begin, end
 
 
@@ -58,7 +61,9 @@ class Lead:
 
     def at(self, moment: datetime) -> Version | None:
         """The version that is listed then; None before it is listed and once the portal has deleted it."""
-        current = next((version for version in reversed(self.versions) if version.since <= moment), None)
+        current = next(
+            (version for version in reversed(self.versions) if version.since <= moment), None
+        )
         return current if current is not None and moment < current.created_at + KEEPS else None
 
     def listed(self, number: int) -> tuple[datetime, datetime]:
@@ -138,9 +143,13 @@ class Portal:
         sent = parse_qs(form).get("client_secret", [""])[0]
         if sent != self.secret:
             return 401, '{"error": "invalid_client"}'
-        return 200, json.dumps({"access_token": f"token-of-{sent}", "expires_in": 3600, "token_type": "Bearer"})
+        return 200, json.dumps(
+            {"access_token": f"token-of-{sent}", "expires_in": 3600, "token_type": "Bearer"}
+        )
 
-    def data(self, authorization: str | None, path: str, parameters: Mapping[str, str]) -> tuple[int, str]:
+    def data(
+        self, authorization: str | None, path: str, parameters: Mapping[str, str]
+    ) -> tuple[int, str]:
         """The status and the body of an answer of the service."""
         if authorization != f"Bearer token-of-{self.secret}":
             return 401, '{"errors": [{"code": "unauthorized", "message": "no", "links": []}]}'
@@ -192,7 +201,11 @@ def served(portal: Portal) -> Iterator[str]:
             portal.on_request()
             if portal.mood != "down":
                 parts = urlsplit(self.path)
-                self._send(*portal.data(self.headers["Authorization"], parts.path, dict(parse_qsl(parts.query))))
+                self._send(
+                    *portal.data(
+                        self.headers["Authorization"], parts.path, dict(parse_qsl(parts.query))
+                    )
+                )
             self._break_connection()
 
         def _break_connection(self) -> None:
@@ -207,7 +220,9 @@ def served(portal: Portal) -> Iterator[str]:
             self.answer(status, body.encode(), cut_off, **headers)
 
         def date_time_string(self, timestamp: float | None = None) -> str:
-            return format_datetime(datetime.fromtimestamp(timestamp, UTC) if timestamp else portal.now(), usegmt=True)
+            return format_datetime(
+                datetime.fromtimestamp(timestamp, UTC) if timestamp else portal.now(), usegmt=True
+            )
 
     with serving(Handler) as address:
         yield address

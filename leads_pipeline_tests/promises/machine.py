@@ -25,8 +25,12 @@ from leads_pipeline_tests.support.serving import free_port, listens
 KEY: Final = "0123456789abcdef-key"
 PROGRAM: Final = str(Path(sys.executable).parent / "leads-pipeline")
 ROUND: Final = timedelta(seconds=61)  # the daemon looks at most things once a minute
-PAUSE: Final = timedelta(minutes=5)  # what a publication wrote to a disk can delay the next one for some minutes
-MOST_ROUNDS: Final = 120  # after a night of an outage, windows that fail come due in turns for two hours
+PAUSE: Final = timedelta(
+    minutes=5
+)  # what a publication wrote to a disk can delay the next one for some minutes
+MOST_ROUNDS: Final = (
+    120  # after a night of an outage, windows that fail come due in turns for two hours
+)
 PATIENCE_SECONDS: Final = 300.0  # only what hangs takes that long
 # A process reads the clock's file once in each second, as reading it each time doubles the test's CPU time (measured).
 OF_THE_SAME_SECOND: Final = "0"
@@ -98,7 +102,11 @@ class Machine:
         """Start with these settings; at first, and when they have changed."""
         self.stop()
         self.settings = {
-            **{name: text for name, text in variables(address, str(self.data)).items() if name.startswith("LEADS_")},
+            **{
+                name: text
+                for name, text in variables(address, str(self.data)).items()
+                if name.startswith("LEADS_")
+            },
             "LEADS_CLIENT_SECRET": secret,
             "LEADS_RECEIVE_KEY": KEY,
             **more,
@@ -128,7 +136,9 @@ class Machine:
 
     def _round(self) -> int:
         if self._daemon is None:
-            self._daemon = self.start([sys.executable, "-m", f"{__package__}.daemon", str(self.data / ".dagster")])
+            self._daemon = self.start(
+                [sys.executable, "-m", f"{__package__}.daemon", str(self.data / ".dagster")]
+            )
         assert self._daemon.stdin is not None
         assert self._daemon.stdout is not None
         time.sleep(1)  # until it reads the clock's file again
@@ -182,7 +192,9 @@ class Machine:
                 assert time.monotonic() < deadline, self.output()
                 time.sleep(0.05)
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
-        connection.request("POST", "/leads", body, {"Content-Type": "application/json", "X-API-Key": KEY})
+        connection.request(
+            "POST", "/leads", body, {"Content-Type": "application/json", "X-API-Key": KEY}
+        )
         try:
             return connection.getresponse().status
         finally:
@@ -211,7 +223,9 @@ class Machine:
                     "HOME": str(self.folder),
                     "PATH": os.environ["PATH"],
                     "_LEADS_PIPELINE_IS_SERVED": "yes",  # as `serve` says it to its processes
-                    "PYTHONPATH": os.pathsep.join([str(self.folder / "patched"), str(Path(__file__).parents[2])]),
+                    "PYTHONPATH": os.pathsep.join(
+                        [str(self.folder / "patched"), str(Path(__file__).parents[2])]
+                    ),
                     "LD_PRELOAD": str(libfaketime()),
                     "FAKETIME_TIMESTAMP_FILE": str(self.clock.file),
                     "FAKETIME_CACHE_DURATION": OF_THE_SAME_SECOND,

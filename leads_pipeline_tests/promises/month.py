@@ -73,7 +73,9 @@ def replayed(step: Step) -> Answers:
     """The answers during a step. A request that wasn't recorded is refused."""
 
     def answers(path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
-        status, body = step.answers.get(request(path, parameters), (400, '{"errors": [{"code": "not_recorded"}]}'))
+        status, body = step.answers.get(
+            request(path, parameters), (400, '{"errors": [{"code": "not_recorded"}]}')
+        )
         return status, body.encode()
 
     return answers
@@ -92,7 +94,9 @@ def prepare(data: Path, files: Mapping[str, str]) -> None:
 def libfaketime() -> Path | None:
     """The library that gives a process another clock; None if it isn't installed."""
     folders = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
-    return next((path for folder in folders for path in sorted(folder.rglob("libfaketimeMT.so.1"))), None)
+    return next(
+        (path for folder in folders for path in sorted(folder.rglob("libfaketimeMT.so.1"))), None
+    )
 
 
 def remove_shared_clock(pid: int) -> None:
@@ -129,7 +133,9 @@ def environment(data: Path, address: str, clock: str, **more: str) -> dict[str, 
     }
 
 
-def command(data: Path, address: str, clock: str, arguments: Sequence[str], **more: str) -> tuple[int, str]:
+def command(
+    data: Path, address: str, clock: str, arguments: Sequence[str], **more: str
+) -> tuple[int, str]:
     """Run `leads-pipeline` to its end at that moment. Give the exit code and everything that it printed."""
     output = data.parent / "output.txt"
     with output.open("wb") as file:
@@ -151,7 +157,9 @@ def command(data: Path, address: str, clock: str, arguments: Sequence[str], **mo
         remove_shared_clock(process.pid)
 
 
-def carry_out(data: Path, address: str, clock: str, arguments: Sequence[str], start: str) -> tuple[int, str]:
+def carry_out(
+    data: Path, address: str, clock: str, arguments: Sequence[str], start: str
+) -> tuple[int, str]:
     """Run a command of the month for the two branches; the exit code and what it said.
 
     A restore makes the data folder anew: the one before is lost. Only the suppression list is somewhere else.
@@ -197,10 +205,15 @@ def tables(file: Path) -> Tables:
                 if name not in EXCLUDED
             ]
             shown = ", ".join(
-                f"timezone('UTC', \"{name}\")" if type_ == "TIMESTAMP WITH TIME ZONE" else f'"{name}"'
+                f"timezone('UTC', \"{name}\")"
+                if type_ == "TIMESTAMP WITH TIME ZONE"
+                else f'"{name}"'
                 for name, type_ in columns
             )
-            rows = [[_cell(value) for value in row] for row in db.sql(f'select {shown} from "{table}"').fetchall()]  # noqa: S608 - the file's own names
+            rows = [
+                [_cell(value) for value in row]
+                for row in db.sql(f'select {shown} from "{table}"').fetchall()
+            ]  # noqa: S608 - the file's own names
             found[table] = [name for name, _ in columns], sorted(rows, key=json.dumps)
     return found
 

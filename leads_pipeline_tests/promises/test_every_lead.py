@@ -15,7 +15,9 @@ from leads_pipeline_tests.promises.month import libfaketime
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed: apt install faketime"),
+    pytest.mark.skipif(
+        libfaketime() is None, reason="libfaketime is not installed: apt install faketime"
+    ),
 ]
 
 LONDON = ZoneInfo("Europe/London")
@@ -28,7 +30,12 @@ BRANCHES = ("101", "102")
 def leads() -> list[Lead]:
     """Of both kinds, for each branch and day: one of midnight and one of each sixth hour."""
     return [
-        lead(f"{kind}-{branch}-{day:%d}-{hours}", kind, branch, day_interval(day, LONDON)[0] + timedelta(hours=hours))
+        lead(
+            f"{kind}-{branch}-{day:%d}-{hours}",
+            kind,
+            branch,
+            day_interval(day, LONDON)[0] + timedelta(hours=hours),
+        )
         for kind in KINDS
         for branch in BRANCHES
         for day in (*DAYS, MORNING.date())
@@ -40,10 +47,14 @@ def lead(id_: str, kind: str, branch: str, created_at: datetime, *pushed_at: dat
     return Lead(id_, kind, (Version(created_at, branch, created_at, "A"),), pushed_at)
 
 
-def changed(lead: Lead, *, text: str = "A", branch: str | None = None, created_at: datetime | None = None) -> Lead:
+def changed(
+    lead: Lead, *, text: str = "A", branch: str | None = None, created_at: datetime | None = None
+) -> Lead:
     """The lead with a newer version, from two hours after MORNING on."""
     first = lead.versions[0]
-    newer = Version(MORNING + timedelta(hours=2), branch or first.branch, created_at or first.created_at, text)
+    newer = Version(
+        MORNING + timedelta(hours=2), branch or first.branch, created_at or first.created_at, text
+    )
     return replace(lead, versions=(first, newer))
 
 
@@ -78,7 +89,9 @@ def published(machine: Machine, kind: str) -> dict[str, tuple[str, str, datetime
         return {}
     with duckdb.connect(str(machine.data / "leads.duckdb"), read_only=True) as db:
         db.execute("set TimeZone = 'UTC'")
-        rows = db.sql(f"select lead_id, message, portal_branch_id, created_at from {kind}_leads").fetchall()  # noqa: S608 - our own name
+        rows = db.sql(
+            f"select lead_id, message, portal_branch_id, created_at from {kind}_leads"
+        ).fetchall()  # noqa: S608 - our own name
     found = {id_: tuple(version) for id_, *version in rows}
     assert len(found) == len(rows)
     return found
@@ -89,10 +102,16 @@ def assert_published_as_received(machine: Machine, portal: Portal) -> None:
         assert published(machine, kind) == portal.received(kind)
 
 
-def test_commands_publish_every_lead_once_as_last_received(machine: Machine, portal: Portal) -> None:
+def test_commands_publish_every_lead_once_as_last_received(
+    machine: Machine, portal: Portal
+) -> None:
     closed = ["--from", str(DAYS[0]), "--to", str(DAYS[-1])]
     assert machine.command("backfill", *closed) == 0
-    in_days = {one.id for one in portal.leads if one.versions[0].created_at <= day_interval(DAYS[-1], LONDON)[1]}
+    in_days = {
+        one.id
+        for one in portal.leads
+        if one.versions[0].created_at <= day_interval(DAYS[-1], LONDON)[1]
+    }
     assert in_days == {id_ for kind in KINDS for id_ in portal.received(kind)}
     assert_published_as_received(machine, portal)
 
@@ -111,7 +130,9 @@ def test_commands_publish_every_lead_once_as_last_received(machine: Machine, por
     for one in (pushed, portal.leads[0]):
         portal.push(one, machine.push)
     assert machine.command("backfill", *closed) == 0
-    assert {"late", "pushed"} <= portal.received("appraisal").keys() | portal.received("applicant").keys()
+    assert {"late", "pushed"} <= portal.received("appraisal").keys() | portal.received(
+        "applicant"
+    ).keys()
     assert_published_as_received(machine, portal)
 
     # A backfill without news changes nothing.
@@ -129,12 +150,16 @@ def all_are_published(machine: Machine, portal: Portal, until: datetime, *branch
     return wanted <= {(kind, id_) for kind in KINDS for id_ in published(machine, kind)}
 
 
-def test_the_daemon_publishes_every_lead_and_retries_what_failed(machine: Machine, portal: Portal) -> None:
+def test_the_daemon_publishes_every_lead_and_retries_what_failed(
+    machine: Machine, portal: Portal
+) -> None:
     midnight = day_interval(DAYS[-1], LONDON)[1]
     portal.refused["102"] = 500
     machine.tick()
     assert all_are_published(machine, portal, midnight, "101")
-    assert not any(branch == "102" for kind in KINDS for _, branch, _ in published(machine, kind).values())
+    assert not any(
+        branch == "102" for kind in KINDS for _, branch, _ in published(machine, kind).values()
+    )
 
     portal.refused.clear()
     machine.work_for(timedelta(minutes=20))

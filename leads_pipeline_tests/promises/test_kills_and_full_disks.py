@@ -69,7 +69,9 @@ class House:
         return self._watched(fault, at, faults.receive, environment, port, leads)
 
     def _watched(self, fault: Fault, at: int, work: Callable[..., int], *arguments: Any) -> Outcome:
-        return run(work, *arguments, self.folder.parent / "output", folder=self.folder, fault=fault, at=at)
+        return run(
+            work, *arguments, self.folder.parent / "output", folder=self.folder, fault=fault, at=at
+        )
 
     def succeed(self, *arguments: str) -> None:
         """Run a command without a fault."""
@@ -95,14 +97,21 @@ class House:
         others = "not starts_with(lead_id, 'jane')"
         with duckdb.connect(str(self.agency.data / "leads.duckdb"), read_only=True) as db:
             return {
-                table: sorted(map(str, db.execute(f"{select} from {table} where {others}").fetchall()))
+                table: sorted(
+                    map(str, db.execute(f"{select} from {table} where {others}").fetchall())
+                )
                 for table in TABLES
             }
 
 
 BACKFILL = ("backfill", "--from", str(DAY), "--to", str(DAY))
 ERASE = ("privacy", "erase", "--email", JANE, "--yes")
-TABLES = ("applicant_leads", "appraisal_leads", "applicant_viewing_times", "applicant_listing_images")
+TABLES = (
+    "applicant_leads",
+    "appraisal_leads",
+    "applicant_viewing_times",
+    "applicant_listing_images",
+)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +176,9 @@ def check_erasure(house: House, is_done: bool) -> None:
     assert house.rows() == before
     # Nor is she back after the next pull.
     house.backfill()
-    assert house.published == {id_: text for id_, text in house.new.items() if not id_.startswith("jane")}
+    assert house.published == {
+        id_: text for id_, text in house.new.items() if not id_.startswith("jane")
+    }
 
 
 def restored(house: House) -> dict[str, str]:
@@ -222,7 +233,9 @@ def check_pushes(house: House, _: bool) -> None:
 
 
 TRIALS = {
-    "backfill": Trial(lambda house, fault, at: house.run(*BACKFILL, fault=fault, at=at), check_backfill),
+    "backfill": Trial(
+        lambda house, fault, at: house.run(*BACKFILL, fault=fault, at=at), check_backfill
+    ),
     "receive": Trial(lambda house, fault, at: house.receive(PUSHED, fault, at), check_pushes),
     "erase": Trial(lambda house, fault, at: house.run(*ERASE, fault=fault, at=at), check_erasure),
     "backup": Trial(
@@ -283,10 +296,14 @@ def check_message(house: House, name: str, fault: Fault, outcome: Outcome, at: i
     assert outcome.is_done or fault is Fault.KILL
     if fault is Fault.KILL or not outcome.was_injected:
         return
-    if name in ("backfill", "erase") and (fault is not Fault.EIO or "/.dagster/" in outcome.calls[at]):
+    if name in ("backfill", "erase") and (
+        fault is not Fault.EIO or "/.dagster/" in outcome.calls[at]
+    ):
         return  # Dagster's records are on the same disk, and its message is a known fault
     # Landed means on the disk.
-    assert outcome.result or not (name == "backfill" and outcome.calls[at].startswith("fsync data/raw/"))
+    assert outcome.result or not (
+        name == "backfill" and outcome.calls[at].startswith("fsync data/raw/")
+    )
     printed = house.printed()
     # The receiver answers 503, and goes on.
     assert outcome.result == 0 or name == "receive" or any(word in printed for word in SAID[fault])

@@ -104,7 +104,9 @@ class Lead:
 
     def at(self, moment: datetime) -> Version | None:
         """The version that the portal shows then, if it has the lead by then."""
-        return next((version for version in reversed(self.versions) if version.since <= moment), None)
+        return next(
+            (version for version in reversed(self.versions) if version.since <= moment), None
+        )
 
     def content(self, version: Version) -> dict[str, Any]:
         """What the portal sends, with a member and a word that the contract doesn't know."""
@@ -133,7 +135,11 @@ def seeded_leads(rng: Random) -> list[Lead]:
     for number in range(36):
         person = rng.choice(PEOPLE if rng.random() < 0.8 else STRANGERS)
         is_new = number % 4 == 0
-        since = BEGIN + rng.random() * STEP * STEPS if is_new else BEGIN - timedelta(hours=rng.randrange(1, 72))
+        since = (
+            BEGIN + rng.random() * STEP * STEPS
+            if is_new
+            else BEGIN - timedelta(hours=rng.randrange(1, 72))
+        )
         if not is_new and rng.random() < 0.3:
             since = midnight(rng.choice(DAYS[:-1]))
         since = since.replace(microsecond=0)
@@ -142,16 +148,27 @@ def seeded_leads(rng: Random) -> list[Lead]:
             last = versions[-1]
             later = max(BEGIN, last.since) + rng.random() * STEP * STEPS / 2
             scope = rng.choice(SCOPES) if rng.random() < 0.4 else last.scope
-            created = last.created_at - timedelta(hours=rng.randrange(30)) if rng.random() < 0.2 else last.created_at
-            whose = rng.choice(SHARING.get(last.person, PEOPLE)) if rng.random() < 0.4 else last.person
+            created = (
+                last.created_at - timedelta(hours=rng.randrange(30))
+                if rng.random() < 0.2
+                else last.created_at
+            )
+            whose = (
+                rng.choice(SHARING.get(last.person, PEOPLE)) if rng.random() < 0.4 else last.person
+            )
             versions.append(written(rng, later, scope, max(created, midnight(DAYS[0])), whose))
         if len({version.person for version in versions}) > 1:
-            versions = [replace(version, form=0) if version.form in WITHOUT_NAME else version for version in versions]
+            versions = [
+                replace(version, form=0) if version.form in WITHOUT_NAME else version
+                for version in versions
+            ]
         leads.append(Lead(f"lead-{number:04}", KINDS[number % 3 == 2], tuple(versions)))
     return leads
 
 
-def written(rng: Random, since: datetime, scope: str, created_at: datetime, person: Person) -> Version:
+def written(
+    rng: Random, since: datetime, scope: str, created_at: datetime, person: Person
+) -> Version:
     form = rng.randrange(len(FORMS)) if person.phone else 1
     if form == NAMELESS and person in SHARING:
         form = 0  # whose that is depends on who else was seen by then
@@ -208,7 +225,10 @@ def seeded_steps(rng: Random) -> list[Step]:
     chosen[0], chosen[STEPS // 2] = "pull", "erase"
     return [
         Step(
-            what, rng.randrange(1000), rng.randrange(1000), rng.randrange(LATEST_DEATH) if rng.random() < 0.3 else None
+            what,
+            rng.randrange(1000),
+            rng.randrange(1000),
+            rng.randrange(LATEST_DEATH) if rng.random() < 0.3 else None,
         )
         for what in chosen
     ]
@@ -276,7 +296,11 @@ class History:
     def hand(self, lead: Lead, version: Version) -> None:
         self.handed.append((lead, version))
         for request in self.requests:
-            if version.created_at < request.at and request.is_shown_by(lead, version) and request.gives != "lead":
+            if (
+                version.created_at < request.at
+                and request.is_shown_by(lead, version)
+                and request.gives != "lead"
+            ):
                 self.meant.add(lead.id)
 
     def pull(self, step: Step, *, is_whole: bool = False) -> None:
@@ -294,7 +318,13 @@ class History:
                         if (lead.kind, version.scope) == (kind, scope)
                         and midnight(day) <= version.created_at <= midnight(ends)
                     ]
-                    deeds.append(("land", (kind, [one.content(version) for one, version in answered], day, scope), {}))
+                    deeds.append(
+                        (
+                            "land",
+                            (kind, [one.content(version) for one, version in answered], day, scope),
+                            {},
+                        )
+                    )
                     for one, version in answered:
                         self.hand(one, version)
         self.work(step, *deeds)
@@ -313,12 +343,19 @@ class History:
 
     def erase(self, step: Step) -> None:
         """Erase somebody who is known by then, if anybody is."""
-        known = {(lead.kind, lead.id): version for lead, version in self.handed if lead.id not in self.meant}
+        known = {
+            (lead.kind, lead.id): version
+            for lead, version in self.handed
+            if lead.id not in self.meant
+        }
         people = [version.person for version in known.values() if version.person.phone]
         if not self.with_erasures or not people:
             return
         gives = ("email", "email phone", "phone", "lead")[step.how % 4]
-        person, (kind, lead_id) = people[step.which % len(people)], list(known)[step.which % len(known)]
+        person, (kind, lead_id) = (
+            people[step.which % len(people)],
+            list(known)[step.which % len(known)],
+        )
         request = Request(person, gives, kind, lead_id, self.house.now)
         wanted = {lead.id for lead, version in self.handed if request.is_shown_by(lead, version)}
         if wanted - self.meant:
@@ -395,7 +432,10 @@ def check_seed(seed: str, folder: Path) -> None:
 def seeds() -> list[str]:
     if "NEVER_WAS_SEED" in os.environ:
         return [os.environ["NEVER_WAS_SEED"]]
-    return [f"{os.environ['CHAOS_SEED']} {n}" for n in range(int(os.environ.get("NEVER_WAS_SEEDS", "2")))]
+    return [
+        f"{os.environ['CHAOS_SEED']} {n}"
+        for n in range(int(os.environ.get("NEVER_WAS_SEEDS", "2")))
+    ]
 
 
 @pytest.mark.slow

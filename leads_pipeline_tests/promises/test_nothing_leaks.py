@@ -50,7 +50,18 @@ POSTCODE, STREET, PLACE = "ZZ97 3QX", "canaryStreet18f3", "51.9182736"
 PERSON = "canaryPerson4d1c"
 ERASED, CORRECTED = "canaryerased19@person.example", "canarycorrected8b@person.example"
 RECIPIENT = "canaryagent3c@agency.example"
-PERSONAL: Final = (EMAIL, RECIPIENT, PHONE, MESSAGE, POSTCODE, STREET, PLACE, PERSON, ERASED, CORRECTED)
+PERSONAL: Final = (
+    EMAIL,
+    RECIPIENT,
+    PHONE,
+    MESSAGE,
+    POSTCODE,
+    STREET,
+    PLACE,
+    PERSON,
+    ERASED,
+    CORRECTED,
+)
 
 # Where leads belong: as they came, and in the published file in tables of leads.
 PLACES: Final = (
@@ -73,11 +84,22 @@ def odd_leads(branch: str) -> list[Any]:
     contact = {"firstName": PERSON, "lastName": MESSAGE, "email": EMAIL, "phoneNumber": PHONE}
     address = {"line1": STREET, "line2": STREET, "line3": STREET, "postcode": POSTCODE}
     home = {"address": address, "latitude": float(PLACE), "longitude": float(PLACE)}
-    good = {"createdAt": f"{DAY}T10:00:00Z", "contact": contact, "message": SAID, "recipientEmail": RECIPIENT}
+    good = {
+        "createdAt": f"{DAY}T10:00:00Z",
+        "contact": contact,
+        "message": SAID,
+        "recipientEmail": RECIPIENT,
+    }
     return [
         {"id": f"{branch}-1", **good, "consumerPostcode": POSTCODE, "propertyDetails": home},
         {"id": f"{branch}-erased", "createdAt": f"{DAY}T10:00:00Z", "contact": {"email": ERASED}},
-        {"id": f"{branch}-2", "createdAt": EMAIL, "isOverseas": PHONE, "contact": SAID, "unheardOf": {PHONE: EMAIL}},
+        {
+            "id": f"{branch}-2",
+            "createdAt": EMAIL,
+            "isOverseas": PHONE,
+            "contact": SAID,
+            "unheardOf": {PHONE: EMAIL},
+        },
         {"contact": contact, "propertyPreferences": SAID, "viewingTimes": SAID},
         SAID,
         # A person's name and address as names of fields, once and twice, at every depth, and as members.
@@ -90,17 +112,32 @@ def odd_leads(branch: str) -> list[Any]:
             "intent": EMAIL,
             "urgency": PERSON,
             "consumerSituation": PERSON,
-            "contact": {"email": EMAIL, PERSON: 1, "preferences": {EMAIL: 1, "method": PERSON, "twice": 0}},
+            "contact": {
+                "email": EMAIL,
+                PERSON: 1,
+                "preferences": {EMAIL: 1, "method": PERSON, "twice": 0},
+            },
             "viewingTimes": [{PERSON: 1, EMAIL: {PERSON: 1}}, {"twice": 0}],
             "searchCriteria": {"propertyType": PERSON, "priceFrequency": EMAIL},
-            "propertyDetails": {"propertyType": PERSON, STREET: POSTCODE, "estimate": {"confidenceBand": PERSON}},
-            "listingDetails": {"propertyType": PERSON, "images": [{EMAIL: 1}, {PERSON: PERSON, "twice": 0}]},
+            "propertyDetails": {
+                "propertyType": PERSON,
+                STREET: POSTCODE,
+                "estimate": {"confidenceBand": PERSON},
+            },
+            "listingDetails": {
+                "propertyType": PERSON,
+                "images": [{EMAIL: 1}, {PERSON: PERSON, "twice": 0}],
+            },
         },
     ]
 
 
 def as_json(content: Any) -> bytes:
-    return json.dumps(content).replace('"twice": 0', f'"{PERSON}": 1, "{PERSON}": 2, "{EMAIL}": 1').encode()
+    return (
+        json.dumps(content)
+        .replace('"twice": 0', f'"{PERSON}": 1, "{PERSON}": 2, "{EMAIL}": 1')
+        .encode()
+    )
 
 
 @dataclass
@@ -155,7 +192,10 @@ def web_sink(folder: Path) -> Iterator[str]:
 def holding(folder: Path, canaries: Sequence[str]) -> dict[str, set[str]]:
     """Where each canary is, as it is or in Base64 at any offset: files, and tables in files."""
     needles = {
-        canary: [canary.encode(), *(base64.b64encode(b" " * shift + canary.encode())[4:-4] for shift in range(3))]
+        canary: [
+            canary.encode(),
+            *(base64.b64encode(b" " * shift + canary.encode())[4:-4] for shift in range(3)),
+        ]
         for canary in canaries
     }
     found: dict[str, set[str]] = {canary: set() for canary in canaries}
@@ -169,12 +209,16 @@ def holding(folder: Path, canaries: Sequence[str]) -> dict[str, set[str]]:
 
 
 def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
-    for number, content in enumerate((EMAIL.encode(), base64.b64encode(f"agency:{SECRET}".encode()), b"innocent")):
+    for number, content in enumerate(
+        (EMAIL.encode(), base64.b64encode(f"agency:{SECRET}".encode()), b"innocent")
+    ):
         (tmp_path / str(number)).write_bytes(content)
     (tmp_path / PHONE).touch()
     (tmp_path / "packed.gz").write_bytes(gzip.compress(MESSAGE.encode()))
     with duckdb.connect(str(tmp_path / "file.duckdb")) as db:
-        db.execute(f"create table mart as select repeat('{STREET}', 100) as street from range(5000)")  # noqa: S608
+        db.execute(
+            f"create table mart as select repeat('{STREET}', 100) as street from range(5000)"
+        )  # noqa: S608
         db.execute(f"copy mart to '{tmp_path / 'file.parquet'}' (compression zstd)")
     with closing(sqlite3.connect(tmp_path / "file.db")) as lite, lite:
         lite.execute("create table snapshots (body blob)")
@@ -183,7 +227,14 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
     found = holding(tmp_path, [EMAIL, SECRET, PHONE, MESSAGE, TOKEN, PERSON, STREET])
 
     assert {"file.duckdb mart", "file.parquet"} <= found.pop(STREET)
-    assert list(found.values()) == [{"0"}, {"1"}, {PHONE}, {"packed.gz"}, set(), {"file.db snapshots"}]
+    assert list(found.values()) == [
+        {"0"},
+        {"1"},
+        {PHONE},
+        {"packed.gz"},
+        set(),
+        {"file.db snapshots"},
+    ]
 
 
 # --- the promise ------------------------------------------------------------------------------------------------------
@@ -244,7 +295,9 @@ class Installation:
 
 @needs_gpg
 @pytest.mark.slow
-def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_data(tmp_path: Path) -> None:
+def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_data(
+    tmp_path: Path,
+) -> None:
     for name in ("home", "tmp", "work", "output"):
         (tmp_path / name).mkdir()
     with running_gpg() as gpg:
@@ -279,7 +332,9 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
         )
         mail.password = MAIL_PASSWORD.encode()
         use(installation, web, mail.host)
-        (tmp_path / "output" / "alerts-by-mail").write_bytes(b"\n".join(one.content for one in mail.mails))
+        (tmp_path / "output" / "alerts-by-mail").write_bytes(
+            b"\n".join(one.content for one in mail.mails)
+        )
         assert {SECRET, WRONG_SECRET} == {*portal.token_requests}
     assert answers.asked["/applicant-leads", "102"] >= 3
 
@@ -288,7 +343,9 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
         assert (EMAIL,) in db.execute("select contact_email from applicant_leads").fetchall()
         assert (ERASED,) not in db.execute("select contact_email from applicant_leads").fetchall()
         assert ("pushed",) in db.execute("select lead_id from applicant_leads").fetchall()
-        assert db.execute("select count(*) from applicant_leads where len(_problems) > 0").fetchall() != [(0,)]
+        assert db.execute(
+            "select count(*) from applicant_leads where len(_problems) > 0"
+        ).fetchall() != [(0,)]
         assert ("unheardOf",) in db.execute("select field from drift").fetchall()
     alerts = [(tmp_path / "output" / f"alerts-by-{way}").read_text() for way in ("web", "mail")]
     assert all("branch-103" in alert for alert in alerts)
@@ -301,7 +358,10 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
     assert [place for place in found[ERASED] if not place.startswith("data/quarantine/")] == []
     assert any(place.startswith("data/restricted/") for place in found[EMAIL])
     assert "data/leads.duckdb applicant_leads" in found[CORRECTED]
-    wrong = {canary: {one for one in found[canary] if not re.fullmatch(PLACES, one)} for canary in PERSONAL}
+    wrong = {
+        canary: {one for one in found[canary] if not re.fullmatch(PLACES, one)}
+        for canary in PERSONAL
+    }
     assert {canary: places for canary, places in wrong.items() if places} == {}
 
 
@@ -309,7 +369,12 @@ def use(here: Installation, web: str, mail: str) -> None:
     """Run every command, once well and once with each wrong secret."""
     backfill = (PROGRAM, "backfill", "--from", str(DAY), "--to", str(DAY))
     here.run(*backfill)  # branches 103 to 105 fail
-    lead = {"id": "pushed", "createdAt": f"{DAY}T10:00:00Z", "contact": {"email": EMAIL}, "message": SAID}
+    lead = {
+        "id": "pushed",
+        "createdAt": f"{DAY}T10:00:00Z",
+        "contact": {"email": EMAIL},
+        "message": SAID,
+    }
     statuses = here.push(
         (RECEIVE_KEY, as_json({"applicants": [lead, *odd_leads("pushed")], PERSON: SAID})),
         (RECEIVE_KEY, f'{{"applicants": [{{"id": "{SAID}"'.encode()),
@@ -338,6 +403,9 @@ def use(here: Installation, web: str, mail: str) -> None:
     here.run(dagster, "sensor", "preview", ALERTING, "-m", "leads_pipeline.definitions", **home)
     here.run(*backfill, LEADS_CLIENT_SECRET_PGP_FILE="", LEADS_CLIENT_SECRET=WRONG_SECRET)
     here.run(*backfill, LEADS_PGP_PASSPHRASE=WRONG_PASSPHRASE)
-    broken = {"LEADS_ALERT_WEBHOOK": f"{web}/{WEBHOOK}/broken", "LEADS_ALERT_SLACK_WEBHOOK": f"{web}/{SLACK}/broken"}
+    broken = {
+        "LEADS_ALERT_WEBHOOK": f"{web}/{WEBHOOK}/broken",
+        "LEADS_ALERT_SLACK_WEBHOOK": f"{web}/{SLACK}/broken",
+    }
     broken["LEADS_SMTP_URL"] = f"smtp://agent:{WRONG_MAIL_PASSWORD}@{mail}"
     here.run(PROGRAM, "alert", "--test", **broken)

@@ -17,7 +17,13 @@ import pytest
 import yaml
 from dagster import DagsterInstance
 
-from leads_pipeline_tests.promises.month import RECORDED, command, libfaketime, recorded_month, request
+from leads_pipeline_tests.promises.month import (
+    RECORDED,
+    command,
+    libfaketime,
+    recorded_month,
+    request,
+)
 from leads_pipeline_tests.promises.portal import portal
 from leads_pipeline_tests.support.crm import SECRET
 from leads_pipeline_tests.support.serving import QuietHandler, serving
@@ -30,7 +36,9 @@ BRANCHES = {"LEADS_BRANCH_IDS": "101,102", "LEADS_START_DATE": DAYS[0]}
 # A day later: the portal still has the window that failed.
 NEW_DAY = "2026-11-18"
 FAILED = f"applicant {DAYS[1]}|branch-102"
-OF_THE_FAILED = f"select lead_id from applicant_leads where window_day = '{DAYS[1]}' and scope = 'branch-102'"  # noqa: S608
+OF_THE_FAILED = (
+    f"select lead_id from applicant_leads where window_day = '{DAYS[1]}' and scope = 'branch-102'"  # noqa: S608
+)
 
 # The address that corrected leads show.
 RIGHT = "right@people.example"
@@ -71,7 +79,9 @@ def answers_of_the_month(refused: tuple[str, str] | None = None) -> Answers:
         asked = request(path, parameters)
         if refused and asked.startswith(refused[0]) and f"from-time={refused[1]}" in asked:
             return 400, b'{"errors": [{"code": "invalid_time", "message": "no", "links": []}]}'
-        status, body = pull.answers.get(asked, (200, f'{{"{path.strip("/").removesuffix("-leads")}s": []}}'))
+        status, body = pull.answers.get(
+            asked, (200, f'{{"{path.strip("/").removesuffix("-leads")}s": []}}')
+        )
         return status, body.encode()
 
     return answers
@@ -121,7 +131,9 @@ class Old:
             assert len(set(found)) == len(found)
             assert set(ids) - set(found) == set()
             assert not {*self.erased, *self.restricted} & set(found)
-        of_corrected = self.rows(f"select lead_id from applicant_leads where contact_email = '{RIGHT}'")  # noqa: S608
+        of_corrected = self.rows(
+            f"select lead_id from applicant_leads where contact_email = '{RIGHT}'"
+        )  # noqa: S608
         assert sorted(of_corrected) == self.corrected
         assert self.rows(self.of_objecting)
         assert self.rows("from mart_hidden_valuations")
@@ -142,7 +154,10 @@ def old(tmp_path: Path) -> Old:
 def test_the_classes_that_a_dagster_yaml_of_1de0322e_names_can_be_imported(old: Old) -> None:
     settings = yaml.safe_load((old.data / ".dagster" / "dagster.yaml").read_text())
     sqlite = settings["event_log_storage"]
-    postgres = {"module": "leads_pipeline.orchestration.event_log_postgres", "class": "PostgresStorage"}
+    postgres = {
+        "module": "leads_pipeline.orchestration.event_log_postgres",
+        "class": "PostgresStorage",
+    }
 
     for named in (sqlite, postgres):
         assert hasattr(import_module(named["module"]), named["class"])

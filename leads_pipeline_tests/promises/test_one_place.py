@@ -37,13 +37,19 @@ Run = Callable[..., str]
 @pytest.fixture
 def change(tmp_path: Path) -> Change:
     """Put a text before another one in a file of a copy of the package, or at its end. A new file is made."""
-    shutil.copytree(ROOT / "leads_pipeline", tmp_path / "leads_pipeline", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        ROOT / "leads_pipeline",
+        tmp_path / "leads_pipeline",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
 
     def put(file: str, text: str, before: str = "") -> None:
         path = tmp_path / "leads_pipeline" / file
         there = path.read_text(encoding="utf-8") if path.exists() else ""
         assert not before or there.count(before) == 1
-        path.write_text(there.replace(before, text + before) if before else there + text, encoding="utf-8")
+        path.write_text(
+            there.replace(before, text + before) if before else there + text, encoding="utf-8"
+        )
 
     return put
 
@@ -56,7 +62,13 @@ def run(tmp_path: Path) -> Run:
         done = subprocess.run(
             [sys.executable, "-W", "ignore", "-c", SETUP + program],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "LEADS_DATA_DIR": "data", "COLUMNS": "200", **variables},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "LEADS_DATA_DIR": "data",
+                "COLUMNS": "200",
+                **variables,
+            },
             capture_output=True,
             text=True,
         )
@@ -150,15 +162,15 @@ print("mart_scopes" in assets)
     assert printed == "[('branch-101', 2)]\nTrue\n"
 
 
-SETTING = (
-    '    alert_pager: Secret | None = setting("LEADS_ALERT_PAGER", _ALERTS)\n    """Address of\n    your pager"""\n\n'
-)
+SETTING = '    alert_pager: Secret | None = setting("LEADS_ALERT_PAGER", _ALERTS)\n    """Address of\n    your pager"""\n\n'
 BEFORE_SETTING = '    heartbeat_url: Secret | None = setting("LEADS_HEARTBEAT_URL"'
 
 
 def test_a_setting_is_one_field(change: Change, run: Run) -> None:
     change("features/alerts/settings.py", SETTING, BEFORE_SETTING)
-    printed = run('command("settings")', LEADS_ALERT_PAGER="http://127.0.0.1/t0ken", LEADS_ALERT_PAGE="1")
+    printed = run(
+        'command("settings")', LEADS_ALERT_PAGER="http://127.0.0.1/t0ken", LEADS_ALERT_PAGE="1"
+    )
     assert "LEADS_ALERT_PAGER: set  (environment)" in printed
     assert "Address of your pager" in printed
     assert "t0ken" not in printed

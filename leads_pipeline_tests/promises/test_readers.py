@@ -117,7 +117,13 @@ class Reader:
         self._log = log
         with log.open("w") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(READ) + textwrap.dedent(program), str(file), str(packages)],
+                [
+                    sys.executable,
+                    "-c",
+                    textwrap.dedent(READ) + textwrap.dedent(program),
+                    str(file),
+                    str(packages),
+                ],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -138,7 +144,16 @@ def folder_of(client: str, folder: Path) -> Path | None:
     """The folder of packages with that DuckDB: the lock's, or the oldest one, installed anew. None if it can't be."""
     if client == LOCKED:
         return folder
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+    ]
     command += ["--target", str(folder), f"duckdb=={OLDEST}"]
     return folder if subprocess.run(command, check=False).returncode == 0 else None
 
@@ -177,7 +192,9 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, History]:
         return {
             client: History(
                 in_turn=readers[client, "in turn"].end(),
-                stayed=[one for version in VERSIONS for one in readers[client, f"stays {version}"].end()],
+                stayed=[
+                    one for version in VERSIONS for one in readers[client, f"stays {version}"].end()
+                ],
                 everything=readers[client, "everything"].end()[0],
             )
             for client in packages
@@ -212,7 +229,13 @@ def publish(there: Agency, version: int) -> None:
         for kind in KINDS:
             for number in range(STEADY):
                 # One has a value of another type than declared.
-                put(kind, branch, f"steady-{number}", 1, isOverseas="perhaps" if number == 0 else True)
+                put(
+                    kind,
+                    branch,
+                    f"steady-{number}",
+                    1,
+                    isOverseas="perhaps" if number == 0 else True,
+                )
             for number in range(CHANGING + version):
                 put(kind, branch, f"changing-{number}", version)
     done = there.backfill()
@@ -230,9 +253,15 @@ def whole(version: int) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_readers_see_whole_publications_alone_and_the_newest_when_they_connect(history: History) -> None:
+def test_readers_see_whole_publications_alone_and_the_newest_when_they_connect(
+    history: History,
+) -> None:
     versions = [one["shown"][0][0][0] for one in history.in_turn]
-    assert [one for one, other in zip(history.in_turn, versions, strict=True) if one != whole(int(other[8:]))] == []
+    assert [
+        one
+        for one, other in zip(history.in_turn, versions, strict=True)
+        if one != whole(int(other[8:]))
+    ] == []
     assert versions == sorted(versions)
     assert {versions[0], versions[-1]} == {f"version {VERSIONS[0]}", f"version {VERSIONS[-1]}"}
 
@@ -244,8 +273,12 @@ def test_a_reader_that_stays_connected_keeps_its_version(history: History) -> No
 
 
 @pytest.mark.slow
-def test_every_client_that_the_docs_promise_reads_every_table(history: History, histories: dict[str, History]) -> None:
+def test_every_client_that_the_docs_promise_reads_every_table(
+    history: History, histories: dict[str, History]
+) -> None:
     rows = histories[LOCKED].everything["rows"]
-    assert {name for name in rows if name.startswith("mart_")} <= AGREEING.keys() | COUNTING_NO_LEADS
+    assert {
+        name for name in rows if name.startswith("mart_")
+    } <= AGREEING.keys() | COUNTING_NO_LEADS
     assert history.everything["rows"] == rows
     assert OLDEST not in histories or histories[OLDEST].everything["version"] == OLDEST

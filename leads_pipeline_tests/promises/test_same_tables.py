@@ -66,7 +66,10 @@ def test_a_month_gives_the_same_tables_as_1de0322e(tmp_path: Path) -> None:
 
 def test_what_differs_on_purpose_is_in_the_recording() -> None:
     recorded = recorded_tables()
-    known = {*recorded, *(f"{table}.{column}" for table, (columns, _) in recorded.items() for column in columns)}
+    known = {
+        *recorded,
+        *(f"{table}.{column}" for table, (columns, _) in recorded.items() for column in columns),
+    }
     assert DELIBERATE.keys() <= known
     assert FEW.keys() <= recorded.keys()
     assert not NEW & known
@@ -83,14 +86,20 @@ def differences(recorded: Tables, now: Tables) -> Iterator[str]:
             continue
         (columns, rows), (columns_now, rows_now) = recorded[table], now[table]
         skipped = {column for column in columns if f"{table}.{column}" in DELIBERATE}
-        yield from (f"{table}.{column}: is gone" for column in columns if column not in {*columns_now, *skipped})
+        yield from (
+            f"{table}.{column}: is gone"
+            for column in columns
+            if column not in {*columns_now, *skipped}
+        )
         yield from (
             f"{table}.{column}: is new"
             for column in columns_now
             if column not in columns and f"{table}.{column}" not in NEW
         )
         shared = [column for column in columns if column in columns_now and column not in skipped]
-        yield from _different_rows(table, shared, _only(rows, columns, shared), _only(rows_now, columns_now, shared))
+        yield from _different_rows(
+            table, shared, _only(rows, columns, shared), _only(rows_now, columns_now, shared)
+        )
 
 
 Row = tuple[str, ...]
@@ -101,7 +110,9 @@ def _only(rows: list[list[Any]], columns: list[str], shared: list[str]) -> Count
     return Counter(tuple(repr(row[place]) for place in places) for row in rows)
 
 
-def _different_rows(table: str, columns: list[str], before: Counter[Row], now: Counter[Row]) -> Iterator[str]:
+def _different_rows(
+    table: str, columns: list[str], before: Counter[Row], now: Counter[Row]
+) -> Iterator[str]:
     lost, new = list((before - now).elements()), list((now - before).elements())
     if max(len(lost), len(new)) <= FEW.get(table, (0, ""))[0]:
         return
@@ -114,5 +125,7 @@ def _different_rows(table: str, columns: list[str], before: Counter[Row], now: C
 
 def _shown(columns: list[str], row: Row) -> str:
     return ", ".join(
-        f"{column} {cell[:60]}" for column, cell in zip(columns, row, strict=True) if cell not in ("None", "[]")
+        f"{column} {cell[:60]}"
+        for column, cell in zip(columns, row, strict=True)
+        if cell not in ("None", "[]")
     )

@@ -22,7 +22,9 @@ from leads_pipeline_tests.support.sinks import mail_server, web_sink
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed: apt install faketime"),
+    pytest.mark.skipif(
+        libfaketime() is None, reason="libfaketime is not installed: apt install faketime"
+    ),
 ]
 
 DAYS: Final = int(os.environ.get("TOLD_DAYS", "7"))
@@ -112,5 +114,13 @@ def test_a_night_without_the_portal_a_refused_branch_and_a_machine_that_is_off_a
             "select lead_id from applicant_leads union all select lead_id from appraisal_leads"
         ).fetchall()
     assert sorted(id_ for (id_,) in rows) == sorted(lead.id for lead in leads)
-    private = [SECRET, KEY, TOKEN, f"token-of-{SECRET}", "people.example", "Jane", *(lead.id for lead in leads)]
+    private = [
+        SECRET,
+        KEY,
+        TOKEN,
+        f"token-of-{SECRET}",
+        "people.example",
+        "Jane",
+        *(lead.id for lead in leads),
+    ]
     assert [(text, word) for text in told for word in private if word in text] == []

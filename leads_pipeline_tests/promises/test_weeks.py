@@ -35,7 +35,16 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline_tests.promises.ledger import KEEPS, KINDS, Handed, Lead, Portal, Version, day_interval, served
+from leads_pipeline_tests.promises.ledger import (
+    KEEPS,
+    KINDS,
+    Handed,
+    Lead,
+    Portal,
+    Version,
+    day_interval,
+    served,
+)
 from leads_pipeline_tests.promises.machine import Clock, KilledError, Machine
 from leads_pipeline_tests.promises.month import libfaketime
 from leads_pipeline_tests.promises.weeks import (
@@ -52,7 +61,9 @@ from leads_pipeline_tests.promises.weeks import (
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(libfaketime() is None, reason="libfaketime is not installed: apt install faketime"),
+    pytest.mark.skipif(
+        libfaketime() is None, reason="libfaketime is not installed: apt install faketime"
+    ),
 ]
 
 DAYS: Final = int(os.environ.get("WEEKS_DAYS", "6"))
@@ -119,7 +130,11 @@ class Weeks:
             [(moment, "tick", None) for moment in moments]
             + [(one.begins, "mishap", one) for one in self.happenings]
             + [(one.ends, "secret known", one) for one in self.happenings if one.what == "secret"]
-            + [(one.begins - 20 * HOUR, "backup", one) for one in self.happenings if one.what == "restore"]
+            + [
+                (one.begins - 20 * HOUR, "backup", one)
+                for one in self.happenings
+                if one.what == "restore"
+            ]
             + [(moment, "push", lead) for lead in self.portal.leads for moment in lead.pushed_at],
             key=lambda one: one[0],
         )
@@ -143,7 +158,9 @@ class Weeks:
         elif what == "backup":
             self.machine.back_up()
             self.backup = Backup(
-                self.clock.now(), len(self.portal.handed), {k: set(ids) for k, ids in self.seen.items()}
+                self.clock.now(),
+                len(self.portal.handed),
+                {k: set(ids) for k, ids in self.seen.items()},
             )
         if what == "secret known":
             self.secret = self.portal.secret
@@ -171,7 +188,9 @@ class Weeks:
             self.portal.on_request = lambda: None
         # After a clock that ran ahead, Dagster waits until its last look is past.
         lately = [
-            one for one in self.happenings if one.what == "clock" and one.begins <= self.clock.now() < one.ends + DAY
+            one
+            for one in self.happenings
+            if one.what == "clock" and one.begins <= self.clock.now() < one.ends + DAY
         ]
         if not lately:
             self.judge()
@@ -238,7 +257,9 @@ class Weeks:
         """Two days without mishaps."""
         now = self.clock.now()
         self.happenings = [
-            replace(one, lasts=min(one.lasts, now - one.begins)) for one in self.happenings if one.begins < now
+            replace(one, lasts=min(one.lasts, now - one.begins))
+            for one in self.happenings
+            if one.begins < now
         ]
         self.kill = None
         if self.secret != self.portal.secret:
@@ -256,7 +277,9 @@ class Weeks:
         """Compare the published tables with the ledger."""
         self.judged += 1
         for kind in KINDS:
-            rows = self._query(f"select lead_id, message, portal_branch_id, created_at from {kind}_leads order by 1")  # noqa: S608 - our own names
+            rows = self._query(
+                f"select lead_id, message, portal_branch_id, created_at from {kind}_leads order by 1"
+            )  # noqa: S608 - our own names
             versions = {id_: tuple(version) for id_, *version in rows}
             assert len(versions) == len(rows), f"{kind} leads are there twice"
             gone = self.seen[kind] - versions.keys()
@@ -266,7 +289,9 @@ class Weeks:
             missing = [id_ for id_, (must, _) in wanted.items() if must and id_ not in versions]
             assert not missing, f"received and not published: {self._tell(missing)}"
             stale = [id_ for id_, version in versions.items() if version not in wanted[id_][1]]
-            assert not stale, f"not in the version received last: {self._tell(stale)}, shown {versions[stale[0]]}"
+            assert not stale, (
+                f"not in the version received last: {self._tell(stale)}, shown {versions[stale[0]]}"
+            )
         self._judge_coverage()
         self._judge_marts()
 
@@ -280,7 +305,10 @@ class Weeks:
                 earlier[handed.lead.id].append(handed)
                 is_certain = number not in self.undone | self.killed
                 is_only = is_certain and not self._is_back_unnoticed(earlier[handed.lead.id])
-                found[handed.lead.id] = must or is_certain, [*([] if is_only else may), handed.version.shown]
+                found[handed.lead.id] = (
+                    must or is_certain,
+                    [*([] if is_only else may), handed.version.shown],
+                )
         return found
 
     def _is_back_unnoticed(self, handed: Sequence[Handed]) -> bool:
@@ -290,9 +318,14 @@ class Weeks:
         ago.
         """
         last = handed[-1].version
-        away = max((place for place, one in enumerate(handed) if one.version.shown != last.shown), default=-1)
+        away = max(
+            (place for place, one in enumerate(handed) if one.version.shown != last.shown),
+            default=-1,
+        )
         was_here = any(one.version.shown == last.shown for one in handed[:away])
-        return was_here and not any(self._is_noticed(one, handed) for one in handed[away + 1 :] if one.start)
+        return was_here and not any(
+            self._is_noticed(one, handed) for one in handed[away + 1 :] if one.start
+        )
 
     def _is_noticed(self, look: Handed, handed: Sequence[Handed]) -> bool:
         """Whether, after the lead was last in the window like this, an earlier look found it gone or changed."""
@@ -324,14 +357,21 @@ class Weeks:
         today = self.clock.now().astimezone(self.zone).date()
         assert days[0] == self.first_day
         assert today - timedelta(days=1) <= days[-1] <= today
-        assert len(rows) == len({row[:3] for row in rows}) == len(KINDS) * len(self.since) * len(days)
+        assert (
+            len(rows) == len({row[:3] for row in rows}) == len(KINDS) * len(self.since) * len(days)
+        )
         for kind, day, scope, state in rows:
             is_complete = (kind, scope, day_interval(day, self.zone)[0]) in complete
-            assert is_complete or state not in ("landed", "empty"), f"{kind} {day}|{scope} is called {state}"
+            assert is_complete or state not in ("landed", "empty"), (
+                f"{kind} {day}|{scope} is called {state}"
+            )
 
     def _judge_marts(self) -> None:
         counts = {kind: len(ids) for kind, ids in self.seen.items() if ids}
-        assert dict(self._query("select kind, sum(leads)::int from mart_leads_daily group by kind")) == counts
+        assert (
+            dict(self._query("select kind, sum(leads)::int from mart_leads_daily group by kind"))
+            == counts
+        )
         [(of_people,)] = self._query("select coalesce(sum(leads), 0)::int from mart_people")
         assert of_people == sum(counts.values())
         [(asked,)] = self._query("select coalesce(sum(leads), 0)::int from mart_listing_demand")
@@ -356,8 +396,12 @@ class Weeks:
                     if any(listed <= due and done <= ends for due, done in looks):
                         promised += 1
                         if (lead.id, version) not in received:
-                            lost.append(f"{lead.id} {number}: listed {listed:%m-%d %H:%M} to {ends:%m-%d %H:%M}")
-        assert not lost, f"{len(lost)} of {promised} were listed at a look and never received: {lost[:5]}"
+                            lost.append(
+                                f"{lead.id} {number}: listed {listed:%m-%d %H:%M} to {ends:%m-%d %H:%M}"
+                            )
+        assert not lost, (
+            f"{len(lost)} of {promised} were listed at a look and never received: {lost[:5]}"
+        )
         assert promised
 
     def _looks(
@@ -367,9 +411,13 @@ class Weeks:
         _, end = day_interval(day, self.zone)
         for after in LOOKS:
             due = max(end + after, self.since[version.branch])
-            done = next((done for a, b in stretches if (done := max(due + DAY, a + REACH)) <= b), None)
+            done = next(
+                (done for a, b in stretches if (done := max(due + DAY, a + REACH)) <= b), None
+            )
             # A restored folder may show a look of before the backup.
-            is_undone = done and any(taken < done and due < restored for taken, restored in self.restored)
+            is_undone = done and any(
+                taken < done and due < restored for taken, restored in self.restored
+            )
             if done is not None and due >= self.begin and not is_undone:
                 yield due, done
 
@@ -425,7 +473,8 @@ def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path:
             folder=tmp_path,
             begin=begin,
             zone=zone,
-            first_day=first - timedelta(days=chance.choice([0, 12, 29] if DAYS >= MANY_DAYS else [0, 8, 15])),
+            first_day=first
+            - timedelta(days=chance.choice([0, 12, 29] if DAYS >= MANY_DAYS else [0, 8, 15])),
             happenings=happenings,
             clock=clock,
             portal=portal,
@@ -436,7 +485,9 @@ def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path:
         try:
             weeks.run(moments)
         except BaseException as error:
-            error.add_note(f"repeat it with WEEKS_SEED={SEED}; at {clock.now():%Y-%m-%d %H:%M} UTC of\n{told}")
+            error.add_note(
+                f"repeat it with WEEKS_SEED={SEED}; at {clock.now():%Y-%m-%d %H:%M} UTC of\n{told}"
+            )
             raise
         finally:
             machine.stop()

@@ -11,7 +11,15 @@ from random import Random
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from leads_pipeline_tests.promises.ledger import KEEPS, KINDS, PASSING, REFUSALS, Lead, Version, day_interval
+from leads_pipeline_tests.promises.ledger import (
+    KEEPS,
+    KINDS,
+    PASSING,
+    REFUSALS,
+    Lead,
+    Version,
+    day_interval,
+)
 
 HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
@@ -81,7 +89,10 @@ def mishaps(rng: Random, begin: datetime, number_of_days: int) -> list[Happening
                 how = rng.choice(["-5 hours", "-40 hours", "+20 hours"])
             found.append(Happening(what, at, min(lasts, number_of_days / 4 * DAY), how))
     ordered = sorted(found, key=lambda one: one.begins)
-    return [Happening(one.what, one.begins, one.lasts, one.how, number) for number, one in enumerate(ordered)]
+    return [
+        Happening(one.what, one.begins, one.lasts, one.how, number)
+        for number, one in enumerate(ordered)
+    ]
 
 
 def ticks(rng: Random, begin: datetime, number_of_days: int) -> list[datetime]:
@@ -93,7 +104,9 @@ def ticks(rng: Random, begin: datetime, number_of_days: int) -> list[datetime]:
     ]
 
 
-def leads_of(rng: Random, begin: datetime, zone: ZoneInfo, branches: Sequence[str], number_of_days: int) -> list[Lead]:
+def leads_of(
+    rng: Random, begin: datetime, zone: ZoneInfo, branches: Sequence[str], number_of_days: int
+) -> list[Lead]:
     """All leads from well before the beginning to after the end, with their whole lives."""
     first = begin.astimezone(zone).date() - timedelta(days=34)
     return [
@@ -105,11 +118,25 @@ def leads_of(rng: Random, begin: datetime, zone: ZoneInfo, branches: Sequence[st
     ]
 
 
-def _lead(rng: Random, id_: str, kind: str, branch: str, day: date, zone: ZoneInfo, branches: Sequence[str]) -> Lead:
+def _lead(
+    rng: Random,
+    id_: str,
+    kind: str,
+    branch: str,
+    day: date,
+    zone: ZoneInfo,
+    branches: Sequence[str],
+) -> Lead:
     start, end = day_interval(day, zone)
     is_at_midnight = rng.random() < 0.08
-    created = start if is_at_midnight else start + timedelta(seconds=int((end - start).total_seconds() * rng.random()))
-    late = rng.choices([timedelta(minutes=2), 2 * DAY * rng.random(), 26 * DAY * rng.random()], [75, 10, 15])[0]
+    created = (
+        start
+        if is_at_midnight
+        else start + timedelta(seconds=int((end - start).total_seconds() * rng.random()))
+    )
+    late = rng.choices(
+        [timedelta(minutes=2), 2 * DAY * rng.random(), 26 * DAY * rng.random()], [75, 10, 15]
+    )[0]
     versions = [Version(created + late, branch, created, "A")]
     change = rng.choice(["correct", "return", "move", "move back", "day", "day back", "leave"])
     if rng.random() < 0.3:
@@ -118,15 +145,28 @@ def _lead(rng: Random, id_: str, kind: str, branch: str, day: date, zone: ZoneIn
         if change in ("correct", "return"):
             versions.append(Version(since, branch, created, "BB"))
         elif change in ("move", "move back", "leave"):
-            versions.append(Version(since, ELSEWHERE if change == "leave" else rng.choice(branches), created, "A"))
+            versions.append(
+                Version(
+                    since, ELSEWHERE if change == "leave" else rng.choice(branches), created, "A"
+                )
+            )
         else:
             versions.append(
-                Version(since, branch, min(created + timedelta(days=rng.choice([-4, -1, 1, 3])), since), "A")
+                Version(
+                    since,
+                    branch,
+                    min(created + timedelta(days=rng.choice([-4, -1, 1, 3])), since),
+                    "A",
+                )
             )
         if change in ("return", "move back", "day back"):
             versions.append(Version(later, branch, created, "A"))
     pushed = []
     if rng.random() < 0.25:
         pushed = [created + timedelta(minutes=1)]
-        pushed += [version.since + timedelta(minutes=5) for version in versions[1:] if rng.random() < 0.6]
-    return Lead(id_, kind, tuple(versions), tuple(moment for moment in pushed if moment < created + KEEPS))
+        pushed += [
+            version.since + timedelta(minutes=5) for version in versions[1:] if rng.random() < 0.6
+        ]
+    return Lead(
+        id_, kind, tuple(versions), tuple(moment for moment in pushed if moment < created + KEEPS)
+    )

@@ -58,9 +58,15 @@ def test_no_file_and_no_rows_are_no_names(file: Path) -> None:
         (b"id,name\n101\n", "has no name for 101 in row 2."),
         (b"id,name\n,York\n", "has '' for an id in row 2."),
         (b"id,name\n1/2,York\n", "has '1/2' for an id in row 2."),
-        (b"id,name\n101,Leeds, Headingley\n", "has 3 values in row 2, for 2 columns. Quote commas."),
+        (
+            b"id,name\n101,Leeds, Headingley\n",
+            "has 3 values in row 2, for 2 columns. Quote commas.",
+        ),
         (b'id,name\n101,"York\n', "is no CSV: unexpected end of data."),
-        (b"id,name\n101,Y\xf6rk\n", "isn't UTF-8 from byte 13 on. In Excel, save it as “CSV UTF-8”."),
+        (
+            b"id,name\n101,Y\xf6rk\n",
+            "isn't UTF-8 from byte 13 on. In Excel, save it as “CSV UTF-8”.",
+        ),
         ("id,name\n101,York\n".encode("utf-16"), "isn't UTF-8 from byte 0 on."),
     ],
 )
@@ -72,7 +78,9 @@ def test_what_is_wrong_is_told_with_its_place(file: Path, content: bytes, told: 
 
 
 def test_a_file_that_is_not_there_is_told(file: Path) -> None:
-    with pytest.raises(SettingsError, match=r"branches.csv can't be read: No such file or directory\. Put it there"):
+    with pytest.raises(
+        SettingsError, match=r"branches.csv can't be read: No such file or directory\. Put it there"
+    ):
         read_branches(file)
     with pytest.raises(SettingsError, match="can't be read: Is a directory"):
         read_branches(file.parent)

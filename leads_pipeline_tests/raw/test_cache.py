@@ -48,7 +48,9 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Machine, 
     return Machine(tmp_path / "one", monkeypatch), Machine(tmp_path / "two", monkeypatch)
 
 
-def test_a_raw_file_is_fetched_once_and_not_by_the_machine_that_landed_it(machines: tuple[Machine, Machine]) -> None:
+def test_a_raw_file_is_fetched_once_and_not_by_the_machine_that_landed_it(
+    machines: tuple[Machine, Machine],
+) -> None:
     one, two = machines
     one.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run-1")
     assert len(one.ids()) == len(two.ids()) == len(two.ids()) == 20
@@ -57,7 +59,9 @@ def test_a_raw_file_is_fetched_once_and_not_by_the_machine_that_landed_it(machin
     assert len(two.fetched) == 1
 
 
-def test_what_another_machine_deletes_goes_with_the_next_listing(machines: tuple[Machine, Machine]) -> None:
+def test_what_another_machine_deletes_goes_with_the_next_listing(
+    machines: tuple[Machine, Machine],
+) -> None:
     one, two = machines
     one.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run-1")
     assert two.ids()
@@ -70,7 +74,9 @@ def test_what_another_machine_deletes_goes_with_the_next_listing(machines: tuple
     assert two.bucket.list("") == one.store.list("")
 
 
-def test_a_damaged_cache_is_fetched_again_and_nothing_is_set_aside(machines: tuple[Machine, Machine]) -> None:
+def test_a_damaged_cache_is_fetched_again_and_nothing_is_set_aside(
+    machines: tuple[Machine, Machine],
+) -> None:
     one, _ = machines
     one.raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "hash", "run-1")
     [path] = one.folder.rglob("*.parquet")
@@ -80,7 +86,9 @@ def test_a_damaged_cache_is_fetched_again_and_nothing_is_set_aside(machines: tup
     assert one.store.list("quarantine/") == []
 
 
-def test_what_is_no_raw_file_is_read_from_the_bucket_alone(machines: tuple[Machine, Machine]) -> None:
+def test_what_is_no_raw_file_is_read_from_the_bucket_alone(
+    machines: tuple[Machine, Machine],
+) -> None:
     one, two = machines
     one.raw.fail(PLACE, "busy (429)", is_permanent=False)
     assert two.raw.fail(PLACE, "busy (429)", is_permanent=False).attempts == 2

@@ -55,11 +55,18 @@ def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
 
 
 def damaged_files(data: DataFolder) -> list[str]:
-    return [one.key for one in facts_module.Facts(settings_of(data), data, datetime.now(UTC), is_thorough=True).damaged]
+    return [
+        one.key
+        for one in facts_module.Facts(
+            settings_of(data), data, datetime.now(UTC), is_thorough=True
+        ).damaged
+    ]
 
 
 def settings_of(data: DataFolder) -> Settings:
-    return Settings.from_variables({"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)})
+    return Settings.from_variables(
+        {"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)}
+    )
 
 
 def published_ids(data: DataFolder) -> list[str]:
@@ -70,7 +77,9 @@ ALL = ["101-1", "101-2", "102-1", "102-2"]
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_readers_keep_what_a_damaged_or_missing_raw_file_held(data: DataFolder, is_gone: bool) -> None:
+def test_readers_keep_what_a_damaged_or_missing_raw_file_held(
+    data: DataFolder, is_gone: bool
+) -> None:
     path = raw_of(data, "101")
     path.unlink() if is_gone else path.write_bytes(b"rotten")
     land(data, APPLICANT, [{"id": "next"}], day=NEXT_DAY, fetched_at=LATER)
@@ -79,10 +88,14 @@ def test_readers_keep_what_a_damaged_or_missing_raw_file_held(data: DataFolder, 
     publish(data, LATER)
     assert published_ids(data) == [*ALL, "next"]
     [damaged] = damaged_files(data)
-    assert damaged.startswith(f"{'raw' if is_gone else 'quarantine/raw'}/applicant_leads/day={DAY}/scope=branch-101")
+    assert damaged.startswith(
+        f"{'raw' if is_gone else 'quarantine/raw'}/applicant_leads/day={DAY}/scope=branch-101"
+    )
 
 
-def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_over(data: DataFolder) -> None:
+def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_over(
+    data: DataFolder,
+) -> None:
     raw_of(data, "101").write_bytes(b"rotten")
     (data.folder / ".state" / "person_key").unlink()  # all people's hashes change
     assert publish(data).way == "new file"
@@ -126,7 +139,12 @@ def test_a_lost_window_is_given_up_as_the_readme_says(data: DataFolder) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("action", [Action.ERASE, Action.RESTRICT])
 def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: Action) -> None:
-    theirs = {"id": "theirs", "contact": {"email": EMAIL}, "createdAt": BEFORE, "viewingTimes": [{"earliest": BEFORE}]}
+    theirs = {
+        "id": "theirs",
+        "contact": {"email": EMAIL},
+        "createdAt": BEFORE,
+        "viewingTimes": [{"earliest": BEFORE}],
+    }
     land(data, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}, theirs], fetched_at=LATER)
     publish(data)
     assert "theirs" in published_ids(data)
@@ -139,7 +157,12 @@ def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: A
 
 
 def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
-    land(data, APPLICANT, [{"id": "101-1", "contact": {"email": EMAIL}, "message": "planted"}], fetched_at=LATER)
+    land(
+        data,
+        APPLICANT,
+        [{"id": "101-1", "contact": {"email": EMAIL}, "message": "planted"}],
+        fetched_at=LATER,
+    )
     publish(data)
     raw_of(data, "101").unlink()
     data = DataFolder.at(data.folder, clock=lambda: LATER + timedelta(days=50))
@@ -163,7 +186,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
 
 
 @pytest.mark.slow
-def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_again(here: Installation) -> None:
+def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_again(
+    here: Installation,
+) -> None:
     def files_are_whole() -> bool:
         """Publish, and return whether no finding names damage then."""
         assert here.execute(PUBLISH_JOB, tags={}).success
@@ -188,10 +213,15 @@ def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_agai
     assert told.exit_code == 1
     assert damaged <= {window["partition"] for window in json.loads(told.stdout)["not_landed"]}
     doctor = run("doctor").output
-    assert f"files-damaged: Raw files of 2 applicant windows of branch-101, branch-102, {here.day(2)} are" in doctor
+    assert (
+        f"files-damaged: Raw files of 2 applicant windows of branch-101, branch-102, {here.day(2)} are"
+        in doctor
+    )
     assert "windows-failing" not in doctor
 
-    [sensor] = [one for one in here.definitions.sensors or () if one.name == "retry_failed_partitions"]
+    [sensor] = [
+        one for one in here.definitions.sensors or () if one.name == "retry_failed_partitions"
+    ]
     assert isinstance(sensor, SensorDefinition)
     [request] = here.tick(sensor).run_requests or ()
     assert damaged <= {*keys_of(request)[APPLICANT.name]}

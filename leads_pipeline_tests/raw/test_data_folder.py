@@ -87,7 +87,9 @@ def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
     assert (two.state.start_date(), two.gate.newest_entry) == (DAY, one.gate.newest_entry)
     land(two, HERS)
     assert ids(one) == ids(two) == {"others"}
-    assert [path.suffix for path in (tmp_path / "two" / ".cache").rglob("*") if path.is_file()] == [".parquet"]
+    assert [path.suffix for path in (tmp_path / "two" / ".cache").rglob("*") if path.is_file()] == [
+        ".parquet"
+    ]
 
 
 def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
@@ -102,7 +104,11 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     alone.state.remember_start_date(DAY)
 
     def in_the_bucket(work: str) -> DataFolder:
-        variables = {"LEADS_DATA_DIR": address, "AWS_ENDPOINT_URL": moto, "LEADS_WORK_DIR": str(tmp_path / work)}
+        variables = {
+            "LEADS_DATA_DIR": address,
+            "AWS_ENDPOINT_URL": moto,
+            "LEADS_WORK_DIR": str(tmp_path / work),
+        }
         return DataFolder.of(Settings.from_variables(variables))
 
     def copy(source: Store, target: Store) -> None:
@@ -114,7 +120,11 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     moved.share()
     other = in_the_bucket("other")
     other.share()
-    assert (other.state.person_key(), other.state.start_date(), other.gate.newest_entry) == (key, DAY, number)
+    assert (other.state.person_key(), other.state.start_date(), other.gate.newest_entry) == (
+        key,
+        DAY,
+        number,
+    )
     assert ids(other) == {"hers", "others"}  # until it is swept
     land(other, HERS, OTHERS, lead("new"))
     assert ids(moved) == {"others", "new"}
@@ -122,4 +132,8 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     back = DataFolder.at(tmp_path / "data")
     back.store.delete(back.store.list("raw/"))
     copy(moved.store, back.store)
-    assert (ids(back), back.state.person_key(), back.gate.newest_entry) == ({"others", "new"}, key, number)
+    assert (ids(back), back.state.person_key(), back.gate.newest_entry) == (
+        {"others", "new"},
+        key,
+        number,
+    )

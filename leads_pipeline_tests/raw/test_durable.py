@@ -46,7 +46,9 @@ def test_a_copy_that_the_kernel_refuses_or_stops_is_made_as_a_plain_one(
     assert (copied, target.read_bytes() == content) == ([150_000], True)
 
 
-def test_a_file_that_cannot_be_written_is_a_storage_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_a_storage_error_that_says_what_to_do(
+    tmp_path: Path,
+) -> None:
     """A file where a folder should be: the one obstacle that stops root too."""
     blocked = tmp_path / "blocked"
     blocked.write_text("a file")
@@ -65,7 +67,9 @@ def test_a_file_and_its_folder_are_on_the_disk_before_the_writer_goes_on(
     fsync = os.fsync
 
     def recorded(descriptor: int) -> None:
-        synced.append((Path(f"/proc/self/fd/{descriptor}").readlink().suffix or "folder", path.exists()))
+        synced.append(
+            (Path(f"/proc/self/fd/{descriptor}").readlink().suffix or "folder", path.exists())
+        )
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", recorded)
@@ -92,12 +96,17 @@ def test_a_file_that_cannot_be_synced_is_an_error_and_a_folder_is_not(
 
 def test_a_lock_that_another_holds_for_too_long_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    with locked(path, 1), pytest.raises(StorageError, match=f"Another process has held {path} for more than 0.1 s"):
+    with (
+        locked(path, 1),
+        pytest.raises(StorageError, match=f"Another process has held {path} for more than 0.1 s"),
+    ):
         locked(path, 0.1).__enter__()
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022])
-def test_files_and_folders_are_this_users_alone_whatever_the_mask(tmp_path: Path, mask: int) -> None:
+def test_files_and_folders_are_this_users_alone_whatever_the_mask(
+    tmp_path: Path, mask: int
+) -> None:
     path = tmp_path / "folder" / "file"
     before = os.umask(mask)
     try:

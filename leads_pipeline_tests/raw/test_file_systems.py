@@ -14,7 +14,15 @@ import pytest
 from leads_pipeline.raw.proof import FileSystem, prove_folder
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.system_calls import EXFAT, NO_LOCKS, SMB, Fault, Outcome, needs_seccomp, run
+from leads_pipeline_tests.support.system_calls import (
+    EXFAT,
+    NO_LOCKS,
+    SMB,
+    Fault,
+    Outcome,
+    needs_seccomp,
+    run,
+)
 
 pytestmark = needs_seccomp
 
@@ -34,7 +42,9 @@ def create_by_many(folder: Path) -> tuple[list[bool], str, list[str]]:
     """Create a key once by eight threads. Return who was first, what is there, and all keys."""
     store = FolderStore(folder)
     with ThreadPoolExecutor(8) as pool:
-        created = list(pool.map(lambda number: store.create_once("list/1", str(number).encode()), range(8)))
+        created = list(
+            pool.map(lambda number: store.create_once("list/1", str(number).encode()), range(8))
+        )
     return created, (store.get("list/1") or b"").decode(), store.list("")
 
 
@@ -52,14 +62,18 @@ def test_without_hard_links_one_of_many_creates_a_key(tmp_path: Path) -> None:
 def ask_three_times(folder: Path) -> list[str]:
     """Erase Jane, note John's objection and a restriction. Return the published leads."""
     house = House(folder)
-    house.land("applicant", [JANE, JOHN, {"id": "other", "contact": {"email": "other@people.example"}}])
+    house.land(
+        "applicant", [JANE, JOHN, {"id": "other", "contact": {"email": "other@people.example"}}]
+    )
     house.erase(email="jane.roe@people.example")
     house.object_(email="john.doe@people.example")
     house.restrict(email="other@people.example")
     return sorted(house.leads("applicant"))
 
 
-def test_without_hard_links_people_can_be_erased_can_object_and_be_restricted(tmp_path: Path) -> None:
+def test_without_hard_links_people_can_be_erased_can_object_and_be_restricted(
+    tmp_path: Path,
+) -> None:
     """Fault 81."""
     outcome = run(ask_three_times, tmp_path / "data", folder=tmp_path, lacks=SMB)
 
@@ -84,9 +98,9 @@ def test_without_the_fsync_of_a_folder_backups_are_made_and_deleted(tmp_path: Pa
 
     assert said(outcome) == ""
     assert len([*(tmp_path / "backups").iterdir()]) == 1
-    assert House(tmp_path / "data").restore(tmp_path / "backups", tmp_path / "back").leads("applicant").keys() == {
-        "jane"
-    }
+    assert House(tmp_path / "data").restore(tmp_path / "backups", tmp_path / "back").leads(
+        "applicant"
+    ).keys() == {"jane"}
 
 
 # --- without symbolic links (fault 83) --------------------------------------------------------------------------------
@@ -123,7 +137,9 @@ def publish_a_lead(folder: Path, lead_id: str) -> None:
 
 
 @pytest.mark.parametrize("last_call", ["rename .versions/draft-link", "fsync .versions"])
-def test_a_publication_that_fails_before_its_link_is_there_leaves_no_version(last_call: str, tmp_path: Path) -> None:
+def test_a_publication_that_fails_before_its_link_is_there_leaves_no_version(
+    last_call: str, tmp_path: Path
+) -> None:
     """Fault 83: one more whole database was left each time."""
     data = tmp_path / "data"
     publish_a_lead(data, "a")
@@ -131,7 +147,9 @@ def test_a_publication_that_fails_before_its_link_is_there_leaves_no_version(las
     calls = run(publish_a_lead, tmp_path / "copy", "b", folder=tmp_path / "copy").calls
     before = sorted(path.name for path in (data / ".versions").glob("leads-*"))
 
-    outcome = run(publish_a_lead, data, "b", folder=data, fault=Fault.EIO, at=calls.index(last_call))
+    outcome = run(
+        publish_a_lead, data, "b", folder=data, fault=Fault.EIO, at=calls.index(last_call)
+    )
 
     assert outcome.error == "StorageError"
     assert sorted(path.name for path in (data / ".versions").glob("leads-*")) == before
@@ -147,7 +165,10 @@ def land(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "advice"),
     [
-        (errno.EMFILE, "Raise the limit of open files (ulimit -n, or LimitNOFILE= in a systemd unit)"),
+        (
+            errno.EMFILE,
+            "Raise the limit of open files (ulimit -n, or LimitNOFILE= in a systemd unit)",
+        ),
         (errno.ENFILE, "All programs of this machine have too many files open. End some"),
         (errno.ENOMEM, "The machine or the container has no memory left"),
     ],
@@ -192,7 +213,9 @@ def test_a_file_system_that_can_be_used_is_tried_out_and_nothing_stays(
     ],
     ids=["no symbolic links", "no locks"],
 )
-def test_a_file_system_that_cannot_be_used_is_named(lacks: Mapping[str, int], words: str, tmp_path: Path) -> None:
+def test_a_file_system_that_cannot_be_used_is_named(
+    lacks: Mapping[str, int], words: str, tmp_path: Path
+) -> None:
     outcome = run(prove_folder, tmp_path, folder=tmp_path, lacks=lacks)
 
     mount = next(one for one in tmp_path.parents if one.is_mount())

@@ -29,7 +29,10 @@ OTHERS: Final = {
     "a window": {f"{WINDOW}/leads.parquet": "PAR1"},
     "pushed leads": {f"{WINDOW}/pushed.parquet": "PAR1"},
     "an inventory": {"raw/inventory/day=2026-11-19/items.parquet": "PAR1"},
-    "pushed leads that waited": {"spool/20261119T120000.000000Z-ab.pushed": "leads", "raw/.keep": ""},
+    "pushed leads that waited": {
+        "spool/20261119T120000.000000Z-ab.pushed": "leads",
+        "raw/.keep": "",
+    },
 }
 
 # What commands need to come as far as the data folder. These don't use it.
@@ -145,12 +148,17 @@ def test_a_restore_refuses_the_backup_of_another_version(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("files", OTHERS.values(), ids=OTHERS.keys())
-def test_runs_and_sensors_refuse_the_folder_of_another_version(folder: Path, files: dict[str, str]) -> None:
+def test_runs_and_sensors_refuse_the_folder_of_another_version(
+    folder: Path, files: dict[str, str]
+) -> None:
     write(folder, files)
     before = tree(folder)
     resource = DataFolderResource.of(Settings.from_variables(os.environ))
 
-    with DagsterInstance.ephemeral() as instance, pytest.raises(SettingsError, match="of leads-pipeline"):
+    with (
+        DagsterInstance.ephemeral() as instance,
+        pytest.raises(SettingsError, match="of leads-pipeline"),
+    ):
         resource.create_resource(build_init_resource_context(instance=instance))
 
     assert tree(folder) == before
@@ -192,7 +200,15 @@ def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
     for key, content in files.items():
         bucket.create(key, content.encode())
 
-    for command in ("status", "verify", "backfill --last 1d", "privacy log", "deliver", "receive --port 0", "doctor"):
+    for command in (
+        "status",
+        "verify",
+        "backfill --last 1d",
+        "privacy log",
+        "deliver",
+        "receive --port 0",
+        "doctor",
+    ):
         done = run(*command.split())
         assert (done.exit_code, f"{address} has " in done.output) == (2, True), done.output
 
@@ -200,8 +216,12 @@ def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
     assert not folder.exists()
 
 
-def test_a_run_refuses_the_bucket_of_another_version(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.environ.update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
+def test_a_run_refuses_the_bucket_of_another_version(
+    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.environ.update(
+        {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)}
+    )
     settings = Settings.from_variables(os.environ)
     bucket: Any = DataFolder.of(settings).bucket
     bucket.create("state/raw_format", f"{FORMAT + 1}\n".encode())
@@ -211,7 +231,10 @@ def test_a_run_refuses_the_bucket_of_another_version(moto: str, folder: Path, mo
 
     with DagsterInstance.ephemeral() as instance:
         done = materialize(
-            [anything], resources={"data": DataFolderResource.of(settings)}, instance=instance, raise_on_error=False
+            [anything],
+            resources={"data": DataFolderResource.of(settings)},
+            instance=instance,
+            raise_on_error=False,
         )
 
     assert not done.success
@@ -219,8 +242,12 @@ def test_a_run_refuses_the_bucket_of_another_version(moto: str, folder: Path, mo
     assert not folder.exists()
 
 
-def test_a_new_bucket_gets_the_number(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.environ.update({"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)})
+def test_a_new_bucket_gets_the_number(
+    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.environ.update(
+        {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)}
+    )
 
     opened(Settings.from_variables(os.environ))
 

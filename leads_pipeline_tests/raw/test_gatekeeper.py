@@ -14,7 +14,9 @@ from leads_pipeline.raw.store import FolderStore
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
 PLACE = place_of(APPLICANT, WINDOW)
-SENTENCE = r"There is a suppression list .* lacks the feature `privacy`.* Nothing is landed or published"
+SENTENCE = (
+    r"There is a suppression list .* lacks the feature `privacy`.* Nothing is landed or published"
+)
 
 # Each file by itself shows that somebody is on a list.
 OF_A_LIST = {
@@ -71,7 +73,9 @@ def test_nothing_lands_if_there_is_a_list(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
-def test_whatever_is_asked_the_list_is_named(tmp_path: Path, ask: Callable[[OpenGate], object]) -> None:
+def test_whatever_is_asked_the_list_is_named(
+    tmp_path: Path, ask: Callable[[OpenGate], object]
+) -> None:
     gate = OpenGate(tmp_path)
     ask(gate)
 
@@ -81,7 +85,9 @@ def test_whatever_is_asked_the_list_is_named(tmp_path: Path, ask: Callable[[Open
         ask(gate)
 
 
-def test_a_list_in_the_bucket_is_named_when_machines_exchange_what_they_know(tmp_path: Path) -> None:
+def test_a_list_in_the_bucket_is_named_when_machines_exchange_what_they_know(
+    tmp_path: Path,
+) -> None:
     bucket = FolderStore(tmp_path / "bucket")
     gate = OpenGate(tmp_path / "work", bucket)
     gate.refresh()

@@ -24,12 +24,27 @@ from leads_pipeline.domain.due import due_at
 from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.raw.landing import MOST_FILES, Landed, Raw
-from leads_pipeline.raw.names import PUSH_SCOPE, Place, list_folders, list_places, place_of, read_failure
+from leads_pipeline.raw.names import (
+    PUSH_SCOPE,
+    Place,
+    list_folders,
+    list_places,
+    place_of,
+    read_failure,
+)
 from leads_pipeline.raw.rows import CORRECTION, PULL, Row, merged, microseconds, newest_payloads
 from leads_pipeline.raw.store import FolderStore, Store, open_store
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
-from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, LATER, TWENTY, UTC_ZONE, WINDOW, lead
+from leads_pipeline_tests.support.sample_answers import (
+    CLOSED_AT,
+    DAY,
+    LATER,
+    TWENTY,
+    UTC_ZONE,
+    WINDOW,
+    lead,
+)
 
 PLACE = place_of(APPLICANT, WINDOW)
 NOW = CLOSED_AT + timedelta(days=2)
@@ -45,7 +60,11 @@ class Windows:
         self.raw = Raw(store, kept_out, lambda: self.now)
 
     def land(
-        self, leads: Sequence[ReceivedLead], asked_at: datetime = CLOSED_AT, window: Window = WINDOW, run: str = "run-1"
+        self,
+        leads: Sequence[ReceivedLead],
+        asked_at: datetime = CLOSED_AT,
+        window: Window = WINDOW,
+        run: str = "run-1",
     ) -> Landed:
         """Land the answer that held these leads."""
         body = hashlib.sha256(repr(leads).encode()).hexdigest()
@@ -69,7 +88,10 @@ class Windows:
 
     def texts(self) -> dict[str, str]:
         """The message of each lead as it counts."""
-        return {id_: json.loads(payload)["message"] for id_, payload in newest_payloads(self.rows()).items()}
+        return {
+            id_: json.loads(payload)["message"]
+            for id_, payload in newest_payloads(self.rows()).items()
+        }
 
     def footer(self) -> dict[bytes, bytes]:
         content = self.store.get(PLACE.key + self.name)
@@ -90,7 +112,9 @@ def windows(tmp_path: Path) -> Windows:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def anywhere(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Windows]:
+def anywhere(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Windows]:
     """The same in a folder and in a bucket."""
     kept_out = KeptOut(tmp_path / "list")
     if request.param == "folder":
@@ -114,7 +138,9 @@ def test_the_name_says_when_and_how_wholly_the_window_was_looked_at_and_how_many
     assert PLACE.key == "raw/applicant_leads/day=2026-11-19/scope=branch-101/"
 
 
-def test_a_row_is_a_version_of_a_lead_with_its_exact_text_and_the_moment_of_its_request(windows: Windows) -> None:
+def test_a_row_is_a_version_of_a_lead_with_its_exact_text_and_the_moment_of_its_request(
+    windows: Windows,
+) -> None:
     odd = ReceivedLead("odd", '{"id":"odd","n":1e400,"big":' + "9" * 5000 + ',"nul":"\x00"}')
     windows.land([lead(1), odd])
     number = microseconds(CLOSED_AT)
@@ -156,15 +182,22 @@ def test_a_lead_that_the_answer_no_longer_holds_stays(windows: Windows) -> None:
     windows.land(TWENTY)
     assert windows.land([lead(1, "changed"), lead(30)], LATER) == Landed(leads=21, new=1, changed=1)
     assert len(windows.names) == 1
-    assert windows.texts() == {f"lead-{n:02}": "first" for n in (*range(20), 30)} | {"lead-01": "changed"}
+    assert windows.texts() == {f"lead-{n:02}": "first" for n in (*range(20), 30)} | {
+        "lead-01": "changed"
+    }
 
 
-def test_a_lead_that_comes_back_counts_from_then_and_its_earlier_texts_stay(windows: Windows) -> None:
-    for number, leads in enumerate([[lead(1, "A")], [lead(1, "B")], [], [lead(2)], [lead(1, "B"), lead(2)]]):
+def test_a_lead_that_comes_back_counts_from_then_and_its_earlier_texts_stay(
+    windows: Windows,
+) -> None:
+    for number, leads in enumerate(
+        [[lead(1, "A")], [lead(1, "B")], [], [lead(2)], [lead(1, "B"), lead(2)]]
+    ):
         windows.land(leads, CLOSED_AT + number * SECOND)
     windows.push(lead(1, "B"))
     assert [(row.payload, row.number) for row in windows.rows() if row.lead_id == "lead-01"] == [
-        (lead(1, text).payload, microseconds(CLOSED_AT + number * SECOND)) for text, number in (("A", 0), ("B", 4))
+        (lead(1, text).payload, microseconds(CLOSED_AT + number * SECOND))
+        for text, number in (("A", 0), ("B", 4))
     ]
 
 
@@ -187,7 +220,9 @@ def test_a_lead_that_was_pushed_after_the_request_is_not_gone(windows: Windows) 
     assert [row.number for row in windows.rows()] == [microseconds(CLOSED_AT + SECOND)]
 
 
-def test_an_erased_lead_is_not_named_among_those_that_the_answer_no_longer_held(windows: Windows) -> None:
+def test_an_erased_lead_is_not_named_among_those_that_the_answer_no_longer_held(
+    windows: Windows,
+) -> None:
     windows.land([lead(1), lead(2)])
     windows.land([], LATER)
     assert b"lead-01" in windows.footer()[b"gone"]
@@ -257,7 +292,15 @@ def test_a_fresh_window_is_landed_without_a_look_at_its_folder(tmp_path: Path) -
 
 def test_two_landings_at_once_leave_two_files_and_the_next_merges_them(windows: Windows) -> None:
     for number in range(2):
-        windows.raw.land(APPLICANT, WINDOW, [lead(number)], CLOSED_AT + number * SECOND, "hash", "run", is_fresh=True)
+        windows.raw.land(
+            APPLICANT,
+            WINDOW,
+            [lead(number)],
+            CLOSED_AT + number * SECOND,
+            "hash",
+            "run",
+            is_fresh=True,
+        )
     assert len(windows.names) == 2
     assert windows.texts() == {"lead-00": "first", "lead-01": "first"}
     windows.land([lead(2)], LATER)
@@ -265,7 +308,9 @@ def test_two_landings_at_once_leave_two_files_and_the_next_merges_them(windows: 
     assert len(windows.texts()) == 3
 
 
-def test_a_file_that_vanishes_while_the_folder_is_read_makes_it_be_read_again(tmp_path: Path) -> None:
+def test_a_file_that_vanishes_while_the_folder_is_read_makes_it_be_read_again(
+    tmp_path: Path,
+) -> None:
     class Moving(FolderStore):
         """Another process lands while this one reads."""
 
@@ -280,7 +325,10 @@ def test_a_file_that_vanishes_while_the_folder_is_read_makes_it_be_read_again(tm
     there = Windows(FolderStore(tmp_path / "data"), kept_out)
     there.land([lead(1)])
     store = Moving(tmp_path / "data")
-    store.others = [lambda: there.land([lead(1)], LATER), lambda: there.land([lead(2)], LATER + SECOND)]
+    store.others = [
+        lambda: there.land([lead(1)], LATER),
+        lambda: there.land([lead(2)], LATER + SECOND),
+    ]
     here = Windows(store, kept_out)
     here.land([lead(3)], LATER + 2 * SECOND)
     assert len(here.names) == 1
@@ -309,7 +357,9 @@ some_rows = st.lists(st.builds(Row, st.sampled_from(["1", "2"]), moments, texts)
 
 
 @given(some_rows, some_rows, some_rows)
-def test_merging_loses_no_version_and_no_order_matters(one: list[Row], two: list[Row], three: list[Row]) -> None:
+def test_merging_loses_no_version_and_no_order_matters(
+    one: list[Row], two: list[Row], three: list[Row]
+) -> None:
     everything = merged([*one, *two, *three])
     assert everything == merged([*three, *one, *two]) == merged(everything)
     assert {(row.lead_id, row.payload) for row in everything} == {
@@ -372,8 +422,12 @@ def test_the_leads_of_an_incomplete_answer_land_as_rows(windows: Windows) -> Non
 # --- clocks -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("clock", [timedelta(hours=-1), timedelta(days=-365)], ids=["by an hour", "by a year"])
-def test_after_the_clock_was_set_back_what_is_received_later_counts(windows: Windows, clock: timedelta) -> None:
+@pytest.mark.parametrize(
+    "clock", [timedelta(hours=-1), timedelta(days=-365)], ids=["by an hour", "by a year"]
+)
+def test_after_the_clock_was_set_back_what_is_received_later_counts(
+    windows: Windows, clock: timedelta
+) -> None:
     windows.now = LATER
     windows.land([lead(1, "older")], LATER)
     windows.now = LATER + clock
@@ -383,7 +437,9 @@ def test_after_the_clock_was_set_back_what_is_received_later_counts(windows: Win
     assert windows.texts() == {"lead-01": "newest"}
 
 
-def test_a_look_of_the_future_counts_as_the_files_modification_time(windows: Windows, tmp_path: Path) -> None:
+def test_a_look_of_the_future_counts_as_the_files_modification_time(
+    windows: Windows, tmp_path: Path
+) -> None:
     windows.land(TWENTY, datetime(2036, 1, 1, tzinfo=UTC))
     path = tmp_path / "data" / PLACE.key / windows.name
     os.utime(path, (CLOSED_AT.timestamp(), CLOSED_AT.timestamp()))
@@ -394,7 +450,9 @@ def test_a_look_of_the_future_counts_as_the_files_modification_time(windows: Win
     assert windows.name.startswith(f"{microseconds(LATER)}-closed-20-")
 
 
-def test_a_look_of_the_future_whose_file_is_of_the_future_too_is_none(windows: Windows, tmp_path: Path) -> None:
+def test_a_look_of_the_future_whose_file_is_of_the_future_too_is_none(
+    windows: Windows, tmp_path: Path
+) -> None:
     ahead = datetime(2036, 1, 1, tzinfo=UTC)
     windows.land(TWENTY, ahead)
     os.utime(tmp_path / "data" / PLACE.key / windows.name, (ahead.timestamp(), ahead.timestamp()))
@@ -414,7 +472,9 @@ def test_who_is_on_the_list_does_not_land(windows: Windows) -> None:
     assert windows.texts().keys() == {"lead-02"}
 
 
-def test_the_hash_of_an_answer_is_not_kept_if_somebody_was_taken_out_of_it(windows: Windows) -> None:
+def test_the_hash_of_an_answer_is_not_kept_if_somebody_was_taken_out_of_it(
+    windows: Windows,
+) -> None:
     windows.kept_out.keep_out("lead-01")
     windows.land([lead(1), lead(2)])
     assert windows.footer()[b"body_hash"] == b""
@@ -429,7 +489,9 @@ def test_the_same_answer_is_filtered_again_once_the_list_has_grown(windows: Wind
 
 
 @pytest.mark.parametrize("way", ["land", "the same again", "push", "fresh"])
-def test_who_is_put_on_the_list_during_a_landing_is_out_when_it_returns(tmp_path: Path, way: str) -> None:
+def test_who_is_put_on_the_list_during_a_landing_is_out_when_it_returns(
+    tmp_path: Path, way: str
+) -> None:
     to_keep_out: list[str] = []
 
     def while_landing() -> None:
@@ -571,16 +633,25 @@ def test_a_failure_that_rotted_is_none(windows: Windows) -> None:
     assert failure_in(windows) is None
 
 
-def test_each_file_that_is_created_is_told_of_and_a_look_that_finds_the_same_is_not(windows: Windows) -> None:
+def test_each_file_that_is_created_is_told_of_and_a_look_that_finds_the_same_is_not(
+    windows: Windows,
+) -> None:
     created = list[int]()
-    windows.raw = Raw(windows.store, windows.kept_out, lambda: windows.now, lambda: created.append(len(windows.names)))
+    windows.raw = Raw(
+        windows.store,
+        windows.kept_out,
+        lambda: windows.now,
+        lambda: created.append(len(windows.names)),
+    )
     windows.land(TWENTY)
     windows.land(TWENTY, LATER)
     windows.push(lead(30))
     assert created == [0, 1, 1, 2], "before as well: a killed process would wake nobody afterwards"
 
 
-def test_a_damaged_file_alone_is_set_aside_and_its_window_asked_for_again(anywhere: Windows) -> None:
+def test_a_damaged_file_alone_is_set_aside_and_its_window_asked_for_again(
+    anywhere: Windows,
+) -> None:
     anywhere.land(TWENTY)
     anywhere.push(lead(30))
     pushed, answered = anywhere.names
@@ -588,14 +659,18 @@ def test_a_damaged_file_alone_is_set_aside_and_its_window_asked_for_again(anywhe
     anywhere.damage(answered)
     assert anywhere.texts().keys() == {"lead-30"}
     assert anywhere.names == [pushed, "_failed.json"]
-    assert anywhere.store.list("quarantine/") == [f"quarantine/{PLACE.key}{answered}.{anywhere.now:%Y%m%dT%H%M%S.%fZ}"]
+    assert anywhere.store.list("quarantine/") == [
+        f"quarantine/{PLACE.key}{answered}.{anywhere.now:%Y%m%dT%H%M%S.%fZ}"
+    ]
     assert failure_in(anywhere) == ("damaged file", "temporary", 0)
     anywhere.land(TWENTY, LATER)
     assert len(anywhere.texts()) == 21
     assert failure_in(anywhere) is None
 
 
-def test_a_run_that_fails_for_a_damaged_window_leaves_it_due_for_another_look(windows: Windows) -> None:
+def test_a_run_that_fails_for_a_damaged_window_leaves_it_due_for_another_look(
+    windows: Windows,
+) -> None:
     windows.land(TWENTY)
     windows.push(lead(30))
     windows.damage(windows.names[0])
@@ -618,7 +693,9 @@ def test_a_whole_file_that_is_no_raw_file_is_set_aside(windows: Windows, tmp_pat
     pd.DataFrame({"item_id": ["1"]}).to_parquet(other)
     for content in (b"not Parquet at all", other.read_bytes()):
         digest = hashlib.sha256(content).hexdigest()[:16]
-        windows.store.create(f"{PLACE.key}{microseconds(CLOSED_AT)}-closed-1-{digest}.parquet", content)
+        windows.store.create(
+            f"{PLACE.key}{microseconds(CLOSED_AT)}-closed-1-{digest}.parquet", content
+        )
     assert windows.rows() == []
     assert len(windows.store.list("quarantine/")) == 2
 
@@ -628,7 +705,9 @@ def test_a_file_of_a_newer_version_is_left_alone(windows: Windows) -> None:
     with pq.ParquetWriter(sink, pa.schema([("lead", pa.string())])) as writer:
         writer.add_key_value_metadata({"format": "4"})
     digest = hashlib.sha256(sink.getvalue()).hexdigest()[:16]
-    windows.store.create(f"{PLACE.key}{microseconds(CLOSED_AT)}-closed-0-{digest}.parquet", sink.getvalue())
+    windows.store.create(
+        f"{PLACE.key}{microseconds(CLOSED_AT)}-closed-0-{digest}.parquet", sink.getvalue()
+    )
     with pytest.raises(StorageError, match=r"format 4.*newer version"):
         windows.land(TWENTY, LATER)
     assert windows.store.list("quarantine/") == []
@@ -650,7 +729,9 @@ def test_a_disk_that_cannot_be_read_moves_nothing(tmp_path: Path) -> None:
 # --- other readers ----------------------------------------------------------------------------------------------------
 
 
-def test_pandas_pyarrow_and_duckdb_read_the_folder_as_a_hive(windows: Windows, tmp_path: Path) -> None:
+def test_pandas_pyarrow_and_duckdb_read_the_folder_as_a_hive(
+    windows: Windows, tmp_path: Path
+) -> None:
     other = Window.of(DAY + timedelta(days=1), Scope.parse("branch-102"), UTC_ZONE)
     windows.land(TWENTY)
     windows.push(lead(30))
@@ -665,6 +746,7 @@ def test_pandas_pyarrow_and_duckdb_read_the_folder_as_a_hive(windows: Windows, t
     table = ds.dataset(folder, partitioning="hive").to_table()
     assert table.num_rows == 21
     found = duckdb.execute(
-        "select distinct day, scope from read_parquet(?, hive_partitioning = true)", [f"{folder}/**/*.parquet"]
+        "select distinct day, scope from read_parquet(?, hive_partitioning = true)",
+        [f"{folder}/**/*.parquet"],
     ).fetchall()
     assert found == [(DAY, "branch-101")]

@@ -38,7 +38,9 @@ class Keeping(FolderStore):
         pass
 
 
-def test_a_store_that_does_what_landing_needs_is_taken_and_nothing_stays_there(tmp_path: Path) -> None:
+def test_a_store_that_does_what_landing_needs_is_taken_and_nothing_stays_there(
+    tmp_path: Path,
+) -> None:
     assert abs(prove(FolderStore(tmp_path))) < timedelta(minutes=1)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
@@ -52,7 +54,9 @@ def test_a_store_that_does_what_landing_needs_is_taken_and_nothing_stays_there(t
         (Keeping, "still has an object"),
     ],
 )
-def test_a_store_that_does_not_is_refused_with_the_reason(kind: type[FolderStore], why: str, tmp_path: Path) -> None:
+def test_a_store_that_does_not_is_refused_with_the_reason(
+    kind: type[FolderStore], why: str, tmp_path: Path
+) -> None:
     with pytest.raises(StorageError, match=f"can't hold leads: it .*{why}"):
         prove(kind(tmp_path))
 
@@ -66,9 +70,13 @@ class Careless(QuietHandler):
         own = ("host", "if-none-match")
         headers = {name: value for name, value in self.headers.items() if name.lower() not in own}
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        answer = httpx.request(self.command, f"{self.behind}{self.path}", headers=headers, content=body)
+        answer = httpx.request(
+            self.command, f"{self.behind}{self.path}", headers=headers, content=body
+        )
         told: dict[str, Any] = {
-            name: answer.headers[name] for name in ("ETag", "Last-Modified") if name in answer.headers
+            name: answer.headers[name]
+            for name in ("ETag", "Last-Modified")
+            if name in answer.headers
         }
         self.answer(answer.status_code, answer.content, **told)
 

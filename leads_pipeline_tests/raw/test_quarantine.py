@@ -69,7 +69,10 @@ def test_the_newest_answer_that_cannot_be_read_is_kept_for_each_window_until_it_
     for body in (b"<html>", b"<html>again"):
         quarantine.keep_answer(APPLICANT, WINDOW, body)
     quarantine.keep_answer(APPRAISAL, WINDOW, b"<html>")
-    keys = [f"quarantine/answers/{kind}_leads/day=2026-11-19/scope=branch-101" for kind in ("applicant", "appraisal")]
+    keys = [
+        f"quarantine/answers/{kind}_leads/day=2026-11-19/scope=branch-101"
+        for kind in ("applicant", "appraisal")
+    ]
     assert quarantine.answers() == keys
     assert quarantine.get(keys[0]) == b"<html>again"
     assert quarantine.files() == []

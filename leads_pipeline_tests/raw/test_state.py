@@ -36,7 +36,12 @@ def state(tmp_path: Path) -> State:
 
 
 def test_it_makes_nothing_until_it_remembers_something(tmp_path: Path, state: State) -> None:
-    assert (state.start_date(), state.claimed_by(), state.swept_to(), state.last_backup()) == (None, None, 0, None)
+    assert (state.start_date(), state.claimed_by(), state.swept_to(), state.last_backup()) == (
+        None,
+        None,
+        0,
+        None,
+    )
     assert (state.is_pulling(), state.is_publishing()) == (False, False)
     assert list(tmp_path.iterdir()) == []
 
@@ -64,7 +69,9 @@ def test_a_lock_shows_in_other_processes_and_a_kill_frees_it(
     assert not is_held(state)
 
 
-@pytest.mark.parametrize("take", [lambda state: state.publishing(), lambda state: state.lock("sweep")])
+@pytest.mark.parametrize(
+    "take", [lambda state: state.publishing(), lambda state: state.lock("sweep")]
+)
 def test_a_lock_keeps_other_threads_out(
     tmp_path: Path, state: State, take: Callable[[State], AbstractContextManager[None]]
 ) -> None:
@@ -92,7 +99,9 @@ def test_a_holder_that_hangs_is_named(state: State, tmp_path: Path) -> None:
         pass
 
 
-def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_pull_lock(state: State) -> None:
+def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_pull_lock(
+    state: State,
+) -> None:
     broken_off = state.pulling()
     broken_off.__enter__()
     with state.pulling():
@@ -128,7 +137,9 @@ def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, stat
 # --- what is the same for all machines --------------------------------------------------------------------------------
 
 
-def test_a_dagster_home_within_the_data_folder_is_the_same_under_another_path(tmp_path: Path) -> None:
+def test_a_dagster_home_within_the_data_folder_is_the_same_under_another_path(
+    tmp_path: Path,
+) -> None:
     """Fault 105: a container and its host have the data folder at different paths."""
     (tmp_path / "in container").mkdir()
     (tmp_path / "host").symlink_to(tmp_path / "in container")
@@ -146,7 +157,9 @@ def test_a_folder_takes_the_leads_of_one_portal_only(state: State) -> None:
     assert state.claimed_by() == "https://leads.portal.example"
 
 
-def test_the_demo_is_moved_aside_by_a_command_unless_the_folder_belongs_to_somebodys_dagster(state: State) -> None:
+def test_the_demo_is_moved_aside_by_a_command_unless_the_folder_belongs_to_somebodys_dagster(
+    state: State,
+) -> None:
     state.claim(THIS_MACHINE)
     with pytest.raises(SettingsError, match="--move-demo"):
         state.claim("https://leads.portal.example")
@@ -158,8 +171,12 @@ def test_the_demo_is_moved_aside_by_a_command_unless_the_folder_belongs_to_someb
     assert "--move-demo" not in str(refused.value)
 
 
-def test_the_first_start_date_counts_and_one_that_cannot_be_read_is_not_replaced(tmp_path: Path, state: State) -> None:
-    assert state.remember_start_date(DAY) == state.remember_start_date(DAY + timedelta(days=1)) == DAY
+def test_the_first_start_date_counts_and_one_that_cannot_be_read_is_not_replaced(
+    tmp_path: Path, state: State
+) -> None:
+    assert (
+        state.remember_start_date(DAY) == state.remember_start_date(DAY + timedelta(days=1)) == DAY
+    )
     (tmp_path / ".state" / "start_date").write_text("soon")
     with pytest.raises(StorageError, match="holds no day"):
         state.remember_start_date(DAY)
@@ -199,6 +216,9 @@ def test_a_folder_brings_along_to_a_bucket_what_it_remembers_and_another_buckets
 def test_a_second_daemon_on_a_home_is_refused(tmp_path: Path) -> None:
     with alone(tmp_path, "http://127.0.0.1:3000"):
         assert is_served(tmp_path)
-        with pytest.raises(SettingsError, match=r"Another daemon runs on .*:3000"), alone(tmp_path, "another"):
+        with (
+            pytest.raises(SettingsError, match=r"Another daemon runs on .*:3000"),
+            alone(tmp_path, "another"),
+        ):
             pass
     assert not is_served(tmp_path)

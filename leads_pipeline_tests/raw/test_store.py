@@ -29,7 +29,9 @@ WINDOW = "raw/applicant_leads/day=2026-11-19/scope=branch-101/"
 KEY = f"{WINDOW}0f3a.parquet"
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 12_000, os.urandom(7_000_000)], ids=["nothing", "little", "much"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 12_000, os.urandom(7_000_000)], ids=["nothing", "little", "much"]
+)
 def test_what_was_created_is_got_to_the_last_bit(store: Store, content: bytes) -> None:
     store.create(KEY, content)
     assert store.get(KEY) == content
@@ -45,7 +47,9 @@ def test_a_file_that_is_created_again_is_replaced(store: Store) -> None:
 def test_of_many_that_create_a_key_once_one_is_first(store: Store) -> None:
     # moto looks for the key and writes it in two steps, so its writers come one after the other.
     with ThreadPoolExecutor(8 if isinstance(store, FolderStore) else 1) as pool:
-        created = list(pool.map(lambda number: store.create_once(KEY, str(number).encode()), range(8)))
+        created = list(
+            pool.map(lambda number: store.create_once(KEY, str(number).encode()), range(8))
+        )
     assert created.count(True) == 1
     assert store.get(KEY) == str(created.index(True)).encode()
 
@@ -105,7 +109,9 @@ for number in itertools.count():
 """
 
 
-def test_a_file_that_is_renamed_now_and_then_is_in_each_listing_of_a_long_folder(tmp_path: Path) -> None:
+def test_a_file_that_is_renamed_now_and_then_is_in_each_listing_of_a_long_folder(
+    tmp_path: Path,
+) -> None:
     """Of a disk's folder with 1,500 names, one listing in thirty misses it (not of a folder in memory)."""
     for number in range(1500):
         (tmp_path / f"other-{number:04}").touch()
@@ -129,7 +135,9 @@ def test_the_store_says_when_a_file_was_written(store: Store) -> None:
     assert before - second <= modified <= datetime.now(UTC) + second
 
 
-def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(
+    moto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bucket = new_bucket(moto, monkeypatch)
     one, two = (open_store(f"{bucket}/{name}", plain_http=True) for name in ("a", "ab"))
     one.create(KEY, b"one")
@@ -199,7 +207,9 @@ def test_a_refusal_says_which_rights_are_needed(moto: str, monkeypatch: pytest.M
         raise errors.PermissionDeniedError
 
 
-def test_an_endpoint_of_http_is_not_talked_to_unless_it_may_be(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_of_http_is_not_talked_to_unless_it_may_be(
+    moto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(StorageError):
         open_store(new_bucket(moto, monkeypatch), plain_http=False).list("")
 

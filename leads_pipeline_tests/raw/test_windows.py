@@ -12,7 +12,14 @@ from leads_pipeline.raw.names import Place, place_of
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.raw.windows import WindowRow, WindowState, list_days, window_table
 from leads_pipeline_tests.support.keeping_out import KeptOut
-from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, TWENTY, UTC_ZONE, WINDOW, lead
+from leads_pipeline_tests.support.sample_answers import (
+    CLOSED_AT,
+    DAY,
+    TWENTY,
+    UTC_ZONE,
+    WINDOW,
+    lead,
+)
 
 NOW = CLOSED_AT + timedelta(hours=1)
 HOUR = timedelta(hours=1)
@@ -64,7 +71,8 @@ def test_a_row_says_how_a_window_stands(store: FolderStore, raw: Raw) -> None:
 def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     old = window("branch-1", days_ago=30)
     places = {
-        name: window(f"branch-{name}") for name in ("landed", "empty", "half", "missing", "pushed", "failed", "late")
+        name: window(f"branch-{name}")
+        for name in ("landed", "empty", "half", "missing", "pushed", "failed", "late")
     }
     land(raw, places["landed"], CLOSED_AT)
     land(raw, places["empty"], CLOSED_AT, count=0)
@@ -93,7 +101,9 @@ def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     assert table[3].fetched_at is None
 
 
-def test_pushed_leads_in_an_empty_window_count_and_are_no_fetch(store: FolderStore, raw: Raw) -> None:
+def test_pushed_leads_in_an_empty_window_count_and_are_no_fetch(
+    store: FolderStore, raw: Raw
+) -> None:
     land(raw, WINDOW, CLOSED_AT, count=0)
     raw.add(place_of(APPLICANT, WINDOW), [lead(1)], NOW)
     row = row_of(store, WINDOW)

@@ -42,12 +42,18 @@ MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-CONTRACT = yaml.safe_load((Path(__file__).parents[1] / "support" / "openapi.yaml").read_text(encoding="utf-8"))
+CONTRACT = yaml.safe_load(
+    (Path(__file__).parents[1] / "support" / "openapi.yaml").read_text(encoding="utf-8")
+)
 CONFIG = Config(seed=7, branches=9, clock=lambda: NOW)
 
 # As RFC 6749 section 2.3.1 says: id and secret are form-encoded before Base64.
-BASIC = {"Authorization": f"Basic {base64.b64encode(b'leads-simulator:made-up%3Asecret%2F100%25%2B1').decode()}"}
-BASIC_UNENCODED = {"Authorization": f"Basic {base64.b64encode(b'leads-simulator:made-up:secret/100%+1').decode()}"}
+BASIC = {
+    "Authorization": f"Basic {base64.b64encode(b'leads-simulator:made-up%3Asecret%2F100%25%2B1').decode()}"
+}
+BASIC_UNENCODED = {
+    "Authorization": f"Basic {base64.b64encode(b'leads-simulator:made-up:secret/100%+1').decode()}"
+}
 BASIC_OF_INVENTORY = {
     "Authorization": f"Basic {base64.b64encode(b'inventory-simulator:made-up%3Asecret%2F200%25%2B2').decode()}"
 }
@@ -83,22 +89,31 @@ def client(portal: Simulator) -> Iterator[httpx.Client]:
 @pytest.fixture
 def inventory(portal: Simulator) -> Iterator[httpx.Client]:
     """A client that is signed in at the inventory API, with the right agency reference."""
-    with httpx.Client(verify=PLAIN, base_url=portal.base_url, headers=inventory_headers(portal)) as client:
+    with httpx.Client(
+        verify=PLAIN, base_url=portal.base_url, headers=inventory_headers(portal)
+    ) as client:
         yield client
 
 
 def client_of(portal: Simulator) -> httpx.Client:
-    return httpx.Client(verify=PLAIN, base_url=portal.base_url, timeout=60, headers=leads_headers(portal))
+    return httpx.Client(
+        verify=PLAIN, base_url=portal.base_url, timeout=60, headers=leads_headers(portal)
+    )
 
 
 def ask_for_token(
-    portal: Simulator, form: dict[str, str], headers: dict[str, str] | None = None, path: str = "/oauth2/token"
+    portal: Simulator,
+    form: dict[str, str],
+    headers: dict[str, str] | None = None,
+    path: str = "/oauth2/token",
 ) -> httpx.Response:
     return httpx.post(verify=PLAIN, url=portal.base_url + path, data=form, headers=headers)
 
 
 def leads_headers(portal: Simulator) -> dict[str, str]:
-    return {"Authorization": f"Bearer {ask_for_token(portal, body_form(portal)).json()['access_token']}"}
+    return {
+        "Authorization": f"Bearer {ask_for_token(portal, body_form(portal)).json()['access_token']}"
+    }
 
 
 def inventory_headers(portal: Simulator) -> dict[str, str]:
@@ -192,24 +207,36 @@ def with_all_fields(schema: Json) -> Json:
 
 
 def schema_errors(name: str, value: Json, contract: Json = CONTRACT) -> list[str]:
-    validator = jsonschema_rs.Draft202012Validator({**contract, "$ref": f"#/components/schemas/{name}"})
-    return [f"{'/'.join(map(str, error.instance_path))}: {error.message}" for error in validator.iter_errors(value)]
+    validator = jsonschema_rs.Draft202012Validator(
+        {**contract, "$ref": f"#/components/schemas/{name}"}
+    )
+    return [
+        f"{'/'.join(map(str, error.instance_path))}: {error.message}"
+        for error in validator.iter_errors(value)
+    ]
 
 
 @pytest.fixture(scope="module")
 def month() -> dict[str, list[Json]]:
     """All leads that a larger portal holds, by kind, as they came over the wire."""
-    with running(Config(seed=3, branches=20, clock=lambda: NOW)) as simulator, client_of(simulator) as client:
+    with (
+        running(Config(seed=3, branches=20, clock=lambda: NOW)) as simulator,
+        client_of(simulator) as client,
+    ):
         everything = window(NOW - 40 * DAY, NOW, "group-1")
         return {kind: fetch(client, everything, kind) for kind in ("applicant", "appraisal")}
 
 
 @pytest.mark.parametrize("kind", ["applicant", "appraisal"])
-def test_every_lead_of_a_month_fits_the_contract_and_has_all_its_fields(month: dict[str, Json], kind: str) -> None:
+def test_every_lead_of_a_month_fits_the_contract_and_has_all_its_fields(
+    month: dict[str, Json], kind: str
+) -> None:
     leads = month[kind]
 
     assert len(leads) > 2000
-    assert schema_errors(f"{kind.title()}List", {f"{kind}s": leads}, with_all_fields(CONTRACT)) == []
+    assert (
+        schema_errors(f"{kind.title()}List", {f"{kind}s": leads}, with_all_fields(CONTRACT)) == []
+    )
 
 
 def test_a_month_shows_everything_that_makes_real_leads_hard(month: dict[str, Json]) -> None:
@@ -272,10 +299,18 @@ def test_three_people_send_a_new_field_in_each_week_of_three_branches(start: dat
 
 def test_people_look_real_and_are_nobody(month: dict[str, Json]) -> None:
     selling = "CONSUMER_SITUATION_PROPERTY_TO_SELL"
-    sellers = {lead["contact"]["email"] for lead in month["applicant"] if lead["consumerSituation"] == selling}
+    sellers = {
+        lead["contact"]["email"]
+        for lead in month["applicant"]
+        if lead["consumerSituation"] == selling
+    }
     assert sellers & {lead["contact"]["email"] for lead in month["appraisal"]}
     for lead in (*month["applicant"], *month["appraisal"]):
-        assert lead["contact"]["email"].rpartition("@")[2] in {"example.com", "example.org", "example.net"}
+        assert lead["contact"]["email"].rpartition("@")[2] in {
+            "example.com",
+            "example.org",
+            "example.net",
+        }
         number = lead["contact"]["phoneNumber"].replace(" ", "").replace("+44", "0")
         assert re.fullmatch(r"(07700900|02079460|01614960|01632960)\d{3}", number)
     assert all(lead["consumerPostcode"].startswith("X") for lead in month["applicant"])
@@ -284,11 +319,16 @@ def test_people_look_real_and_are_nobody(month: dict[str, Json]) -> None:
 # --- windows, scopes, retention ------------------------------------------------------------------------------------
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_others(client: httpx.Client) -> None:
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_others(
+    client: httpx.Client,
+) -> None:
     bodies = [client.get("/applicant-leads", params=yesterday()).content]
 
     for seed in (CONFIG.seed, CONFIG.seed + 1):
-        with running(Config(seed=seed, branches=9, clock=lambda: NOW)) as other, client_of(other) as second:
+        with (
+            running(Config(seed=seed, branches=9, clock=lambda: NOW)) as other,
+            client_of(other) as second,
+        ):
             # Another day first: what was asked before must not matter.
             fetch(second, window(MIDNIGHT - 3 * DAY, MIDNIGHT - 2 * DAY))
             bodies.append(second.get("/applicant-leads", params=yesterday()).content)
@@ -320,13 +360,20 @@ def test_a_lead_at_midnight_is_in_the_answers_of_both_days(client: httpx.Client)
 
 @pytest.mark.parametrize(
     ("scope", "branches"),
-    [("branch-104", [104]), ("brand-4", [103, 104]), ("company-9", [109]), ("group-1", range(101, 110))],
+    [
+        ("branch-104", [104]),
+        ("brand-4", [103, 104]),
+        ("company-9", [109]),
+        ("group-1", range(101, 110)),
+    ],
 )
 def test_every_scope_gives_the_union_of_its_branches_and_truth_agrees(
     client: httpx.Client, scope: str, branches: list[int]
 ) -> None:
     served = fetch_ids(client, yesterday(scope))
-    truth = client.get("/_simulator/truth", params={"kind": "applicant", "scope": scope, **yesterday()}).json()
+    truth = client.get(
+        "/_simulator/truth", params={"kind": "applicant", "scope": scope, **yesterday()}
+    ).json()
     of_branches: list[str] = []
     for branch in branches:
         of_branches += fetch_ids(client, yesterday(f"branch-{branch}"))
@@ -351,7 +398,11 @@ def test_without_dates_the_last_24_hours_are_answered(client: httpx.Client) -> N
     # Leads lie on whole seconds: the first after 12:30:15.5 is at 12:30:16.
     start = NOW.replace(microsecond=0) + SECOND - DAY
 
-    assert fetch_ids(client, {"group-id": "1"}) == fetch_ids(client, window(start, NOW, "group-1")) != []
+    assert (
+        fetch_ids(client, {"group-id": "1"})
+        == fetch_ids(client, window(start, NOW, "group-1"))
+        != []
+    )
 
 
 def test_a_single_branch_needs_no_filter() -> None:
@@ -365,7 +416,10 @@ def test_a_single_branch_needs_no_filter() -> None:
 
 
 def test_a_branch_may_have_no_leads() -> None:
-    with running(Config(branches=1, leads_per_day=0, clock=lambda: NOW)) as quiet, client_of(quiet) as client:
+    with (
+        running(Config(branches=1, leads_per_day=0, clock=lambda: NOW)) as quiet,
+        client_of(quiet) as client,
+    ):
         assert client.get("/applicant-leads", params=yesterday()).content == b'{"applicants":[]}'
 
 
@@ -376,10 +430,16 @@ def test_a_branch_may_have_no_leads() -> None:
         ("branch-id=101&brand-id=3", 400, "too_many_filters"),
         ("branch-id=999", 403, "forbidden"),
         ("branch-id=101&from-time=2026-11-19", 400, "invalid_time"),
-        ("branch-id=101&from-time=2026-11-19T00:00:00Z&to-time=2026-11-18T00:00:00Z", 400, "invalid_time_range"),
+        (
+            "branch-id=101&from-time=2026-11-19T00:00:00Z&to-time=2026-11-18T00:00:00Z",
+            400,
+            "invalid_time_range",
+        ),
     ],
 )
-def test_a_wrong_request_is_refused_with_its_code(client: httpx.Client, query: str, status: int, code: str) -> None:
+def test_a_wrong_request_is_refused_with_its_code(
+    client: httpx.Client, query: str, status: int, code: str
+) -> None:
     answer = client.get(f"/applicant-leads?{query}")
 
     assert answer.status_code == status
@@ -390,7 +450,9 @@ def test_a_wrong_request_is_refused_with_its_code(client: httpx.Client, query: s
 
 
 @pytest.mark.parametrize("headers", [None, BASIC], ids=["body", "basic"])
-def test_both_forms_of_the_token_request_give_a_token_for_an_hour(headers: dict[str, str] | None) -> None:
+def test_both_forms_of_the_token_request_give_a_token_for_an_hour(
+    headers: dict[str, str] | None,
+) -> None:
     now = [NOW]
     with running(Config(clock=lambda: now[0])) as portal, client_of(portal) as client:
         in_header = {"grant_type": "client_credentials", "scope": "api/api_access"}
@@ -426,7 +488,9 @@ def test_a_wrong_token_request_is_refused_with_its_code(
     assert ("www-authenticate" in answer.headers) == (status == 401)
 
 
-@pytest.mark.parametrize(("headers", "code"), [(BASIC, "invalid_scope"), (BASIC_UNENCODED, "invalid_client")])
+@pytest.mark.parametrize(
+    ("headers", "code"), [(BASIC, "invalid_scope"), (BASIC_UNENCODED, "invalid_client")]
+)
 def test_a_secret_in_the_header_is_encoded_and_comes_with_a_scope(
     portal: Simulator, headers: dict[str, str], code: str
 ) -> None:
@@ -435,7 +499,9 @@ def test_a_secret_in_the_header_is_encoded_and_comes_with_a_scope(
     assert answer.json()["error"] == code
 
 
-def test_a_token_is_good_for_its_own_service_alone(client: httpx.Client, inventory: httpx.Client) -> None:
+def test_a_token_is_good_for_its_own_service_alone(
+    client: httpx.Client, inventory: httpx.Client
+) -> None:
     for_leads = client.headers["Authorization"]
     for_inventory = inventory.headers["Authorization"]
 
@@ -477,7 +543,9 @@ def test_the_inventory_can_be_paged_to_its_end_and_back(inventory: httpx.Client)
     assert back.json() == found[0]
 
 
-def test_the_inventory_is_found_by_postcode_town_and_street_in_any_case(inventory: httpx.Client) -> None:
+def test_the_inventory_is_found_by_postcode_town_and_street_in_any_case(
+    inventory: httpx.Client,
+) -> None:
     item = items(inventory)[30]
     address = item["address"]
 
@@ -492,7 +560,9 @@ def test_the_inventory_is_found_by_postcode_town_and_street_in_any_case(inventor
     assert items(inventory, address="Atlantis") == []
 
 
-def test_leads_ask_about_listings_of_the_inventory(client: httpx.Client, inventory: httpx.Client) -> None:
+def test_leads_ask_about_listings_of_the_inventory(
+    client: httpx.Client, inventory: httpx.Client
+) -> None:
     postcodes = {item["id"]: item["address"]["postcode"] for item in items(inventory)}
     for lead in fetch(client, yesterday("group-1")):
         listing = lead["listingDetails"]
@@ -514,7 +584,12 @@ def test_leads_are_pushed_to_a_receiver_as_they_are_answered(client: httpx.Clien
     right = client.get("/applicant-leads", params=yesterday()).content
     with closing(RawServer()) as receiver:
         receiver.script = respond(b"", status=401)
-        asked = {"to": f"{receiver.url}/leads", "key": "a-key", "kind": "applicant", "scope": "branch-101"}
+        asked = {
+            "to": f"{receiver.url}/leads",
+            "key": "a-key",
+            "kind": "applicant",
+            "scope": "branch-101",
+        }
 
         told = client.post("/_simulator/push", params={**asked, **yesterday()})
 
@@ -545,8 +620,14 @@ def test_a_made_up_crm_takes_what_is_signed_and_refuses_the_rest(client: httpx.C
 # --- faults and counters -----------------------------------------------------------------------------------------
 
 
-def test_a_rule_takes_only_the_requests_that_it_names(client: httpx.Client, portal: Simulator) -> None:
-    portal.set_faults(rules({"status": 503}, path="/applicant-leads", scope="branch-101", **{"from": "2026-11-19"}))
+def test_a_rule_takes_only_the_requests_that_it_names(
+    client: httpx.Client, portal: Simulator
+) -> None:
+    portal.set_faults(
+        rules(
+            {"status": 503}, path="/applicant-leads", scope="branch-101", **{"from": "2026-11-19"}
+        )
+    )
     day_before = window(MIDNIGHT - 2 * DAY, MIDNIGHT - DAY)
 
     assert status_of(client) == 503
@@ -556,7 +637,9 @@ def test_a_rule_takes_only_the_requests_that_it_names(client: httpx.Client, port
     assert client.get("/appraisal-leads", params=yesterday()).status_code == 200
 
 
-def test_counters_tell_of_requests_answers_faults_and_windows(client: httpx.Client, portal: Simulator) -> None:
+def test_counters_tell_of_requests_answers_faults_and_windows(
+    client: httpx.Client, portal: Simulator
+) -> None:
     portal.set_faults(rules({"status": 503}, scope="branch-101"))
     status_of(client)
     status_of(client, "branch-102")
@@ -573,16 +656,30 @@ def test_counters_tell_of_requests_answers_faults_and_windows(client: httpx.Clie
     assert counters.windows["appraisal", "several", ""] == 1
 
 
-def test_a_rule_takes_the_first_few_of_all_or_of_each_window(client: httpx.Client, portal: Simulator) -> None:
+def test_a_rule_takes_the_first_few_of_all_or_of_each_window(
+    client: httpx.Client, portal: Simulator
+) -> None:
     portal.set_faults(rules({"status": 503}, first=1))
-    assert [status_of(client), status_of(client), status_of(client, "branch-102")] == [503, 200, 200]
+    assert [status_of(client), status_of(client), status_of(client, "branch-102")] == [
+        503,
+        200,
+        200,
+    ]
 
     portal.set_faults(rules({"status": 503}, first=1, per_window=True))
-    assert [status_of(client), status_of(client), status_of(client, "branch-102")] == [503, 200, 503]
+    assert [status_of(client), status_of(client), status_of(client, "branch-102")] == [
+        503,
+        200,
+        503,
+    ]
 
 
-def test_the_first_rule_that_takes_a_request_decides(client: httpx.Client, portal: Simulator) -> None:
-    portal.set_faults('{"rules": [{"when": {"first": 1}, "then": {"status": 429}}, {"then": {"status": 500}}]}')
+def test_the_first_rule_that_takes_a_request_decides(
+    client: httpx.Client, portal: Simulator
+) -> None:
+    portal.set_faults(
+        '{"rules": [{"when": {"first": 1}, "then": {"status": 429}}, {"then": {"status": 500}}]}'
+    )
 
     assert [status_of(client), status_of(client)] == [429, 500]
     assert portal.counters().faults == {"rule 1": 1, "rule 2": 1}
@@ -595,7 +692,11 @@ def test_a_probability_gives_its_share_and_the_same_requests_whatever_their_orde
 
     def failed(order: list[datetime]) -> list[datetime]:
         portal.set_faults(rules({"status": 500}, probability=0.2))
-        return [hour for hour in order if client.get("/applicant-leads", params=window(hour, hour)).is_server_error]
+        return [
+            hour
+            for hour in order
+            if client.get("/applicant-leads", params=window(hour, hour)).is_server_error
+        ]
 
     first = failed(hours)
 
@@ -629,12 +730,20 @@ def test_a_late_answer_is_the_right_one(client: httpx.Client, portal: Simulator)
     [
         ("{", "JSON"),
         ('{"rules": [{"then": {"statsu": 500}}]}', "unknown field `statsu` - at `$.rules[0].then`"),
-        ('{"rules": [{"when": {"path": "/applicants"}, "then": {"status": 500}}]}', "'/applicants' is none of"),
-        ('{"rules": [{"when": {"probability": 0.5, "first": 1}, "then": {"status": 500}}]}', "first or probability"),
+        (
+            '{"rules": [{"when": {"path": "/applicants"}, "then": {"status": 500}}]}',
+            "'/applicants' is none of",
+        ),
+        (
+            '{"rules": [{"when": {"probability": 0.5, "first": 1}, "then": {"status": 500}}]}',
+            "first or probability",
+        ),
         ('{"rules": [{"then": {"latency_ms": 5, "body": "x"}}]}', "give a status"),
     ],
 )
-def test_rules_that_cannot_be_are_refused_with_the_reason(portal: Simulator, text: str, says: str) -> None:
+def test_rules_that_cannot_be_are_refused_with_the_reason(
+    portal: Simulator, text: str, says: str
+) -> None:
     with pytest.raises(FaultError, match=re.escape(says)):
         portal.set_faults(text)
     answer = httpx.put(verify=PLAIN, url=f"{portal.base_url}/_simulator/faults", content=text)

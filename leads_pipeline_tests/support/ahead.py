@@ -20,7 +20,12 @@ MANY = 3_000
 def land_many(house: House, number: int, **person: str) -> None:
     """Land many leads in a window of one of two branches, and one of that person."""
     leads = [lead(f"{number} {one}", email=f"{one}@people.example") for one in range(MANY)]
-    house.land("applicant", [*leads, lead(f"{number} jane", **person)], house.today, f"branch-{101 + number % 2}")
+    house.land(
+        "applicant",
+        [*leads, lead(f"{number} jane", **person)],
+        house.today,
+        f"branch-{101 + number % 2}",
+    )
 
 
 def draft_of(house: House) -> Path:
@@ -39,14 +44,18 @@ def published_plainly(house: House, folder: Path) -> dict[str, Any]:
 
 def all_tables(house: House) -> dict[str, Any]:
     """Every published table, and what the file remembers of windows, people and days."""
-    remembered = {name: house.query(f"from pipeline.{name} order by all") for name in ("windows", "objected")}
+    remembered = {
+        name: house.query(f"from pipeline.{name} order by all") for name in ("windows", "objected")
+    }
     days = house.query("select day from pipeline.touched_days order by all")
     return {**house.tables(), **remembered, "days": days}
 
 
 def settings_of(house: House) -> Settings:
     """The settings by which a pull starts a helper."""
-    return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), "LEADS_TIMEZONE": house.zone.key})
+    return Settings.from_variables(
+        {"LEADS_DATA_DIR": str(house.folder), "LEADS_TIMEZONE": house.zone.key}
+    )
 
 
 def helpers_of(house: House) -> list[int]:

@@ -32,7 +32,11 @@ def made_bucket(server: str) -> str:
     name = f"leads-{secrets.token_hex(8)}"
     key_id, secret, region = KEYS.values()
     client = boto3.client(
-        "s3", endpoint_url=server, aws_access_key_id=key_id, aws_secret_access_key=secret, region_name=region
+        "s3",
+        endpoint_url=server,
+        aws_access_key_id=key_id,
+        aws_secret_access_key=secret,
+        region_name=region,
     )
     client.create_bucket(Bucket=name)
     return name
@@ -50,10 +54,22 @@ def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def running_moto() -> Iterator[str]:
     """The address of a server, which lets anybody in; it is killed at the end."""
     port = free_port()
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "moto.server",
+        "-H",
+        "127.0.0.1",
+        "-p",
+        str(port),
+    ]
     # Else it would take the first word of any other name of this machine for a bucket.
     environment = {**os.environ, "S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true"}
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     address = f"http://127.0.0.1:{port}"
 
     def answers() -> bool:

@@ -20,7 +20,9 @@ def run(*arguments: object) -> Result:
         for console in (output.out, output.err):
             patched.setattr(console, "_width", 250)
         try:
-            return CliRunner().invoke(main, [str(argument) for argument in arguments], catch_exceptions=False)
+            return CliRunner().invoke(
+                main, [str(argument) for argument in arguments], catch_exceptions=False
+            )
         finally:
             os.umask(umask)
             for name in os.environ.keys() - before.keys():

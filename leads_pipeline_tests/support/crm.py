@@ -15,7 +15,10 @@ from leads_pipeline.portal.http_library import httpx
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 SECRET: Final = "whsec_" + "c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMgbG9uZw=="
-VARIABLES: Final = {"LEADS_DELIVERY_URL": "https://crm.example/hook?key=in-the-url", "LEADS_DELIVERY_SECRET": SECRET}
+VARIABLES: Final = {
+    "LEADS_DELIVERY_URL": "https://crm.example/hook?key=in-the-url",
+    "LEADS_DELIVERY_SECRET": SECRET,
+}
 
 
 def taken(_: Mapping[str, Any]) -> httpx.Response:
@@ -34,7 +37,9 @@ class Crm(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         body, headers = request.read(), request.headers
         at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
-        assert headers["webhook-signature"] == Webhook(SECRET).sign(headers["webhook-id"], at, body.decode())
+        assert headers["webhook-signature"] == Webhook(SECRET).sign(
+            headers["webhook-id"], at, body.decode()
+        )
         message = json.loads(body)
         self.attempts.append((headers["webhook-id"], headers["webhook-timestamp"], message))
         self.requests.append(request)
@@ -53,7 +58,9 @@ class Crm(httpx.AsyncBaseTransport):
 
 
 @contextmanager
-def running(seconds: float = 0, is_down: threading.Event | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+def running(
+    seconds: float = 0, is_down: threading.Event | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """An endpoint on a socket: its address, and what it has applied, by webhook-id.
 
     It takes what the reference library verifies, in so many seconds each, and answers 503 while it is down.

@@ -74,7 +74,21 @@ ODD_NAMES = (
     *("body", "", " ", ".", "a.b", "contact.email", "$", "$.id", '"', "'", "/", "~1", "[0]", "*", "\\", "\n", "\x00"),
     *("é", "😀", "text of message", "ID", "__proto__", "0", "x" * 300),
 )  # fmt: skip
-IDS = ("null", '""', '" "', "{}", "[]", "true", "5", "1.50", "-1e5", '"\\ud83d"', '"a\\u0062"', '"../é"', '"same"')
+IDS = (
+    "null",
+    '""',
+    '" "',
+    "{}",
+    "[]",
+    "true",
+    "5",
+    "1.50",
+    "-1e5",
+    '"\\ud83d"',
+    '"a\\u0062"',
+    '"../é"',
+    '"same"',
+)
 
 
 def _put(lead: Members, path: str, value: Any) -> None:
@@ -99,7 +113,9 @@ def _object(lead: Members, path: str) -> Members:
 
 def _json(value: Any, space: str) -> str:
     if isinstance(value, Members):
-        members = f"{space},{space}".join(f"{key}{space}:{space}{_json(inner, space)}" for key, inner in value)
+        members = f"{space},{space}".join(
+            f"{key}{space}:{space}{_json(inner, space)}" for key, inner in value
+        )
         return f"{{{space}{members}{space}}}"
     if isinstance(value, list):
         return f"[{space}{','.join(_json(inner, space) for inner in value)}{space}]"
@@ -114,19 +130,28 @@ def leads_with_one_change(kind: LeadKind) -> list[str]:
     leads = [_whole(kind), Members()]
     values = ("null", "1", '"x"', "{}", "[1,\n2]")
     changes = [(key, value) for key in ('"new"', '"\\u006eew"', '"createdAt"') for value in values]
-    objects = {path.rpartition(".")[0]: kind.fields for path in sorted(field.path for field in kind.fields)}
-    for owner, fields in (*objects.items(), *((child.path, child.fields) for child in kind.children)):
+    objects = {
+        path.rpartition(".")[0]: kind.fields for path in sorted(field.path for field in kind.fields)
+    }
+    for owner, fields in (
+        *objects.items(),
+        *((child.path, child.fields) for child in kind.children),
+    ):
         names: dict[FieldType, list[str]] = {}
         for field in fields:
             if owner in (field.path.rpartition(".")[0], *(child.path for child in kind.children)):
                 names.setdefault(field.type, []).append(json.dumps(field.path.rpartition(".")[2]))
         for type_, keys in names.items():
-            for number, value in enumerate(dict.fromkeys((*PLAIN[type_], *ODD[type_], *CONTAINERS, *NO_JSON, "null"))):
+            for number, value in enumerate(
+                dict.fromkeys((*PLAIN[type_], *ODD[type_], *CONTAINERS, *NO_JSON, "null"))
+            ):
                 leads.append(lead := _whole(kind))
                 members = _owner(lead, owner)
                 key = keys[number % len(keys)]
                 members[:] = [(there, value if there == key else inner) for there, inner in members]
-            for number, change in enumerate((*changes, *((keys[0], value) for value in ("null", "1", '"x"', "{}")))):
+            for number, change in enumerate(
+                (*changes, *((keys[0], value) for value in ("null", "1", '"x"', "{}")))
+            ):
                 leads.append(lead := _whole(kind))
                 members = _owner(lead, owner)
                 members.insert(len(members) if number % 2 else 0, change)
@@ -168,7 +193,11 @@ def _owner(lead: Members, path: str) -> Members:
     """The object at the path, or the last element of the list there."""
     parent, _, name = path.rpartition(".")
     inner = dict(_object(lead, parent)).get(json.dumps(name))
-    return inner[-1] if isinstance(inner, list) and not isinstance(inner, Members) else _object(lead, path)
+    return (
+        inner[-1]
+        if isinstance(inner, list) and not isinstance(inner, Members)
+        else _object(lead, path)
+    )
 
 
 # --- where it went --------------------------------------------------------------------------------------------------
@@ -201,7 +230,9 @@ class Received:
             json.dumps(content, ensure_ascii=False).encode()
         except ValueError:  # half of a surrogate pair is one as well
             return cls(text, None, is_json=False, lead_id=None)
-        ids = [value for key, value in content if key == "id"] if isinstance(content, Members) else []
+        ids = (
+            [value for key, value in content if key == "id"] if isinstance(content, Members) else []
+        )
         has_id = bool(ids) and isinstance(ids[-1], str) and bool(ids[-1].strip())
         lead_id = str(ids[-1]) if has_id else f"sha256:{hashlib.sha256(data).hexdigest()}"
         return cls(text, content, is_json=True, lead_id=lead_id)
@@ -213,10 +244,14 @@ def parsed(text: str) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
-    return json.loads(text, object_pairs_hook=Members, parse_int=Number, parse_float=Number, parse_constant=refuse)
+    return json.loads(
+        text, object_pairs_hook=Members, parse_int=Number, parse_float=Number, parse_constant=refuse
+    )
 
 
-def lost(kind: LeadKind, lead: Received, row: Row, children: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+def lost(
+    kind: LeadKind, lead: Received, row: Row, children: Mapping[str, Sequence[Row]]
+) -> Iterator[str]:
     """What can't be found again of a lead, in words. `children` are its rows in each child table, by position."""
     problems = set(row["_problems"])
     if not lead.is_json:
@@ -258,7 +293,9 @@ def _lost_members(
             case None:
                 if not isinstance(value, str) and not _WITHOUT_ID & set(row["_problems"]):
                     yield "nothing says that it has no id"
-            case _ if "." not in key and any(declared.startswith(f"{place}.") for declared in known):
+            case _ if "." not in key and any(
+                declared.startswith(f"{place}.") for declared in known
+            ):
                 yield from _lost_object(place, value, row, known, children)
             case _:
                 yield from _lost_unknown([*filter(None, path.split(".")), key], value, row)
@@ -294,7 +331,9 @@ def _lost_elements(child: ChildTable, value: Any, rows: Sequence[Row]) -> Iterat
     fields: _Known = {field.path: field for field in child.fields}
     for row, element in zip(rows, elements, strict=True):
         if isinstance(element, Members):
-            yield from (f"{child.path}: {said}" for said in _lost_members(element, "", row, fields, {}))
+            yield from (
+                f"{child.path}: {said}" for said in _lost_members(element, "", row, fields, {})
+            )
         elif "not an object" not in row["_problems"]:
             yield f"an element of {child.path} is no object, and nothing says so"
 
@@ -311,7 +350,9 @@ def _is_in_extra(path: Sequence[str], value: Any, extra: str | None) -> bool:
 
 def _is_in_column(field: Field, value: Any, typed: Any) -> bool:
     if value is None or typed is None:
-        return value is typed or (field.type is FieldType.MOMENT and str(value).startswith("0001-01-01T00:00"))
+        return value is typed or (
+            field.type is FieldType.MOMENT and str(value).startswith("0001-01-01T00:00")
+        )
     if isinstance(value, list):
         return False
     text = str(value)
@@ -321,7 +362,9 @@ def _is_in_column(field: Field, value: Any, typed: Any) -> bool:
                 return bool(typed == "0")
             return bool(typed == (text.lower() if isinstance(value, bool) else text))
         case FieldType.BOOLEAN:
-            return bool(typed == {"True": True, "true": True, "False": False, "false": False}.get(text))
+            return bool(
+                typed == {"True": True, "true": True, "False": False, "false": False}.get(text)
+            )
         case FieldType.MOMENT:
             return bool(typed == _moment(text))
         case FieldType.NUMBER:

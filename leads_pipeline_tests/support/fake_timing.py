@@ -33,4 +33,6 @@ class FakeTiming:
             self.seconds = max(self.seconds, until)
 
     def as_timing(self) -> Timing:
-        return Timing(now=self.now, monotonic=lambda: self.seconds, wait=self.wait, rng=random.Random(1))  # noqa: S311
+        return Timing(
+            now=self.now, monotonic=lambda: self.seconds, wait=self.wait, rng=random.Random(1)
+        )  # noqa: S311

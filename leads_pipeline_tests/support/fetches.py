@@ -36,7 +36,9 @@ class Weeks:
 
         kinds = ["unreachable", "refused", "machine off", "killed"]
         begins = [some_moment() for _ in range(6)]
-        self.mishaps = [(at, at + HOUR * dice.choice([1, 5, 30, 70]), dice.choice(kinds)) for at in begins]
+        self.mishaps = [
+            (at, at + HOUR * dice.choice([1, 5, 30, 70]), dice.choice(kinds)) for at in begins
+        ]
         self.starts = [FIRST, some_moment(), some_moment()]
         self.fetched_at: dict[Window, datetime] = {}
         self.failures: dict[Window, Failure] = {}
@@ -52,11 +54,22 @@ class Weeks:
             under_way = {kind for begin, end, kind in self.mishaps if begin <= self.now < end}
             if "machine off" in under_way:
                 continue
-            if started_at != (started_at := max(start for start in self.starts if start <= self.now)):
+            if started_at != (
+                started_at := max(start for start in self.starts if start <= self.now)
+            ):
                 waiting = dict.fromkeys(waiting, self.now)
-            asked = [window for window, at in waiting.items() if at <= self.now and window.end <= self.now]
-            self._run(due([self._known(window) for window in asked], started_at, self.now), under_way)
-            waiting |= {window: due_at(*self._known(window), started_at, self.now) or NEVER for window in asked}
+            asked = [
+                window
+                for window, at in waiting.items()
+                if at <= self.now and window.end <= self.now
+            ]
+            self._run(
+                due([self._known(window) for window in asked], started_at, self.now), under_way
+            )
+            waiting |= {
+                window: due_at(*self._known(window), started_at, self.now) or NEVER
+                for window in asked
+            }
         for window in self.windows:
             for after in FETCHES:
                 self._judge(window, window.end + after)
@@ -84,7 +97,11 @@ class Weeks:
 
     def _judge(self, window: Window, wanted: datetime) -> None:
         good_from = wanted
-        while late := [end for begin, end, _ in self.mishaps if begin < good_from + PATIENCE and end > good_from]:
+        while late := [
+            end
+            for begin, end, _ in self.mishaps
+            if begin < good_from + PATIENCE and end > good_from
+        ]:
             good_from = max(late)
         if good_from + PATIENCE < window.end + RETENTION:
             made = next((at for at in self.fetches[window] if at >= wanted), None)

@@ -13,7 +13,10 @@ from leads_pipeline.settings import AuthMethod, Secret
 BASE_URL = "http://portal.example"
 TOKEN = "t0ken-t0ken"
 CREDENTIALS = ClientCredentials(
-    token_url=f"{BASE_URL}/oauth2/token", client_id="me", secret=Secret("A_SECRET", "s3cret"), method=AuthMethod.BODY
+    token_url=f"{BASE_URL}/oauth2/token",
+    client_id="me",
+    secret=Secret("A_SECRET", "s3cret"),
+    method=AuthMethod.BODY,
 )
 
 

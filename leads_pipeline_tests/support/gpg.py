@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-needs_gpg = pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed (Debian: apt install gnupg)")
+needs_gpg = pytest.mark.skipif(
+    shutil.which("gpg") is None, reason="gpg is not installed (Debian: apt install gnupg)"
+)
 
 PASSPHRASE = "hünter 22"
 
@@ -25,7 +27,13 @@ class Gpg:
     def command(self, passphrase: str = PASSPHRASE) -> list[str]:
         """gpg with the options that answer its questions."""
         command = [str(shutil.which("gpg")), "--homedir", str(self.home), "--batch", "--quiet"]
-        command += ["--no-auto-check-trustdb", "--pinentry-mode", "loopback", "--passphrase", passphrase]
+        command += [
+            "--no-auto-check-trustdb",
+            "--pinentry-mode",
+            "loopback",
+            "--passphrase",
+            passphrase,
+        ]
         return [*command, "--trust-model", "always"]
 
     def run(self, *arguments: str, given: bytes = b"", passphrase: str = PASSPHRASE) -> bytes:
@@ -35,10 +43,14 @@ class Gpg:
         assert ended.returncode == 0, ended.stderr.decode()
         return ended.stdout
 
-    def make_key(self, name: str, algorithm: str = "future-default", *, passphrase: str = PASSPHRASE) -> bytes:
+    def make_key(
+        self, name: str, algorithm: str = "future-default", *, passphrase: str = PASSPHRASE
+    ) -> bytes:
         """A new key that never expires, as its owner exports it."""
         user_id = f"{name} <{name}@keys.example>"
-        self.run("--quick-generate-key", user_id, algorithm, "default", "never", passphrase=passphrase)
+        self.run(
+            "--quick-generate-key", user_id, algorithm, "default", "never", passphrase=passphrase
+        )
         return self.run("--armor", "--export-secret-keys", user_id, passphrase=passphrase)
 
     def encrypt(self, content: bytes, *names: str, options: tuple[str, ...] = ()) -> bytes:

@@ -85,11 +85,15 @@ class House:
 
     # --- leads come in ----------------------------------------------------------------------------------------------
 
-    def land(self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101") -> None:
+    def land(
+        self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101"
+    ) -> None:
         """Pull a window. The portal answers with these leads."""
         of, body, moment = lead_kind(kind), _answer(kind, leads), self._tick()
         window = Window.of(day, Scope.parse(scope), self.zone)
-        self.data.raw.land(of, window, cut_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run")
+        self.data.raw.land(
+            of, window, cut_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run"
+        )
 
     def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
         """Pull a window. The portal refuses it."""
@@ -106,10 +110,15 @@ class House:
 
     def land_inventory(self, places: Mapping[str, Sequence[Lead]]) -> None:
         """Pull today's inventory. The portal finds these items for each place."""
-        found = {place: read_inventory_page(_body("items", items)).items for place, items in places.items()}
+        found = {
+            place: read_inventory_page(_body("items", items)).items
+            for place, items in places.items()
+        }
         Inventory.of(self.data).land(self.today, found, self._tick())
 
-    def answers(self, rows: Iterable[Sequence[str]], header: Sequence[str] = ("lead_id", "answered_at")) -> None:
+    def answers(
+        self, rows: Iterable[Sequence[str]], header: Sequence[str] = ("lead_id", "answered_at")
+    ) -> None:
         """Write the user's own list of when leads were answered."""
         text = io.StringIO()
         csv.writer(text).writerows([header, *rows])
@@ -225,7 +234,10 @@ class House:
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
         """Find a person by `email`, `phone`, `name`, `lead` or `postcode`: `theirs` or `look`, kind and id of leads."""
         found = find(self.data, _person(person))
-        return sorted(("theirs" if lead.is_theirs else "look", lead.kind, lead.lead_id) for lead in found.leads)
+        return sorted(
+            ("theirs" if lead.is_theirs else "look", lead.kind, lead.lead_id)
+            for lead in found.leads
+        )
 
     def erase(self, **person: str | Sequence[str]) -> None:
         """Erase a person, given as in `find`, and publish."""
@@ -270,7 +282,9 @@ class House:
     def failing_checks(self) -> dict[str, str]:
         """What the checks say of what is published, by table and name of each that fails."""
         with LeadsFile(self.data).reading() as db:
-            found = {f"{check.table}: {check.name}": "\n".join(problems(db, check)) for check in checks()}
+            found = {
+                f"{check.table}: {check.name}": "\n".join(problems(db, check)) for check in checks()
+            }
         return {check: said for check, said in found.items() if said}
 
     def copied(self, folder: Path) -> Self:
@@ -314,5 +328,7 @@ def _body(key: str, elements: Iterable[Lead]) -> bytes:
 def _person(given: Mapping[str, str | Sequence[str]]) -> Person:
     values = {name: [one] if isinstance(one, str) else [*one] for name, one in given.items()}
     leads, not_leads = (map(lead_key, values.get(name, ())) for name in ("lead", "not_lead"))
-    emails, phones, names, postcodes = (values.get(name, ()) for name in ("email", "phone", "name", "postcode"))
+    emails, phones, names, postcodes = (
+        values.get(name, ()) for name in ("email", "phone", "name", "postcode")
+    )
     return Person.of(emails, phones, leads, names, postcodes, not_leads)

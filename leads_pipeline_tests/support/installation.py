@@ -140,13 +140,16 @@ class Installation:
         """Fault rules for those windows of both kinds."""
         windows = [Window.from_partition_key(key, self.settings.zone) for key in sorted(keys)]
         return [
-            Rule(then, When(scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}")) for window in windows
+            Rule(then, When(scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}"))
+            for window in windows
         ]
 
     def shown(self, kind: LeadKind = APPLICANT) -> dict[str, str]:
         """What Dagster shows of each window that it knows: MATERIALIZED or FAILED."""
         windows = self.partitions.windows
-        statuses = self.instance.get_status_by_partition(raw_key(kind), windows.get_partition_keys(), windows)
+        statuses = self.instance.get_status_by_partition(
+            raw_key(kind), windows.get_partition_keys(), windows
+        )
         return {key: status.value for key, status in (statuses or {}).items() if status is not None}
 
     def runs(self) -> list[DagsterRun]:
@@ -162,12 +165,20 @@ class Installation:
         run_config: Mapping[str, Any] | None = None,
     ) -> ExecuteInProcessResult:
         """Run a job with those tags, as whoever launches a run sets them."""
-        selection = [raw_key(kind) for kind in kinds] if kinds is not None and job == PULL_JOB else None
+        selection = (
+            [raw_key(kind) for kind in kinds] if kinds is not None and job == PULL_JOB else None
+        )
         return self.definitions.resolve_job_def(job).execute_in_process(
-            instance=self.instance, tags=tags, asset_selection=selection, raise_on_error=False, run_config=run_config
+            instance=self.instance,
+            tags=tags,
+            asset_selection=selection,
+            raise_on_error=False,
+            run_config=run_config,
         )
 
-    def pull(self, keys: Iterable[str], kinds: Sequence[LeadKind] = (APPLICANT,)) -> ExecuteInProcessResult:
+    def pull(
+        self, keys: Iterable[str], kinds: Sequence[LeadKind] = (APPLICANT,)
+    ) -> ExecuteInProcessResult:
         """Pull these windows, as a person asks for them."""
         config = {"config": {"partition_keys": sorted(keys)}}
         ops = {raw_key(kind).to_python_identifier(): config for kind in kinds}
@@ -180,7 +191,9 @@ class Installation:
             instance=self.instance,
             cursor=cursor,
             repository_def=definitions.get_repository_def(),
-            resources={name: (definitions.resources or {})[name] for name in sensor.required_resource_keys},
+            resources={
+                name: (definitions.resources or {})[name] for name in sensor.required_resource_keys
+            },
             sensor_name=sensor.name,
         ) as context:
             return sensor.evaluate_tick(context)
@@ -194,7 +207,9 @@ class Installation:
         location = InProcessCodeLocationOrigin(
             LoadableTargetOrigin(module_name="leads_pipeline.definitions"), location_name=_LOCATION
         )
-        with WorkspaceProcessContext(self.instance, InProcessWorkspaceLoadTarget([location])) as workspace:
+        with WorkspaceProcessContext(
+            self.instance, InProcessWorkspaceLoadTarget([location])
+        ) as workspace:
             yield Daemon(self.instance, workspace)
 
 
@@ -224,7 +239,9 @@ class Daemon:
             )
         )
 
-    def backfill_job(self, job: str, keys: Sequence[str], *, name: str = "backfill", to_its_end: bool = True) -> None:
+    def backfill_job(
+        self, job: str, keys: Sequence[str], *, name: str = "backfill", to_its_end: bool = True
+    ) -> None:
         """What the UI's button does for a selection of partitions of a job, to the end or until its runs are queued."""
         location = self.workspace.create_request_context().get_code_location(_LOCATION)
         repository = next(iter(location.get_repositories().values()))
@@ -267,7 +284,9 @@ class Daemon:
     def tick_sensors(self, now: datetime) -> None:
         """One tick of every sensor that is due at that moment, by Dagster's clock, and the runs that come of it."""
         with freeze_time(now):
-            self._check(execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None))
+            self._check(
+                execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None)
+            )
         self.launch_queued()
 
     def tick_schedules(self, now: datetime) -> None:
@@ -306,7 +325,11 @@ class Daemon:
 
 @contextmanager
 def installation(
-    folder: Path, config: Config | None = None, *, variables: Mapping[str, str] | None = None, first: int = 25
+    folder: Path,
+    config: Config | None = None,
+    *,
+    variables: Mapping[str, str] | None = None,
+    first: int = 25,
 ) -> Iterator[Installation]:
     """Start one in `folder`, with the first partition `first` days ago.
 
@@ -325,7 +348,10 @@ def installation(
         with (
             _dagsters_own_warnings(),
             patch.dict(os.environ, environment),
-            patch("leads_pipeline.orchestration.resources.LeadsClient", partial(LeadsClient, policy=_ONE_ATTEMPT)),
+            patch(
+                "leads_pipeline.orchestration.resources.LeadsClient",
+                partial(LeadsClient, policy=_ONE_ATTEMPT),
+            ),
             home(folder / "home", environment) as instance,
         ):
             yield Installation(simulator, environment, instance, now)

@@ -53,7 +53,11 @@ class Newcomer:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {"HOME": str(self.folder), "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}", **self.exported}
+        return {
+            "HOME": str(self.folder),
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
+            **self.exported,
+        }
 
     def fill_in(self, **changes: str) -> None:
         """Copy .env.example to .env, as the README says, and write values behind the names."""
@@ -99,7 +103,9 @@ class Newcomer:
             assert process.poll() is None, log.read_text()
         finally:
             # On a busy machine, `dg dev` was seen to go on for five minutes after SIGTERM.
-            process.send_signal(signal.SIGTERM if command[0] == "leads-pipeline" else signal.SIGKILL)
+            process.send_signal(
+                signal.SIGTERM if command[0] == "leads-pipeline" else signal.SIGKILL
+            )
             try:
                 process.wait(PATIENCE_SECONDS)
             finally:
@@ -110,7 +116,10 @@ class Newcomer:
         question = {"kind": kind, "scope": "all"}
         if first and last:
             zone = ZoneInfo(self.credentials["LEADS_TIMEZONE"])
-            ends = {"from-time": day_interval(first, zone)[0], "to-time": day_interval(last, zone)[1]}
+            ends = {
+                "from-time": day_interval(first, zone)[0],
+                "to-time": day_interval(last, zone)[1],
+            }
             question |= {name: f"{moment:%Y-%m-%dT%H:%M:%SZ}" for name, moment in ends.items()}
         address = f"{self.credentials['LEADS_BASE_URL']}/_simulator/truth"
         answer = httpx.get(address, params=question, timeout=PATIENCE_SECONDS)
@@ -140,7 +149,15 @@ def newcomer(folder: Path, *options: str) -> Iterator[Newcomer]:
     """One whose portal isn't the built-in one of `demo` and `dev`: a simulator of its own, in another process."""
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "portal.env"
-    command = [str(BIN / "leads-pipeline"), "simulate", "--port", "0", "--ready-file", str(ready), *options]
+    command = [
+        str(BIN / "leads-pipeline"),
+        "simulate",
+        "--port",
+        "0",
+        "--ready-file",
+        str(ready),
+        *options,
+    ]
     elsewhere = folder / "portal"
     elsewhere.mkdir()
     bare = {"HOME": str(folder), "PATH": os.environ["PATH"]}
@@ -171,7 +188,9 @@ def wait_for(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> Non
         time.sleep(0.2)
 
 
-def copy_checkout(folder: Path, names: Sequence[str] = ("leads_pipeline", "pyproject.toml", "workspace.yaml")) -> None:
+def copy_checkout(
+    folder: Path, names: Sequence[str] = ("leads_pipeline", "pyproject.toml", "workspace.yaml")
+) -> None:
     """What of a fresh clone the ways in need."""
     for name in names:
         source = ROOT / name

@@ -41,7 +41,9 @@ def running_nginx(folder: Path, inside: Callable[[int], str]) -> Iterator[int]:
     port = free_port()
     config = folder / "nginx.conf"
     config.write_text(_AROUND.format(folder=folder, inside=inside(port)))
-    process = subprocess.Popen([program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(config)])
+    process = subprocess.Popen(
+        [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(config)]
+    )
 
     def has_started() -> bool:
         assert process.poll() is None, (folder / "error.log").read_text()

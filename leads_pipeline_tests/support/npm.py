@@ -22,6 +22,8 @@ def install_pinned_packages(npm: str, folder: Path) -> None:
         if done.exists() and done.read_text() == wanted:
             return
         command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-        result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        result = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        )
         assert result.returncode == 0, f"npm ci failed:\n{result.stderr}"
         done.write_text(wanted)

@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.features.privacy.contact_keys import keys_in, name_key
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.features.privacy.suppression import IDENTITY, Action, Entry, Suppressed, SuppressionList
+from leads_pipeline.features.privacy.suppression import (
+    IDENTITY,
+    Action,
+    Entry,
+    Suppressed,
+    SuppressionList,
+)
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import list_places
 
@@ -24,7 +30,9 @@ UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 EMAIL, PHONE = "jane.roe@people.example", "07700 900123"
 
 
-def lead(lead_id: str, *, email: str = "", phone: str = "", name: str = "", **more: Any) -> dict[str, Any]:
+def lead(
+    lead_id: str, *, email: str = "", phone: str = "", name: str = "", **more: Any
+) -> dict[str, Any]:
     first, _, last = name.partition(" ")
     contact = {"firstName": first, "lastName": last, "phoneNumber": phone, "email": email}
     return {"id": lead_id, "contact": contact, **more}
@@ -80,7 +88,9 @@ def left_by_list(data: DataFolder) -> list[str]:
 
 def everything_in(folder: Path) -> str:
     """What is in a folder's files, in lower case."""
-    contents = [content for path in folder.rglob("*") if path.is_file() for _, content in decoded(path)]
+    contents = [
+        content for path in folder.rglob("*") if path.is_file() for _, content in decoded(path)
+    ]
     return b"\n".join(contents).decode("latin-1").lower()
 
 
@@ -102,16 +112,23 @@ def decoded(path: Path) -> Iterator[tuple[str, bytes]]:
 def of_duckdb(path: Path) -> Iterator[tuple[str, bytes]]:
     """Every table and view, and what the file says of them."""
     with duckdb.connect(str(path), read_only=True) as db:
-        for schema, table in db.execute("select table_schema, table_name from information_schema.tables").fetchall():
+        for schema, table in db.execute(
+            "select table_schema, table_name from information_schema.tables"
+        ).fetchall():
             yield table, repr(db.execute(f'from "{schema}"."{table}"').fetchall()).encode()
         for catalog in ("tables", "columns", "views", "functions"):
-            yield catalog, repr(db.execute(f"from duckdb_{catalog}() where not internal").fetchall()).encode()
+            yield (
+                catalog,
+                repr(db.execute(f"from duckdb_{catalog}() where not internal").fetchall()).encode(),
+            )
 
 
 def of_sqlite(path: Path) -> Iterator[tuple[str, bytes]]:
     """Every row, and every cell that is packed."""
     with closing(sqlite3.connect(path)) as lite:
-        for (table,) in lite.execute("select name from sqlite_master where type = 'table'").fetchall():
+        for (table,) in lite.execute(
+            "select name from sqlite_master where type = 'table'"
+        ).fetchall():
             for row in lite.execute(f'select * from "{table}"').fetchall():  # noqa: S608 - its own names
                 yield table, repr(row).encode()
                 for cell in row:

@@ -22,10 +22,14 @@ class Lead:
     content: Mapping[str, Any]
 
     @classmethod
-    def received(cls, kind: str, scope: str, window_day: date, content: Mapping[str, Any], zone: ZoneInfo) -> Self:
+    def received(
+        cls, kind: str, scope: str, window_day: date, content: Mapping[str, Any], zone: ZoneInfo
+    ) -> Self:
         """A lead of a window. It belongs to the day on which it was made, or else to the window's."""
         lead = cls(kind, scope, window_day, content)
-        return replace(lead, day=lead.created_at.astimezone(zone).date()) if lead.created_at else lead
+        return (
+            replace(lead, day=lead.created_at.astimezone(zone).date()) if lead.created_at else lead
+        )
 
     def text(self, path: str) -> str:
         return str(self.get(path) or "")
@@ -46,7 +50,10 @@ class Lead:
         kind = self.text("enquiryType").removeprefix("ENQUIRY_TYPE_")
         intent = self.text("intent").rpartition("_")[2]
         return {"SALES": "sales", "LETTINGS": "lettings"}.get(
-            kind, {"BUY": "sales", "SELL": "sales", "RENT": "lettings", "LET": "lettings"}.get(intent, "unknown")
+            kind,
+            {"BUY": "sales", "SELL": "sales", "RENT": "lettings", "LET": "lettings"}.get(
+                intent, "unknown"
+            ),
         )
 
     @property
@@ -54,7 +61,9 @@ class Lead:
         """The e-mail address or else the telephone number, as people write the same one in several ways."""
         if email := self.text("contact.email").strip().lower():
             return email
-        return re.sub(r"^(00)?44(0)?|^0", "", "".join(filter(str.isdigit, self.text("contact.phoneNumber"))))
+        return re.sub(
+            r"^(00)?44(0)?|^0", "", "".join(filter(str.isdigit, self.text("contact.phoneNumber")))
+        )
 
 
 def groups(

@@ -54,8 +54,23 @@ def running_postgres() -> Iterator[Postgres]:
     with TemporaryDirectory(prefix="pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         if other:
             shutil.chown(folder, "postgres")
-        data, initdb, pg_ctl = f"{folder}/data", str(_PROGRAMS[-1]), str(_PROGRAMS[-1].with_name("pg_ctl"))
-        make = [*other, initdb, "--pgdata", data, "--auth", "trust", "--username", "agency", "--encoding", "UTF8"]
+        data, initdb, pg_ctl = (
+            f"{folder}/data",
+            str(_PROGRAMS[-1]),
+            str(_PROGRAMS[-1].with_name("pg_ctl")),
+        )
+        make = [
+            *other,
+            initdb,
+            "--pgdata",
+            data,
+            "--auth",
+            "trust",
+            "--username",
+            "agency",
+            "--encoding",
+            "UTF8",
+        ]
         subprocess.run(make, check=True, capture_output=True, cwd="/")
         server = Postgres(folder, (*other, pg_ctl, "--pgdata", data, "--wait"))
         server.start()

@@ -12,7 +12,10 @@ class Progress:
     """Ends the line of dots at least every 20 seconds, with the share of tests that are done."""
 
     def __init__(
-        self, session: pytest.Session, write_line: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        session: pytest.Session,
+        write_line: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._session = session
         self._write_line = write_line

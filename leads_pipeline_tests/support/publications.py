@@ -50,11 +50,15 @@ class Windows:
     """Raw windows in memory. `refused` are ids of the suppression list."""
 
     refused: set[str] = field(default_factory=set)
-    versions: dict[WindowKey, list[tuple[int, Row]]] = field(default_factory=lambda: defaultdict(list))
+    versions: dict[WindowKey, list[tuple[int, Row]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     were_read: set[WindowKey] = field(default_factory=set)
     number: int = 0
 
-    def land(self, *leads: Row, kind: str = "applicant", day: date = DAY, scope: str = "branch-101") -> WindowKey:
+    def land(
+        self, *leads: Row, kind: str = "applicant", day: date = DAY, scope: str = "branch-101"
+    ) -> WindowKey:
         """Add versions of leads with the next number."""
         self.number += 1
         self.versions[kind, day, scope] += [(self.number, lead) for lead in leads]
@@ -76,7 +80,9 @@ class Windows:
                 for number, lead in self.versions[kind, day, scope]
                 if lead["id"] not in self.refused
             ]
-            yield WindowLeads(lead_kind(kind), day, scope, landed_versions(rows), hashes[kind, day, scope])
+            yield WindowLeads(
+                lead_kind(kind), day, scope, landed_versions(rows), hashes[kind, day, scope]
+            )
 
 
 @dataclass
@@ -92,7 +98,9 @@ class Refuse(Step):
     def admit_former(self, db: duckdb.DuckDBPyConnection, kind: LeadKind) -> None:
         for table in kind.tables:
             former = former_of(table)
-            db.execute(f"delete from {former} where lead_id in (select unnest($ids))", {"ids": [*self.ids]})  # noqa: S608
+            db.execute(
+                f"delete from {former} where lead_id in (select unnest($ids))", {"ids": [*self.ids]}
+            )  # noqa: S608
 
 
 @dataclass
@@ -131,7 +139,9 @@ class Folder:
     def publish(self, *, is_first_of_day: bool = False) -> Publication:
         gate = Refuse(self.raw.refused, self.rewriting)
         steps = [self.first, LoadLeads(self.raw, [gate], self.zone, b"key"), self.others, gate]
-        return publish(self.path, self.raw, steps, self.at, lock=nullcontext(), is_first_of_day=is_first_of_day)
+        return publish(
+            self.path, self.raw, steps, self.at, lock=nullcontext(), is_first_of_day=is_first_of_day
+        )
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         with duckdb.connect(self.file, read_only=True) as db:
@@ -148,7 +158,8 @@ class Folder:
     def versions(self) -> list[int]:
         """The numbers of the versions, where the first publication at `at` has 1."""
         names = [
-            re.fullmatch(r"leads-(\d+)-[0-9a-f]{16}.duckdb", path.name) for path in (self.path / ".versions").iterdir()
+            re.fullmatch(r"leads-(\d+)-[0-9a-f]{16}.duckdb", path.name)
+            for path in (self.path / ".versions").iterdir()
         ]
         return sorted(self.publication(int(name[1])) for name in names if name)
 

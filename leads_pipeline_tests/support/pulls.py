@@ -98,7 +98,9 @@ def tick_of(
     shared["repository_def"] = definitions.get_repository_def()
     answer: ScheduleExecutionData | SensorExecutionData
     if isinstance(trigger, ScheduleDefinition):
-        answer = trigger.evaluate_tick(build_schedule_context(scheduled_execution_time=now, **shared))
+        answer = trigger.evaluate_tick(
+            build_schedule_context(scheduled_execution_time=now, **shared)
+        )
     else:
         answer = trigger.evaluate_tick(build_sensor_context(sensor_name=trigger.name, **shared))
     if not answer.run_requests:
@@ -135,17 +137,26 @@ class Pipeline:
             method=AuthMethod.BODY,
             audience=settings.base_url,
         )
-        tokens = Tokens(credentials, self.folder.state.path / "tokens", clock=lambda: self.clock().timestamp())
+        tokens = Tokens(
+            credentials, self.folder.state.path / "tokens", clock=lambda: self.clock().timestamp()
+        )
         return _Client(self, tokens)
 
     # --- definitions -----------------------------------------------------------------------------------------------
 
     def start(self, **variables: str) -> None:
         """Start the service anew, with these variables changed."""
-        self.settings = Settings.from_variables({**self.simulator.environment(), **VARIABLES, **variables})
-        self.instance.add_daemon_heartbeat(DaemonHeartbeat(self.clock().timestamp(), "SENSOR", str(uuid4()), []))
+        self.settings = Settings.from_variables(
+            {**self.simulator.environment(), **VARIABLES, **variables}
+        )
+        self.instance.add_daemon_heartbeat(
+            DaemonHeartbeat(self.clock().timestamp(), "SENSOR", str(uuid4()), [])
+        )
         partitions = Partitions.of(self.settings, self.first_day)
-        assets = [raw_leads_asset(kind, self.settings, partitions, clock=self.clock) for kind in LEAD_KINDS]
+        assets = [
+            raw_leads_asset(kind, self.settings, partitions, clock=self.clock)
+            for kind in LEAD_KINDS
+        ]
         asking = Asking(self.settings, self.first_day, self.clock)
         self.definitions = Definitions(
             assets=assets,
@@ -164,7 +175,9 @@ class Pipeline:
         [trigger] = [one for one in triggers if getattr(one, "name", None) == name]
         assert isinstance(trigger, ScheduleDefinition | SensorDefinition)
         resources = {"data": self.folder}
-        return tick_of(trigger, self.definitions, self.clock(), instance=self.instance, resources=resources)
+        return tick_of(
+            trigger, self.definitions, self.clock(), instance=self.instance, resources=resources
+        )
 
     def asked_for(self) -> dict[str, list[str]]:
         """The partition keys that a tick asks for, by kind."""
@@ -177,7 +190,10 @@ class Pipeline:
         return self.execute(request.run_config, request.tags, request.asset_selection)
 
     def execute(
-        self, config: Mapping[str, Any] | None, tags: Mapping[str, str], assets: Sequence[AssetKey] | None
+        self,
+        config: Mapping[str, Any] | None,
+        tags: Mapping[str, str],
+        assets: Sequence[AssetKey] | None,
     ) -> ExecuteInProcessResult:
         """Run the pull job."""
         quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -208,7 +224,9 @@ class Pipeline:
         for key, then in windows.items():
             window = Window.from_partition_key(key, LONDON)
             start = f"{window.start:%Y-%m-%dT%H:%M}"
-            rules.append(Rule(then, When(path="/applicant-leads", scope=window.scope.key, from_time=start)))
+            rules.append(
+                Rule(then, When(path="/applicant-leads", scope=window.scope.key, from_time=start))
+            )
         self.simulator.set_faults(rules)
 
     def requests(self) -> int:
@@ -228,10 +246,14 @@ class Pipeline:
     def shown(self, kind: LeadKind = APPLICANT) -> dict[str, str]:
         """What Dagster shows of each window that it knows: MATERIALIZED or FAILED."""
         partitions = Partitions.of(self.settings, self.first_day).windows
-        statuses = self.instance.get_status_by_partition(raw_key(kind), partitions.get_partition_keys(), partitions)
+        statuses = self.instance.get_status_by_partition(
+            raw_key(kind), partitions.get_partition_keys(), partitions
+        )
         return {key: status.value for key, status in (statuses or {}).items() if status is not None}
 
-    def records(self, result: ExecuteInProcessResult, kind: LeadKind = APPLICANT) -> list[str | None]:
+    def records(
+        self, result: ExecuteInProcessResult, kind: LeadKind = APPLICANT
+    ) -> list[str | None]:
         """The partitions that a run materialized."""
         events = result.asset_materializations_for_node(raw_key(kind).to_python_identifier())
         return [event.partition for event in events]
@@ -249,7 +271,9 @@ class _Client(LeadsClient):
             pipeline.settings.base_url,
             tokens,
             max_concurrency=8,
-            policy=RetryPolicy(max_attempts=1, base_delay_seconds=0.001, refused_token_waits_seconds=(0.001,)),
+            policy=RetryPolicy(
+                max_attempts=1, base_delay_seconds=0.001, refused_token_waits_seconds=(0.001,)
+            ),
             timing=Timing(now=pipeline.clock),
         )
         self._left = pipeline.killed_after
@@ -283,16 +307,22 @@ VARIABLES = {"LEADS_TIMEZONE": "Europe/London"}
 
 
 @contextmanager
-def pipeline(path: Path, now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC), first: int = 3) -> Iterator[Pipeline]:
+def pipeline(
+    path: Path, now: datetime = datetime(2026, 11, 21, 6, tzinfo=UTC), first: int = 3
+) -> Iterator[Pipeline]:
     """Start one at that moment, with the first partition `first` days before."""
     clock = Clock(now)
     simulated = Config(branches=3, leads_per_day=8, clock=lambda: clock.now)
     with running(simulated) as simulator, home(path / "home") as own, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")  # Dagster's own
+        warnings.filterwarnings(
+            "ignore", category=DeprecationWarning, module=r"dagster\."
+        )  # Dagster's own
         warnings.simplefilter("ignore", BetaWarning)  # as definitions.py has it
         first_day = now.astimezone(LONDON).date() - timedelta(days=first)
         settings = Settings.from_variables({**simulator.environment(), **VARIABLES})
-        started = Pipeline(simulator, settings, DataFolder.at(path / "data", clock=clock), own, clock, first_day)
+        started = Pipeline(
+            simulator, settings, DataFolder.at(path / "data", clock=clock), own, clock, first_day
+        )
         started.start()
         yield started
 
@@ -304,5 +334,8 @@ def home(path: Path, config: str = _DAGSTER_YAML) -> Iterator[DagsterInstance]:
         shutil.copytree(empty_home(), path)
     path.mkdir(parents=True, exist_ok=True)
     (path / "dagster.yaml").write_text(config)
-    with patch.dict(os.environ, {"DAGSTER_HOME": str(path)}), DagsterInstance.from_config(str(path)) as instance:
+    with (
+        patch.dict(os.environ, {"DAGSTER_HOME": str(path)}),
+        DagsterInstance.from_config(str(path)) as instance,
+    ):
         yield instance

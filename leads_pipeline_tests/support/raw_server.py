@@ -112,7 +112,9 @@ def drip(body: bytes, *, head: bytes | None = None, pause_seconds: float = 0.05)
     """A whole answer, byte by byte after its head, until nobody reads any more."""
 
     def script(connection: socket.socket) -> None:
-        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) if head is None else head)
+        connection.sendall(
+            HEAD + b"Content-Length: %d\r\n\r\n" % len(body) if head is None else head
+        )
         for byte in body:
             connection.sendall(bytes([byte]))
             time.sleep(pause_seconds)
@@ -135,7 +137,14 @@ def unknown_authority(folder: Path) -> ssl.SSLContext:
     """TLS for a server on 127.0.0.1 whose certificate no authority has signed."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    names = [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     subprocess.run([*command.split(), *names], check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)

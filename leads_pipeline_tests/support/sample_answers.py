@@ -15,7 +15,9 @@ LATER = CLOSED_AT + timedelta(hours=1)
 
 
 def lead(number: int, text: str = "first") -> ReceivedLead:
-    payload = json.dumps({"id": f"lead-{number:02}", "message": text, "listingDetails": {"pricing": {"price": 1.50}}})
+    payload = json.dumps(
+        {"id": f"lead-{number:02}", "message": text, "listingDetails": {"pricing": {"price": 1.50}}}
+    )
     return ReceivedLead(f"lead-{number:02}", payload)
 
 

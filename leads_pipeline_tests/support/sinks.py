@@ -76,7 +76,9 @@ def mail_server(**options: Any) -> Iterator[MailSink]:
     """Serve it while the block runs, with options of aiosmtpd."""
     sink = MailSink()
     port = int(sink.host.rpartition(":")[2])
-    server = Controller(sink, "127.0.0.1", port=port, authenticator=sink.authenticate, ready_timeout=30, **options)
+    server = Controller(
+        sink, "127.0.0.1", port=port, authenticator=sink.authenticate, ready_timeout=30, **options
+    )
     server.start()
     try:
         yield sink

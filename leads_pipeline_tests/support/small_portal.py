@@ -31,7 +31,9 @@ def no_leads(path: str, _: Mapping[str, str]) -> tuple[int, bytes]:
 class SmallPortal:
     """One client at a time; a token is good while the secret that it was got with is."""
 
-    def __init__(self, secret: str, answer: Answers = no_leads, tokens_begin: str = "token") -> None:
+    def __init__(
+        self, secret: str, answer: Answers = no_leads, tokens_begin: str = "token"
+    ) -> None:
         self.secret = secret
         self.answer = answer
         self.token_requests: list[str] = []  # the secrets that were sent
@@ -46,10 +48,17 @@ class SmallPortal:
         with self._guard:
             self.token_requests.append(secret)
             if secret != self.secret:
-                return 401, b'{"error": "invalid_client", "error_description": "%s"}' % secret.encode()
+                return (
+                    401,
+                    b'{"error": "invalid_client", "error_description": "%s"}' % secret.encode(),
+                )
             token = next(self._names)
             self._tokens[token] = secret
-        answer = {"access_token": token, "expires_in": TOKEN_LIFETIME_SECONDS, "token_type": "Bearer"}
+        answer = {
+            "access_token": token,
+            "expires_in": TOKEN_LIFETIME_SECONDS,
+            "token_type": "Bearer",
+        }
         return 200, json.dumps(answer).encode()
 
     def get_data(self, token: str, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
@@ -61,7 +70,11 @@ class SmallPortal:
 
     def environment(self) -> dict[str, str]:
         """The variables that lead to it, but for the secret."""
-        return {"LEADS_BASE_URL": self.base_url, "LEADS_AUTH_URL": self.base_url, "LEADS_CLIENT_ID": CLIENT_ID}
+        return {
+            "LEADS_BASE_URL": self.base_url,
+            "LEADS_AUTH_URL": self.base_url,
+            "LEADS_CLIENT_ID": CLIENT_ID,
+        }
 
 
 @contextmanager
@@ -74,7 +87,9 @@ def served(portal: SmallPortal) -> Iterator[SmallPortal]:
         def do_POST(self) -> None:
             form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             portal.token_forms.append(form)
-            pair = base64.b64decode(self.headers.get("Authorization", "").removeprefix("Basic ")).decode()
+            pair = base64.b64decode(
+                self.headers.get("Authorization", "").removeprefix("Basic ")
+            ).decode()
             sent = form.get("client_secret", [unquote_plus(pair.partition(":")[2])])
             self.answer(*portal.get_token(sent[0]))
 

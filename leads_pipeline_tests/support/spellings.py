@@ -5,8 +5,12 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 
 INVISIBLE = "\u200b\u200d\u2060\u00ad\ufeff\u200e\u202e\u2066\0\x1b"
-LOCAL = st.from_regex(r"[a-z][a-z0-9_]{0,8}(?:\.[a-z0-9]{1,6}){0,2}(?:\+[a-z0-9]{1,5})?", fullmatch=True)
-DOMAIN = st.sampled_from(["people.example", "gmail.com", "mail.people.example", "bücher.example", "straße.example"])
+LOCAL = st.from_regex(
+    r"[a-z][a-z0-9_]{0,8}(?:\.[a-z0-9]{1,6}){0,2}(?:\+[a-z0-9]{1,5})?", fullmatch=True
+)
+DOMAIN = st.sampled_from(
+    ["people.example", "gmail.com", "mail.people.example", "bücher.example", "straße.example"]
+)
 EMAILS = st.builds("{}@{}".format, LOCAL, DOMAIN)
 NATIONAL = st.from_regex(r"(?:7[1-9]|20|1[2-9]|3[0-3]|8[0-7])[0-9]{8}", fullmatch=True)
 FULL_WIDTH = str.maketrans(
@@ -70,7 +74,19 @@ _AROUND = st.sampled_from(
             "[{}]",
             "<{}>",
         ),
-        *("{}’s flat", "{}—call me", "{}–or ring", "{}…", "{}。", "{}、", "{}！", "{}?", "¿{}?", "{}#x", "**{}**"),
+        *(
+            "{}’s flat",
+            "{}—call me",
+            "{}–or ring",
+            "{}…",
+            "{}。",
+            "{}、",
+            "{}！",
+            "{}?",
+            "¿{}?",
+            "{}#x",
+            "**{}**",
+        ),
         *(
             "{};",
             "{}: ",
@@ -87,7 +103,9 @@ _AROUND = st.sampled_from(
         ),
     ]
 )
-FIELDS_WITH_ADDRESS = st.builds(lambda around, email: (around.format(email), email), _AROUND, EMAILS)
+FIELDS_WITH_ADDRESS = st.builds(
+    lambda around, email: (around.format(email), email), _AROUND, EMAILS
+)
 
 
 # Words, prices, times, bedrooms and a second number, before or after a number.
@@ -105,9 +123,20 @@ _BESIDE_NUMBER = [
         "SW1A 1AA",
         "9am-5pm",
     ),
-    *("10am", "18:30", "Mon-Fri 9-5pm", "(work)", "24/7 please", "on 19/11/2026", "jane@people.example", "no. 7,"),
+    *(
+        "10am",
+        "18:30",
+        "Mon-Fri 9-5pm",
+        "(work)",
+        "24/7 please",
+        "on 19/11/2026",
+        "jane@people.example",
+        "no. 7,",
+    ),
 ]
-_SECOND = st.sampled_from([("", ""), ("07700 900987", "+447700900987"), ("+33 6 12 34 56 78", "+33612345678")])
+_SECOND = st.sampled_from(
+    [("", ""), ("07700 900987", "+447700900987"), ("+33 6 12 34 56 78", "+33612345678")]
+)
 _FORMS_IN_WORDS = [
     lambda digits: f"0{digits}",
     lambda digits: f"0{digits[:4]} {digits[4:]}",

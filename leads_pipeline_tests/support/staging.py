@@ -63,7 +63,9 @@ def publish(
 ) -> Publication:
     """Publish as the asset does it."""
     installation = Settings.from_variables({"LEADS_TABLES": tables})
-    wanted = PublicationSettings([*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), installation)
+    wanted = PublicationSettings(
+        [*map(Scope.parse, scopes)], first_day, zone, branches or Branches(), installation
+    )
     publication = bring_up_to_date(data, wanted, now)
     assert publication.problems == {}
     return publication
@@ -82,7 +84,9 @@ def published_leads(data: DataFolder, kind: LeadKind) -> dict[str, dict[str, Any
 
 def with_list(folder: Path, list_: Path) -> DataFolder:
     """A data folder whose suppression list is in another folder."""
-    return DataFolder.at(folder, settings=Settings.from_variables({"LEADS_PRIVACY_DIR": str(list_)}))
+    return DataFolder.at(
+        folder, settings=Settings.from_variables({"LEADS_PRIVACY_DIR": str(list_)})
+    )
 
 
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
@@ -138,7 +142,11 @@ def batch(
     return Batch(kind, day, scope, rows)
 
 
-def flatten_batches(db: duckdb.DuckDBPyConnection, *batches: Batch, zone: ZoneInfo = LONDON) -> None:
+def flatten_batches(
+    db: duckdb.DuckDBPyConnection, *batches: Batch, zone: ZoneInfo = LONDON
+) -> None:
     """Bring these windows into the tables of leads, as a publication does."""
-    windows = (WindowLeads(one.kind, one.day, one.scope, landed_versions(one.rows), "") for one in batches)
+    windows = (
+        WindowLeads(one.kind, one.day, one.scope, landed_versions(one.rows), "") for one in batches
+    )
     flatten(db, windows, zone, publication=1)

@@ -154,7 +154,9 @@ def run(
     try:
         listener = recv_handle(here)
         try:
-            for number, call in enumerate(_notified(listener, folder, only_changes=fault is not Fault.EIO)):
+            for number, call in enumerate(
+                _notified(listener, folder, only_changes=fault is not Fault.EIO)
+            ):
                 outcome.calls.append(f"{call.name} {call.path}")
                 outcome.changes += outcome.calls[-1:] if call.changes else []
                 outcome.was_injected |= number == at
@@ -221,10 +223,14 @@ def _filter_calls() -> int:
     """From here on this process asks before each of the calls; returns the descriptor that whoever answers needs."""
     numbers = sorted(_CALLS)
     steps = [(_LOAD, 0, 0, 0)]
-    steps += [(_JUMP_IF_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
+    steps += [
+        (_JUMP_IF_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)
+    ]
     steps += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
-    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
+    program = ctypes.create_string_buffer(
+        struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code))
+    )
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0:
         listener = int(libc.syscall(_SYS_SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER, program))
@@ -270,7 +276,9 @@ def _notified(listener: int, folder: Path, *, only_changes: bool) -> Iterator[_N
         call = _CALLS[number]
         path = _path(thread, call, arguments)
         creates = call.flags is not None and arguments[call.flags] & (os.O_CREAT | os.O_TRUNC)
-        heard = _Notified(listener, id_, call.name, path.removeprefix(f"{folder}/"), call.changes or bool(creates))
+        heard = _Notified(
+            listener, id_, call.name, path.removeprefix(f"{folder}/"), call.changes or bool(creates)
+        )
         if f"{path}/".startswith(f"{folder}/") and (heard.changes or not only_changes):
             yield heard
         else:

@@ -35,7 +35,9 @@ def usual_leads(scope: str, ago: int, **changes: Any) -> Iterator[dict[str, Any]
 def land(house: House, ago: int, **changes: Any) -> None:
     """Both branches' leads of that day and kind come, as the next night brings them; changed ones an hour later."""
     day = TODAY - timedelta(days=ago)
-    house.now = datetime(day.year, day.month, day.day, 3 if changes else 2, tzinfo=UTC) + timedelta(days=1)
+    house.now = datetime(day.year, day.month, day.day, 3 if changes else 2, tzinfo=UTC) + timedelta(
+        days=1
+    )
     for kind in KINDS:
         for scope in house.scopes:
             house.land(kind, usual_leads(scope, ago, **changes), day, scope)
@@ -112,7 +114,10 @@ def test_a_volume_is_compared_with_the_same_weekday_alone(tmp_path: Path) -> Non
         few = 6 + ago % 2
         for kind in KINDS:
             is_quiet = day.isoweekday() == 5 and (ago > 1 or kind == "applicant")
-            leads = [{"id": f"{ago} {n}", "createdAt": f"{day}T10:00:00Z"} for n in range(few if is_quiet else 40)]
+            leads = [
+                {"id": f"{ago} {n}", "createdAt": f"{day}T10:00:00Z"}
+                for n in range(few if is_quiet else 40)
+            ]
             house.land(kind, leads, day, "branch-101")
             house.land(kind, [], day, "branch-102")
 

@@ -42,12 +42,17 @@ def from_people(people: str, *leads: Row) -> list[Row]:
     return found
 
 
-def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(db: duckdb.DuckDBPyConnection) -> None:
+def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
     leads = from_people(
         "abc",
         {"affordability": {"isReady": True}, "contact": {"age": None, "preferences": {"deep": 1}}},
         {"consumerSituation": "CONSUMER_SITUATION_MOVING_ABROAD", "intent": "MOVE"},
-        {"isOverseas": "perhaps", "viewingTimes": [{"note": "a"}, {"note": 2}, {"earliest": "soon"}]},
+        {
+            "isOverseas": "perhaps",
+            "viewingTimes": [{"note": "a"}, {"note": 2}, {"earliest": "soon"}],
+        },
         {"listingDetails": {"pricing": "a lot", "images": [{"alt": 1}]}},
     )
     load(db, *leads)
@@ -68,19 +73,33 @@ def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(db: duckdb
 
 
 def test_what_two_people_have_sent_is_not_named(db: duckdb.DuckDBPyConnection) -> None:
-    odd = {"Ann_Smith": 1, "leadSource": "ann", "contact": {"x": 1}, "viewingTimes": [{"y": 1}, {"y": 2}, {"y": 3}]}
+    odd = {
+        "Ann_Smith": 1,
+        "leadSource": "ann",
+        "contact": {"x": 1},
+        "viewingTimes": [{"y": 1}, {"y": 2}, {"y": 3}],
+    }
     load(db, *from_people("ab", odd, odd, odd))
 
     assert drift(db) == []
 
 
-def test_what_has_not_the_form_of_a_name_in_a_program_is_not_named(db: duckdb.DuckDBPyConnection) -> None:
-    load(db, *from_people("abc", {"Ann Smith": 1, "ann@x.example": 1, "leadSource": "Ann Smith", "ok": 1}))
+def test_what_has_not_the_form_of_a_name_in_a_program_is_not_named(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
+    load(
+        db,
+        *from_people(
+            "abc", {"Ann Smith": 1, "ann@x.example": 1, "leadSource": "Ann Smith", "ok": 1}
+        ),
+    )
 
     assert [row[1] for row in drift(db)] == ["ok"]
 
 
-def test_a_member_of_every_enumerated_field_is_told_from_another_value(db: duckdb.DuckDBPyConnection) -> None:
+def test_a_member_of_every_enumerated_field_is_told_from_another_value(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
     """Fault 87: an unknown member in the portal's form is a hint, a value in another form is a warning."""
     for kind in LEAD_KINDS:
         for people, value in (("abc", "URGENCY_NEW_1"), ("def", "URGENCY_new")):
@@ -107,7 +126,12 @@ def nested(flat: Row) -> Row:
 
 
 def test_leads_as_declared_are_no_drift(db: duckdb.DuckDBPyConnection) -> None:
-    lead = {"intent": "APPRAISAL_INTENT_SELL", "enquiryType": "", "urgency": None, "contact": {"preferences": None}}
+    lead = {
+        "intent": "APPRAISAL_INTENT_SELL",
+        "enquiryType": "",
+        "urgency": None,
+        "contact": {"preferences": None},
+    }
     load(db, *from_people("abc", lead), kind=APPRAISAL)
 
     assert drift(db) == []
@@ -121,7 +145,13 @@ def test_drift_is_of_the_last_60_days(db: duckdb.DuckDBPyConnection) -> None:
 
 def test_people_that_retention_made_anonymous_are_no_people(db: duckdb.DuckDBPyConnection) -> None:
     anonymous = "00000000-0000-0000-0000-00000000000{}@removed.invalid"
-    load(db, *({"id": str(one), "contact": {"email": anonymous.format(one)}, "cut": 1} for one in range(3)))
+    load(
+        db,
+        *(
+            {"id": str(one), "contact": {"email": anonymous.format(one)}, "cut": 1}
+            for one in range(3)
+        ),
+    )
 
     assert drift(db) == []
 
@@ -134,7 +164,12 @@ PEOPLE = ("Ann Smith, 07700 900123", "ANN_SMITH", "smith@example.org", "URGENCY_
 
 def with_the_name_everywhere(person: str, number: int) -> str:
     """A lead that has it as the name of fields, once and twice, at every depth, and as its enumerations' members."""
-    odd: Row = {"intent": person, "consumerSituation": person, "leadSource": person, "urgency": person}
+    odd: Row = {
+        "intent": person,
+        "consumerSituation": person,
+        "leadSource": person,
+        "urgency": person,
+    }
     details = f'{{"id":"1","{person}":[1],"propertyType":"{person}","pricing":{{"rentFrequency":"{person}"}}}}'
     contact = {"email": "ann@example.org", person: {person: 1}}
     return (
@@ -146,7 +181,10 @@ def with_the_name_everywhere(person: str, number: int) -> str:
 
 def test_what_one_person_has_sent_is_shown_in_no_drift_no_mart_and_no_report(house: House) -> None:
     for kind in ("applicant", "appraisal"):
-        house.land(kind, [with_the_name_everywhere(person, number) for person in PEOPLE for number in range(9)])
+        house.land(
+            kind,
+            [with_the_name_everywhere(person, number) for person in PEOPLE for number in range(9)],
+        )
     house.publish()
 
     of_leads = {table for kind in LEAD_KINDS for table in kind.tables}
@@ -157,9 +195,18 @@ def test_what_one_person_has_sent_is_shown_in_no_drift_no_mart_and_no_report(hou
 
 
 def test_a_value_that_python_can_hardly_hold_costs_no_publication(house: House) -> None:
-    values = ["1e400", "-1.5E+9999999999", "9" * 5000, '{"a":' * 490 + "1" + "}" * 490, '{"a":' * 900 + "1" + "}" * 900]
+    values = [
+        "1e400",
+        "-1.5E+9999999999",
+        "9" * 5000,
+        '{"a":' * 490 + "1" + "}" * 490,
+        '{"a":' * 900 + "1" + "}" * 900,
+    ]
     members = ",".join(f'"new{number}": {value}' for number, value in enumerate(values))
-    house.land("applicant", [f'{{"id":"{n}","contact":{{"email":"{n}@x.example"}},{members}}}' for n in range(3)])
+    house.land(
+        "applicant",
+        [f'{{"id":"{n}","contact":{{"email":"{n}@x.example"}},{members}}}' for n in range(3)],
+    )
     house.publish()
 
     assert len(house.leads("applicant")) == 3

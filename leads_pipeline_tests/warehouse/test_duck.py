@@ -23,13 +23,17 @@ def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) ->
     assert house.query("select item_id from inventory") == [("of this one",)]
 
 
-def test_files_of_ones_own_are_read_from_a_folder_whose_name_reads_like_a_pattern(tmp_path: Path) -> None:
+def test_files_of_ones_own_are_read_from_a_folder_whose_name_reads_like_a_pattern(
+    tmp_path: Path,
+) -> None:
     """Fault 84: files of other folders were read, and a folder called `team=a` became a column."""
     name = "da[t]a * team=a %20 #"
     for folder in (name, "data x team=a %20 #"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "targets.csv").write_text(f"target\n{folder}\n")
-        (tmp_path / folder / "answers.csv").write_text(f"lead_id,answered_at\n{folder},2026-11-20 10:00\n")
+        (tmp_path / folder / "answers.csv").write_text(
+            f"lead_id,answered_at\n{folder},2026-11-20 10:00\n"
+        )
     house = House(tmp_path / "data")
     house.marts = tmp_path / name
 
@@ -82,13 +86,21 @@ def test_a_lack_of_memory_is_told_from_a_lack_of_space(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (duckdb.IOException("Cannot open file: Too many open files"), "Raise the limit of open files"),
-        (duckdb.FatalException("invalidated: … No space left on device"), r"The file system \S+ is full"),
+        (
+            duckdb.IOException("Cannot open file: Too many open files"),
+            "Raise the limit of open files",
+        ),
+        (
+            duckdb.FatalException("invalidated: … No space left on device"),
+            r"The file system \S+ is full",
+        ),
         (duckdb.FatalException("database has been invalidated"), "found damage in a file"),
     ],
     ids=["Fault 85: too few descriptors", "a full disk", "damage"],
 )
-def test_lacks_of_the_machine_are_told_from_a_damaged_file(tmp_path: Path, error: duckdb.Error, told: str) -> None:
+def test_lacks_of_the_machine_are_told_from_a_damaged_file(
+    tmp_path: Path, error: duckdb.Error, told: str
+) -> None:
     with pytest.raises(StorageError, match=told), telling_errors(tmp_path):
         raise error
 

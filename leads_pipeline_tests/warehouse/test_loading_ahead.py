@@ -20,8 +20,20 @@ from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.raw.store import open_store
 from leads_pipeline.warehouse.editions import Editions
-from leads_pipeline.warehouse.loading_ahead import COPIED_BYTES_A_WINDOW, LOCK, WINDOWS_MIN, LoadedAhead, loading_ahead
-from leads_pipeline_tests.support.ahead import all_tables, draft_of, helpers_of, published_plainly, settings_of
+from leads_pipeline.warehouse.loading_ahead import (
+    COPIED_BYTES_A_WINDOW,
+    LOCK,
+    WINDOWS_MIN,
+    LoadedAhead,
+    loading_ahead,
+)
+from leads_pipeline_tests.support.ahead import (
+    all_tables,
+    draft_of,
+    helpers_of,
+    published_plainly,
+    settings_of,
+)
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.newcomer import wait_for
@@ -31,7 +43,9 @@ JANE = lead("jane", email=EMAIL, name="Jane Roe")
 JOHN = lead("john", email="john@people.example", name="John Doe")
 
 
-def land(house: House, lead_id: str, text: str = "first", scope: str = "branch-101", **more: Any) -> None:
+def land(
+    house: House, lead_id: str, text: str = "first", scope: str = "branch-101", **more: Any
+) -> None:
     house.land("applicant", [{"id": lead_id, "message": text, **more}], scope=scope)
 
 
@@ -59,7 +73,9 @@ class Weather:
             email = dice.choice(["", f"{lead_id}@people.example"])
             message = f"text {dice.randrange(5)}"
             day = dice.choice([DAY, NEXT_DAY])
-            leads[lead_id] = lead(lead_id, email=email, message=message, createdAt=f"{day}T10:00:00Z")
+            leads[lead_id] = lead(
+                lead_id, email=email, message=message, createdAt=f"{day}T10:00:00Z"
+            )
         kind, day, scope = window
         self._house.land(kind, leads.values(), day, scope)
 
@@ -99,7 +115,10 @@ def test_an_update_goes_on_from_what_was_loaded_ahead(house: House) -> None:
     land(house, "before", "changed")
     house.publish()
 
-    assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {"before": "changed", "a": "first"}
+    assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {
+        "before": "changed",
+        "a": "first",
+    }
     assert loaded.exists()
 
 
@@ -113,7 +132,9 @@ def test_leads_that_were_loaded_ahead_bear_the_number_of_the_publication(house: 
 
     numbers = dict(house.query("select lead_id, published_in from applicant_leads"))
     assert numbers == {"before": before, "a": int(house.file.resolve().name.split("-")[1])}
-    assert house.query("select distinct publication from pipeline.touched_days") == [(numbers["a"],)]
+    assert house.query("select distinct publication from pipeline.touched_days") == [
+        (numbers["a"],)
+    ]
     assert house.query("select count(*) from duckdb_tables() where schema_name = 'ahead'") == [(0,)]
 
 
@@ -130,7 +151,9 @@ def test_a_window_that_lands_hours_after_the_helper_began_is_no_window_of_the_fu
     house.publish()
 
     assert all_tables(house) == plainly
-    assert house.query("select state from mart_coverage where scope = 'branch-101' and day = ?", DAY)[0] == ("landed",)
+    assert house.query(
+        "select state from mart_coverage where scope = 'branch-101' and day = ?", DAY
+    )[0] == ("landed",)
 
 
 def test_contacts_that_the_portal_empties_are_known_whichever_round_read_them(house: House) -> None:
@@ -150,7 +173,9 @@ def test_contacts_that_the_portal_empties_are_known_whichever_round_read_them(ho
     assert house.query("from pipeline.emptied_contacts") == [("applicant", "jane", DAY)]
 
 
-def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes_on_with_it(house: House) -> None:
+def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes_on_with_it(
+    house: House,
+) -> None:
     house.load_ahead(partial(land, house, "a"))
     shutil.rmtree(house.folder / "raw")
     house.load_ahead(partial(land, house, "b", scope="branch-102"))
@@ -160,7 +185,9 @@ def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes
 
 
 @pytest.mark.slow
-def test_a_bucket_is_loaded_ahead_too(house: House, tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_is_loaded_ahead_too(
+    house: House, tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     house.bucket = open_store(new_bucket(moto, monkeypatch), plain_http=True)
     house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
     plainly = published_plainly(house, tmp_path / "plain")
@@ -241,10 +268,14 @@ def test_a_draft_that_was_begun_from_something_else_is_deleted_and_the_publicati
 
 
 @pytest.mark.parametrize("what", ["edition", "zone", "shown_by", "nothing"])
-def test_a_draft_is_adopted_only_if_all_that_it_was_begun_from_is_the_same(house: House, what: str) -> None:
+def test_a_draft_is_adopted_only_if_all_that_it_was_begun_from_is_the_same(
+    house: House, what: str
+) -> None:
     house.load_ahead(partial(land, house, "a"))
     state, versions = house.data.state, Editions(house.folder)
-    edition = versions.ahead.parent / "leads-1-0123456789abcdef.duckdb" if what == "edition" else None
+    edition = (
+        versions.ahead.parent / "leads-1-0123456789abcdef.duckdb" if what == "edition" else None
+    )
     zone = ZoneInfo("Asia/Tokyo") if what == "zone" else house.zone
     shown_by = "2 " if what == "shown_by" else house.data.shown_by(0)
 
@@ -257,7 +288,9 @@ def test_a_draft_is_adopted_only_if_all_that_it_was_begun_from_is_the_same(house
 def test_a_draft_whose_helper_still_runs_is_deleted(house: House) -> None:
     house.load_ahead(partial(land, house, "a"))
     with house.data.state.lock(LOCK):
-        base = LoadedAhead(house.data.state, house.zone).adopt(Editions(house.folder), None, house.data.shown_by(0))
+        base = LoadedAhead(house.data.state, house.zone).adopt(
+            Editions(house.folder), None, house.data.shown_by(0)
+        )
 
     assert base is None
     assert not draft_of(house).exists()
@@ -291,7 +324,9 @@ def test_nobody_but_the_account_can_read_a_draft(house: House) -> None:
     assert stat.S_IMODE(draft_of(house).stat().st_mode) == 0o700
 
 
-def test_an_edition_that_takes_long_to_copy_for_so_few_windows_is_left_to_the_publication(house: House) -> None:
+def test_an_edition_that_takes_long_to_copy_for_so_few_windows_is_left_to_the_publication(
+    house: House,
+) -> None:
     land(house, "before")
     house.publish()
     edition = house.file.resolve()
@@ -321,7 +356,13 @@ def only_list(house: House) -> None:
 
 @pytest.mark.parametrize(
     ("request_", "is_first", "moment"),
-    [(erase, True, 2), (erase, False, 1), (erase, False, 3), (only_list, True, 0), (only_list, False, 2)],
+    [
+        (erase, True, 2),
+        (erase, False, 1),
+        (erase, False, 3),
+        (only_list, True, 0),
+        (only_list, False, 2),
+    ],
 )
 def test_nobody_who_is_erased_meanwhile_is_in_any_file_afterwards(
     house: House, tmp_path: Path, request_: Callable[[House], None], is_first: bool, moment: int
@@ -345,7 +386,9 @@ def test_nobody_who_is_erased_meanwhile_is_in_any_file_afterwards(
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(house: House, is_first: bool) -> None:
+def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(
+    house: House, is_first: bool
+) -> None:
     if not is_first:
         house.land("applicant", [JOHN], NEXT_DAY)
         house.publish()
@@ -359,14 +402,21 @@ def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(house: Ho
     assert house.leads("applicant").keys() == {"john"}
 
 
-def test_right_after_an_erasure_no_file_holds_the_person_although_the_helper_still_runs(house: House) -> None:
+def test_right_after_an_erasure_no_file_holds_the_person_although_the_helper_still_runs(
+    house: House,
+) -> None:
     found: list[bool] = []
 
     def look() -> None:
         erase(house)
         found.append(EMAIL in everything_in(house.folder))
 
-    house.load_ahead(partial(house.land, "applicant", [JANE, JOHN]), lambda: None, look, partial(land, house, "a"))
+    house.load_ahead(
+        partial(house.land, "applicant", [JANE, JOHN]),
+        lambda: None,
+        look,
+        partial(land, house, "a"),
+    )
 
     assert found == [False]
     assert EMAIL not in everything_in(house.folder)
@@ -436,7 +486,9 @@ def test_a_small_pull_starts_no_helper(house: House) -> None:
         assert helpers_of(house) == []
 
 
-def test_a_pull_whose_helper_can_do_nothing_goes_on(house: House, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pull_whose_helper_can_do_nothing_goes_on(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
     in_the_way = house.folder / ".state" / "locks" / f"{LOCK}.lock"
     in_the_way.mkdir(parents=True)
 

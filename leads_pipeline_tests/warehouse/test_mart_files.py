@@ -30,7 +30,14 @@ from leads_pipeline.warehouse.unpublished import RawWindows
 from leads_pipeline.warehouse.window_states import Grid, NoteWindowStates
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.publications import Folder, folder
-from leads_pipeline_tests.support.staging import DAY, LONDON, NEXT_DAY, batch, empty_tables, flatten_batches
+from leads_pipeline_tests.support.staging import (
+    DAY,
+    LONDON,
+    NEXT_DAY,
+    batch,
+    empty_tables,
+    flatten_batches,
+)
 
 __all__ = ["folder"]
 
@@ -42,7 +49,9 @@ COUNT = "select count(*) as leads from applicant_leads"
 COUNTS = "select lead_day, count(*) as leads from applicant_leads group by lead_day"
 # They fail once a message is no number.
 SUM = "select sum(message::integer)::bigint as leads from applicant_leads"
-SUMS = "select lead_day, sum(message::integer)::bigint as leads from applicant_leads group by lead_day"
+SUMS = (
+    "select lead_day, sum(message::integer)::bigint as leads from applicant_leads group by lead_day"
+)
 
 
 @dataclass
@@ -81,10 +90,14 @@ class Warehouse:
 
     def load(self, *leads: Row, number: int = 1, day: date = DAY) -> None:
         """Load leads, and note in `touched` what they touch."""
-        self.db.execute("create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)")
+        self.db.execute(
+            "create or replace temp table touched (kind varchar, lead_id varchar, lead_day date)"
+        )
         flatten_batches(self.db, batch(*leads, number=number, day=day))
 
-    def make(self, *, forgets: bool = False, is_first_of_day: bool = True, **files: str) -> list[str]:
+    def make(
+        self, *, forgets: bool = False, is_first_of_day: bool = True, **files: str
+    ) -> list[str]:
         """Make marts of these files, or the same as before. Return the names of those that failed."""
         if files:
             self.of = marts_of(self.data.folder.parent, **files)
@@ -170,12 +183,16 @@ def test_a_view_that_fails_keeps_its_last_good_definition_or_goes(warehouse: War
     assert warehouse.make(a=VIEW + SUM) == ["a"]
     assert warehouse.rows("from a") == [(1,)]
 
-    warehouse.db.execute("create or replace view a as select message::integer as leads from applicant_leads")
+    warehouse.db.execute(
+        "create or replace view a as select message::integer as leads from applicant_leads"
+    )
     assert warehouse.make() == ["a"]
     assert not warehouse.has("a")
 
 
-def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(warehouse: Warehouse) -> None:
+def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(
+    warehouse: Warehouse,
+) -> None:
     warehouse.load({"id": "a", "message": "1"})
     assert warehouse.make(a=VIEW + SUM) == []
 
@@ -185,7 +202,9 @@ def test_a_view_that_fails_on_new_leads_is_told_in_the_days_first_publication(wa
 
 
 @pytest.mark.parametrize("header", [BY_DAY, VIEW_OF_DAYS], ids=["table", "view"])
-def test_when_somebody_has_to_go_a_mart_that_fails_is_removed(warehouse: Warehouse, header: str) -> None:
+def test_when_somebody_has_to_go_a_mart_that_fails_is_removed(
+    warehouse: Warehouse, header: str
+) -> None:
     warehouse.load({"id": "a", "message": "1"})
     warehouse.make(a=header + COUNTS)
 
@@ -196,10 +215,14 @@ def test_when_somebody_has_to_go_a_mart_that_fails_is_removed(warehouse: Warehou
     assert not warehouse.has("a")
 
 
-def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too(warehouse: Warehouse) -> None:
+def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too(
+    warehouse: Warehouse,
+) -> None:
     """It isn't only read in the day's first publication. An analyst would meet a view that fails."""
     warehouse.load({"id": "a", "message": "1"})
-    assert warehouse.make(a=BY_DAY + SUMS, b=VIEW + "select sum(leads)::bigint as leads from a") == []
+    assert (
+        warehouse.make(a=BY_DAY + SUMS, b=VIEW + "select sum(leads)::bigint as leads from a") == []
+    )
 
     warehouse.load({"id": "b", "message": "Jane Roe"})
     warehouse.make_all_anew()
@@ -208,7 +231,9 @@ def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too
     assert not warehouse.has("b")
 
 
-def test_a_mart_that_needs_too_much_memory_is_reported_and_the_others_are_made(warehouse: Warehouse) -> None:
+def test_a_mart_that_needs_too_much_memory_is_reported_and_the_others_are_made(
+    warehouse: Warehouse,
+) -> None:
     much = "select len(list(lead_id || repeat('x', 100000))) as leads from applicant_leads, range(10000)"
     warehouse.load({"id": "a"})
     warehouse.db.execute("set memory_limit = '100MB'")
@@ -232,7 +257,9 @@ def test_a_mart_that_describes_other_columns_is_reported(warehouse: Warehouse) -
 # --- in the published file --------------------------------------------------------------------------------------------
 
 
-def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(folder: Folder, tmp_path: Path) -> None:
+def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
+    folder: Folder, tmp_path: Path
+) -> None:
     data = DataFolder.at(tmp_path / "data")
     folder.raw.land({"id": "a", "message": "text"})
     good = marts_of(tmp_path, table=BY_DAY + COUNTS, shown=VIEW_OF_DAYS + COUNTS)
@@ -242,7 +269,10 @@ def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(fo
     broken = marts_of(tmp_path, table=BY_DAY + SUMS, shown=VIEW_OF_DAYS + SUMS)
     assert replace(folder, others=AllMarts(data, broken)).publish().way == "new file"
 
-    assert folder.query("select mart from pipeline.mart_problems order by mart") == [("shown",), ("table",)]
+    assert folder.query("select mart from pipeline.mart_problems order by mart") == [
+        ("shown",),
+        ("table",),
+    ]
     assert folder.query('from "table"') == [(DAY, 1)]
     assert folder.query("from shown") == [(DAY, 2)]
 
@@ -251,7 +281,10 @@ def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(fo
 
 
 def sent(*people: str, value: str = "NEW_SITE", day: date = DAY) -> list[Row]:
-    return [{"id": f"{person} {day}", "contact": {"email": person}, "leadSource": value} for person in people]
+    return [
+        {"id": f"{person} {day}", "contact": {"email": person}, "leadSource": value}
+        for person in people
+    ]
 
 
 def test_a_value_shows_on_all_days_while_three_people_have_sent_it(warehouse: Warehouse) -> None:
@@ -259,7 +292,9 @@ def test_a_value_shows_on_all_days_while_three_people_have_sent_it(warehouse: Wa
         warehouse.make()
         return warehouse.rows("select lead_day, source from mart_leads_daily order by all")
 
-    often = [{"id": str(number), "contact": {"email": "a"}, "leadSource": "x"} for number in range(9)]
+    often = [
+        {"id": str(number), "contact": {"email": "a"}, "leadSource": "x"} for number in range(9)
+    ]
     warehouse.load(*sent("a", "b"), *often)
     assert sources() == [(DAY, "…")]
 
@@ -276,7 +311,9 @@ def test_a_member_that_the_contract_does_not_know_shows_at_once(warehouse: Wareh
     listing = {"id": "1", "propertyType": "PROPERTY_TYPE_IGLOO_2", "lifeCycleStatus": "…"}
     situation = "CONSUMER_SITUATION_UNSPECIFIED"
     source = "APPLICANT_SOURCE_NEW_SITE"
-    warehouse.load({"id": "a", "leadSource": source, "consumerSituation": situation, "listingDetails": listing})
+    warehouse.load(
+        {"id": "a", "leadSource": source, "consumerSituation": situation, "listingDetails": listing}
+    )
 
     warehouse.make()
 
@@ -285,13 +322,27 @@ def test_a_member_that_the_contract_does_not_know_shows_at_once(warehouse: Wareh
     assert listings == [("igloo 2", "…")]
 
 
-def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(warehouse: Warehouse) -> None:
+def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(
+    warehouse: Warehouse,
+) -> None:
     """Fault 87: what isn't a member in the portal's form may be a person's words, and shows as …"""
     warehouse.load()
     warehouse.make()
 
     for prefix in ENUM_PREFIXES:
-        for name in ("", "UNSPECIFIED", "NEW_1", "1", "A" * 60, "A" * 61, "Ann", "ANN SMITH", "ÄNN", "ANN\n", "A.B"):
+        for name in (
+            "",
+            "UNSPECIFIED",
+            "NEW_1",
+            "1",
+            "A" * 60,
+            "A" * 61,
+            "Ann",
+            "ANN SMITH",
+            "ÄNN",
+            "ANN\n",
+            "A.B",
+        ):
             for value in (f"{prefix}{name}", f"x{prefix}{name}"):
                 shown = warehouse.db.execute("select readable($value)", {"value": value}).fetchone()
                 assert shown == (member_in_words(value) or "…",), value
@@ -316,10 +367,23 @@ def test_coverage_says_of_each_window_how_it_stands(house: House) -> None:
     until = datetime(2026, 12, 19, tzinfo=UTC)
     assert found == [
         ("branch-101", "York", "landed", 2, 0, None, False, until, True),
-        ("branch-102", "branch-102", "failed", None, 1, "The portal refused it.", True, until, True),
+        (
+            "branch-102",
+            "branch-102",
+            "failed",
+            None,
+            1,
+            "The portal refused it.",
+            True,
+            until,
+            True,
+        ),
         ("company-7", "company-7", "empty", 0, 0, None, False, until, False),
     ]
-    assert house.query("select scope, rows from landed_windows order by all") == [("branch-101", 2), ("company-7", 0)]
+    assert house.query("select scope, rows from landed_windows order by all") == [
+        ("branch-101", 2),
+        ("company-7", 0),
+    ]
 
 
 def test_branches_are_those_with_a_name_a_setting_or_a_window(house: House) -> None:
@@ -339,11 +403,17 @@ def test_branches_are_those_with_a_name_a_setting_or_a_window(house: House) -> N
     ("name", "content", "problem"),
     [
         ("answers.csv", b"id,when\na,b\n", "lacks the column lead_id or answered_at"),
-        ("answers.csv", b"lead_id,answered_at\n\xff\xfe\x00,b\n", "isn't in UTF-8. In Excel, save it as CSV UTF-8"),
+        (
+            "answers.csv",
+            b"lead_id,answered_at\n\xff\xfe\x00,b\n",
+            "isn't in UTF-8. In Excel, save it as CSV UTF-8",
+        ),
         ("answers.parquet", b"PAR1", "is no CSV, or no Parquet file"),
     ],
 )
-def test_a_file_of_answers_that_cannot_be_read_says_so(house: House, name: str, content: bytes, problem: str) -> None:
+def test_a_file_of_answers_that_cannot_be_read_says_so(
+    house: House, name: str, content: bytes, problem: str
+) -> None:
     house.land("applicant", [{"id": "a"}])
     (house.folder / name).write_bytes(content)
 
@@ -368,17 +438,24 @@ def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(house: House) -> None
 
     house.publish()
 
-    assert house.query("select answered_at from answers order by number") == [(at,) for at in moments.values()]
+    assert house.query("select answered_at from answers order by number") == [
+        (at,) for at in moments.values()
+    ]
 
 
 def test_outcomes_and_prices_become_a_mart_from_lead_to_instruction(house: House) -> None:
-    paid = {"portalSource": "APPRAISAL_PORTAL_SOURCE_PROSPECTPLUS", "createdAt": "2026-11-19T10:00:00Z"}
+    paid = {
+        "portalSource": "APPRAISAL_PORTAL_SOURCE_PROSPECTPLUS",
+        "createdAt": "2026-11-19T10:00:00Z",
+    }
     house.land("appraisal", [{"id": id_} | paid for id_ in "abc"])
     (house.folder / "outcomes.csv").write_text(
         "Lead_ID,outcome,at\na,Appointment,2026-11-19\na,instruction,2026-11-20 09:00\nb,rejected,\n"
         "a,appointment,2026-11-18\nnobody,appointment,2026-11-20\nb,lost,2026-11-20\n,rejected,2026-11-20\n"
     )
-    (house.folder / "lead_prices.csv").write_text("portal_source,price\nProspectPlus,12.50\nother,x\n")
+    (house.folder / "lead_prices.csv").write_text(
+        "portal_source,price\nProspectPlus,12.50\nother,x\n"
+    )
 
     house.publish()
 
@@ -386,10 +463,10 @@ def test_outcomes_and_prices_become_a_mart_from_lead_to_instruction(house: House
     assert [problem for _, problem in problems] == [
         *(None, None, None, "before the lead", "no such lead", "unknown outcome", "no lead id")
     ]
-    counted = (
-        "select lead_day, branch, portal_source, leads, rejected, appointments, instructions, price from mart_outcomes"
-    )
-    assert house.query(counted) == [(DAY, "branch-101", "prospectplus", 3, 1, 1, 1, Decimal("37.50"))]
+    counted = "select lead_day, branch, portal_source, leads, rejected, appointments, instructions, price from mart_outcomes"
+    assert house.query(counted) == [
+        (DAY, "branch-101", "prospectplus", 3, 1, 1, 1, Decimal("37.50"))
+    ]
     assert "outcomes: outcomes_count" in house.failing_checks()
 
 
@@ -404,14 +481,18 @@ def test_without_outcomes_their_mart_is_empty(house: House) -> None:
 def test_answers_come_as_parquet_too(house: House) -> None:
     at = datetime(2026, 11, 19, 10, 30, tzinfo=UTC)
     house.land("applicant", [{"id": "a"}])
-    pq.write_table(pa.table({"lead_id": ["a"], "answered_at": [at]}), house.folder / "answers.parquet")
+    pq.write_table(
+        pa.table({"lead_id": ["a"], "answered_at": [at]}), house.folder / "answers.parquet"
+    )
 
     house.publish()
 
     assert house.query("select lead_id, answered_at, problem from answers") == [("a", at, None)]
 
 
-def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(warehouse: Warehouse) -> None:
+def test_the_columns_of_each_mart_have_the_types_that_its_file_declares(
+    warehouse: Warehouse,
+) -> None:
     warehouse.load()
     assert warehouse.make() == []
 

@@ -62,12 +62,27 @@ def let(id_: str, price: int, per: str = "") -> dict[str, Any]:
 
 
 ODD: list[dict[str, Any]] = [
-    {"contact": {"email": " Ann@Example.org "}, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_LET"},
-    {"contact": {"email": "ann@example.org"}, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"},
-    {"contact": {"phoneNumber": "07700 900123"}, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"},
-    {"contact": {"email": "", "phoneNumber": "+44 (0)7700 900123"}, "intent": "APPLICANT_INTENT_RENT"},
+    {
+        "contact": {"email": " Ann@Example.org "},
+        "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_LET",
+    },
+    {
+        "contact": {"email": "ann@example.org"},
+        "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL",
+    },
+    {
+        "contact": {"phoneNumber": "07700 900123"},
+        "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL",
+    },
+    {
+        "contact": {"email": "", "phoneNumber": "+44 (0)7700 900123"},
+        "intent": "APPLICANT_INTENT_RENT",
+    },
     {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "intent": "APPLICANT_INTENT_BUY"},
-    {"consumerSituation": "Moving abroad", "listingDetails": {"id": "1", "pricing": {"price": 1e15}}},
+    {
+        "consumerSituation": "Moving abroad",
+        "listingDetails": {"id": "1", "pricing": {"price": 1e15}},
+    },
     {},
     {"listingDetails": {"id": " ", "pricing": {"price": 1}}, "leadSource": " "},
     let("weekly", 300, "RENT_FREQUENCY_PER_WEEK"),
@@ -95,7 +110,11 @@ class Published:
     def hash(self, lead: Lead) -> UUID | None:
         """RFC 2104 by Python's own hand, cut to a UUID."""
         key = bytes.fromhex((self.house.folder / ".state" / "person_key").read_text().strip())
-        return UUID(hmac.digest(key, lead.identity.encode(), "sha256")[:16].hex()) if lead.identity else None
+        return (
+            UUID(hmac.digest(key, lead.identity.encode(), "sha256")[:16].hex())
+            if lead.identity
+            else None
+        )
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.house.query(query)
@@ -107,18 +126,29 @@ class Published:
 
 def address(lead: Lead) -> tuple[str, str, str]:
     where = lead.get("listingDetails.address") or {}
-    return where.get("propertyNumberOrName", ""), where.get("streetName", ""), where.get("postcode", "")
+    return (
+        where.get("propertyNumberOrName", ""),
+        where.get("streetName", ""),
+        where.get("postcode", ""),
+    )
 
 
 def on_offer(leads: Iterable[Lead]) -> dict[str, tuple[str, str, str]]:
     """The addresses of every third listing that people ask about, and one that nobody does."""
-    addresses = {lead.text("listingDetails.id"): address(lead) for lead in leads if address(lead)[1]}
+    addresses = {
+        lead.text("listingDetails.id"): address(lead) for lead in leads if address(lead)[1]
+    }
     chosen = dict(sorted(addresses.items())[::3])
     return {**chosen, "quiet": ("99", "Quiet Street", "XZ9 9ZZ")}
 
 
-def inventory_item(id_: str, number: Any, street: Any, postcode: Any, flat: Any = None) -> dict[str, Any]:
-    return {"id": id_, "address": {"subDwelling": flat, "nameNo": number, "street": street, "postcode": postcode}}
+def inventory_item(
+    id_: str, number: Any, street: Any, postcode: Any, flat: Any = None
+) -> dict[str, Any]:
+    return {
+        "id": id_,
+        "address": {"subDwelling": flat, "nameNo": number, "street": street, "postcode": postcode},
+    }
 
 
 def answered(lead: Lead) -> datetime | None:
@@ -145,7 +175,9 @@ def write_answers(house: House, leads: list[Lead]) -> None:
         rows.append(f"{lead.content['id']},{(at + timedelta(days=1)).isoformat()},x")
         rows.append(f"{lead.content['id']},{written},x")
     (house.folder / "answers.csv").write_text("\n".join(rows), encoding="utf-8-sig")
-    (house.folder / "outcomes.csv").write_text(f"lead_id,outcome,at\n{one},appointment,\n", encoding="utf-8")
+    (house.folder / "outcomes.csv").write_text(
+        f"lead_id,outcome,at\n{one},appointment,\n", encoding="utf-8"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -160,9 +192,7 @@ def published_days(folder: Path) -> Published:
     branches = Organisation(7, 3).branches
     house.scopes = tuple(f"branch-{branch.id}" for branch in branches)
     house.first_day, house.now = DAYS[0], NOW
-    house.names = (
-        "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30; Sat 10:00-16:00\n102,Leeds,Mon-Sun 0-24\n999,Hull,\n"
-    )
+    house.names = "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30; Sat 10:00-16:00\n102,Leeds,Mon-Sun 0-24\n999,Hull,\n"
     leads: dict[tuple[str, str], Lead] = {}
     for kind, odd in (("applicant", ODD), ("appraisal", ODD_APPRAISALS)):
         for day in DAYS:
@@ -190,7 +220,9 @@ def leads_of(book: LeadBook, kind: str, day: date, branch: Branch) -> list[dict[
     """A branch's leads of a day, as the simulator answers."""
     start = datetime.combine(day, time(), LONDON)
     end = datetime.combine(day + timedelta(days=1), time(), LONDON)
-    found: list[dict[str, Any]] = json.loads(book.answer(kind, [branch], start, end, NOW))[f"{kind}s"]
+    found: list[dict[str, Any]] = json.loads(book.answer(kind, [branch], start, end, NOW))[
+        f"{kind}s"
+    ]
     return found
 
 
@@ -223,7 +255,12 @@ def test_every_mart_of_branches_has_their_names(published: Published) -> None:
             names = published.rows(f"select distinct scope, branch from {mart.name} order by all")  # noqa: S608 - a mart's
             # The third has no opening hours.
             scopes = 2 if mart.name == "mart_opening_hours" else 3
-            assert names == [("branch-101", "York"), ("branch-102", "Leeds"), ("branch-103", "branch-103")][:scopes]
+            assert (
+                names
+                == [("branch-101", "York"), ("branch-102", "Leeds"), ("branch-103", "branch-103")][
+                    :scopes
+                ]
+            )
 
 
 def test_leads_daily(published: Published) -> None:
@@ -281,7 +318,9 @@ def test_people_daily_counts_a_persons_leads(published: Published) -> None:
 
 
 @pytest.mark.parametrize("mart", [mart.name for mart in marts() if "people" in mart.descriptions])
-def test_a_count_of_different_people_says_that_it_cant_be_summed(mart: str, published: Published) -> None:
+def test_a_count_of_different_people_says_that_it_cant_be_summed(
+    mart: str, published: Published
+) -> None:
     [(comment,)] = published.rows(
         f"select comment from duckdb_columns() where (table_name, column_name) = ('{mart}', 'people')"  # noqa: S608
     )
@@ -294,14 +333,27 @@ def test_a_count_of_different_people_says_that_it_cant_be_summed(mart: str, publ
     assert advised_people == people(of_table.get(advised, published.of("appraisal")))
 
 
-def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal(published: Published) -> None:
+def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal(
+    published: Published,
+) -> None:
     asked = {lead.identity for lead in published.of("appraisal")}
-    owning = [lead for lead in published.of("applicant") if situation(lead).startswith("property to ")]
+    owning = [
+        lead for lead in published.of("applicant") if situation(lead).startswith("property to ")
+    ]
     truth = []
     for (identity,), leads in groups(owning, lambda lead: (lead.identity,)):
         if identity and identity not in asked:
-            newest = max(leads, key=lambda lead: (lead.day, lead.created_at or datetime.min.replace(tzinfo=UTC)))
-            where = (published.hash(newest), newest.content["id"], newest.day, newest.scope, newest.market)
+            newest = max(
+                leads,
+                key=lambda lead: (lead.day, lead.created_at or datetime.min.replace(tzinfo=UTC)),
+            )
+            where = (
+                published.hash(newest),
+                newest.content["id"],
+                newest.day,
+                newest.scope,
+                newest.market,
+            )
             truth.append((*where, situation(newest), len(leads), min(lead.day for lead in leads)))
 
     found = {row[1]: row for row in published.mart("mart_hidden_valuations")}
@@ -309,8 +361,12 @@ def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal
     # Ann asked twice, in two spellings, at no known time: either of her leads may count as the newest.
     ann = found.pop("odd-0" if "odd-0" in found else "odd-1")
     assert (ann[6], ann[2]) == (2, DAYS[5])
-    assert "odd-2" not in found  # its telephone number asked for an appraisal, written in another way
-    assert sorted(found.values()) == sorted(row for row in truth if row[1] not in ("odd-0", "odd-1"))
+    assert (
+        "odd-2" not in found
+    )  # its telephone number asked for an appraisal, written in another way
+    assert sorted(found.values()) == sorted(
+        row for row in truth if row[1] not in ("odd-0", "odd-1")
+    )
     assert len(found) > 20
 
 
@@ -334,7 +390,9 @@ def test_hourly_is_in_the_agencys_own_time(published: Published) -> None:
     for lead in published.leads:
         if lead.created_at:
             local = lead.created_at.astimezone(LONDON)
-            truth[local.date(), local.isoweekday(), local.hour, lead.scope, lead.kind, lead.market] += 1
+            truth[
+                local.date(), local.isoweekday(), local.hour, lead.scope, lead.kind, lead.market
+            ] += 1
     assert published.mart("mart_hourly") == sorted((*key, count) for key, count in truth.items())
 
 
@@ -347,7 +405,9 @@ def test_arrival_times_count_from_the_moment_of_each_lead(house: House) -> None:
     house.publish()
 
     columns = "lead_day, scope, leads, minutes_p50, minutes_p95 between 31 and 600"
-    assert house.query(f"select {columns} from mart_arrival_times") == [(day, "branch-101", 4, 25, True)]  # noqa: S608
+    assert house.query(f"select {columns} from mart_arrival_times") == [
+        (day, "branch-101", 4, 25, True)
+    ]  # noqa: S608
 
 
 def test_appraisals(published: Published) -> None:
@@ -361,7 +421,9 @@ def test_appraisals(published: Published) -> None:
         values = estimates(leads)
         figures: tuple[Any, ...] = (0, None, None, None)
         if values:
-            total = sum(values) if sum(values) < 2**63 else None  # garbage in two leads mustn't cost the publication
+            total = (
+                sum(values) if sum(values) < 2**63 else None
+            )  # garbage in two leads mustn't cost the publication
             figures = (len(values), total, min(values), max(values))
         truth.append((*group, len(leads), people(leads), *figures))
 
@@ -379,7 +441,13 @@ def test_listing_demand(published: Published) -> None:
     for (scope, listing), leads in groups(published.of("applicant"), by_listing):
         if listing.strip():
             days = [lead.day for lead in leads]
-            truth[scope, listing] = (len(leads), people(leads), viewings(leads), min(days), max(days))
+            truth[scope, listing] = (
+                len(leads),
+                people(leads),
+                viewings(leads),
+                min(days),
+                max(days),
+            )
 
     found = {row[:2]: row[-5:] for row in published.mart("mart_listing_demand")}
 
@@ -387,7 +455,9 @@ def test_listing_demand(published: Published) -> None:
 
 
 def test_prices_of_listings_are_compared_by_the_rent_of_a_month(published: Published) -> None:
-    rows = published.rows("select listing_id, price, rent_frequency, monthly_rent, price_band from mart_listing_demand")
+    rows = published.rows(
+        "select listing_id, price, rent_frequency, monthly_rent, price_band from mart_listing_demand"
+    )
     found = {listing: tuple(figures) for listing, *figures in rows}
     assert {listing: found[listing] for listing in PRICED} == PRICED
 
@@ -396,14 +466,28 @@ def test_a_listing_is_described_by_its_newest_lead(house: House) -> None:
     listing = {
         "id": "1",
         "url": "https://portal.example/1",
-        "address": {"propertyNumberOrName": "14", "streetName": "Hill", "townOrCity": "York", "postcode": "XA1 2BC"},
+        "address": {
+            "propertyNumberOrName": "14",
+            "streetName": "Hill",
+            "townOrCity": "York",
+            "postcode": "XA1 2BC",
+        },
         "bedrooms": 2,
         "propertyType": "PROPERTY_TYPE_FLAT",
         "lifeCycleStatus": "LIFE_CYCLE_STATUS_AVAILABLE",
         "pricing": {"price": 1250, "rentFrequency": "RENT_FREQUENCY_PER_MONTH"},
     }
-    newest = {"id": "a", "createdAt": "2026-11-19T10:00Z", "listingDetails": listing, "intent": "APPLICANT_INTENT_RENT"}
-    former = {"id": "b", "createdAt": "2026-11-19T09:00Z", "listingDetails": {"id": "1", "url": "former"}}
+    newest = {
+        "id": "a",
+        "createdAt": "2026-11-19T10:00Z",
+        "listingDetails": listing,
+        "intent": "APPLICANT_INTENT_RENT",
+    }
+    former = {
+        "id": "b",
+        "createdAt": "2026-11-19T09:00Z",
+        "listingDetails": {"id": "1", "url": "former"},
+    }
     house.land("applicant", [newest, former])
     house.publish()
 
@@ -468,7 +552,9 @@ def district(postcode: str) -> str:
 
 def test_districts(published: Published) -> None:
     def key(lead: Lead) -> tuple[Any, ...]:
-        where = lead.text("listingDetails.address.postcode") or lead.text("propertyDetails.address.postcode")
+        where = lead.text("listingDetails.address.postcode") or lead.text(
+            "propertyDetails.address.postcode"
+        )
         return lead.day, lead.scope, lead.kind, lead.market, district(where)
 
     found = groups(published.leads, key)
@@ -484,8 +570,18 @@ def test_searches(published: Published) -> None:
             price = price * 52 / 12
         is_known = price and (lead.market != "lettings" or frequency)
         width = 500 if lead.market == "lettings" else 100_000
-        band = (band_of(lead.market, int(price)), int(price) // width * width) if is_known else ("unknown", None)
-        return lead.day, lead.scope, lead.market, *band, district(lead.text("searchCriteria.location.outcode"))
+        band = (
+            (band_of(lead.market, int(price)), int(price) // width * width)
+            if is_known
+            else ("unknown", None)
+        )
+        return (
+            lead.day,
+            lead.scope,
+            lead.market,
+            *band,
+            district(lead.text("searchCriteria.location.outcode")),
+        )
 
     searches = [
         lead
@@ -501,18 +597,28 @@ def test_searches(published: Published) -> None:
 @pytest.mark.parametrize(
     ("written", "found"),
     [
-        *[("YO1 7HH", "YO1"), ("yo10 4aa", "YO10"), ("SW1A 1AA", "SW1A"), ("M11AE", "M1"), ("YO1", "YO1")],
+        *[
+            ("YO1 7HH", "YO1"),
+            ("yo10 4aa", "YO10"),
+            ("SW1A 1AA", "SW1A"),
+            ("M11AE", "M1"),
+            ("YO1", "YO1"),
+        ],
         *[("YO104AA", "YO10"), ("W1T", "W1T"), ("near York", None), ("90210", None), (None, None)],
     ],
 )
-def test_a_district_is_the_first_half_of_a_postcode(house: House, written: str | None, found: str | None) -> None:
+def test_a_district_is_the_first_half_of_a_postcode(
+    house: House, written: str | None, found: str | None
+) -> None:
     house.publish()
     assert house.query("select district_of($1)", written) == [(found,)]
 
 
 def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) -> None:
     personal = [field for kind in LEAD_KINDS for field in kind.fields if field.is_personal]
-    private = {lead.text(field.path).strip().lower() for lead in published.leads for field in personal}
+    private = {
+        lead.text(field.path).strip().lower() for lead in published.leads for field in personal
+    }
     private |= {lead.identity for lead in published.leads}
     private = {text for text in private if len(text) > 5}
     assert len(private) > 500
@@ -527,7 +633,9 @@ def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) ->
 
 def test_no_mart_holds_a_column_that_identifies_a_person(published: Published) -> None:
     personal = {field.column for kind in LEAD_KINDS for field in kind.fields if field.is_personal}
-    columns = published.rows("select column_name from duckdb_columns() where table_name like 'mart_%'")
+    columns = published.rows(
+        "select column_name from duckdb_columns() where table_name like 'mart_%'"
+    )
     assert personal
     assert not personal & {name for (name,) in columns}
 
@@ -538,7 +646,9 @@ def test_the_key_of_people_is_private_and_not_in_the_file(published: Published) 
     assert path.stat().st_mode & 0o777 == 0o600
     content = published.house.file.read_bytes()
     pad = bytes(byte ^ 0x36 for byte in bytes.fromhex(key))
-    assert not any(secret in content for secret in (key.encode(), bytes.fromhex(key), pad, pad.hex().encode()))
+    assert not any(
+        secret in content for secret in (key.encode(), bytes.fromhex(key), pad, pad.hex().encode())
+    )
 
 
 def test_another_key_makes_other_people(house: House) -> None:
@@ -605,7 +715,10 @@ def test_a_lead_meets_the_item_at_its_address(house: House) -> None:
 def test_a_lead_without_an_address_of_its_kind_meets_no_item(house: House) -> None:
     owners = {"address": {"line1": "16 High Street", "postcode": "XA1 2BD"}}
     house.land_inventory({"Town": STOCK})
-    house.land("applicant", [{"id": "a"}, {"id": "b", "listingDetails": "broken", "propertyDetails": owners}])
+    house.land(
+        "applicant",
+        [{"id": "a"}, {"id": "b", "listingDetails": "broken", "propertyDetails": owners}],
+    )
     house.publish()
 
     assert house.query("select match, items from mart_lead_properties") == [("none", 0)] * 2
@@ -615,7 +728,12 @@ def test_an_owners_property_meets_the_item_at_its_address(house: House) -> None:
     first_day = house.today
     owners = {
         "one line": {"line1": "14 St John's Road"},
-        "two lines": {"line1": "14", "line2": "St. John's Rd", "line3": "Riverside", "town": "Town"},
+        "two lines": {
+            "line1": "14",
+            "line2": "St. John's Rd",
+            "line3": "Riverside",
+            "town": "Town",
+        },
         "neighbour": {"line1": "15", "line2": "St. John's Rd"},
     }
     for id_, lines in owners.items():
@@ -638,7 +756,13 @@ def as_people_write(rng: Random, where: dict[str, Any]) -> None:
     """Change a listing's address as it changes on its way through people and other systems."""
     number, street, postcode = where["propertyNumberOrName"], where["streetName"], where["postcode"]
     if rng.random() < 0.3:
-        for kind, short in {"Street": "St.", "Road": "Rd", "Avenue": "Ave", "Lane": "Ln", "Drive": "Dr"}.items():
+        for kind, short in {
+            "Street": "St.",
+            "Road": "Rd",
+            "Avenue": "Ave",
+            "Lane": "Ln",
+            "Drive": "Dr",
+        }.items():
             street = re.sub(rf" {kind}$", f" {short}", street)
     if rng.random() < 0.04:  # a letter lost
         street = street[:2] + street[3:]
@@ -654,12 +778,18 @@ def as_people_write(rng: Random, where: dict[str, Any]) -> None:
         postcode = rng.choice(["", postcode[:-1] + "Z"])
     cases: list[Callable[[str], str]] = [str, str, str.lower, str.upper]
     change = rng.choice(cases)
-    where |= {"propertyNumberOrName": change(number), "streetName": change(street), "postcode": change(postcode)}
+    where |= {
+        "propertyNumberOrName": change(number),
+        "streetName": change(street),
+        "postcode": change(postcode),
+    }
 
 
 def neighbours(rng: Random, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """More items at the item's postcode, as in a real street: two houses on, another flat, the house as a whole."""
-    flat, number, street, postcode = (item["address"][name] for name in ("subDwelling", "nameNo", "street", "postcode"))
+    flat, number, street, postcode = (
+        item["address"][name] for name in ("subDwelling", "nameNo", "street", "postcode")
+    )
     if number.isdigit():
         yield inventory_item(f"{item['id']}-two-on", str(int(number) + 2), street, postcode, flat)
         yield inventory_item(f"{item['id']}-longer", f"1{number}", street, postcode, flat)
@@ -678,7 +808,11 @@ def test_the_match_is_as_good_as_its_comment_says(house: House, *, by_people: bo
     items = [item for item in items if rng.random() < 0.8]
     if by_people:
         items += [neighbour for item in items for neighbour in neighbours(rng, item)]
-    house.first_day, house.now, house.scopes = DAYS[0], NOW, tuple(f"branch-{branch.id}" for branch in branches)
+    house.first_day, house.now, house.scopes = (
+        DAYS[0],
+        NOW,
+        tuple(f"branch-{branch.id}" for branch in branches),
+    )
     for day in DAYS[-7:]:
         for branch in branches:
             leads = leads_of(book, "applicant", day, branch)
@@ -696,8 +830,12 @@ def test_the_match_is_as_good_as_its_comment_says(house: House, *, by_people: bo
         left join inventory as truth on truth.item_id = listing_details_id
     """)
 
-    [comment] = [mart.descriptions["match"] for mart in marts() if mart.name == "mart_lead_properties"]
-    precision, recall, by_portal = (int(number) / 100 for number in re.findall(r"(\d+) %", str(comment)))
+    [comment] = [
+        mart.descriptions["match"] for mart in marts() if mart.name == "mart_lead_properties"
+    ]
+    precision, recall, by_portal = (
+        int(number) / 100 for number in re.findall(r"(\d+) %", str(comment))
+    )
     expected = (precision, recall) if by_people else (by_portal, by_portal)
     assert leads_seen > 3000
     assert (right / matched, right / listed) == pytest.approx(expected, abs=0.01)
@@ -710,7 +848,9 @@ QUESTIONS = Path(__file__).parents[2] / "examples" / "questions"
 ASKED_ON = date(2026, 11, 2)
 
 
-def answer(published: Published, question: str, instead: Mapping[str, str] | None = None) -> list[tuple[Any, ...]]:
+def answer(
+    published: Published, question: str, instead: Mapping[str, str] | None = None
+) -> list[tuple[Any, ...]]:
     """What the query of that file answers on ASKED_ON, with these words replaced."""
     statement = (QUESTIONS / f"{question}.sql").read_text(encoding="utf-8")
     for words, others in {"current_date": f"date '{ASKED_ON}'", **(instead or {})}.items():
@@ -741,23 +881,32 @@ def test_question_week_on_week(published: Published) -> None:
         latest = [lead for lead in leads if lead.day >= date(2026, 10, 26)]
         more, more_people = len(latest) - len(former), people(latest) - people(former)
         truth.append((name, date(2026, 10, 19), True, len(former), None, people(former), None))
-        truth.append((name, date(2026, 10, 26), True, len(latest), more, people(latest), more_people))
+        truth.append(
+            (name, date(2026, 10, 26), True, len(latest), more, people(latest), more_people)
+        )
 
-    assert answer(published, "week_on_week", {"from mart_coverage": f"from ({WHOLE_WEEKS})"}) == sorted(truth)
+    assert answer(
+        published, "week_on_week", {"from mart_coverage": f"from ({WHOLE_WEEKS})"}
+    ) == sorted(truth)
 
 
 @pytest.mark.parametrize(
     ("windows", "is_whole"),
     [
         ("from ({}) where day > '2026-10-20'", [False, True]),
-        ("select * replace (if(day = '2026-10-29', 'failed', state) as state) from ({})", [True, False]),
+        (
+            "select * replace (if(day = '2026-10-29', 'failed', state) as state) from ({})",
+            [True, False],
+        ),
     ],
     ids=["begun on a Wednesday", "a day that failed"],
 )
 def test_a_week_that_is_not_landed_as_a_whole_is_not_compared(
     published: Published, windows: str, is_whole: list[bool]
 ) -> None:
-    rows = answer(published, "week_on_week", {"from mart_coverage": f"from ({windows.format(WHOLE_WEEKS)})"})
+    rows = answer(
+        published, "week_on_week", {"from mart_coverage": f"from ({windows.format(WHOLE_WEEKS)})"}
+    )
     assert [row[2] for row in rows] == is_whole * 3
     assert {(row[4], row[6]) for row in rows} == {(None, None)}
 
@@ -772,12 +921,19 @@ def test_question_best_hours(published: Published) -> None:
     truth = []
     for market in sorted({market for market, *_ in hours}):
         of_market = sorted((-leads, *key) for key, leads in hours.items() if key[0] == market)
-        truth += [(market, day_abbr[weekday - 1], hour, -leads) for leads, _, weekday, hour in of_market[:5]]
+        truth += [
+            (market, day_abbr[weekday - 1], hour, -leads)
+            for leads, _, weekday, hour in of_market[:5]
+        ]
     assert answer(published, "best_hours") == truth
 
 
 def test_question_listings_by_viewings(published: Published) -> None:
-    week = [lead for lead in published.of("applicant") if timedelta(1) <= ASKED_ON - lead.day <= timedelta(7)]
+    week = [
+        lead
+        for lead in published.of("applicant")
+        if timedelta(1) <= ASKED_ON - lead.day <= timedelta(7)
+    ]
     truth = []
     for (scope, listing), leads in groups(week, by_listing):
         if listing.strip():
@@ -786,7 +942,10 @@ def test_question_listings_by_viewings(published: Published) -> None:
     found = answer(published, "listings_by_viewings")
 
     assert [(-row[4], -row[5], row[1], row[0]) for row in found] == sorted(truth)[:20]
-    addresses = {lead.text("listingDetails.id"): lead.text("listingDetails.url") for lead in published.of("applicant")}
+    addresses = {
+        lead.text("listingDetails.id"): lead.text("listingDetails.url")
+        for lead in published.of("applicant")
+    }
     assert [row[3] or "" for row in found] == [addresses[row[1]] for row in found]
 
 
@@ -804,7 +963,9 @@ def test_question_price_bands(published: Published) -> None:
     found = answer(published, "price_bands")
 
     figures = ("listings", "leads", "viewings")
-    assert [row[2:] for row in found] == [tuple(truth[(*row[:2], figure)] for figure in figures) for row in found]
+    assert [row[2:] for row in found] == [
+        tuple(truth[(*row[:2], figure)] for figure in figures) for row in found
+    ]
     assert {row[:2] for row in found} == {key[:2] for key in truth}
     assert truth["lettings", "unknown", "listings"]
 
@@ -848,7 +1009,9 @@ def test_question_leads_per_available_listing(published: Published) -> None:
     assert found[0][:2] == ("quiet", "99 Quiet Street, XZ9 9ZZ")
     mean = sum(leads for leads, _ in truth.values()) / len(truth)
     assert {row[5] for row in found} == {round(mean, 2)}
-    assert published.rows("select is_available, leads from mart_listing_stock where item_id = 'sold'") == [(False, 0)]
+    assert published.rows(
+        "select is_available, leads from mart_listing_stock where item_id = 'sold'"
+    ) == [(False, 0)]
 
 
 def test_question_appraisal_pipeline(published: Published) -> None:
@@ -915,7 +1078,9 @@ def test_the_same_week_of_last_year_is_52_weeks_before(house: House) -> None:
 
 def test_question_districts(published: Published) -> None:
     def key(lead: Lead) -> tuple[str]:
-        where = lead.text("listingDetails.address.postcode") or lead.text("propertyDetails.address.postcode")
+        where = lead.text("listingDetails.address.postcode") or lead.text(
+            "propertyDetails.address.postcode"
+        )
         return (district(where),)
 
     truth = []
@@ -950,16 +1115,22 @@ def test_question_while_closed(published: Published) -> None:
 
 
 def test_question_working_days(published: Published) -> None:
-    leads = Counter("weekend" if lead.day.weekday() > 4 else "working day" for lead in published.leads)
+    leads = Counter(
+        "weekend" if lead.day.weekday() > 4 else "working day" for lead in published.leads
+    )
     thirty = [ASKED_ON - timedelta(days=number) for number in range(1, 31)]
     days = Counter("weekend" if day.weekday() > 4 else "working day" for day in thirty)
-    truth = [(kind, days[kind], leads[kind], round(leads[kind] / days[kind], 1)) for kind in sorted(days)]
+    truth = [
+        (kind, days[kind], leads[kind], round(leads[kind] / days[kind], 1)) for kind in sorted(days)
+    ]
     assert answer(published, "working_days") == truth
 
 
 def test_question_answered_within_an_hour(published: Published) -> None:
     truth = []
-    for (name, week), leads in groups(published.leads, lambda lead: (branch(lead), monday(lead.day))):
+    for (name, week), leads in groups(
+        published.leads, lambda lead: (branch(lead), monday(lead.day))
+    ):
         quick = 0
         for lead in leads:
             at = answered(lead) if lead.created_at else None
@@ -973,14 +1144,20 @@ def test_question_frequent_askers(published: Published) -> None:
     for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)):
         if identity and len(leads) > 3:
             days = len({lead.day for lead in leads})
-            truth[published.hash(leads[0])] = (len(leads), days, sorted({branch(lead) for lead in leads}))
+            truth[published.hash(leads[0])] = (
+                len(leads),
+                days,
+                sorted({branch(lead) for lead in leads}),
+            )
     assert {row[0]: row[1:] for row in answer(published, "frequent_askers")} == truth
     assert truth
 
 
 def test_question_owners_to_call(published: Published) -> None:
     rows = answer(published, "owners_to_call")
-    mart = published.rows("select lead_id, lead_day, branch, situation, enquiries from mart_hidden_valuations")
+    mart = published.rows(
+        "select lead_id, lead_day, branch, situation, enquiries from mart_hidden_valuations"
+    )
     assert {(row[4], *row[:4]) for row in rows} == set(mart)
     assert [row[0] for row in rows] == sorted((row[0] for row in rows), reverse=True)
 
@@ -997,8 +1174,12 @@ def test_question_viewing_times(published: Published) -> None:
     assert times
 
 
-def test_macros_of_an_attached_file_work_but_for_those_that_read_a_table(published: Published) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "macros.md").read_text(encoding="utf-8")
+def test_macros_of_an_attached_file_work_but_for_those_that_read_a_table(
+    published: Published,
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "macros.md").read_text(
+        encoding="utf-8"
+    )
     calls = re.findall(r"\| `(\w+)\([^`]*\)` \|.*?\| `([^`]+)` \|", page)
     failing = set()
     with duckdb.connect(config={"python_enable_replacements": False}) as db:

@@ -15,7 +15,10 @@ MACROS = Path(leads_pipeline.__file__).parent / "sql" / "macros" / "people.sql"
 PEOPLE = Path(__file__).parents[1] / "features" / "privacy" / "people.json"
 
 # A text that is one address or one number, with nothing else.
-ALONE = {"email_of": r"[a-z]+(\.[a-z]+)?@[a-z]+\.example", "phone_of": r"(\+44|0044|0)?[ ()0-9.-]{10,16}"}
+ALONE = {
+    "email_of": r"[a-z]+(\.[a-z]+)?@[a-z]+\.example",
+    "phone_of": r"(\+44|0044|0)?[ ()0-9.-]{10,16}",
+}
 
 
 def contacts(field: str) -> set[str]:
@@ -31,7 +34,8 @@ def contacts(field: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("macro", "field", "what"), [("email_of", "email", "emails"), ("phone_of", "phoneNumber", "phones")]
+    ("macro", "field", "what"),
+    [("email_of", "email", "emails"), ("phone_of", "phoneNumber", "phones")],
 )
 def test_the_column_person_takes_no_two_people_for_one_and_knows_a_contact_that_stands_alone(
     macro: str, field: str, what: str

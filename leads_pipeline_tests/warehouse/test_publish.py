@@ -20,7 +20,15 @@ from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
 from leads_pipeline.warehouse.step import Draft, Publication, Step
 from leads_pipeline_tests.support.house import NOW, House
-from leads_pipeline_tests.support.publications import OLD_DAY, OPENED, SECRET, Folder, Other, Windows, folder
+from leads_pipeline_tests.support.publications import (
+    OLD_DAY,
+    OPENED,
+    SECRET,
+    Folder,
+    Other,
+    Windows,
+    folder,
+)
 from leads_pipeline_tests.support.staging import DAY, NEXT_DAY
 
 __all__ = ["folder"]
@@ -29,7 +37,9 @@ __all__ = ["folder"]
 # --- update -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it(folder: Folder) -> None:
+def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it(
+    folder: Folder,
+) -> None:
     folder.raw.land({"id": "a", "message": "m", "viewingTimes": [{}, {}]})
     assert folder.publish() == Publication("new file", windows=1, leads=1)
     before = folder.file.stat()
@@ -39,7 +49,11 @@ def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it
 
     assert re.fullmatch(r".versions/leads-\d+-[0-9a-f]{16}.duckdb", str(folder.file.readlink()))
     after = folder.file.stat()
-    assert (after.st_ino, after.st_mtime_ns, stat.S_IMODE(after.st_mode)) == (before.st_ino, before.st_mtime_ns, 0o440)
+    assert (after.st_ino, after.st_mtime_ns, stat.S_IMODE(after.st_mode)) == (
+        before.st_ino,
+        before.st_mtime_ns,
+        0o440,
+    )
     assert folder.query("select count(*) from applicant_viewing_times") == [(2,)]
     assert folder.query("select count(*) from duckdb_tables() where comment is null") == [(0,)]
 
@@ -61,7 +75,9 @@ def test_an_update_reads_the_changed_windows_alone(folder: Folder) -> None:
     assert folder.messages() == {"a": "old", "b": "new", "c": "new"}
 
 
-def test_the_version_before_stays_until_the_next_publication_and_its_readers_see_it_whole(folder: Folder) -> None:
+def test_the_version_before_stays_until_the_next_publication_and_its_readers_see_it_whole(
+    folder: Folder,
+) -> None:
     folder.raw.land({"id": "a", "message": "1"})
     folder.publish()
     resolved = folder.file.resolve()
@@ -80,8 +96,12 @@ def test_the_version_before_stays_until_the_next_publication_and_its_readers_see
 
 
 @pytest.mark.parametrize("way", ["update", "new file"])
-def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publish(folder: Folder, way: str) -> None:
-    folder.raw.land({"id": "lost", "message": "m", "createdAt": "2026-11-19T20:00Z", "viewingTimes": [{}]})
+def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publish(
+    folder: Folder, way: str
+) -> None:
+    folder.raw.land(
+        {"id": "lost", "message": "m", "createdAt": "2026-11-19T20:00Z", "viewingTimes": [{}]}
+    )
     folder.raw.land({"id": "older", "message": "newest"}, scope="branch-102")
     folder.publish()
     folder.raw.versions.clear()
@@ -94,14 +114,18 @@ def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publi
     assert folder.messages() == {"lost": "m", "older": "newest"}
     assert folder.query("select lead_id from applicant_viewing_times") == [("lost",)]
     lead_day = NEXT_DAY if way == "new file" else DAY
-    assert folder.query("select lead_day from applicant_leads where lead_id = 'lost'") == [(lead_day,)]
+    assert folder.query("select lead_day from applicant_leads where lead_id = 'lost'") == [
+        (lead_day,)
+    ]
 
 
 # --- raw files were rewritten, or the list has grown ------------------------------------------------------------------
 
 
 def test_nothing_of_who_is_refused_is_left_in_any_file(folder: Folder) -> None:
-    folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "viewingTimes": [{"new": SECRET}]}, {"id": "b"})
+    folder.raw.land(
+        {"id": "hers", "contact": {"email": SECRET}, "viewingTimes": [{"new": SECRET}]}, {"id": "b"}
+    )
     folder.publish()
     folder.raw.land({"id": "b", "message": "m"})
     folder.publish()
@@ -114,9 +138,15 @@ def test_nothing_of_who_is_refused_is_left_in_any_file(folder: Folder) -> None:
     assert SECRET.encode() not in folder.file.read_bytes()
 
 
-def test_what_a_rewritten_window_says_counts_though_its_numbers_are_the_same(folder: Folder) -> None:
-    folder.raw.land({"id": "a", "message": "as received", "viewingTimes": [{}]}, {"id": "b", "message": "b"})
-    key = folder.raw.land({"id": "a", "message": "newest", "viewingTimes": [{}]}, {"id": "lost", "message": "m"})
+def test_what_a_rewritten_window_says_counts_though_its_numbers_are_the_same(
+    folder: Folder,
+) -> None:
+    folder.raw.land(
+        {"id": "a", "message": "as received", "viewingTimes": [{}]}, {"id": "b", "message": "b"}
+    )
+    key = folder.raw.land(
+        {"id": "a", "message": "newest", "viewingTimes": [{}]}, {"id": "lost", "message": "m"}
+    )
     folder.publish()
 
     folder.raw.versions[key] = [(2, {"id": "a", "message": "anonymous"})]
@@ -141,7 +171,9 @@ def empty_database(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, not_a_database, empty_database])
-def test_a_vanished_or_broken_file_is_built_anew(folder: Folder, harm: Callable[[Path], None]) -> None:
+def test_a_vanished_or_broken_file_is_built_anew(
+    folder: Folder, harm: Callable[[Path], None]
+) -> None:
     folder.raw.land({"id": "a", "message": "m", "viewingTimes": [{}]})
     folder.publish()
     before = folder.tables()
@@ -172,7 +204,9 @@ def test_of_a_damaged_file_or_somebody_elses_the_version_before_it_has_the_leads
 
 
 def test_a_byte_that_rots_is_found_on_the_first_publication_of_a_day(folder: Folder) -> None:
-    folder.raw.land(*({"id": str(number), "message": f"{number * 7919}" * 40} for number in range(300)))
+    folder.raw.land(
+        *({"id": str(number), "message": f"{number * 7919}" * 40} for number in range(300))
+    )
     folder.publish()
     before = folder.tables()
     file = folder.file.resolve()
@@ -201,7 +235,9 @@ def test_a_file_that_another_program_wrote_to_is_built_anew(folder: Folder) -> N
     assert folder.tables() == before
 
 
-def test_a_file_that_another_program_has_opened_for_writing_keeps_the_leads_that_raw_has_lost(folder: Folder) -> None:
+def test_a_file_that_another_program_has_opened_for_writing_keeps_the_leads_that_raw_has_lost(
+    folder: Folder,
+) -> None:
     """As a BI tool does that runs as root."""
     folder.raw.land({"id": "a", "message": "lost"})
     folder.publish()
@@ -244,10 +280,17 @@ def test_without_its_link_the_newest_version_is_the_file(folder: Folder) -> None
     assert folder.messages() == {"a": "m"}
 
 
-def test_leads_that_raw_has_lost_are_taken_over_into_a_file_with_other_people(tmp_path: Path) -> None:
+def test_leads_that_raw_has_lost_are_taken_over_into_a_file_with_other_people(
+    tmp_path: Path,
+) -> None:
     house = House(tmp_path / "data")
     contact = {"email": "x"}
-    lost = {"id": "lost", "createdAt": "2026-11-19T10:00Z", "contact": contact, "viewingTimes": [{"latest": "?"}]}
+    lost = {
+        "id": "lost",
+        "createdAt": "2026-11-19T10:00Z",
+        "contact": contact,
+        "viewingTimes": [{"latest": "?"}],
+    }
     house.land("applicant", [lost])
     house.publish()
     [before] = house.rows("from applicant_leads")
@@ -265,7 +308,9 @@ def test_leads_that_raw_has_lost_are_taken_over_into_a_file_with_other_people(tm
 # --- whatever happens -------------------------------------------------------------------------------------------------
 
 
-def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_it(folder: Folder) -> None:
+def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_it(
+    folder: Folder,
+) -> None:
     folder.raw.land({"id": "a", "message": "old"})
     folder.publish()
     folder.raw.land({"id": "a", "message": "new"})
@@ -316,7 +361,9 @@ def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
     assert folder.messages() == {"b": "m"}
 
 
-def test_a_publication_that_was_killed_before_it_replaced_the_link_is_made_up_for(folder: Folder) -> None:
+def test_a_publication_that_was_killed_before_it_replaced_the_link_is_made_up_for(
+    folder: Folder,
+) -> None:
     folder.raw.land({"id": "b", "message": "m"})
     folder.publish()
     number = int(NOW.timestamp()) + 1
@@ -359,7 +406,9 @@ def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("pool", "seen"), [(NullPool, [1, 2, 3]), (QueuePool, [1, 1, 3])])
-def test_a_pool_that_keeps_connections_keeps_their_version(house: House, pool: type[Pool], seen: list[int]) -> None:
+def test_a_pool_that_keeps_connections_keeps_their_version(
+    house: House, pool: type[Pool], seen: list[int]
+) -> None:
     """The guide says so of SQLAlchemy. A connection beside an open one has the new version either way."""
     engine = create_engine(f"duckdb:///{house.file}?access_mode=read_only", poolclass=pool)
 

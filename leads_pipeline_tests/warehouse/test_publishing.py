@@ -24,7 +24,13 @@ def test_an_empty_folder_gives_all_tables_each_with_comments(house: House) -> No
         where not internal and schema_name = 'main'
     """)
     comments = dict(rows)
-    assert comments.keys() >= {"applicant_viewing_times", "inventory", "drift", "answers", "mart_coverage"}
+    assert comments.keys() >= {
+        "applicant_viewing_times",
+        "inventory",
+        "drift",
+        "answers",
+        "mart_coverage",
+    }
     assert [name for name, comment in rows if not (comment or "").strip()] == []
     assert comments["applicant_leads.contact_email"] == "E-mail address as typed"
     assert house.query("select count(*) from applicant_leads") == [(0,)]
@@ -40,12 +46,16 @@ class Follower:
         self.last = 0
 
     def follow(self, house: House) -> set[str]:
-        rows = house.query("select lead_id, published_in from applicant_leads where published_in > ?", self.last)
+        rows = house.query(
+            "select lead_id, published_in from applicant_leads where published_in > ?", self.last
+        )
         self.last = max([self.last, *(published_in for _, published_in in rows)])
         return {lead_id for lead_id, _ in rows}
 
 
-def test_a_program_that_asks_for_later_publications_is_told_of_each_new_version_once(house: House) -> None:
+def test_a_program_that_asks_for_later_publications_is_told_of_each_new_version_once(
+    house: House,
+) -> None:
     program = Follower()
     house.land("applicant", [{"id": "a", "message": "first"}, {"id": "b"}])
     house.publish()
@@ -60,7 +70,9 @@ def test_a_program_that_asks_for_later_publications_is_told_of_each_new_version_
     assert program.follow(house) == set()
 
 
-def test_a_window_that_lands_late_is_new_though_its_leads_are_older_than_others(house: House) -> None:
+def test_a_window_that_lands_late_is_new_though_its_leads_are_older_than_others(
+    house: House,
+) -> None:
     program = Follower()
     house.later(days=1)
     house.land("applicant", [{"id": "later"}], NEXT_DAY)
@@ -72,7 +84,10 @@ def test_a_window_that_lands_late_is_new_though_its_leads_are_older_than_others(
     house.publish()
 
     assert program.follow(house) == {"late"}
-    assert house.query("select lead_id from applicant_leads order by sequence") == [("late",), ("later",)]
+    assert house.query("select lead_id from applicant_leads order by sequence") == [
+        ("late",),
+        ("later",),
+    ]
 
 
 @pytest.mark.parametrize("loss", ["restored", "lost"])
@@ -119,7 +134,10 @@ def test_a_lead_that_goes_elsewhere_and_comes_back_unchanged_is_where_it_is_now(
 
 def test_a_push_of_an_old_text_waits_for_a_whole_answer_to_count_again(house: House) -> None:
     """The portal may repeat a push long after the lead has gone elsewhere."""
-    old, new = ({"id": "a", "createdAt": "2026-11-19T10:00:00Z", "portalBranchId": branch} for branch in ("101", "102"))
+    old, new = (
+        {"id": "a", "createdAt": "2026-11-19T10:00:00Z", "portalBranchId": branch}
+        for branch in ("101", "102")
+    )
     house.land("applicant", [old], scope="branch-101")
     house.land("applicant", [], scope="branch-101")
     house.land("applicant", [new], scope="branch-102")
@@ -154,7 +172,9 @@ def test_an_answer_that_only_confirms_shows_with_the_next_publication(house: Hou
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Auckland"])
-def test_the_oldest_day_of_an_update_stays_landed_wherever_the_agency_is(house: House, zone: str) -> None:
+def test_the_oldest_day_of_an_update_stays_landed_wherever_the_agency_is(
+    house: House, zone: str
+) -> None:
     """West of Greenwich the day of UTC is ahead in the evening, and folders are listed by it."""
     house.zone = ZoneInfo(zone)
     house.first_day = DAY - timedelta(days=70)
@@ -172,7 +192,9 @@ def test_the_oldest_day_of_an_update_stays_landed_wherever_the_agency_is(house: 
     assert house.query(landed) == [(len(days) + 1,)]
 
 
-def test_a_window_that_is_closed_by_an_answer_that_only_confirms_shows_at_once(house: House) -> None:
+def test_a_window_that_is_closed_by_an_answer_that_only_confirms_shows_at_once(
+    house: House,
+) -> None:
     state = "select state from mart_coverage where kind = 'applicant' and scope = 'branch-101' and day = ?"
     house.now = datetime(2026, 11, 19, 18, tzinfo=UTC)
     house.land("applicant", [{"id": "a"}])
@@ -202,16 +224,27 @@ def any_lead(rng: random.Random, kind: str) -> Row:
     lead: Row = {
         "id": f"lead-{rng.randrange(12)}",
         "createdAt": rng.choice(MOMENTS),
-        "contact": {"email": rng.choice(["ann@example.com", "bob@example.com", "cy@example.com", None])},
+        "contact": {
+            "email": rng.choice(["ann@example.com", "bob@example.com", "cy@example.com", None])
+        },
         "enquiryType": rng.choice(["ENQUIRY_TYPE_SALES", "ENQUIRY_TYPE_LETTINGS"]),
-        "consumerSituation": rng.choice(["CONSUMER_SITUATION_PROPERTY_TO_SELL", "CONSUMER_SITUATION_NEW"]),
+        "consumerSituation": rng.choice(
+            ["CONSUMER_SITUATION_PROPERTY_TO_SELL", "CONSUMER_SITUATION_NEW"]
+        ),
         "estimate": rng.randrange(3),
         "portalBranchId": rng.choice(["101", "102", "103"]),
     }
     if kind == "appraisal":
-        return {**lead, "propertyDetails": {"address": {"line1": f"{number} {street}", "postcode": postcode}}}
+        return {
+            **lead,
+            "propertyDetails": {"address": {"line1": f"{number} {street}", "postcode": postcode}},
+        }
     where = {"propertyNumberOrName": number, "streetName": street, "postcode": postcode}
-    listing = {"id": rng.choice(["1", "2", None]), "pricing": {"price": rng.randrange(4) * 60000}, "address": where}
+    listing = {
+        "id": rng.choice(["1", "2", None]),
+        "pricing": {"price": rng.randrange(4) * 60000},
+        "address": where,
+    }
     return {**lead, "listingDetails": listing, "viewingTimes": [{}] * rng.randrange(3)}
 
 
@@ -226,7 +259,12 @@ def leads_come(rng: random.Random, house: House) -> None:
     if rng.random() < 0.5:
         items = []
         for number, street in rng.sample(ADDRESSES, 2):
-            items.append({"id": number, "address": {"nameNo": number, "street": street, "postcode": "XA1 2BC"}})
+            items.append(
+                {
+                    "id": number,
+                    "address": {"nameNo": number, "street": street, "postcode": "XA1 2BC"},
+                }
+            )
         house.land_inventory({"Town": items})
     if rng.random() < 0.5:
         house.fail("appraisal", DAY, rng.choice(house.scopes))
@@ -247,9 +285,12 @@ def settings_change(rng: random.Random, house: House) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "steps"), [(0, 2), *(pytest.param(seed, 8, marks=pytest.mark.slow) for seed in range(8))]
+    ("seed", "steps"),
+    [(0, 2), *(pytest.param(seed, 8, marks=pytest.mark.slow) for seed in range(8))],
 )
-def test_any_history_of_updates_gives_what_building_anew_gives(tmp_path: Path, seed: int, steps: int) -> None:
+def test_any_history_of_updates_gives_what_building_anew_gives(
+    tmp_path: Path, seed: int, steps: int
+) -> None:
     rng = random.Random(seed)  # noqa: S311 - the same each time
     house = House(tmp_path / "data")
     for kind in ("applicant", "appraisal"):

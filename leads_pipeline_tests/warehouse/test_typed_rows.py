@@ -53,7 +53,10 @@ def flat(row: Row, of: LeadKind | ChildTable) -> Row:
 def lists(row: Row, kind: LeadKind) -> dict[str, list[Row]]:
     """The rows of the child tables."""
     return {
-        child.name: [flat(element, child) | {"position": n} for n, element in enumerate(value(row, child.path))]
+        child.name: [
+            flat(element, child) | {"position": n}
+            for n, element in enumerate(value(row, child.path))
+        ]
         for child in kind.children
     }
 
@@ -157,9 +160,22 @@ def test_a_value_is_typed_exactly_or_is_a_problem(more: str) -> None:
     ("lead", "problems"),
     [
         ({"contact": "Ann", "intent": {"a": 1}}, ["intent", "contact"]),
-        ({"contact": ["Ann"], "listingDetails": {"address": 5}}, ["contact", "listingDetails.address"]),
-        ({"contact": {}, "listingDetails": {"address": {}, "images": []}, "searchCriteria": None}, []),
-        ({"viewingTimes": "now", "listingDetails": {"images": {"a": 1}}}, ["viewingTimes", "listingDetails.images"]),
+        (
+            {"contact": ["Ann"], "listingDetails": {"address": 5}},
+            ["contact", "listingDetails.address"],
+        ),
+        (
+            {
+                "contact": {},
+                "listingDetails": {"address": {}, "images": []},
+                "searchCriteria": None,
+            },
+            [],
+        ),
+        (
+            {"viewingTimes": "now", "listingDetails": {"images": {"a": 1}}},
+            ["viewingTimes", "listingDetails.images"],
+        ),
     ],
 )
 def test_an_object_or_a_list_where_none_is_declared_is_a_problem_and_so_is_the_reverse(
@@ -180,7 +196,10 @@ def test_an_unknown_member_is_kept_where_it_was_and_as_it_was_written() -> None:
         '"viewingTimes":[{"id":"a","latest":"soon"},{"earliest":"2026-11-20T10:00Z"},null],"b":[1,\n2]}'
     )
 
-    assert row["_extra"] == '{"price":250000.10,"contact":{"id":7,"preferences":{"n":1E5}},"e":"\\u00e9","b":[1,\n2]}'
+    assert (
+        row["_extra"]
+        == '{"price":250000.10,"contact":{"id":7,"preferences":{"n":1E5}},"e":"\\u00e9","b":[1,\n2]}'
+    )
     assert row["contact"]["email"] == "x"
     assert row["_problems"] == ["no id"]
     times = row["viewingTimes"]
@@ -193,7 +212,10 @@ def test_an_unknown_member_is_kept_where_it_was_and_as_it_was_written() -> None:
     [
         ('"intent":{},"intent":"two"', None),
         ('"intent":"one","intent":"two","new":1,"new":2', '{"new":2}'),
-        ('"contact":{"email":"a"},"intent":"one","contact":{"firstName":"b"},"\\u0069ntent":"two"', None),
+        (
+            '"contact":{"email":"a"},"intent":"one","contact":{"firstName":"b"},"\\u0069ntent":"two"',
+            None,
+        ),
     ],
 )
 def test_of_a_key_that_stands_twice_the_last_value_counts(members: str, extra: str | None) -> None:
@@ -213,16 +235,34 @@ def test_of_a_key_that_stands_twice_the_last_value_counts(members: str, extra: s
     [
         ('{"id":"a","message":"x \\ud83d"}', "x ?", ["not valid JSON"]),
         ('{"id":"a","message":"a\tb"}', "a\tb", ["not valid JSON"]),
-        ('{"id":"a","message":"m","searchCriteria":{"radius":NaN}}', "m", ["not valid JSON", "searchCriteria.radius"]),
-        ('{"id":"a","message":"m","listingDetails":{"uprn":' + "9" * 5000 + "}}", "m", ["listingDetails.uprn"]),
-        ('{"id":"a","message":"m","searchCriteria":{"radius":1e999999999999}}', "m", ["searchCriteria.radius"]),
+        (
+            '{"id":"a","message":"m","searchCriteria":{"radius":NaN}}',
+            "m",
+            ["not valid JSON", "searchCriteria.radius"],
+        ),
+        (
+            '{"id":"a","message":"m","listingDetails":{"uprn":' + "9" * 5000 + "}}",
+            "m",
+            ["listingDetails.uprn"],
+        ),
+        (
+            '{"id":"a","message":"m","searchCriteria":{"radius":1e999999999999}}',
+            "m",
+            ["searchCriteria.radius"],
+        ),
         ('{"id":"a","message":tru}', None, ["not valid JSON"]),
-        ('{"id":"a","message":"caf\udce9"}', "café", []),  # it wasn't UTF-8, and is read as ISO 8859-1
+        (
+            '{"id":"a","message":"caf\udce9"}',
+            "café",
+            [],
+        ),  # it wasn't UTF-8, and is read as ISO 8859-1
         ('{"message":"m"}', "m", ["no id"]),
         ('["a"]', None, ["not an object"]),
     ],
 )
-def test_an_odd_lead_is_read_as_far_as_it_can_be(text: str, message: str | None, problems: list[str]) -> None:
+def test_an_odd_lead_is_read_as_far_as_it_can_be(
+    text: str, message: str | None, problems: list[str]
+) -> None:
     [row] = read(text)
 
     assert row["message"] == message
@@ -265,7 +305,9 @@ def is_meant(text: str) -> bool:
 
 def has_key_twice(content: Any) -> bool:
     if isinstance(content, Members):
-        return len(dict(content)) < len(content) or any(has_key_twice(inner) for _, inner in content)
+        return len(dict(content)) < len(content) or any(
+            has_key_twice(inner) for _, inner in content
+        )
     return isinstance(content, list) and any(map(has_key_twice, content))
 
 
@@ -283,7 +325,9 @@ def assert_both_ways_agree(kind: LeadKind, sent: list[str]) -> None:
     objects = {step for fields in trees for field in fields for step in field.path.split(".")[:-1]}
     objects |= {step for child in kind.children for step in child.path.split(".")}
     in_pieces = [_json(_with_unknown(parsed(text), objects)) for text in texts]
-    for text, one, other in zip(texts, read(*texts, kind=kind), read(*in_pieces, kind=kind), strict=True):
+    for text, one, other in zip(
+        texts, read(*texts, kind=kind), read(*in_pieces, kind=kind), strict=True
+    ):
         assert (text, _without_extra(one)) == (text, _without_extra(other))
         assert isinstance(parsed(text), Members) == (UNKNOWN in (other["_extra"] or ""))
 
@@ -293,7 +337,10 @@ UNKNOWN = "a member that is unknown"
 
 def _with_unknown(content: Any, objects: set[str]) -> Any:
     if isinstance(content, Members):
-        members = [(key, _with_unknown(inner, objects) if key in objects else inner) for key, inner in content]
+        members = [
+            (key, _with_unknown(inner, objects) if key in objects else inner)
+            for key, inner in content
+        ]
         return Members([*members, (UNKNOWN, Number("1"))])
     if isinstance(content, list):
         return [_with_unknown(element, objects) for element in content]
@@ -316,7 +363,9 @@ def _without_extra(row: Any) -> Any:
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
-def test_a_lead_with_one_odd_value_loses_nothing_and_is_read_alike_in_both_ways(kind: LeadKind, every: int) -> None:
+def test_a_lead_with_one_odd_value_loses_nothing_and_is_read_alike_in_both_ways(
+    kind: LeadKind, every: int
+) -> None:
     sent = [*leads_with_one_change(kind)[::every], *leads_with_odd_names_and_ids(kind)]
     assert_nothing_is_lost(kind, sent)
     assert_both_ways_agree(kind, sent)

@@ -8,7 +8,10 @@ FEATURE: Final = Feature(
     name="alerts",
     settings="leads_pipeline.features.alerts.settings:AlertSettings",
     commands={
-        "alert": Command("leads_pipeline.features.alerts.command:alert", "Send a test message to the alert channels.")
+        "alert": Command(
+            "leads_pipeline.features.alerts.command:alert",
+            "Send a test message to the alert channels.",
+        )
     },
     definitions="leads_pipeline.features.alerts.sensor:definitions",
     needed="leads_pipeline.features.alerts.sensor:needed",

@@ -79,7 +79,9 @@ class Told(BaseModel):
 
     def keys(self) -> set[str]:
         """Return the keys of all findings that the file knows."""
-        return self.noticed.keys() | {key for memory in self.channels.values() for key in memory.open}
+        return self.noticed.keys() | {
+            key for memory in self.channels.values() for key in memory.open
+        }
 
     def forget_other_channels(self, names: Collection[str]) -> None:
         """Forget channels that aren't set up any more."""
@@ -108,11 +110,15 @@ class _Open:
     waiting: Collection[str]
 
     @classmethod
-    def of(cls, findings: Sequence[Finding], failed: Collection[str], told: Told, now: datetime) -> Self:
+    def of(
+        cls, findings: Sequence[Finding], failed: Collection[str], told: Told, now: datetime
+    ) -> Self:
         """Note in `told` what is found for the first time, and sort out what is told now."""
         found = {one.key: one for one in findings if one.level is not Level.HINT}
         kept = {key for key in told.keys() - found.keys() if key.partition("/")[0] in failed}
-        told.noticed = {key: not_after(told.noticed.get(key, now), now) for key in found.keys() | kept}
+        told.noticed = {
+            key: not_after(told.noticed.get(key, now), now) for key in found.keys() | kept
+        }
 
         open_ = []
         waiting = set()
@@ -128,7 +134,8 @@ class _Open:
         return [
             one
             for one in self.findings
-            if (one.key in memory.open or one.key not in self.waiting) and one.key != f"alert-channels/{channel}"
+            if (one.key in memory.open or one.key not in self.waiting)
+            and one.key != f"alert-channels/{channel}"
         ]
 
     @property
@@ -146,13 +153,17 @@ class Alerts:
     Keep one for the life of the process: on a full disk it alone remembers the messages that were sent.
     """
 
-    def __init__(self, state: Path, channels: Sequence[Channel], heartbeat: Heartbeat | None) -> None:
+    def __init__(
+        self, state: Path, channels: Sequence[Channel], heartbeat: Heartbeat | None
+    ) -> None:
         self._state = state
         self._channels = channels
         self._heartbeat = heartbeat
         self._unsaved: Told | None = None
 
-    def tell(self, findings: Sequence[Finding], failed: Collection[str], now: datetime) -> dict[str, bool]:
+    def tell(
+        self, findings: Sequence[Finding], failed: Collection[str], now: datetime
+    ) -> dict[str, bool]:
         """Send the messages that are due. Return by channel whether that worked.
 
         `failed` names the finders that couldn't look. Their earlier findings stay as they were.
@@ -169,7 +180,9 @@ class Alerts:
                 results[channel.name] = self._send(channel, digest, told, is_open.kept)
 
         if self._heartbeat and (told.beat_at is None or has_passed(BEAT_EVERY, told.beat_at, now)):
-            results[self._heartbeat.name] = self._beat(self._heartbeat, told, now, is_well=not is_open.is_late)
+            results[self._heartbeat.name] = self._beat(
+                self._heartbeat, told, now, is_well=not is_open.is_late
+            )
         self._save(told)
         return results
 
@@ -206,7 +219,9 @@ class Alerts:
             self._unsaved = told
 
 
-def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: datetime) -> Digest | None:
+def due(
+    memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: datetime
+) -> Digest | None:
     """Return what a channel is to be told now, None if nothing is due.
 
     `shown` are the open findings that count. `kept` are keys that may be open or not (see _Open).
@@ -224,4 +239,8 @@ def due(memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: da
 
 def _is_news(one: Finding, memory: Memory) -> bool:
     before = memory.open.get(one.key)
-    return before is None or one.key in memory.unsure or (one.level is Level.ERROR and before.level is not Level.ERROR)
+    return (
+        before is None
+        or one.key in memory.unsure
+        or (one.level is Level.ERROR and before.level is not Level.ERROR)
+    )

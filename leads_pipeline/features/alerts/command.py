@@ -18,7 +18,13 @@ from leads_pipeline.settings import Settings
 
 
 @click.command()
-@click.option("--test", "is_test", is_flag=True, required=True, help="Send a message on each channel that is set up.")
+@click.option(
+    "--test",
+    "is_test",
+    is_flag=True,
+    required=True,
+    help="Send a message on each channel that is set up.",
+)
 def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is no other
     """Send a message on each channel that is set up, and call the heartbeat, to see whether they work.
 

@@ -36,7 +36,9 @@ def alert_sensor(
     settings: Settings, names: Names = PLAIN, *, clock: Callable[[], datetime] = utc_now
 ) -> SensorDefinition:
     """Return the sensor."""
-    alerts = Alerts(DataFolder.of(settings).state.path, channels_of(settings), Heartbeat.of(settings))
+    alerts = Alerts(
+        DataFolder.of(settings).state.path, channels_of(settings), Heartbeat.of(settings)
+    )
 
     @sensor(
         name=names.name("alert"),
@@ -55,7 +57,9 @@ def alert_sensor(
         results = alerts.tell(findings, failed, now)
         for name, is_sent in results.items():
             if not is_sent:
-                context.log.warning("%s: the message wasn't sent. `leads-pipeline findings` says why.", name)
+                context.log.warning(
+                    "%s: the message wasn't sent. `leads-pipeline findings` says why.", name
+                )
         return SkipReason(
             f"Found {len(findings)}. Sent on: {', '.join(n for n, ok in results.items() if ok) or 'none'}."
         )

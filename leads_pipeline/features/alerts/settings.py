@@ -14,7 +14,9 @@ class AlertSettings(FeatureSettings):
 
     needs: ClassVar = {"LEADS_ALERT_EMAIL": "LEADS_SMTP_URL"}
 
-    alert_email: Annotated[tuple[str, ...], PlainValidator(list_of)] = setting("LEADS_ALERT_EMAIL", _ALERTS, ())
+    alert_email: Annotated[tuple[str, ...], PlainValidator(list_of)] = setting(
+        "LEADS_ALERT_EMAIL", _ALERTS, ()
+    )
     """Who gets e-mails: addresses, comma-separated. They go through the mail server of LEADS_SMTP_URL"""
     alert_slack_webhook: Secret | None = setting("LEADS_ALERT_SLACK_WEBHOOK", _ALERTS)
     """Address of a Slack webhook. One of Mattermost works too, and one of Discord with /slack at its end"""

@@ -8,8 +8,12 @@ FEATURE: Final = Feature(
     name="backup",
     commands={
         "backup": Command(
-            "leads_pipeline.features.backup.command:backup", "Back up everything that can't be downloaded again."
+            "leads_pipeline.features.backup.command:backup",
+            "Back up everything that can't be downloaded again.",
         ),
-        "restore": Command("leads_pipeline.features.backup.command:restore", "Restore a backup into an empty folder."),
+        "restore": Command(
+            "leads_pipeline.features.backup.command:restore",
+            "Restore a backup into an empty folder.",
+        ),
     },
 )

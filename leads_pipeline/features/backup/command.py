@@ -25,7 +25,13 @@ KEPT_BACKUPS = 14
 
 @click.command()
 @click.argument("target", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--keep", type=Number(1), default=KEPT_BACKUPS, show_default=True, help="How many backups to keep.")
+@click.option(
+    "--keep",
+    type=Number(1),
+    default=KEPT_BACKUPS,
+    show_default=True,
+    help="How many backups to keep.",
+)
 def backup(target: Path, keep: int) -> None:
     """Back up the data folder to TARGET, a folder on another disk. The service can keep running.
 
@@ -46,7 +52,10 @@ def backup(target: Path, keep: int) -> None:
         click.echo(f"This is the first backup in {target}.")
 
     if target.stat().st_dev == settings.data_dir.stat().st_dev:
-        click.echo("It is on the same disk as the data folder. If that disk fails, both are lost.", err=True)
+        click.echo(
+            "It is on the same disk as the data folder. If that disk fails, both are lost.",
+            err=True,
+        )
 
     facts = Facts(settings, data, datetime.now(UTC), is_thorough=True)
     damaged_by_facts = {raw.key for raw in facts.damaged}
@@ -96,7 +105,9 @@ def restore(source: Path) -> None:
     else:
         end_restore(data)
         file = LeadsFile(data)
-        click.echo(f"Published: {file.path}. It holds {counted(sum(file.lead_counts().values()), 'lead')}.")
+        click.echo(
+            f"Published: {file.path}. It holds {counted(sum(file.lead_counts().values()), 'lead')}."
+        )
         click.echo("Next, pull the leads that came since: leads-pipeline backfill --last 30d")
 
     sys.exit(1 if done.damaged or trouble else 0)

@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.features.backup.snapshots import LIST, STORED, hash_in, made_at, own_keys, snapshots
+from leads_pipeline.features.backup.snapshots import (
+    LIST,
+    STORED,
+    hash_in,
+    made_at,
+    own_keys,
+    snapshots,
+)
 from leads_pipeline.raw.data_folder import RESTORING, DataFolder
 from leads_pipeline.raw.durable import copy_once, make_folder, publish_file, storing
 from leads_pipeline.raw.names import RAW
@@ -70,7 +77,11 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     except StorageError as error:
         if not is_full(error.__cause__):
             raise
-        needed = sum((source / key).stat().st_size for key in keys if not (data.bucket and key.startswith(STORED)))
+        needed = sum(
+            (source / key).stat().st_size
+            for key in keys
+            if not (data.bucket and key.startswith(STORED))
+        )
         raise StorageError(
             f"The disk of {data.folder} is full: the backup needs about {needed / 1e6:.1f} MB there, and publishing "
             "needs more. Free some space, then run the same command again. Or set LEADS_DATA_DIR to a larger disk."
@@ -101,7 +112,9 @@ def _found(source: Path, now: datetime) -> Path:
         source = newest
     if (source / ".state").is_dir():
         return source
-    raise SettingsError(f"{source} holds no backup. Name a folder that `leads-pipeline backup` was given.")
+    raise SettingsError(
+        f"{source} holds no backup. Name a folder that `leads-pipeline backup` was given."
+    )
 
 
 def _keys(folder: Path) -> Iterator[str]:
@@ -129,7 +142,10 @@ def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str
 
     Return its key, and whether it is as it was written. If not, it is left out.
     """
-    target, draft = (under_way if key.startswith(LIST) else data.folder) / key, under_way / secrets.token_hex(8)
+    target, draft = (
+        (under_way if key.startswith(LIST) else data.folder) / key,
+        under_way / secrets.token_hex(8),
+    )
     with storing(target):
         try:
             opened = (source / key).open("rb")

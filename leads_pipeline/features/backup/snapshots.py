@@ -42,10 +42,22 @@ _IN_ORDER: Final = (f"{RESTRICTED}/", *STORED)
 # of its last sweep, so its first publication takes out who was erased since.
 _LEFT_OUT: Final = {
     *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
-    *("leads.duckdb", ".versions", "tables", ".cache", ".dagster", ".env", "README.md", "lost+found", DEMO, RESTORING),
+    *(
+        "leads.duckdb",
+        ".versions",
+        "tables",
+        ".cache",
+        ".dagster",
+        ".env",
+        "README.md",
+        "lost+found",
+        DEMO,
+        RESTORING,
+    ),
 }
 _STATE_LEFT_OUT: Final = tuple(
-    f".state/{name}" for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "dagster_home")
+    f".state/{name}"
+    for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "dagster_home")
 )
 
 # Work goes on while a backup is made, so SQLite copies its databases. A journal belongs to a moment.
@@ -100,13 +112,20 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
                 reason="another folder's backups",
             )
         name = now.astimezone(UTC).strftime(_NAME)
-        draft = _Draft(data, target / f"{_UNFINISHED}{name}", before, BackedUp(name, is_first=before is None))
+        draft = _Draft(
+            data, target / f"{_UNFINISHED}{name}", before, BackedUp(name, is_first=before is None)
+        )
         with _told(target, draft):
             for unfinished in target.glob(f"{_UNFINISHED}*"):
-                shutil.rmtree(unfinished, ignore_errors=True)  # it may hold the room that this one needs
+                shutil.rmtree(
+                    unfinished, ignore_errors=True
+                )  # it may hold the room that this one needs
             draft.fill()
             draft.publish(target / name)
-        for finish in (partial(_delete_old, target, keep, now, draft.done), partial(data.state.note_backup, now)):
+        for finish in (
+            partial(_delete_old, target, keep, now, draft.done),
+            partial(data.state.note_backup, now),
+        ):
             try:
                 finish()
             except StorageError as error:
@@ -144,7 +163,11 @@ def snapshots(target: Path, now: datetime) -> list[Path]:
     folder's key is none, as an interrupted copy of the target leaves it.
     """
     with reading(target):
-        found = [(moment, path) for path in target.glob("*") if (moment := made_at(path)) and (path / _KEY).exists()]
+        found = [
+            (moment, path)
+            for path in target.glob("*")
+            if (moment := made_at(path)) and (path / _KEY).exists()
+        ]
     return [path for _, path in sorted(found, key=lambda one: (one[0] <= now, one))]
 
 
@@ -171,7 +194,9 @@ def own_keys(folder: Path) -> Iterator[str]:
 
     for path in paths:
         keys = FolderStore(folder).list(f"{path.name}/") if path.is_dir() else [path.name]
-        yield from (key for key in keys if not (key.startswith(_STATE_LEFT_OUT) or key.endswith(_JOURNAL)))
+        yield from (
+            key for key in keys if not (key.startswith(_STATE_LEFT_OUT) or key.endswith(_JOURNAL))
+        )
 
 
 def hash_in(key: str) -> str:
@@ -237,7 +262,9 @@ class _Draft:
         self._add_all(own_keys(data.folder), partial(own_keys, data.folder))
 
         for prefix in _IN_ORDER:
-            for folder, keys in groupby(data.store.list(prefix), lambda key: key[: key.rfind("/") + 1]):
+            for folder, keys in groupby(
+                data.store.list(prefix), lambda key: key[: key.rfind("/") + 1]
+            ):
                 self._add_all(keys, partial(data.store.list, folder))
 
         for damaged in data.quarantine.files():
@@ -350,7 +377,9 @@ class _Draft:
         if key.endswith(_DATABASE):
             with (
                 suppress(sqlite3.DatabaseError),  # a damaged one is copied as it is
-                closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)) as ledger,
+                closing(
+                    sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)
+                ) as ledger,
                 closing(sqlite3.connect(":memory:")) as copy,
             ):
                 ledger.backup(copy)

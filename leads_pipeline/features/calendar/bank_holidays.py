@@ -23,11 +23,15 @@ def read_bank_holidays(path: Path | None) -> Mapping[date, str]:
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise _wrong(path, f"can't be read: {error.strerror}. Put it there, or correct the path.") from None
+        raise _wrong(
+            path, f"can't be read: {error.strerror}. Put it there, or correct the path."
+        ) from None
     except UnicodeDecodeError:
         raise _wrong(path, "isn't in UTF-8. In Excel, save it as CSV UTF-8.") from None
 
-    header, *rows = [[cell.strip() for cell in row] for row in csv.reader(StringIO(text, newline=""))] or [[]]
+    header, *rows = [
+        [cell.strip() for cell in row] for row in csv.reader(StringIO(text, newline=""))
+    ] or [[]]
     columns = [column.lower() for column in header]
     if "day" not in columns or "name" not in columns:
         raise _wrong(path, "has no column day or no column name. Begin with day,name.")
@@ -39,9 +43,13 @@ def read_bank_holidays(path: Path | None) -> Mapping[date, str]:
         cells = dict(zip(columns, row, strict=False))
         day = _day_of(cells["day"])
         if day is None:
-            raise _wrong(path, f"has {cells['day']!r} for a day in row {line}. Write it as 2026-12-25.")
+            raise _wrong(
+                path, f"has {cells['day']!r} for a day in row {line}. Write it as 2026-12-25."
+            )
         if not cells.get("name"):
-            raise _wrong(path, f"has no name for {day} in row {line}. Write one, or take the row out.")
+            raise _wrong(
+                path, f"has no name for {day} in row {line}. Write one, or take the row out."
+            )
         holidays[day] = cells["name"]
     return holidays
 

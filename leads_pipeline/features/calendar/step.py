@@ -57,7 +57,9 @@ class LoadCalendar(Step):
             holidays = read_bank_holidays(self._file)
         except SettingsError:
             if draft.changes.has_former and columns_of(db, "bank_holidays", "pipeline", FORMER):
-                db.execute(f"insert into pipeline.bank_holidays from {FORMER}.pipeline.bank_holidays")
+                db.execute(
+                    f"insert into pipeline.bank_holidays from {FORMER}.pipeline.bank_holidays"
+                )
             return
         db.execute("delete from pipeline.bank_holidays")
         fill(db, "pipeline.bank_holidays", [*holidays.items()])
@@ -69,7 +71,9 @@ def _fill_hours(draft: Draft) -> None:
     if COLUMN not in columns_of(db, "branches"):
         return
 
-    written = db.execute(f"select scope, {quoted(COLUMN)} from branches where {quoted(COLUMN)} is not null").fetchall()
+    written = db.execute(
+        f"select scope, {quoted(COLUMN)} from branches where {quoted(COLUMN)} is not null"
+    ).fetchall()
     rows: list[tuple[object, ...]] = []
     for scope, text in written:
         with suppress(ValueError):  # which is a finding

@@ -47,7 +47,12 @@ class Outcome:
 
 
 def outcome_of(
-    version: Version, event_type: EventType, answer: httpx.Response, code: str, form: Form, now: datetime
+    version: Version,
+    event_type: EventType,
+    answer: httpx.Response,
+    code: str,
+    form: Form,
+    now: datetime,
 ) -> Outcome:
     """Return what an answer to such an event means. `code` is the error code in its body."""
     status = answer.status_code

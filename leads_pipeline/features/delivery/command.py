@@ -48,13 +48,23 @@ _SENDS = "The service sends them, or `leads-pipeline deliver`."
 _SHOWN_DIGITS: Final = 8
 
 _destination_option = click.option(
-    "--destination", "chosen", metavar="NAME", help="One destination of LEADS_DESTINATIONS_FILE alone."
+    "--destination",
+    "chosen",
+    metavar="NAME",
+    help="One destination of LEADS_DESTINATIONS_FILE alone.",
 )
 
 
 @click.group(invoke_without_command=True)
-@click.option("--now", "is_all", is_flag=True, help="Send all waiting leads, also those that failed a moment ago.")
-@click.option("--dry-run", is_flag=True, help="Send nothing. Show what would be sent, with all values masked.")
+@click.option(
+    "--now",
+    "is_all",
+    is_flag=True,
+    help="Send all waiting leads, also those that failed a moment ago.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Send nothing. Show what would be sent, with all values masked."
+)
 @click.pass_context
 def deliver(context: click.Context, is_all: bool, dry_run: bool) -> None:
     """Send new leads to your own systems. The service does so every five seconds.
@@ -119,9 +129,14 @@ def log(lead: str, as_json: bool) -> None:
     """
     kind, lead_id = lead_of(lead)
     _, data = existing()
-    stories = {name: story(ledger, kind, lead_id) for name, ledger in _reading(data, ledger_names(data.folder))}
+    stories = {
+        name: story(ledger, kind, lead_id)
+        for name, ledger in _reading(data, ledger_names(data.folder))
+    }
     if as_json:
-        told = {name: [_told_as_json(one) for one in versions] for name, versions in stories.items()}
+        told = {
+            name: [_told_as_json(one) for one in versions] for name, versions in stories.items()
+        }
         click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
         return
 
@@ -151,17 +166,26 @@ def retry(chosen: str | None) -> None:
 @click.option("--to", "last", type=day, metavar="DAY", help="Last day, included.")
 @click.option("--lead", metavar="KIND/ID", help="One lead, as applicant/17.")
 @click.option("--branch", "scope", metavar="SCOPE", help="Leads of one branch, as branch-101.")
-@click.option("--kind", type=click.Choice([kind.name for kind in LEAD_KINDS]), help="Leads of one kind.")
+@click.option(
+    "--kind", type=click.Choice([kind.name for kind in LEAD_KINDS]), help="Leads of one kind."
+)
 @_destination_option
 def replay(
-    first: date | None, last: date | None, lead: str | None, scope: str | None, kind: str | None, chosen: str | None
+    first: date | None,
+    last: date | None,
+    lead: str | None,
+    scope: str | None,
+    kind: str | None,
+    chosen: str | None,
 ) -> None:
     """Send delivered leads again: of some days, one lead, a branch or a kind.
 
     Each goes in its newest version, with the same webhook-id as before.
     """
     if not any((first, last, lead, scope, kind)):
-        raise QuestionError("Say which leads: --from and --to, --lead, --branch or --kind. Nothing was changed.")
+        raise QuestionError(
+            "Say which leads: --from and --to, --lead, --branch or --kind. Nothing was changed."
+        )
 
     _, data = existing()
     lead_id = None
@@ -171,7 +195,9 @@ def replay(
     for name in _ledgers(data, chosen):
         with _writing(data, name) as ledger:
             count = replay_chosen(ledger, selection, datetime.now(UTC).timestamp())
-        click.echo(f"{name}: {counted(count, 'version')} of leads wait again. {_SENDS if count else 'Nothing else.'}")
+        click.echo(
+            f"{name}: {counted(count, 'version')} of leads wait again. {_SENDS if count else 'Nothing else.'}"
+        )
 
 
 def lead_of(text: str) -> tuple[str, str]:
@@ -192,7 +218,9 @@ def _show_story(name: str, one: Told) -> None:
     for attempt in one.attempts:
         answer = attempt.trouble or "taken"
         if attempt.status:
-            answer = " ".join(filter(None, (str(attempt.status), attempt.content_type, attempt.code)))
+            answer = " ".join(
+                filter(None, (str(attempt.status), attempt.content_type, attempt.code))
+            )
         click.echo(f"    {moment(attempt.at)}  {answer}")
 
 
@@ -240,7 +268,10 @@ def _reading(data: DataFolder, names: Sequence[str]) -> Iterator[tuple[str, Ledg
 
 @contextmanager
 def _writing(data: DataFolder, name: str) -> Iterator[Ledger]:
-    with data.state.lock(lock_name(name), timeout_seconds=60), writing_ledger(data.folder, name) as ledger:
+    with (
+        data.state.lock(lock_name(name), timeout_seconds=60),
+        writing_ledger(data.folder, name) as ledger,
+    ):
         yield ledger
 
 
@@ -251,7 +282,9 @@ def _retried(done: Retried) -> str:
     elif done.was_paused:
         said.append("It was left alone for a while, and is asked again.")
     if done.again:
-        said.append(f"{counted(done.again, 'version')} of leads that were held or given up wait again.")
+        said.append(
+            f"{counted(done.again, 'version')} of leads that were held or given up wait again."
+        )
     if done.waiting:
         said.append(f"{counted(done.waiting, 'waiting version')} of leads are sent at once.")
     return " ".join([*said, _SENDS]) if said else "Nothing waits, and nothing was changed."
@@ -259,7 +292,11 @@ def _retried(done: Retried) -> str:
 
 def _as_json(ledger: Ledger) -> dict[str, Any]:
     by_state = {state.value: count for state, count in counts(ledger).items()}
-    return {**by_state, "last_delivered_at": last_delivered(ledger), "trouble": ledger.fact("trouble")}
+    return {
+        **by_state,
+        "last_delivered_at": last_delivered(ledger),
+        "trouble": ledger.fact("trouble"),
+    }
 
 
 def _show(name: str, ledger: Ledger) -> None:
@@ -269,9 +306,13 @@ def _show(name: str, ledger: Ledger) -> None:
     click.echo(f"delivered  {found[VersionState.DELIVERED]}, last {moment(last_delivered(ledger))}")
     click.echo(f"waiting    {found[VersionState.WAITING]}")
     click.echo(f"held       {found[VersionState.HELD]} (the portal emptied their contact)")
-    click.echo(f"given up   {found[VersionState.DEAD]} (they failed for three days, or their raw file is damaged)")
+    click.echo(
+        f"given up   {found[VersionState.DEAD]} (they failed for three days, or their raw file is damaged)"
+    )
     if found[VersionState.UNWANTED]:
-        click.echo(f"not wanted {found[VersionState.UNWANTED]} (the destination takes no such events)")
+        click.echo(
+            f"not wanted {found[VersionState.UNWANTED]} (the destination takes no such events)"
+        )
     if trouble := ledger.fact("trouble"):
         click.echo(f"The destination {trouble}")
     for one in left(ledger, LISTED):

@@ -56,7 +56,8 @@ class Destination:
         """Whether the event may be sent. The filter may have been narrowed since the version was noted."""
         data = event.message["data"]
         is_of_filter = event.type is EventType.ERASED or (
-            self.filter.takes_window(data["kind"], data["scope"]) and self.filter.takes_market(data["market"])
+            self.filter.takes_window(data["kind"], data["scope"])
+            and self.filter.takes_market(data["market"])
         )
         return is_of_filter and self.form.sends(event.type)
 
@@ -72,7 +73,9 @@ def destinations_of(settings: Settings) -> list[Destination]:
     if given.destinations_file is None:
         return _of_variables(given)
 
-    both = [name for name in ("LEADS_DELIVERY_URL", "LEADS_DELIVERY_SECRET") if name in settings.given]
+    both = [
+        name for name in ("LEADS_DELIVERY_URL", "LEADS_DELIVERY_SECRET") if name in settings.given
+    ]
     if both:
         raise SettingsError(
             f"LEADS_DESTINATIONS_FILE and {both[0]} are set. Keep one. To go on in the file, give that destination the "
@@ -86,13 +89,17 @@ def destinations_of(settings: Settings) -> list[Destination]:
 def _of_variables(given: DeliverySettings) -> list[Destination]:
     url, secret, header = given.delivery_url, given.delivery_secret, given.delivery_authorization
     if bool(url) != bool(secret):
-        raise SettingsError("LEADS_DELIVERY_URL and LEADS_DELIVERY_SECRET go together. Set both, or none.")
+        raise SettingsError(
+            "LEADS_DELIVERY_URL and LEADS_DELIVERY_SECRET go together. Set both, or none."
+        )
     if url is None or secret is None:
         return []
 
     address, key = read_secret(url).strip(), read_secret(secret)
     host = checked_address("LEADS_DELIVERY_URL", address).hostname or ""
     signer(key)
-    authorization = checked_header("LEADS_DELIVERY_AUTHORIZATION", read_secret(header)) if header else None
+    authorization = (
+        checked_header("LEADS_DELIVERY_AUTHORIZATION", read_secret(header)) if header else None
+    )
     form = StandardWebhook(address, key, authorization, host)
     return [Destination(DEFAULT, form, first_day=given.delivery_from)]

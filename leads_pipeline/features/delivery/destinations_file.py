@@ -56,7 +56,9 @@ def read_destinations(path: Path, variables: Mapping[str, str]) -> list[Destinat
     for table in tables:
         destination = _destination(table)
         if destination.name in found:
-            raise whole.error(f"has the destination {destination.name} twice. Give each a name of its own.")
+            raise whole.error(
+                f"has the destination {destination.name} twice. Give each a name of its own."
+            )
         found[destination.name] = destination
     return [*found.values()]
 
@@ -77,7 +79,9 @@ def _content(path: Path) -> dict[str, Any]:
 class TomlTable:
     """A table of the file. Whoever has read all keys asks if there are others."""
 
-    def __init__(self, where: str, values: Mapping[str, Any], folder: Path, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, where: str, values: Mapping[str, Any], folder: Path, variables: Mapping[str, str]
+    ) -> None:
         self.where = where
         self._values, self._folder, self._variables = values, folder, variables
         self._known: set[str] = set()
@@ -138,11 +142,15 @@ class TomlTable:
         match value:
             case {"env": str(variable)} if len(value) == 1:
                 if not self._variables.get(variable, "").strip():
-                    raise self.error(f"takes its `{key}` from the variable {variable}, which isn't set.")
+                    raise self.error(
+                        f"takes its `{key}` from the variable {variable}, which isn't set."
+                    )
                 return Secret(variable, self._variables[variable].strip())
             case {"file": str(name)} if len(value) == 1:
                 return Secret(key, file=(self._folder / name).expanduser())
-        raise self.error(f'has its `{key}` in the file itself. Write {key} = {{env = "…"}} or {{file = "…"}}.')
+        raise self.error(
+            f'has its `{key}` in the file itself. Write {key} = {{env = "…"}} or {{file = "…"}}.'
+        )
 
     def text_or_secret(self, key: str) -> str:
         """Return a text that may be a secret, as the addresses of many webhooks are. Raises CredentialsError too."""
@@ -150,7 +158,9 @@ class TomlTable:
         if isinstance(value, str):
             self._known.add(key)
             if _WITH_PASSWORD.match(value):
-                raise self.error(f'has a password in `{key}`. Write {key} = {{env = "…"}} or {{file = "…"}}.')
+                raise self.error(
+                    f'has a password in `{key}`. Write {key} = {{env = "…"}} or {{file = "…"}}.'
+                )
             return value.strip()
         secret = self.secret(key)
         if secret is None:
@@ -166,14 +176,20 @@ class TomlTable:
         """Raise SettingsError if there is a key that nobody has read."""
         for key in sorted(self._values.keys() - self._known):
             guess = get_close_matches(key, self._known, 1)
-            hint = f"did you mean `{guess[0]}`?" if guess else f"it knows {', '.join(sorted(self._known))}."
+            hint = (
+                f"did you mean `{guess[0]}`?"
+                if guess
+                else f"it knows {', '.join(sorted(self._known))}."
+            )
             raise self.error(f"has the unknown key `{key}`: {hint}")
 
 
 def _destination(table: TomlTable) -> Destination:
     name = table.get("name", str, "text")
     if name is None or not _NAME.fullmatch(name):
-        raise table.error("has no usable `name`. Write one of small letters, digits and hyphens, such as crm-north.")
+        raise table.error(
+            "has no usable `name`. Write one of small letters, digits and hyphens, such as crm-north."
+        )
 
     first_day = table.get("from", date, "day. Write from = 2026-11-19, without quotation marks")
     destination = Destination(name, _form(table), _filter(table), first_day)
@@ -201,7 +217,9 @@ def _scope(table: TomlTable, text: str) -> str:
     for written in (text, f"branch-{text}"):
         with suppress(SettingsError):
             return Scope.parse(written).key
-    raise table.error(f'has {text!r} in `branches`. Write the portal\'s ids: branches = ["101", "102"].')
+    raise table.error(
+        f'has {text!r} in `branches`. Write the portal\'s ids: branches = ["101", "102"].'
+    )
 
 
 def _form(table: TomlTable) -> Form:
@@ -211,7 +229,9 @@ def _form(table: TomlTable) -> Form:
 def _webhook(table: TomlTable) -> StandardWebhook:
     secret, authorization = table.secret("secret"), table.secret("authorization")
     if secret is None:
-        raise table.error("has no `secret`. A webhook is signed with one. For another form, add [destination.created].")
+        raise table.error(
+            "has no `secret`. A webhook is signed with one. For another form, add [destination.created]."
+        )
 
     address = table.text_or_secret("url")
     host = checked_address(f"{table.where}: `url`", address).hostname or ""
@@ -289,7 +309,10 @@ def _credentials(table: TomlTable) -> ClientCredentials | None:
     if token is None:
         return None
 
-    secret, method = token.secret("client_secret"), token.get("method", str, "text") or AuthMethod.BASIC
+    secret, method = (
+        token.secret("client_secret"),
+        token.get("method", str, "text") or AuthMethod.BASIC,
+    )
     if secret is None:
         raise token.error("has no `client_secret`.")
     if method not in [*AuthMethod]:

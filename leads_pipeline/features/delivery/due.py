@@ -18,7 +18,12 @@ from leads_pipeline.features.delivery.ledger import Ledger, Version, VersionStat
 from leads_pipeline.features.delivery.message import market_of
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.rows import LandedVersion
-from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads, current_leads, typed_leads
+from leads_pipeline.warehouse.current_leads import (
+    WindowKey,
+    WindowLeads,
+    current_leads,
+    typed_leads,
+)
 from leads_pipeline.warehouse.unpublished import RawWindows
 
 # Another machine may have landed leads in the bucket.
@@ -50,7 +55,9 @@ def note_due(
     first = max(first, data.state.retained_before() or first)
     ledger.forget_before(data.state.retained_before() or date.min)
     error = None
-    for number, (window, read) in enumerate(read_each(data, _changed(data, ledger, chosen, first, is_first)), start=1):
+    for number, (window, read) in enumerate(
+        read_each(data, _changed(data, ledger, chosen, first, is_first)), start=1
+    ):
         if isinstance(read, StorageError):
             error = read
             continue
@@ -79,7 +86,9 @@ def _note_filter(ledger: Ledger, chosen: Filter) -> None:
         ledger.set_fact("filter", chosen.text)
 
 
-def _changed(data: DataFolder, ledger: Ledger, chosen: Filter, first: date, is_first: bool) -> list[WindowKey]:
+def _changed(
+    data: DataFolder, ledger: Ledger, chosen: Filter, first: date, is_first: bool
+) -> list[WindowKey]:
     """Return the windows whose versions aren't noted yet."""
     known, changed = ledger.windows(), []
     for window, hash_ in RawWindows(data.store, data.gate).hashes(of_all_days=is_first).items():
@@ -93,11 +102,16 @@ def is_neglected(data: DataFolder, ledger: Ledger, now: datetime, after: timedel
     """Whether nobody has looked for so long at what landed."""
     mark, landed_at = ledger.fact("mark"), data.state.landed_at()
     if data.bucket:
-        return now.timestamp() - float(mark or 0) * _BUCKET_LOOKS.total_seconds() > after.total_seconds()
+        return (
+            now.timestamp() - float(mark or 0) * _BUCKET_LOOKS.total_seconds()
+            > after.total_seconds()
+        )
     return landed_at is not None and has_passed(after, landed_at, now) and mark != _mark(data, now)
 
 
-def read_each(data: DataFolder, windows: Iterable[WindowKey]) -> Iterator[tuple[WindowKey, WindowLeads | StorageError]]:
+def read_each(
+    data: DataFolder, windows: Iterable[WindowKey]
+) -> Iterator[tuple[WindowKey, WindowLeads | StorageError]]:
     """Yield each window with its leads, or with the error that keeps them from being read; new days first."""
     for window in sorted(windows, key=lambda window: window[1], reverse=True):
         try:
@@ -118,7 +132,9 @@ def version_of(landed: LandedVersion) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
 
 
-def _unknown(ledger: Ledger, window: WindowLeads, chosen: Filter) -> Iterator[tuple[Version, VersionState, int]]:
+def _unknown(
+    ledger: Ledger, window: WindowLeads, chosen: Filter
+) -> Iterator[tuple[Version, VersionState, int]]:
     """Yield the wanted versions of a window that are newer than the newest noted one of their lead, oldest first.
 
     Each comes with the parts of the contact that it has. A lead of midnight, or one that was moved to another branch,
@@ -126,7 +142,9 @@ def _unknown(ledger: Ledger, window: WindowLeads, chosen: Filter) -> Iterator[tu
     """
     kind = window.kind
     leads: list[Any] = typed_leads(kind, window.versions).to_pylist()
-    for lead_id, group in groupby(zip(window.versions, leads, strict=True), lambda one: one[0].lead_id):
+    for lead_id, group in groupby(
+        zip(window.versions, leads, strict=True), lambda one: one[0].lead_id
+    ):
         newest, had, names, seen = (0, ""), 0, set[str](), Counter[str]()
         for number, name, contact in ledger.noted(kind.name, lead_id):
             newest, had = (number, name), had | contact
@@ -141,7 +159,11 @@ def _unknown(ledger: Ledger, window: WindowLeads, chosen: Filter) -> Iterator[tu
                 counted = (text if times == 1 else f"{text}-{times}" for times in count(seen[text]))
                 name = next(one for one in counted if one not in names)
                 state = VersionState.HELD if had & ~contact else VersionState.WAITING
-                yield Version(kind.name, lead_id, name, landed.number, window.day, window.scope), state, contact
+                yield (
+                    Version(kind.name, lead_id, name, landed.number, window.day, window.scope),
+                    state,
+                    contact,
+                )
                 newest = (landed.number, name)
                 names.add(name)
             had |= contact
@@ -150,4 +172,8 @@ def _unknown(ledger: Ledger, window: WindowLeads, chosen: Filter) -> Iterator[tu
 def _contact(lead: Mapping[str, Any]) -> int:
     """Which parts of the contact are filled, as bits: e-mail address, telephone number, name."""
     contact, names = lead["contact"], (("email",), ("phoneNumber",), ("firstName", "lastName"))
-    return sum(1 << place for place, part in enumerate(names) if any((contact[name] or "").strip() for name in part))
+    return sum(
+        1 << place
+        for place, part in enumerate(names)
+        if any((contact[name] or "").strip() for name in part)
+    )

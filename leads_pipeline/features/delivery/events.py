@@ -41,7 +41,11 @@ class Events:
             found[version] = erased_event(version)
         windows = {(version.kind, version.day, version.scope) for version in of_raw}
         for window, read in read_each(self.data, windows):
-            here = [version for version in of_raw if (version.kind, version.day, version.scope) == window]
+            here = [
+                version
+                for version in of_raw
+                if (version.kind, version.day, version.scope) == window
+            ]
             if isinstance(read, StorageError):
                 self.error = read
                 self._wait(here)
@@ -52,7 +56,9 @@ class Events:
             leads: list[Any] = typed_leads(read.kind, texts.values()).to_pylist()
             for (version, landed), lead in zip(texts.items(), leads, strict=True):
                 is_update = self.ledger.has_earlier(version)
-                found[version] = self.messages.event(read.kind, version, landed, lead, is_update=is_update)
+                found[version] = self.messages.event(
+                    read.kind, version, landed, lead, is_update=is_update
+                )
         return {version: found[version] for version in versions if version in found}
 
     def _wait(self, versions: Sequence[Version]) -> None:
@@ -65,7 +71,9 @@ class Events:
             return
         damaged = {file.place for file in self.data.quarantine.files()}
         for version in gone:
-            self.ledger.drop(version, is_damaged=Place(window.kind, window.day, window.scope) in damaged)
+            self.ledger.drop(
+                version, is_damaged=Place(window.kind, window.day, window.scope) in damaged
+            )
 
 
 def _texts(window: WindowLeads, versions: Sequence[Version]) -> dict[Version, LandedVersion]:

@@ -44,7 +44,11 @@ def delivery(facts: Facts) -> Iterator[Finding]:
     try:
         destinations = destinations_of(facts.settings)
     except (SettingsError, CredentialsError) as error:
-        yield Finding(Level.ERROR, f"No lead is delivered. {error}", "Correct the setting. Then restart the service.")
+        yield Finding(
+            Level.ERROR,
+            f"No lead is delivered. {error}",
+            "Correct the setting. Then restart the service.",
+        )
         return
     for destination in destinations:
         with reading_ledger(facts.data.folder, destination.name) as ledger:
@@ -62,7 +66,9 @@ def _untold(facts: Facts, known: set[str]) -> Iterator[Finding]:
         if name in known:
             continue
         with reading_ledger(facts.data.folder, name) as ledger:
-            waiting = [one for one in erasures(ledger) if one.confirmed_at is None] if ledger else []
+            waiting = (
+                [one for one in erasures(ledger) if one.confirmed_at is None] if ledger else []
+            )
         if waiting:
             yield Finding(
                 Level.ERROR,

@@ -98,7 +98,10 @@ class Ledger:
     def note_window(self, window: tuple[str, date, str], hash_: str) -> None:
         """Remember that the versions of these files are noted."""
         kind, day, scope = window
-        self.db.execute("insert or replace into windows values (?, ?, ?, ?)", (kind, day.isoformat(), scope, hash_))
+        self.db.execute(
+            "insert or replace into windows values (?, ?, ?, ?)",
+            (kind, day.isoformat(), scope, hash_),
+        )
 
     def forget_windows(self) -> None:
         """Forget which files were looked at. The next look finds versions that another filter takes."""
@@ -129,12 +132,22 @@ class Ledger:
         self.db.execute(
             "insert or replace into versions (kind, lead_id, version, number, day, scope, state, contact, due_at) "
             "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*version.key, version.number, version.day.isoformat(), version.scope, state, contact, now),
+            (
+                *version.key,
+                version.number,
+                version.day.isoformat(),
+                version.scope,
+                state,
+                contact,
+                now,
+            ),
         )
 
     def fact(self, name: str) -> str | None:
         """Return a fact about the destination or the last look."""
-        found: tuple[str] | None = self.db.execute("select value from facts where name = ?", (name,)).fetchone()
+        found: tuple[str] | None = self.db.execute(
+            "select value from facts where name = ?", (name,)
+        ).fetchone()
         return found[0] if found else None
 
     def set_fact(self, name: str, value: str | None) -> None:
@@ -171,13 +184,17 @@ class Ledger:
             (now, most, ERASED),
         )
         return [
-            Version(kind, lead_id, version, number, date.fromisoformat(day), scope, attempts, due_at)
+            Version(
+                kind, lead_id, version, number, date.fromisoformat(day), scope, attempts, due_at
+            )
             for kind, lead_id, version, number, day, scope, attempts, due_at in rows
         ]
 
     def delivered(self, version: Version, host: str, now: float) -> None:
         """Note that the destination took it. Older versions of the lead, held or given up, are never sent after it."""
-        self._set(version, "state = 'delivered', delivered_at = ?, host = ?, trouble = null", now, host)
+        self._set(
+            version, "state = 'delivered', delivered_at = ?, host = ?, trouble = null", now, host
+        )
         older = "(kind, lead_id) = (?, ?) and state <> 'delivered' and number < ?"
         self._give_up(older, (version.kind, version.lead_id, version.number))
 
@@ -188,10 +205,22 @@ class Ledger:
     def failed(self, version: Version, trouble: str, next_at: float, *, is_dead: bool) -> None:
         """Note that the destination did not take it."""
         state = VersionState.DEAD if is_dead else VersionState.WAITING
-        self._set(version, "state = ?, attempts = attempts + 1, trouble = ?, next_at = ?", state, trouble, next_at)
+        self._set(
+            version,
+            "state = ?, attempts = attempts + 1, trouble = ?, next_at = ?",
+            state,
+            trouble,
+            next_at,
+        )
 
     def note_attempt(
-        self, version: Version, at: float, status: int | None, content_type: str, code: str, trouble: str | None
+        self,
+        version: Version,
+        at: float,
+        status: int | None,
+        content_type: str,
+        code: str,
+        trouble: str | None,
     ) -> None:
         """Note what came of an attempt. `code` is a machine's, never words of the answer."""
         values = (*version.key, at, status, content_type, code, trouble)
@@ -207,17 +236,27 @@ class Ledger:
         The next look may find it again: in this window, in that of another branch, or in the next day's.
         """
         here = "(kind, lead_id, version) = (?, ?, ?) and state = 'waiting'"
-        if is_damaged:  # With the number 0 it isn't noted, so that it is due again once it is found.
+        if (
+            is_damaged
+        ):  # With the number 0 it isn't noted, so that it is due again once it is found.
             damaged = "state = 'given up', number = 0, trouble = 'Its raw file is damaged.'"
-            self.db.execute(f"update versions set {damaged} where {here} and delivered_at is null", version.key)  # noqa: S608 - our own words
+            self.db.execute(
+                f"update versions set {damaged} where {here} and delivered_at is null", version.key
+            )  # noqa: S608 - our own words
         self._give_up(here, version.key)
-        around = (version.kind, *((version.day + timedelta(days=days)).isoformat() for days in (-1, 1)))
+        around = (
+            version.kind,
+            *((version.day + timedelta(days=days)).isoformat() for days in (-1, 1)),
+        )
         self.db.execute("delete from windows where kind = ? and day between ? and ?", around)
         self.set_fact("mark", None)
 
     def _give_up(self, where: str, values: Sequence[object]) -> None:
         """Drop versions. One that was delivered before stays noted."""
-        self.db.execute(f"update versions set state = 'delivered' where {where} and delivered_at is not null", values)  # noqa: S608 - our own words
+        self.db.execute(
+            f"update versions set state = 'delivered' where {where} and delivered_at is not null",
+            values,
+        )  # noqa: S608 - our own words
         self.db.execute(f"delete from versions where {where} and delivered_at is null", values)  # noqa: S608 - likewise
 
     def _set(self, version: Version, what: str, *values: object) -> None:
@@ -227,7 +266,8 @@ class Ledger:
     def postpone(self, by: timedelta, now: float) -> None:
         """Give each waiting version that much more time before it is given up. None is due later than now."""
         self.db.execute(
-            "update versions set due_at = min(due_at + ?, ?) where state = 'waiting'", (by.total_seconds(), now)
+            "update versions set due_at = min(due_at + ?, ?) where state = 'waiting'",
+            (by.total_seconds(), now),
         )
 
     def wake(self) -> None:
@@ -240,13 +280,17 @@ class Ledger:
         """Forget a lead that was erased. If the destination had it, it is told so next."""
         lead = (kind, lead_id)
         had_it = self.db.execute(
-            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null", lead
+            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null",
+            lead,
         ).fetchone()
         is_told = self.db.execute(
             "select 1 from versions where (kind, lead_id, version) = (?, ?, ?)", (*lead, ERASED)
         ).fetchone()
         for table in ("versions", "attempts"):
-            self.db.execute(f"delete from {table} where (kind, lead_id) = (?, ?) and version <> ?", (*lead, ERASED))  # noqa: S608 - our own words
+            self.db.execute(
+                f"delete from {table} where (kind, lead_id) = (?, ?) and version <> ?",
+                (*lead, ERASED),
+            )  # noqa: S608 - our own words
         if had_it and not is_told:
             erasure = Version(kind, lead_id, ERASED, microseconds(now), now.date(), "")
             self.add(erasure, VersionState.WAITING, contact=0, now=now.timestamp())
@@ -254,8 +298,12 @@ class Ledger:
     def forget_before(self, day: date) -> None:
         """Forget leads and windows before that day. The day before it is kept: its lead of midnight is in both."""
         for table in ("versions", "windows"):
-            self.db.execute(f"delete from {table} where date(day, '+1 day') < ?", (day.isoformat(),))  # noqa: S608 - our own words
-        self.db.execute("delete from attempts where (kind, lead_id) not in (select kind, lead_id from versions)")
+            self.db.execute(
+                f"delete from {table} where date(day, '+1 day') < ?", (day.isoformat(),)
+            )  # noqa: S608 - our own words
+        self.db.execute(
+            "delete from attempts where (kind, lead_id) not in (select kind, lead_id from versions)"
+        )
 
 
 # --- the files --------------------------------------------------------------------------------------------------------
@@ -296,7 +344,9 @@ def writing_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger]:
                 with db:
                     yield Ledger(db, name)
     except sqlite3.OperationalError as error:
-        raise StorageError(f"{path} can't be used: {error}. Check the disk and its rights.") from None
+        raise StorageError(
+            f"{path} can't be used: {error}. Check the disk and its rights."
+        ) from None
     except sqlite3.DatabaseError as error:
         if type(error) is not sqlite3.DatabaseError:
             raise  # a bug: damage raises the base class itself
@@ -332,7 +382,11 @@ def reading_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger | None]
         yield None
         return
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)) as db:
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)
+        ) as db:
             yield Ledger(db, name)
     except sqlite3.DatabaseError as error:
-        raise StorageError(f"{path} can't be read: {error}. Run `leads-pipeline deliver`.") from None
+        raise StorageError(
+            f"{path} can't be read: {error}. Run `leads-pipeline deliver`."
+        ) from None

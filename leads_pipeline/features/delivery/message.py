@@ -16,7 +16,13 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from leads_pipeline.domain.contract import ENUMERATIONS, LEAD_KINDS, ChildTable, LeadKind, member_in_words
+from leads_pipeline.domain.contract import (
+    ENUMERATIONS,
+    LEAD_KINDS,
+    ChildTable,
+    LeadKind,
+    member_in_words,
+)
 from leads_pipeline.features.delivery.form import Event, EventType
 from leads_pipeline.features.delivery.ledger import Version
 from leads_pipeline.raw.branches import Branches
@@ -32,13 +38,26 @@ MARKETS: Final = ("sales", "lettings", "unknown")
 # The members of `data` that templates may ask for: those of all kinds together.
 ERASED_MEMBERS: Final = frozenset({"kind", "lead_id"})
 DATA_MEMBERS: Final = ERASED_MEMBERS | {
-    *("version", "occurred_at", "lead_day", "scope", "branch", "market", "person", "source", "words", "payload"),
+    *(
+        "version",
+        "occurred_at",
+        "lead_day",
+        "scope",
+        "branch",
+        "market",
+        "person",
+        "source",
+        "words",
+        "payload",
+    ),
     *(PROBLEMS, EXTRA),
     *(declared.column for kind in LEAD_KINDS for declared in kind.fields),
     *(child.name for kind in LEAD_KINDS for child in kind.children),
 }
 
-_PERSONAL: Final = {declared.column for kind in LEAD_KINDS for declared in kind.fields if declared.is_personal}
+_PERSONAL: Final = {
+    declared.column for kind in LEAD_KINDS for declared in kind.fields if declared.is_personal
+}
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 
@@ -54,7 +73,13 @@ class Messages:
     person_key: bytes = field(repr=False)
 
     def event(
-        self, kind: LeadKind, version: Version, landed: LandedVersion, lead: Mapping[str, Any], *, is_update: bool
+        self,
+        kind: LeadKind,
+        version: Version,
+        landed: LandedVersion,
+        lead: Mapping[str, Any],
+        *,
+        is_update: bool,
     ) -> Event:
         """Return the event that a version is. `lead` is the landed version as `typed_leads` returns it.
 
@@ -91,12 +116,16 @@ class Messages:
         known_by = email or re.sub(r"^(?:00)?440?|^0", "", digits)
         if not known_by:
             return None
-        return str(uuid.UUID(hmac.new(self.person_key, known_by.encode(), hashlib.sha256).hexdigest()[:32]))
+        return str(
+            uuid.UUID(hmac.new(self.person_key, known_by.encode(), hashlib.sha256).hexdigest()[:32])
+        )
 
 
 def market_of(lead: Mapping[str, Any]) -> str:
     """As the macro market_of does (sql/macros/marts.sql)."""
-    declared = {"ENQUIRY_TYPE_SALES": "sales", "ENQUIRY_TYPE_LETTINGS": "lettings"}.get(lead["enquiryType"])
+    declared = {"ENQUIRY_TYPE_SALES": "sales", "ENQUIRY_TYPE_LETTINGS": "lettings"}.get(
+        lead["enquiryType"]
+    )
     if declared:
         return declared
 
@@ -116,7 +145,10 @@ def words_of_lead(event: Event) -> set[str]:
 def erased_event(version: Version) -> Event:
     """Return the event of an erasure. It has the id alone."""
     return _event(
-        EventType.ERASED, version, moment_of(version.number), {"kind": version.kind, "lead_id": version.lead_id}
+        EventType.ERASED,
+        version,
+        moment_of(version.number),
+        {"kind": version.kind, "lead_id": version.lead_id},
     )
 
 
@@ -150,7 +182,9 @@ def _shape(value: Any) -> Any:
 def _event(event_type: EventType, version: Version, at: datetime, data: Mapping[str, Any]) -> Event:
     message = {"type": f"lead.{event_type}", "timestamp": at, "format": FORMAT, "data": data}
     text = "\0".join((version.kind, version.lead_id, version.version))
-    return Event(event_type, f"msg_{hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]}", message)
+    return Event(
+        event_type, f"msg_{hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]}", message
+    )
 
 
 def _columns(of: LeadKind | ChildTable, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,7 +196,9 @@ def _columns(of: LeadKind | ChildTable, values: Mapping[str, Any]) -> dict[str, 
 def _lists(kind: LeadKind, lead: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     lists = {}
     for child in kind.children:
-        lists[child.name] = [_columns(child, element) for element in _member(lead, child.path) or ()]
+        lists[child.name] = [
+            _columns(child, element) for element in _member(lead, child.path) or ()
+        ]
     return lists
 
 

@@ -16,7 +16,14 @@ from leads_pipeline.features.delivery.ledger import (
     reading_ledger,
     writing_ledger,
 )
-from leads_pipeline.features.delivery.questions import Erasure, erasures, forget_erasure, known_hosts, known_leads, sent
+from leads_pipeline.features.delivery.questions import (
+    Erasure,
+    erasures,
+    forget_erasure,
+    known_hosts,
+    known_leads,
+    sent,
+)
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.people import HoldsPeople, IsMeant
 
@@ -54,11 +61,15 @@ class DeliveredLeads(HoldsPeople):
         lines = []
         for name in ledger_names(self.data.folder):
             with reading_ledger(self.data.folder, name) as ledger:
-                of_ledger = [one for one in erasures(ledger) if is_meant(one.lead)] if ledger else []
+                of_ledger = (
+                    [one for one in erasures(ledger) if is_meant(one.lead)] if ledger else []
+                )
                 moments = [one.confirmed_at for one in of_ledger if one.confirmed_at]
                 if ledger and moments and len(moments) == len(of_ledger):
                     shown = _shown(name, known_hosts(ledger)[-1])
-                    lines.append(f"{shown} confirmed on {max(moments):%Y-%m-%d} that it erased the leads.")
+                    lines.append(
+                        f"{shown} confirmed on {max(moments):%Y-%m-%d} that it erased the leads."
+                    )
         return lines
 
     def forget_confirmed(self, is_meant: IsMeant) -> None:

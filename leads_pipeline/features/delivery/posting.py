@@ -14,7 +14,12 @@ from importlib.metadata import version as release_of
 from typing import Final
 
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.features.delivery.answers import Outcome, content_type_of, error_code, outcome_of
+from leads_pipeline.features.delivery.answers import (
+    Outcome,
+    content_type_of,
+    error_code,
+    outcome_of,
+)
 from leads_pipeline.features.delivery.form import Event, Form, HttpRequest, UnusableTemplateError
 from leads_pipeline.features.delivery.ledger import Version
 from leads_pipeline.features.delivery.message import words_of_lead
@@ -48,11 +53,15 @@ class Poster:
         self._token: Token | None = None
         self._is_refused = False
 
-    def post(self, events: Sequence[tuple[Version, Event]], may_go_on: Callable[[], bool]) -> Iterator[list[Outcome]]:
+    def post(
+        self, events: Sequence[tuple[Version, Event]], may_go_on: Callable[[], bool]
+    ) -> Iterator[list[Outcome]]:
         """Send the events in groups, as long as that is allowed. Yield what came of each group."""
         if not events:
             return
-        self._tls = self._tls or tls_context()  # reading the certificates takes as long as twenty messages
+        self._tls = (
+            self._tls or tls_context()
+        )  # reading the certificates takes as long as twenty messages
         with asyncio.Runner() as loop:
             http = make_async_client(CONCURRENCY, transport=self.transport, tls=self._tls)
             try:
@@ -80,8 +89,12 @@ class Poster:
         if self.tokens is not None:
             self._token = self.tokens.get(self._token if self._is_refused else None)
 
-    async def _post_all(self, http: httpx.AsyncClient, events: Sequence[tuple[Version, Event]]) -> list[Outcome]:
-        return await asyncio.gather(*(self._post(http, version, event) for version, event in events))
+    async def _post_all(
+        self, http: httpx.AsyncClient, events: Sequence[tuple[Version, Event]]
+    ) -> list[Outcome]:
+        return await asyncio.gather(
+            *(self._post(http, version, event) for version, event in events)
+        )
 
     async def _post(self, http: httpx.AsyncClient, version: Version, event: Event) -> Outcome:
         try:
@@ -102,13 +115,17 @@ class Poster:
             trouble = "can't be called: its address isn't one. Copy it again."
         return Outcome(version, trouble)
 
-    async def _answer(self, http: httpx.AsyncClient, version: Version, event: Event, request: HttpRequest) -> Outcome:
+    async def _answer(
+        self, http: httpx.AsyncClient, version: Version, event: Event, request: HttpRequest
+    ) -> Outcome:
         headers = {"user-agent": _USER_AGENT, "accept-encoding": "identity", **request.headers}
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token.access_token}"
         async with (
             asyncio.timeout(self.timeout_seconds),
-            http.stream(request.method, request.url, content=request.content, headers=headers, timeout=None) as answer,
+            http.stream(
+                request.method, request.url, content=request.content, headers=headers, timeout=None
+            ) as answer,
         ):
             code = ""
             is_packed = "content-encoding" in answer.headers  # it may unpack to any size

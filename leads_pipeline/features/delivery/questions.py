@@ -75,7 +75,9 @@ class Selection:
 
 def counts(ledger: Ledger) -> dict[VersionState, int]:
     """Count the versions in each state."""
-    found = dict(ledger.db.execute("select state, count(*) from versions group by state").fetchall())
+    found = dict(
+        ledger.db.execute("select state, count(*) from versions group by state").fetchall()
+    )
     return {state: int(found.get(state.value, 0)) for state in VersionState}
 
 
@@ -87,7 +89,9 @@ def undelivered(ledger: Ledger) -> int:
 
 def oldest_waiting(ledger: Ledger) -> datetime | None:
     """Return since when the oldest waiting version waits. None if none waits."""
-    (oldest,) = ledger.db.execute("select min(due_at) from versions where state = 'waiting'").fetchone()
+    (oldest,) = ledger.db.execute(
+        "select min(due_at) from versions where state = 'waiting'"
+    ).fetchone()
     return _moment(oldest)
 
 
@@ -114,7 +118,9 @@ def retry(ledger: Ledger, now: float) -> Retried:
     ledger.set_fact("gone", None)
     ledger.set_fact("pause_until", None)
     ledger.wake()
-    waiting = ledger.db.execute("update versions set due_at = ? where state = 'waiting'", (now,)).rowcount
+    waiting = ledger.db.execute(
+        "update versions set due_at = ? where state = 'waiting'", (now,)
+    ).rowcount
 
     again = ledger.db.execute(
         "update versions set state = 'waiting', due_at = ?, attempts = 0, next_at = 0 "
@@ -183,7 +189,8 @@ def story(ledger: Ledger, kind: str, lead_id: str) -> list[Told]:
 def erasures(ledger: Ledger) -> list[Erasure]:
     """Return the erasures that the destination is or was told of."""
     rows = ledger.db.execute(
-        "select kind, lead_id, state, delivered_at from versions where version = ? order by number", (ERASED,)
+        "select kind, lead_id, state, delivered_at from versions where version = ? order by number",
+        (ERASED,),
     )
     return [Erasure((kind, lead_id), state, _moment(at)) for kind, lead_id, state, at in rows]
 
@@ -191,7 +198,9 @@ def erasures(ledger: Ledger) -> list[Erasure]:
 def forget_erasure(ledger: Ledger, lead: tuple[str, str]) -> None:
     """Forget that the destination was told of an erasure."""
     for table in ("versions", "attempts"):
-        ledger.db.execute(f"delete from {table} where (kind, lead_id, version) = (?, ?, ?)", (*lead, ERASED))  # noqa: S608 - our own words
+        ledger.db.execute(
+            f"delete from {table} where (kind, lead_id, version) = (?, ?, ?)", (*lead, ERASED)
+        )  # noqa: S608 - our own words
 
 
 def known_hosts(ledger: Ledger) -> list[str]:
@@ -204,7 +213,9 @@ def known_hosts(ledger: Ledger) -> list[str]:
 
 def known_leads(ledger: Ledger) -> list[tuple[str, str]]:
     """Return kind and id of each lead that wasn't erased."""
-    return ledger.db.execute("select distinct kind, lead_id from versions where version <> ?", (ERASED,)).fetchall()
+    return ledger.db.execute(
+        "select distinct kind, lead_id from versions where version <> ?", (ERASED,)
+    ).fetchall()
 
 
 def _moment(seconds: float | None) -> datetime | None:

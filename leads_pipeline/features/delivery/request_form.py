@@ -17,11 +17,24 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, urlsplit
 
-from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, Undefined, UndefinedError, nodes
+from jinja2 import (
+    StrictUndefined,
+    Template,
+    TemplateError,
+    TemplateSyntaxError,
+    Undefined,
+    UndefinedError,
+    nodes,
+)
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.delivery.form import Event, EventType, HttpRequest, UnusableTemplateError
+from leads_pipeline.features.delivery.form import (
+    Event,
+    EventType,
+    HttpRequest,
+    UnusableTemplateError,
+)
 from leads_pipeline.features.delivery.message import DATA_MEMBERS, ERASED_MEMBERS, encoded
 from leads_pipeline.portal.tokens import ClientCredentials
 
@@ -102,7 +115,9 @@ class RequestForm:
 def address_template(where: str, text: str, event_type: EventType) -> tuple[Template, str]:
     """Return the template of an address, and its host. Raises SettingsError, without the address."""
     if not _HOST_IS_FIXED.match(text):
-        raise SettingsError(f"{where} has a `url` without a fixed host. Begin it like https://crm.example/api/.")
+        raise SettingsError(
+            f"{where} has a `url` without a fixed host. Begin it like https://crm.example/api/."
+        )
     host = urlsplit(text.partition("{")[0]).hostname or ""
     return _template(f"{where} `url`", text, _in_address, event_type), host
 
@@ -114,19 +129,27 @@ def body_template(where: str, text: str, content_type: str, event_type: EventTyp
     elif content_type == "application/x-www-form-urlencoded":
         write = _in_form
     else:
-        raise SettingsError(f"{where} has a body of another type than JSON or application/x-www-form-urlencoded.")
+        raise SettingsError(
+            f"{where} has a body of another type than JSON or application/x-www-form-urlencoded."
+        )
     return _template(f"{where} `body`", text, write, event_type)
 
 
-def _template(where: str, text: str, write: Callable[[Any], str], event_type: EventType) -> Template:
+def _template(
+    where: str, text: str, write: Callable[[Any], str], event_type: EventType
+) -> Template:
     """Return a template that writes each value in that way. Raises SettingsError, without the text."""
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, finalize=write)
-    environment.filters["tojson"] = lambda value: value  # so that who writes it has the value written once
+    environment.filters["tojson"] = lambda value: (
+        value
+    )  # so that who writes it has the value written once
     try:
         parsed = environment.parse(text)
         template = environment.from_string(text)
     except TemplateSyntaxError as error:
-        raise SettingsError(f"{where} is no Jinja template: look at its line {error.lineno}.") from None
+        raise SettingsError(
+            f"{where} is no Jinja template: look at its line {error.lineno}."
+        ) from None
 
     known = ERASED_MEMBERS if event_type is EventType.ERASED else DATA_MEMBERS
     for member in parsed.find_all(nodes.Getattr):
@@ -150,7 +173,9 @@ def _missing(message: str, data: Mapping[str, Any]) -> str:
 
 def _values(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return a message as templates read it: of texts, numbers, lists and dicts alone."""
-    values: dict[str, Any] = json.loads(encoded(message), parse_float=_number, parse_int=_whole_number)
+    values: dict[str, Any] = json.loads(
+        encoded(message), parse_float=_number, parse_int=_whole_number
+    )
     return values
 
 

@@ -81,7 +81,9 @@ def deliver_to_all(
 
     with ThreadPoolExecutor(max_workers=max(len(destinations), 1)) as threads:
         results = list(threads.map(attempt, destinations))
-    return {destination.name: result for destination, result in zip(destinations, results, strict=True)}
+    return {
+        destination.name: result for destination, result in zip(destinations, results, strict=True)
+    }
 
 
 def deliver(
@@ -106,7 +108,9 @@ def deliver(
     can't be read is raised after what is due in the others was sent.
     """
     begun = time.monotonic()
-    messages = Messages(settings.zone, readable_branches(settings.branches_file), data.state.person_key())
+    messages = Messages(
+        settings.zone, readable_branches(settings.branches_file), data.state.person_key()
+    )
     with (
         data.state.lock(lock_name(destination.name), timeout_seconds=patience_seconds),
         writing_ledger(data.folder, destination.name) as ledger,
@@ -116,7 +120,9 @@ def deliver(
 
         first = first_day or destination.first_day
         # It outlives a ledger that is damaged.
-        first = first or data.state.remember_day(_first_delivery(destination), today(settings.zone, clock()))
+        first = first or data.state.remember_day(
+            _first_delivery(destination), today(settings.zone, clock())
+        )
         unread = note_due(data, ledger, destination.filter, first, clock(), begun + seconds / 2)
         if is_all:
             ledger.set_fact("pause_until", None)
@@ -137,13 +143,17 @@ def preview(
     settings: Settings, data: DataFolder, destination: Destination, now: datetime
 ) -> list[tuple[Version, Event]]:
     """Return what a pass would send first, without sending or noting anything. Raises StorageError."""
-    messages = Messages(settings.zone, readable_branches(settings.branches_file), data.state.person_key())
+    messages = Messages(
+        settings.zone, readable_branches(settings.branches_file), data.state.person_key()
+    )
     first = destination.first_day or data.state.remembered_day(_first_delivery(destination))
     first = first or today(settings.zone, now)
     with copied_ledger(data.folder, destination.name) as ledger:
         note_due(data, ledger, destination.filter, first, now, until=float("inf"))
         ledger.wake()
-        events = Events(data, ledger, messages, lambda: now).of(ledger.ready(now.timestamp(), _AT_ONCE))
+        events = Events(data, ledger, messages, lambda: now).of(
+            ledger.ready(now.timestamp(), _AT_ONCE)
+        )
     return [(version, event) for version, event in events.items() if destination.wants(event)]
 
 
@@ -218,7 +228,9 @@ class _Pass:
         events = self._wanted(self.events.of(ready))
         self._failures_in_a_row = 0
 
-        for outcomes in self.poster.post(events, lambda: self.data.gate.newest_entry == newest_entry):
+        for outcomes in self.poster.post(
+            events, lambda: self.data.gate.newest_entry == newest_entry
+        ):
             for outcome in outcomes:
                 self._note(outcome)
             self.ledger.commit()
@@ -273,9 +285,13 @@ class _Pass:
         if version.attempts == 0:
             self.ledger.tried(version, now.timestamp())
 
-        is_too_old = version.attempts > 0 and now - datetime.fromtimestamp(version.due_at, UTC) > PATIENCE
+        is_too_old = (
+            version.attempts > 0 and now - datetime.fromtimestamp(version.due_at, UTC) > PATIENCE
+        )
         wait = _wait_seconds(version.attempts, _LONGEST_WAIT_SECONDS, outcome.retry_after)
-        self.ledger.failed(version, trouble, now.timestamp() + wait, is_dead=is_too_old or outcome.is_final)
+        self.ledger.failed(
+            version, trouble, now.timestamp() + wait, is_dead=is_too_old or outcome.is_final
+        )
 
         if not outcome.is_of_the_lead:
             self._failures_in_a_row += 1

@@ -52,7 +52,9 @@ def deliver_sensor(settings: Settings, names: Names = PLAIN) -> SensorDefinition
         if not destinations:
             return SkipReason("LEADS_DELIVERY_URL is not set.")
 
-        results = deliver_to_all(settings, data, destinations, seconds=_PASS_SECONDS, patience_seconds=0)
+        results = deliver_to_all(
+            settings, data, destinations, seconds=_PASS_SECONDS, patience_seconds=0
+        )
         said = []
         for destination in destinations:
             result = results[destination.name]
@@ -60,8 +62,12 @@ def deliver_sensor(settings: Settings, names: Names = PLAIN) -> SensorDefinition
                 said.append(f"{destination.shown}: {result}")
                 continue
             if result.failed:
-                context.log.warning("Failed: %d. %s %s", result.failed, destination.shown, result.trouble)
-            said.append(f"{destination.shown}: delivered {result.delivered} versions of leads, {result.left} are left.")
+                context.log.warning(
+                    "Failed: %d. %s %s", result.failed, destination.shown, result.trouble
+                )
+            said.append(
+                f"{destination.shown}: delivered {result.delivered} versions of leads, {result.left} are left."
+            )
         return SkipReason("\n".join(said))
 
     return deliver_leads

@@ -20,7 +20,9 @@ class DeliverySettings(FeatureSettings):
     32)"`"""
     delivery_authorization: Secret | None = setting("LEADS_DELIVERY_AUTHORIZATION", _DELIVERY)
     """The header `Authorization` of each message, if the address wants one: Bearer and a token, for example"""
-    delivery_from: Annotated[date | None, PlainValidator(day_of)] = setting("LEADS_DELIVERY_FROM", _DELIVERY)
+    delivery_from: Annotated[date | None, PlainValidator(day_of)] = setting(
+        "LEADS_DELIVERY_FROM", _DELIVERY
+    )
     """The first day whose leads are delivered, as 2026-11-19; the day of the first delivery if it is empty"""
     destinations_file: AbsolutePath = setting(
         "LEADS_DESTINATIONS_FILE", _DELIVERY, link="guides/deliver-leads.md#several-destinations"

@@ -8,7 +8,8 @@ FEATURE: Final = Feature(
     name="export",
     commands={
         "export": Command(
-            "leads_pipeline.features.export.command:export", "Write tables as files for spreadsheets and BI."
+            "leads_pipeline.features.export.command:export",
+            "Write tables as files for spreadsheets and BI.",
         )
     },
 )

@@ -20,7 +20,9 @@ from leads_pipeline.words import counted
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder for the files, outside of the data folder. Files of the same names are replaced.",
 )
-@click.option("--format", "format_", required=True, type=click.Choice(FORMATS), help="What the files are.")
+@click.option(
+    "--format", "format_", required=True, type=click.Choice(FORMATS), help="What the files are."
+)
 @click.option(
     "--raw",
     "is_raw",

@@ -53,7 +53,17 @@ _WIDEST: Final = 50
 _FILTER_WIDTH: Final = 3
 
 # DuckDB's types that aren't text in a spreadsheet, by how they begin. Dates have a format of Excel's.
-_TYPES: Final = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
+_TYPES: Final = (
+    "BOOLEAN",
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "FLOAT",
+    "DOUBLE",
+    "DECIMAL",
+)
 _DATES: Final = {"DATE": "yyyy-mm-dd", "TIMESTAMP": "yyyy-mm-dd hh:mm:ss"}
 # Numbers that nobody adds up. Excel shows 12 digits as 4.47E+11.
 _IDS: Final = ("id", "uprn", "sequence")
@@ -95,10 +105,17 @@ def write_export(
     data.want_outside(folder)
     with data.state.lock("export"), attached_version(data) as db:
         found = "select table_name from information_schema.tables where table_catalog = 'published'"
-        names = [name for (name,) in db.execute(f"{found} and table_schema = 'main' order by all").fetchall()]
+        names = [
+            name
+            for (name,) in db.execute(f"{found} and table_schema = 'main' order by all").fetchall()
+        ]
         if table not in (ALL, *names):
-            raise QuestionError(f"There is no such table. Take one of these, or `{ALL}`: {', '.join(names)}.")
-        data.state.note_export(folder)  # before the list is looked at: so the receipt of a later entry names the folder
+            raise QuestionError(
+                f"There is no such table. Take one of these, or `{ALL}`: {', '.join(names)}."
+            )
+        data.state.note_export(
+            folder
+        )  # before the list is looked at: so the receipt of a later entry names the folder
         check_follows_list(db, data)
         drafts = folder / ".leads-export.tmp"
         shutil.rmtree(drafts, ignore_errors=True)  # a killed export's, as this one holds the lock
@@ -106,7 +123,14 @@ def write_export(
             with storing(folder), telling_errors(folder):
                 make_folder(drafts)
                 written = [
-                    _write(db, name, drafts / f"{name}.{format_}", zone, is_raw=is_raw, sheet_rows=sheet_rows)
+                    _write(
+                        db,
+                        name,
+                        drafts / f"{name}.{format_}",
+                        zone,
+                        is_raw=is_raw,
+                        sheet_rows=sheet_rows,
+                    )
                     for name in (names if table == ALL else [table])
                 ]
                 for one in written:
@@ -118,14 +142,24 @@ def write_export(
 
 
 def _write(
-    db: duckdb.DuckDBPyConnection, name: str, file: Path, zone: str, *, is_raw: bool, sheet_rows: int
+    db: duckdb.DuckDBPyConnection,
+    name: str,
+    file: Path,
+    zone: str,
+    *,
+    is_raw: bool,
+    sheet_rows: int,
 ) -> Exported:
     table, format_ = quoted(name), file.suffix.removeprefix(".")
     if is_raw or format_ == "parquet":
-        [(count,)] = db.execute(f"copy {table} to {literal(str(file))} ({_AS_IT_IS[format_]})").fetchall()
+        [(count,)] = db.execute(
+            f"copy {table} to {literal(str(file))} ({_AS_IT_IS[format_]})"
+        ).fetchall()
         return Exported(file, count)
     described = db.execute(f"describe {table}").fetchall()
-    columns = [_column(column, type_, zone, is_csv=format_ == "csv") for column, type_, *_ in described]
+    columns = [
+        _column(column, type_, zone, is_csv=format_ == "csv") for column, type_, *_ in described
+    ]
     rows = f"select {', '.join(column.sql for column in columns)} from {table}"  # noqa: S608 - our own names
     if format_ == "csv":
         return _write_csv(db, rows, file)
@@ -173,10 +207,17 @@ def _write_csv(db: duckdb.DuckDBPyConnection, rows: str, file: Path) -> Exported
     return Exported(file, count)
 
 
-def _write_xlsx(rows: duckdb.DuckDBPyConnection, columns: Sequence[_Column], file: Path, sheet_rows: int) -> Exported:
+def _write_xlsx(
+    rows: duckdb.DuckDBPyConnection, columns: Sequence[_Column], file: Path, sheet_rows: int
+) -> Exported:
     """Write the rows to a sheet `data`, and to `data 2` and so on if there are too many for one."""
     out = _Buffer()
-    options = {"constant_memory": True, "tmpdir": str(file.parent), "use_zip64": True, "strings_to_urls": False}
+    options = {
+        "constant_memory": True,
+        "tmpdir": str(file.parent),
+        "use_zip64": True,
+        "strings_to_urls": False,
+    }
     book = Workbook(out, {**options, "strings_to_formulas": False})
     formats = {column.format: book.add_format({"num_format": column.format}) for column in columns}
     bold = book.add_format({"bold": True})
@@ -188,14 +229,21 @@ def _write_xlsx(rows: duckdb.DuckDBPyConnection, columns: Sequence[_Column], fil
         sheet.freeze_panes(1, 0)
         widths = [len(column.header) + _FILTER_WIDTH for column in columns]
         for number, column in enumerate(columns):
-            sheet.set_column(number, number, None, formats[column.format])  # rows take it as they are written
+            sheet.set_column(
+                number, number, None, formats[column.format]
+            )  # rows take it as they are written
         sheet.write_row(0, 0, [column.header for column in columns], bold)
         written = 0
         while row is not None and written < sheet_rows:
             cells = [_cell(value) for value in row]
-            cut += sum(isinstance(value, str) and value != cell for value, cell in zip(row, cells, strict=True))
+            cut += sum(
+                isinstance(value, str) and value != cell
+                for value, cell in zip(row, cells, strict=True)
+            )
             if written < _ROWS_MEASURED:
-                widths = [max(width, _width(cell)) for width, cell in zip(widths, cells, strict=True)]
+                widths = [
+                    max(width, _width(cell)) for width, cell in zip(widths, cells, strict=True)
+                ]
             written += 1
             sheet.write_row(written, 0, cells)
             row = rows.fetchone()

@@ -31,7 +31,11 @@ def inventory(facts: Facts) -> Iterator[Finding]:
     if since is None or not has_passed(_OLDEST, since, facts.now):
         return
 
-    last = f"The last inventory is from {moment(searched_at)}." if searched_at else "No inventory was ever pulled."
+    last = (
+        f"The last inventory is from {moment(searched_at)}."
+        if searched_at
+        else "No inventory was ever pulled."
+    )
     command = "leads-pipeline backfill --last 1d --kind inventory"
     pull = how_to_start(facts.data.state, "pull_inventory", command, str(facts.today))
     yield Finding(

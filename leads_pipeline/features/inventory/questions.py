@@ -32,12 +32,16 @@ def _first_page(base_url: str, own: InventorySettings, tokens: Callable[[], Toke
     if own.reason_against:
         raise Doubt(own.reason_against)
     if not own.inventory_agency_ref:
-        raise SettingsError("INVENTORY_AGENCY_REF is not set. It came by e-mail from the developer portal.")
+        raise SettingsError(
+            "INVENTORY_AGENCY_REF is not set. It came by e-mail from the developer portal."
+        )
     if not own.inventory_addresses:
         return f"{about_token(tokens())} Places come from leads, so there is no place to try."
 
     # A person waits for the answer.
-    client = InventoryClient(base_url, tokens(), own.inventory_agency_ref, policy=RetryPolicy(max_attempts=1))
+    client = InventoryClient(
+        base_url, tokens(), own.inventory_agency_ref, policy=RetryPolicy(max_attempts=1)
+    )
     page = client.first_page(own.inventory_addresses[0])
     return f"The first of {len(own.inventory_addresses)} places has {len(page.items)} items on its first page."
 
@@ -46,4 +50,6 @@ def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, number: int) -> Iter
     """Read the newest search of each day. A damaged file is moved to quarantine."""
     days = len([*Inventory.of(data).searches()])
     if days:
-        yield Seen("inventory", Light.GREEN, f"The newest search of {counted(days, 'day')} is whole.")
+        yield Seen(
+            "inventory", Light.GREEN, f"The newest search of {counted(days, 'day')} is whole."
+        )

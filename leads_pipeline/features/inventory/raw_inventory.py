@@ -52,10 +52,16 @@ MAX_POSTCODES: Final = 500
 
 _SCHEMA: Final = TableSchema(
     [
-        TableColumn("item_id", "string", "The item's own id; sha256: and the hash of its payload if it has none"),
+        TableColumn(
+            "item_id",
+            "string",
+            "The item's own id; sha256: and the hash of its payload if it has none",
+        ),
         TableColumn("address", "string", "Place whose search found it"),
         TableColumn("payload", "string", "The exact JSON text that was received"),
-        TableColumn("fetched_at", "timestamp", "When a search of the day first found this text, UTC"),
+        TableColumn(
+            "fetched_at", "timestamp", "When a search of the day first found this text, UTC"
+        ),
     ]
 )
 
@@ -68,9 +74,21 @@ def definitions(settings: Settings, names: Names) -> Definitions:
     partitions = Partitions.of(settings, first_day(settings))
     raw_inventory = raw_inventory_asset(settings, partitions, names)
     return Definitions(
-        assets=with_conventions([raw_inventory], settings, names, are_expected=bool(needed(settings))),
-        resources={names.name("inventory"): InventoryService.of(settings, DataFolderResource.of(settings))},
-        jobs=[asset_job(INVENTORY_JOB, [raw_inventory], names, "Pull today's inventory.", is_last_in_queue=True)],
+        assets=with_conventions(
+            [raw_inventory], settings, names, are_expected=bool(needed(settings))
+        ),
+        resources={
+            names.name("inventory"): InventoryService.of(settings, DataFolderResource.of(settings))
+        },
+        jobs=[
+            asset_job(
+                INVENTORY_JOB,
+                [raw_inventory],
+                names,
+                "Pull today's inventory.",
+                is_last_in_queue=True,
+            )
+        ],
         schedules=[inventory_schedule(settings, names)],
     )
 
@@ -102,7 +120,9 @@ def inventory_schedule(settings: Settings, names: Names = PLAIN) -> ScheduleDefi
     return pull_inventory_daily
 
 
-def raw_inventory_asset(settings: Settings, partitions: Partitions, names: Names = PLAIN) -> AssetsDefinition:
+def raw_inventory_asset(
+    settings: Settings, partitions: Partitions, names: Names = PLAIN
+) -> AssetsDefinition:
     """`raw_inventory`, by day."""
 
     @asset(
@@ -132,7 +152,9 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions, names: Names
             day = date.fromisoformat(key)
             reason = settings.of(InventorySettings).reason_against
             if day != today(settings.zone, datetime.now(UTC)):
-                reason = f"The API knows the present only, and {day} isn't today in {settings.zone.key}."
+                reason = (
+                    f"The API knows the present only, and {day} isn't today in {settings.zone.key}."
+                )
             # Not a failure: it would hold back all tables below, and no later run could mend it.
             metadata = {NOT_PULLED: reason} if reason else _pull(inventory, data, settings, day)
             yield AssetMaterialization(context.asset_key, partition=key, metadata=metadata)
@@ -140,12 +162,16 @@ def raw_inventory_asset(settings: Settings, partitions: Partitions, names: Names
     return raw_inventory
 
 
-def _pull(inventory: InventoryService, data: DataFolder, settings: Settings, day: date) -> dict[str, str | int]:
+def _pull(
+    inventory: InventoryService, data: DataFolder, settings: Settings, day: date
+) -> dict[str, str | int]:
     """Land today's inventory. Returns the metadata of its materialization."""
     try:
         addresses = _addresses(settings, data, day)
         if not addresses:
-            return {NOT_PULLED: "INVENTORY_ADDRESSES names no place to search, and no lead asks about one."}
+            return {
+                NOT_PULLED: "INVENTORY_ADDRESSES names no place to search, and no lead asks about one."
+            }
         client = inventory.connect()
         with data.state.pulling():
             began_at = datetime.now(UTC)
@@ -153,7 +179,11 @@ def _pull(inventory: InventoryService, data: DataFolder, settings: Settings, day
         rows = Inventory.of(data).land(day, answers, began_at)
     except LeadsPipelineError as error:
         raise failure(f"No inventory could be pulled for {day}", error, "inventory") from None
-    return {"dagster/partition_row_count": rows, "addresses": len(answers), "requests": client.requests_made}
+    return {
+        "dagster/partition_row_count": rows,
+        "addresses": len(answers),
+        "requests": client.requests_made,
+    }
 
 
 def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:

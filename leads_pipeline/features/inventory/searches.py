@@ -73,7 +73,9 @@ class Inventory:
         """Return the inventory of a data folder."""
         return cls(data.store, note_landed=data.state.note_landed)
 
-    def land(self, day: date, answers: Mapping[str, Sequence[InventoryItem]], searched_at: datetime) -> int:
+    def land(
+        self, day: date, answers: Mapping[str, Sequence[InventoryItem]], searched_at: datetime
+    ) -> int:
         """Land a search in which every place answered, and delete older ones.
 
         Return how many items it found. `answers` are the items by the place that was searched for.
@@ -94,10 +96,14 @@ class Inventory:
         """
         folder = _folder_of(day)
         newest_file = next(iter(self._newest_first(folder)), None)
-        before = _read(self._store.get(newest_file.key) or b"", newest_file) if newest_file else None
+        before = (
+            _read(self._store.get(newest_file.key) or b"", newest_file) if newest_file else None
+        )
         known = {(item.item_id, item.payload): item.fetched_at for item in before or ()}
         items = {
-            item.item_id: item._replace(fetched_at=known.get((item.item_id, item.payload), item.fetched_at))
+            item.item_id: item._replace(
+                fetched_at=known.get((item.item_id, item.payload), item.fetched_at)
+            )
             for item in found
         }
 
@@ -150,7 +156,9 @@ def _folder_of(day: date) -> str:
 
 def _to_parquet(items: Sequence[FoundItem]) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist([item._asdict() for item in items], SCHEMA), sink, compression="zstd")
+    pq.write_table(
+        pa.Table.from_pylist([item._asdict() for item in items], SCHEMA), sink, compression="zstd"
+    )
     return sink.getvalue().to_pybytes()
 
 
@@ -161,7 +169,9 @@ def _read(content: bytes, file: RawFile) -> list[FoundItem] | None:
     try:
         table = parquet_of(content).read(use_threads=False)
         if "fetched_at" not in table.column_names:  # the first files of this form had none
-            moments = pa.array([moment_of(file.fetch)] * len(table), SCHEMA.field("fetched_at").type)
+            moments = pa.array(
+                [moment_of(file.fetch)] * len(table), SCHEMA.field("fetched_at").type
+            )
             table = table.append_column("fetched_at", moments)
         return list(map(FoundItem, *(table[name].to_pylist() for name in FoundItem._fields)))
     except (pa.ArrowInvalid, KeyError):

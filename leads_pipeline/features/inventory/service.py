@@ -37,7 +37,9 @@ class InventoryService(ConfigurableResource[None]):
     def connect(self) -> InventoryClient:
         """Return a client with its token. Raises SettingsError naming the missing variables."""
         agency_ref = required(self.agency_ref, "INVENTORY_AGENCY_REF")
-        return InventoryClient(required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref)
+        return InventoryClient(
+            required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref
+        )
 
     def tokens(self) -> Tokens:
         """Return the access tokens for the API.

@@ -5,7 +5,15 @@ from typing import Annotated, Final
 
 from pydantic import PlainValidator
 
-from leads_pipeline.settings import Address, ClientId, FeatureSettings, Secret, list_of, setting, whole_number
+from leads_pipeline.settings import (
+    Address,
+    ClientId,
+    FeatureSettings,
+    Secret,
+    list_of,
+    setting,
+    whole_number,
+)
 
 _INVENTORY: Final = "The inventory API; everything else runs without it"
 
@@ -22,11 +30,13 @@ class InventorySettings(FeatureSettings):
     """Its client secret"""
     inventory_agency_ref: str | None = setting("INVENTORY_AGENCY_REF", _INVENTORY)
     """The agency reference that came by e-mail"""
-    inventory_addresses: Annotated[tuple[str, ...], PlainValidator(partial(list_of, separator=";"))] = setting(
-        "INVENTORY_ADDRESSES", _INVENTORY, ()
-    )
+    inventory_addresses: Annotated[
+        tuple[str, ...], PlainValidator(partial(list_of, separator=";"))
+    ] = setting("INVENTORY_ADDRESSES", _INVENTORY, ())
     """The places to search for, separated by semicolons: York; Leeds LS1"""
-    inventory_from_leads_days: Annotated[int, whole_number(0, 90)] = setting("INVENTORY_FROM_LEADS_DAYS", _INVENTORY, 0)
+    inventory_from_leads_days: Annotated[int, whole_number(0, 90)] = setting(
+        "INVENTORY_FROM_LEADS_DAYS", _INVENTORY, 0
+    )
     """Also search for the postcodes of listings that applicants asked about in this many days: 0 to
     90. Each postcode takes at least one request a day, up to 500. One search for a town finds them
     all"""
@@ -37,5 +47,7 @@ class InventorySettings(FeatureSettings):
         if self.inventory_base_url is None:
             return "INVENTORY_BASE_URL is not set: there is no inventory to pull."
         if not self.inventory_addresses and not self.inventory_from_leads_days:
-            return "Neither INVENTORY_ADDRESSES nor INVENTORY_FROM_LEADS_DAYS says what to search for."
+            return (
+                "Neither INVENTORY_ADDRESSES nor INVENTORY_FROM_LEADS_DAYS says what to search for."
+            )
         return None

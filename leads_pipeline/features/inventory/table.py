@@ -20,7 +20,13 @@ from leads_pipeline.warehouse.duck import Column
 from leads_pipeline.warehouse.flatten import lead_columns
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.step import Draft, Step
-from leads_pipeline.warehouse.tables import DRIFT_COLUMNS, Table, columns_of, create_table, declared_columns
+from leads_pipeline.warehouse.tables import (
+    DRIFT_COLUMNS,
+    Table,
+    columns_of,
+    create_table,
+    declared_columns,
+)
 from leads_pipeline.warehouse.typed_rows import read_leads
 
 # The asset of the raw files.
@@ -30,10 +36,16 @@ INVENTORY: Final = Table(
     "inventory",
     "One row per item that the inventory searches found, in its newest state",
     (
-        Column("item_id", "varchar", "The item's own id; sha256: and the hash of its payload if it has none"),
+        Column(
+            "item_id",
+            "varchar",
+            "The item's own id; sha256: and the hash of its payload if it has none",
+        ),
         Column("first_seen_day", "date", "First day on which a search found the item"),
         Column("last_seen_day", "date", "Last day on which a search found the item"),
-        Column("fetched_at", "timestamptz", "When this version of the item was first received, UTC"),
+        Column(
+            "fetched_at", "timestamptz", "When this version of the item was first received, UTC"
+        ),
         Column("searched_address", "varchar", "Place whose search found this version"),
         *declared_columns(INVENTORY_FIELDS),
         *DRIFT_COLUMNS,

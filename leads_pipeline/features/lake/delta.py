@@ -17,11 +17,22 @@ from typing import Final
 
 import duckdb
 import pyarrow as pa
-from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties, write_deltalake
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.features.lake.parquet_tables import TABLES, delete_tables, remove_tables, rows_of
+from leads_pipeline.features.lake.parquet_tables import (
+    TABLES,
+    delete_tables,
+    remove_tables,
+    rows_of,
+)
 from leads_pipeline.raw.store import Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 from leads_pipeline.warehouse.editions import number_of
@@ -58,7 +69,9 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
     written: dict[str, int] = {}
 
     with attached(folder, file) as db, _readable_by_group():
-        publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
+        publications = dict(
+            db.execute("select day, publication from pipeline.touched_days").fetchall()
+        )
         for table in lead_tables():
             with _telling_errors(f"{store.address}/{TABLES}/{table.name}") as uri:
                 present = _opened(uri, store.options)
@@ -70,7 +83,15 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
                     delete_tables(store, f"{TABLES}/{table.name}/")
                 days = {day for day, publication in publications.items() if publication > before}
                 is_whole = days == publications.keys()
-                _write(db, table, days, present or uri, store.options, number_of(file), is_whole=is_whole)
+                _write(
+                    db,
+                    table,
+                    days,
+                    present or uri,
+                    store.options,
+                    number_of(file),
+                    is_whole=is_whole,
+                )
                 written[table.name] = len(days)
 
     names = tuple(f"{TABLES}/{table.name}/" for table in lead_tables())
@@ -113,7 +134,11 @@ def _write(
     if isinstance(target, DeltaTable):
         # With the files that killed runs left.
         target.vacuum(
-            _READERS_HOURS, dry_run=False, enforce_retention_duration=False, full=True, commit_properties=noted
+            _READERS_HOURS,
+            dry_run=False,
+            enforce_retention_duration=False,
+            full=True,
+            commit_properties=noted,
         )
 
 

@@ -63,7 +63,10 @@ def write_tables(folder: Path) -> int | None:
 
 def _write_tree(folder: Path) -> int | None:
     path, trees, file = folder / TABLES, folder / ".versions", (folder / WAREHOUSE_FILE).resolve()
-    edition_number, before = number_of(file), number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
+    edition_number, before = (
+        number_of(file),
+        number_of(path.resolve()) if path.is_symlink() and path.exists() else 0,
+    )
 
     if edition_number == before:
         return None
@@ -73,7 +76,9 @@ def _write_tree(folder: Path) -> int | None:
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(mode=_FOLDER_MODE)
         with attached(folder, file) as db:
-            publications = dict(db.execute("select day, publication from pipeline.touched_days").fetchall())
+            publications = dict(
+                db.execute("select day, publication from pipeline.touched_days").fetchall()
+            )
             touched = {day for day, publication in publications.items() if publication > before}
             for table in lead_tables():
                 (draft / table.name).mkdir(mode=_FOLDER_MODE)
@@ -93,7 +98,10 @@ def count_rows(table: Path) -> int | None:
 
     Return how many rows they hold, None if a file is damaged.
     """
-    files = (pq.ParquetFile(file, page_checksum_verification=True) for file in table.glob("*/data.parquet"))
+    files = (
+        pq.ParquetFile(file, page_checksum_verification=True)
+        for file in table.glob("*/data.parquet")
+    )
     try:
         return sum(len(batch) for file in files for batch in file.iter_batches(use_threads=False))
     except (OSError, pa.ArrowException):
@@ -127,7 +135,9 @@ def delete_tables(store: Store, prefix: str = f"{TABLES}/") -> None:
 def _replace_link(path: Path, tree: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)  # Delta tables
-    link = tree.with_name(f"draft-{TABLES}-link")  # a killed one is deleted with the drafts of publications
+    link = tree.with_name(
+        f"draft-{TABLES}-link"
+    )  # a killed one is deleted with the drafts of publications
     link.unlink(missing_ok=True)
     link.symlink_to(tree.relative_to(path.parent))
     link.replace(path)
@@ -149,7 +159,9 @@ def _link_days(before: Path, table: Path, days: Collection[date]) -> None:
                 copy_file(_file(before, day), _file(table, day))
 
 
-def _write_days(db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days: Collection[date]) -> None:
+def _write_days(
+    db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days: Collection[date]
+) -> None:
     """Write a file for each of the days that has rows."""
     for rows in rows_of(db, table, days):
         for day in pc.unique(rows["lead_day"]):
@@ -162,7 +174,9 @@ def _write_days(db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days:
             sync(file)
 
 
-def rows_of(db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date]) -> Iterator[pa.Table]:
+def rows_of(
+    db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date]
+) -> Iterator[pa.Table]:
     """Read the rows of these days, some days at a time, with the column `lead_day`."""
     columns = ", ".join(
         f"{quoted(column.name)}{'::varchar' if column.type in _AS_TEXT else ''} as {quoted(column.name)}"
@@ -177,6 +191,8 @@ def rows_of(db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date])
     for first in range(0, max(len(ordered), 1), at_once):
         rows = f"(from {leads} where {is_of(ordered[first : first + at_once])})"
         if is_list:
-            rows = f"{quoted(table.name)} join (select lead_id, lead_day from {rows}) using (lead_id)"
+            rows = (
+                f"{quoted(table.name)} join (select lead_id, lead_day from {rows}) using (lead_id)"
+            )
         selected = f"select {'lead_day, ' if is_list else ''}{columns} from {rows}"
         yield db.sql(selected).to_arrow_table(batch_size=_ROWS_AT_ONCE)

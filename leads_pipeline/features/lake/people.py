@@ -35,13 +35,21 @@ class LeadsInDelta(HoldsPeople):
 
     def _has(self, kind: LeadKind, table: str, is_meant: IsMeant) -> bool:
         try:
-            ids = {lead_id for key in self.data.store.list(f"{TABLES}/{table}/") for lead_id in self._ids_in(key)}
+            ids = {
+                lead_id
+                for key in self.data.store.list(f"{TABLES}/{table}/")
+                for lead_id in self._ids_in(key)
+            }
         except (pa.ArrowException, KeyError):
             return True
         return any(is_meant((kind.name, lead_id)) for lead_id in ids)
 
     def _ids_in(self, key: str) -> Iterator[str]:
         """The ids of a table's file, also of one that no edition needs any more."""
-        if key.endswith(".parquet") and "/_delta_log/" not in key and (content := self.data.store.get(key)) is not None:
+        if (
+            key.endswith(".parquet")
+            and "/_delta_log/" not in key
+            and (content := self.data.store.get(key)) is not None
+        ):
             ids = parquet_of(content).read(["lead_id"], use_threads=False)["lead_id"]
             yield from map(str, ids.to_pylist())

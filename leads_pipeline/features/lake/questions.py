@@ -42,7 +42,11 @@ def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, edition_number: int)
     for table in lead_tables():
         [(rows,)] = db.execute(f"select count(*) from {quoted(table.name)}").fetchall()
         if (found := count_rows(folder / table.name)) != rows:
-            has = "can't be read" if found is None else f"has {found} rows, and leads.duckdb has {rows}"
+            has = (
+                "can't be read"
+                if found is None
+                else f"has {found} rows, and leads.duckdb has {rows}"
+            )
             wrong.append(f"{TABLES}/{table.name} {has}.")
 
     if wrong:

@@ -7,7 +7,12 @@ import shutil
 from datetime import datetime
 
 from leads_pipeline.errors import SettingsError, how_to_install
-from leads_pipeline.features.lake.parquet_tables import TABLES, delete_tables, remove_tables, write_tables
+from leads_pipeline.features.lake.parquet_tables import (
+    TABLES,
+    delete_tables,
+    remove_tables,
+    write_tables,
+)
 from leads_pipeline.features.lake.settings import LakeSettings
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.durable import replace_file, storing

@@ -16,7 +16,11 @@ def own_specs(settings: Settings, names: Names) -> list[AssetSpec]:
 
     Nobody can run one by itself. So files may come and go while a code location is loaded.
     """
-    files = {one.name: one for one in own_files(settings.of(OwnTablesSettings).marts_dir).files if one.name}
+    files = {
+        one.name: one
+        for one in own_files(settings.of(OwnTablesSettings).marts_dir).files
+        if one.name
+    }
     known = table_names() | files.keys()
     specs = []
     for name, one in files.items():
@@ -28,7 +32,10 @@ def own_specs(settings: Settings, names: Names) -> list[AssetSpec]:
             description=f"{one.mart.description if one.mart else 'A file as it is'}\n\nMade from {one.file}.",
             group_name=names.name(OWN),
             kinds={"duckdb"},
-            metadata={**table_metadata(one.mart or Table(name, "", ()), {}, names), **code_reference(one.file)},
+            metadata={
+                **table_metadata(one.mart or Table(name, "", ()), {}, names),
+                **code_reference(one.file),
+            },
         )
         specs.append(spec)
     return specs

@@ -144,7 +144,9 @@ def list_files(one: OwnList, *folders: Path | None) -> list[Path]:
     for folder in filter(None, folders):
         with reading(folder):
             paths = [folder / f"{one.name}{suffix}" for suffix in _SUFFIXES]
-            files = [path for path in paths if path.exists() and not path.is_fifo()]  # a pipe has no end
+            files = [
+                path for path in paths if path.exists() and not path.is_fifo()
+            ]  # a pipe has no end
         if files:
             return [path for path in files if path.suffix != ".xlsx"] or files
     return []

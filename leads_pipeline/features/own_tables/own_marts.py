@@ -24,7 +24,15 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.own_tables.lists import LIST_FILES, LoadLists
-from leads_pipeline.features.own_tables.own_table import SECONDS_MAX, STOPPED, TOO_MUCH, Made, Task, make_table, told
+from leads_pipeline.features.own_tables.own_table import (
+    SECONDS_MAX,
+    STOPPED,
+    TOO_MUCH,
+    Made,
+    Task,
+    make_table,
+    told,
+)
 from leads_pipeline.features.own_tables.settings import OwnTablesSettings
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.durable import reading
@@ -44,7 +52,9 @@ _SUFFIXES: Final = (".csv", ".parquet", ".sql")
 _OTHER_SUFFIXES: Final = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".json", ".jsonl", ".tsv")
 _HEADER: Final = re.compile(r"(-- [^\n]+\n){2,}\n")
 
-_NOT_READ: Final = "Files of this kind aren't read. Save it as CSV, in Excel as CSV UTF-8, or as Parquet."
+_NOT_READ: Final = (
+    "Files of this kind aren't read. Save it as CSV, in Excel as CSV UTF-8, or as Parquet."
+)
 _NO_FILE: Final = "It isn't a file, or it is a link to a file that can't be read."
 
 # `name` is NULL if the file can't make a table. `tried` is the look of the file and the day.
@@ -99,7 +109,9 @@ def own_files(folder: Path | None) -> OwnFiles:
             elif not look:
                 refused.append(OwnFile(file, look, None, problem=_NO_FILE))
             else:
-                refused.append(OwnFile(file, look, None, problem=problem if is_readable else _NOT_READ))
+                refused.append(
+                    OwnFile(file, look, None, problem=problem if is_readable else _NOT_READ)
+                )
     except StorageError as error:
         return OwnFiles(trouble=str(error))
     return OwnFiles([*_in_order(found), *refused])
@@ -169,7 +181,11 @@ def _read(one: OwnFile) -> OwnFile:
     except duckdb.Error as error:
         return replace(one, mart=mart, problem=told(error, mart.statement))
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-        return replace(one, mart=mart, problem="It isn't exactly one SELECT. A PIVOT has to name its values: `in (…)`.")
+        return replace(
+            one,
+            mart=mart,
+            problem="It isn't exactly one SELECT. A PIVOT has to name its values: `in (…)`.",
+        )
     return replace(one, mart=replace(mart, name=str(one.name)), reads=reads)
 
 
@@ -181,7 +197,9 @@ def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
         except CycleError as error:
             circle = error.args[1]
             for name in circle:
-                found[name] = replace(found[name], problem=f"Marts read each other in a circle: {', '.join(circle)}.")
+                found[name] = replace(
+                    found[name], problem=f"Marts read each other in a circle: {', '.join(circle)}."
+                )
                 reads[name] = set()
 
 
@@ -201,7 +219,9 @@ class MakeOwnTables(Step):
     changes, and once a day, because each try delays the publication.
     """
 
-    def __init__(self, folder: Path, marts_dir: Path | None, today: date, seconds: float = SECONDS_MAX) -> None:
+    def __init__(
+        self, folder: Path, marts_dir: Path | None, today: date, seconds: float = SECONDS_MAX
+    ) -> None:
         self._folder = folder
         self._own = own_files(marts_dir)
         self._today = today
@@ -226,7 +246,9 @@ class MakeOwnTables(Step):
         """Make the tables."""
         if not self._own.files and not self._own.trouble:
             return
-        problems = _make_tables(self._folder, file, self._own, self._today, self._seconds, forgets=changes.forgets)
+        problems = _make_tables(
+            self._folder, file, self._own, self._today, self._seconds, forgets=changes.forgets
+        )
         for name, problem in problems.items():
             logger.warning("%s: %s", name, problem)
 
@@ -243,7 +265,9 @@ def steps(data: DataFolder, settings: PublicationSettings, now: datetime) -> lis
 def _keep_tables(draft: Draft, own: OwnFiles) -> None:
     db = draft.db
     files = {one.name for one in own.files}
-    [(file,)] = db.execute("select current_database()").fetchall()  # a temporary table may have the same name
+    [(file,)] = db.execute(
+        "select current_database()"
+    ).fetchall()  # a temporary table may have the same name
     here, former = _names(db, file), set[str]()
     if draft.changes.has_former and columns_of(db, "own_tables", "pipeline", FORMER):
         former = _names(db, FORMER)
@@ -252,10 +276,18 @@ def _keep_tables(draft: Draft, own: OwnFiles) -> None:
         if name in here and not is_kept:
             db.execute(f"drop table if exists {quoted(file)}.main.{quoted(name)}")
             db.execute("delete from pipeline.own_tables where name = $name", {"name": name})
-        elif name not in here and is_kept and columns_of(db, name, database=FORMER) and not columns_of(db, name):
-            db.execute(f"create table {quoted(file)}.main.{quoted(name)} as from {FORMER}.main.{quoted(name)}")
+        elif (
+            name not in here
+            and is_kept
+            and columns_of(db, name, database=FORMER)
+            and not columns_of(db, name)
+        ):
             db.execute(
-                f"insert into pipeline.own_tables from {FORMER}.pipeline.own_tables where name = $name", {"name": name}
+                f"create table {quoted(file)}.main.{quoted(name)} as from {FORMER}.main.{quoted(name)}"
+            )
+            db.execute(
+                f"insert into pipeline.own_tables from {FORMER}.pipeline.own_tables where name = $name",
+                {"name": name},
             )
     db.execute("delete from pipeline.own_tables where name is null")
 
@@ -273,7 +305,9 @@ def _make_tables(
         rows = db.execute("select name, tried, problem from pipeline.own_tables").fetchall()
     beyond = () if forgets else (STOPPED, TOO_MUCH)
     waiting = {(name, tried): problem for name, tried, problem in rows if problem in beyond}
-    notes: list[tuple[object, ...]] = [("LEADS_MARTS_DIR", None, False, None, own.trouble)] if own.trouble else []
+    notes: list[tuple[object, ...]] = (
+        [("LEADS_MARTS_DIR", None, False, None, own.trouble)] if own.trouble else []
+    )
     for one in own.files:
         tried, is_made = f"{one.look} {today}", False
         problem = one.problem or waiting.get((one.name, tried))
@@ -282,10 +316,14 @@ def _make_tables(
         notes.append((one.file.name, one.name, is_made, tried, problem))
     with connection(folder, draft) as db:
         db.execute(
-            "update pipeline.own_tables set is_made = false" if own.trouble else "delete from pipeline.own_tables"
+            "update pipeline.own_tables set is_made = false"
+            if own.trouble
+            else "delete from pipeline.own_tables"
         )
         fill(db, "pipeline.own_tables", notes)
-        db.execute("checkpoint")  # on a full disk, closing the file would leave the log beside it without an error
+        db.execute(
+            "checkpoint"
+        )  # on a full disk, closing the file would leave the log beside it without an error
     return {str(file): str(problem) for file, *_, problem in notes if problem}
 
 

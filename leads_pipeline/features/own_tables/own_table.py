@@ -46,7 +46,11 @@ _READERS: Final = {
 # How Excel writes numbers, dates and moments that DuckDB takes for text: a pattern that each value has, a type, and
 # how a value is read. A day comes before its month, as in Britain. 07700 isn't a number.
 _EXCEL: Final = (
-    (r"-?(0|[1-9]\d*|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?", "double", "try_cast(replace({0}, ',', '') as double)"),
+    (
+        r"-?(0|[1-9]\d*|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?",
+        "double",
+        "try_cast(replace({0}, ',', '') as double)",
+    ),
     (r"\d{1,2}/\d{1,2}/\d{4}", "date", "try_strptime({0}, '%d/%m/%Y')::date"),
     (r"\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d\d", "timestamp", "try_strptime({0}, '%d/%m/%Y %H:%M')"),
 )
@@ -115,7 +119,9 @@ def _make(task: Task) -> Made:
             db.execute(f"attach {literal(task.made)} as made (storage_version 'v1.0.0')")
             db.execute(f"attach {literal(task.leads)} as leads (read_only)")
             _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-            resource.setrlimit(resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard))
+            resource.setrlimit(
+                resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard)
+            )
             try:
                 if task.statement is None:
                     return _read(db, task)
@@ -133,8 +139,15 @@ def _make(task: Task) -> Made:
     if columns == [*task.columns]:
         return True, None
     missing = [name for name in task.columns if name not in columns]
-    which = f"It doesn't select {', '.join(missing)}." if missing else "Name them in the order of the SELECT."
-    return False, f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}"
+    which = (
+        f"It doesn't select {', '.join(missing)}."
+        if missing
+        else "Name them in the order of the SELECT."
+    )
+    return (
+        False,
+        f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}",
+    )
 
 
 def _read(db: duckdb.DuckDBPyConnection, task: Task) -> Made:
@@ -156,7 +169,10 @@ def _read(db: duckdb.DuckDBPyConnection, task: Task) -> Made:
     if not lines:
         return True, None
     first = ", ".join(str(line) for (line,) in lines)
-    return True, f"Lines are left out that have more or fewer columns than the header. The first are {first}."
+    return (
+        True,
+        f"Lines are left out that have more or fewer columns than the header. The first are {first}.",
+    )
 
 
 def is_utf_8(file: Path) -> bool:
@@ -175,22 +191,30 @@ def is_utf_8(file: Path) -> bool:
 def _read_as_excel_writes(db: duckdb.DuckDBPyConnection, name: str) -> None:
     """Give columns of text their type, if each value is one that Excel writes: 1,300.50 or 01/12/2026."""
     table = f"made.main.{quoted(name)}"
-    texts = db.execute(f"select column_name from (describe {table}) where column_type = 'VARCHAR'").fetchall()
+    texts = db.execute(
+        f"select column_name from (describe {table}) where column_type = 'VARCHAR'"
+    ).fetchall()
     for (text,) in texts:
         column = quoted(text)
         for pattern, type_, reading in _EXCEL:
             value = reading.format(column)
             fits = f"bool_and(regexp_full_match({column}, $pattern) and {value} is not null)"
-            rows = db.execute(f"select {fits} from {table} where {column} is not null", {"pattern": pattern}).fetchall()
+            rows = db.execute(
+                f"select {fits} from {table} where {column} is not null", {"pattern": pattern}
+            ).fetchall()
             if rows == [(True,)]:
-                db.execute(f"alter table {table} alter column {column} set data type {type_} using {value}")
+                db.execute(
+                    f"alter table {table} alter column {column} set data type {type_} using {value}"
+                )
                 break
 
 
 def told(error: duckdb.Error, statement: str | None) -> str:
     """Say what is wrong with a statement, without what may quote a lead. A file that is read as it is has none."""
     # A commit that finds no memory fails with a TransactionException.
-    if isinstance(error, duckdb.OutOfMemoryException) or "Failed to commit: could not allocate" in str(error):
+    if isinstance(
+        error, duckdb.OutOfMemoryException
+    ) or "Failed to commit: could not allocate" in str(error):
         return TOO_MUCH
     if statement is None:
         return "It can't be read as a CSV or Parquet file."

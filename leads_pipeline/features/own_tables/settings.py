@@ -7,7 +7,9 @@ class OwnTablesSettings(FeatureSettings):
     """Where marts and files of one's own lie."""
 
     marts_dir: AbsolutePath = setting(
-        "LEADS_MARTS_DIR", "Tables of your own", link="guides/add-your-own-data.md#marts-and-files-of-your-own"
+        "LEADS_MARTS_DIR",
+        "Tables of your own",
+        link="guides/add-your-own-data.md#marts-and-files-of-your-own",
     )
     """A folder with marts and files of your own. Each `.sql`, `.csv` and `.parquet` file in it becomes a table of
     `leads.duckdb`"""

@@ -21,7 +21,8 @@ FEATURE: Final = Feature(
     settings="leads_pipeline.features.privacy.settings:PrivacySettings",
     commands={
         "privacy": Command(
-            "leads_pipeline.features.privacy.command:privacy", "Find, export, erase or restrict a person's data."
+            "leads_pipeline.features.privacy.command:privacy",
+            "Find, export, erase or restrict a person's data.",
         )
     },
     finders="leads_pipeline.features.privacy.findings",

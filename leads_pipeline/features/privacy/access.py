@@ -17,7 +17,13 @@ from zoneinfo import ZoneInfo
 from leads_pipeline.domain.contract import LEAD_KINDS, member_in_words
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.features.privacy.contact_keys import plain
-from leads_pipeline.features.privacy.identity import CONTACT, FIRST_NAME, LAST_NAME, OWN_POSTCODE, texts_of
+from leads_pipeline.features.privacy.identity import (
+    CONTACT,
+    FIRST_NAME,
+    LAST_NAME,
+    OWN_POSTCODE,
+    texts_of,
+)
 from leads_pipeline.features.privacy.receipt import recipients
 from leads_pipeline.features.privacy.search import FoundLead, Row
 from leads_pipeline.features.privacy.settings import PrivacySettings
@@ -51,7 +57,11 @@ _DESCRIPTIONS: Final = {
     for kind in LEAD_KINDS
     for field in (
         *kind.fields,
-        *(replace(one, path=f"{child.path}.{one.path}") for child in kind.children for one in child.fields),
+        *(
+            replace(one, path=f"{child.path}.{one.path}")
+            for child in kind.children
+            for one in child.fields
+        ),
     )
 }
 
@@ -77,14 +87,23 @@ class Contact:
         for row in lead.rows:
             fields = [field for field in texts_of(row.payload) if not field.is_name]
             names.append(
-                " ".join(plain(field.text) for field in fields if field.path in FIRST_NAME | LAST_NAME).strip()
+                " ".join(
+                    plain(field.text) for field in fields if field.path in FIRST_NAME | LAST_NAME
+                ).strip()
             )
-            others += [plain(field.text) for field in fields if field.path in CONTACT and field.text.strip()]
+            others += [
+                plain(field.text)
+                for field in fields
+                if field.path in CONTACT and field.text.strip()
+            ]
         return cls(list(filter(None, dict.fromkeys(names))), list(dict.fromkeys(others)))
 
     def masked(self) -> "Contact":
         """Enough of it to recognise a person whom you know, and to tell Jane from John."""
-        names = [" ".join(f"{word[: 2 if len(word) > 3 else 1]}…" for word in name.split()) for name in self.names]
+        names = [
+            " ".join(f"{word[: 2 if len(word) > 3 else 1]}…" for word in name.split())
+            for name in self.names
+        ]
         return Contact(names, [_masked(text) for text in self.others])
 
 
@@ -101,7 +120,9 @@ def written_by(lead: FoundLead) -> list[str]:
     A person judges by these whose lead it is.
     """
     fields = [field for row in lead.rows for field in texts_of(row.payload) if not field.is_name]
-    written = [field for field in fields if field.path in OWN_POSTCODE or field.path.endswith("message")]
+    written = [
+        field for field in fields if field.path in OWN_POSTCODE or field.path.endswith("message")
+    ]
     return list(dict.fromkeys(plain(field.text) for field in written if field.text.strip()))
 
 
@@ -123,7 +144,9 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
             "files": sorted({row.path for row in rows}),
             "content": content,
             "fields": [
-                (field.path, field.text) for field in texts_of(content, _TRUTHS) if field.text and not field.is_name
+                (field.path, field.text)
+                for field in texts_of(content, _TRUTHS)
+                if field.text and not field.is_name
             ],
         }
         for content, rows in by_text.items()
@@ -166,7 +189,12 @@ def write_export(
         "recipients": [{"host": host, "days": days} for host, days in hosts.items()],
         "retention": retention_of(settings),
         "leads": [
-            {"kind": lead.kind, "lead_id": lead.lead_id, "why": sorted(lead.why), "versions": versions_of(lead)}
+            {
+                "kind": lead.kind,
+                "lead_id": lead.lead_id,
+                "why": sorted(lead.why),
+                "versions": versions_of(lead),
+            }
             for lead in leads
         ],
     }
@@ -195,7 +223,9 @@ def _in_words(text: str, zone: ZoneInfo) -> str:
     if _MOMENT.fullmatch(text):
         with suppress(ValueError, OverflowError):
             moment = datetime.fromisoformat(text)
-            return "not known" if moment.year == 1 else f"{moment.astimezone(zone):%-d %B %Y, %H:%M}"
+            return (
+                "not known" if moment.year == 1 else f"{moment.astimezone(zone):%-d %B %Y, %H:%M}"
+            )
     return text
 
 

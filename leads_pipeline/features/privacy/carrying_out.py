@@ -55,7 +55,13 @@ def carry_out(
                 left.setdefault(entry.number, []).append(text)
 
     for entry in entries:
-        _finish(data, entry, (done or {}).get(entry.number, _DONE_LATER), now, is_complete=entry.number not in left)
+        _finish(
+            data,
+            entry,
+            (done or {}).get(entry.number, _DONE_LATER),
+            now,
+            is_complete=entry.number not in left,
+        )
     return left
 
 

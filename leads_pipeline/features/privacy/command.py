@@ -61,7 +61,9 @@ def privacy() -> None:
     """Find, export, erase or restrict a person's data. Begin with `find`: it changes nothing."""
 
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Show what would be done, and change nothing."
+)
 
 
 received_option = click.option(
@@ -70,7 +72,9 @@ received_option = click.option(
     metavar="DAY",
     help="The day on which the request came, as 2026-11-01. Default: today.",
 )
-case_option = click.option("--case", default="", help="Your own reference, such as DSR-17. No name, no address.")
+case_option = click.option(
+    "--case", default="", help="Your own reference, such as DSR-17. No name, no address."
+)
 
 
 def dated(command: Callable[..., None]) -> Callable[..., None]:
@@ -83,7 +87,9 @@ def dated(command: Callable[..., None]) -> Callable[..., None]:
 
 @privacy.command("find", short_help="Show where a person's data is.")
 @identifiers
-@click.option("--show", is_flag=True, help="Don't mask names, addresses and numbers. On a terminal only.")
+@click.option(
+    "--show", is_flag=True, help="Don't mask names, addresses and numbers. On a terminal only."
+)
 @json_option
 def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     """Show a person's leads, and leads to look at that may be theirs, each with its reasons.
@@ -94,7 +100,9 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
     """
     _, data = filled()
     if show and not sys.stdout.isatty():
-        raise QuestionError("--show prints personal data, and the output is no terminal. Leave it out.")
+        raise QuestionError(
+            "--show prints personal data, and the output is no terminal. Leave it out."
+        )
 
     person = person_of(**given)
     if not as_json:
@@ -130,10 +138,18 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
 )
 @received_option
 @click.option(
-    "--answered", type=day, metavar="DAY", help="Note in the log that the request of --case was answered on this day."
+    "--answered",
+    type=day,
+    metavar="DAY",
+    help="Note in the log that the request of --case was answered on this day.",
 )
 def export(
-    folder: Path | None, shared: bool, case: str, received: date | None, answered: date | None, **given: Any
+    folder: Path | None,
+    shared: bool,
+    case: str,
+    received: date | None,
+    answered: date | None,
+    **given: Any,
 ) -> None:
     """Write a person's data for their access request.
 
@@ -173,7 +189,9 @@ def export(
 def _exported(found: Found) -> str:
     """Say what was written for an access request, or what to do if nothing was."""
     if found.theirs:
-        return f"{counted(len(found.theirs), 'lead')} of the person written for their access request."
+        return (
+            f"{counted(len(found.theirs), 'lead')} of the person written for their access request."
+        )
     if found.to_look_at:
         return (
             "No lead was found that is surely theirs, so nothing was written. Read the leads to look at. Give theirs "
@@ -188,7 +206,9 @@ def _note_answered(data: DataFolder, case: str, answered: date) -> None:
     entry, before = requests.note_answered(data, case, answered)
     instead = f", not on {before}" if before not in (None, answered.isoformat()) else ""
     of_case = f", case {entry.case}," if entry.case else ""
-    out.print(f"Noted: {NOUNS[entry.action]} {entry.number}{of_case} was answered on {answered}{instead}.")
+    out.print(
+        f"Noted: {NOUNS[entry.action]} {entry.number}{of_case} was answered on {answered}{instead}."
+    )
 
 
 @privacy.command(short_help="Make old leads anonymous.")
@@ -206,7 +226,9 @@ def retain(dry_run: bool) -> None:
     now = datetime.now(UTC)
 
     if keep_days is None:
-        raise QuestionError("LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more.")
+        raise QuestionError(
+            "LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more."
+        )
 
     check_clock(settings, now, server_time)
     before = due_before(now, Facts(settings, data, now).zone, keep_days)
@@ -295,7 +317,11 @@ def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **a
         sys.exit(1)
 
     entry = requests.add(data, request, datetime.now(UTC), others)
-    stay = f"\nLeads to look at, which stay: {len(found.to_look_at) - len(others)}." if found.to_look_at else ""
+    stay = (
+        f"\nLeads to look at, which stay: {len(found.to_look_at) - len(others)}."
+        if found.to_look_at
+        else ""
+    )
     if quarantine == "delete":
         data.quarantine.delete(found.quarantined)
         stay += f"\nDeleted from quarantine/: {counted(len(found.quarantined), 'file')}."
@@ -316,7 +342,11 @@ def _to_clear(request: Request, cleared: Sequence[str]) -> list[FoundLead]:
             f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
         )
 
-    beside = [lead_reference(*lead.key) for lead in others if is_mentioned_beside_message(request.person, lead)]
+    beside = [
+        lead_reference(*lead.key)
+        for lead in others
+        if is_mentioned_beside_message(request.person, lead)
+    ]
     if beside:
         raise QuestionError(
             f"--clear-message empties the message alone, and {' and '.join(beside)} mentions the person in another "
@@ -355,7 +385,9 @@ def restrict(dry_run: bool, **asked: Any) -> None:
 def _hold(action: Action, what: str, dry_run: bool, **asked: Any) -> None:
     """Put an objection or a restriction on the list. It holds until somebody ends it."""
     data, request = _asked(action, **asked)
-    leads = counted(len(request.found.in_raw if action is Action.RESTRICT else request.found.theirs), "lead")
+    leads = counted(
+        len(request.found.in_raw if action is Action.RESTRICT else request.found.theirs), "lead"
+    )
     if dry_run:
         _end(f"{leads} would be {what}.", request.found.unread)
     entry = requests.add(data, request, datetime.now(UTC))
@@ -368,7 +400,9 @@ def _hold(action: Action, what: str, dry_run: bool, **asked: Any) -> None:
 @dated
 @click.option("--new-email", multiple=True, help="The right e-mail address.")
 @click.option("--new-phone", multiple=True, help="The right telephone number.")
-def correct(new_email: Sequence[str], new_phone: Sequence[str], dry_run: bool, listed: Listed, **asked: Any) -> None:
+def correct(
+    new_email: Sequence[str], new_phone: Sequence[str], dry_run: bool, listed: Listed, **asked: Any
+) -> None:
     """Correct the e-mail address or telephone number of a person's leads (UK GDPR, article 16).
 
     Leads of later pulls are corrected too.
@@ -380,7 +414,10 @@ def correct(new_email: Sequence[str], new_phone: Sequence[str], dry_run: bool, l
     """
     emails, phones = [*new_email, *listed[NEW_EMAIL]], [*new_phone, *listed[NEW_PHONE]]
     if not (emails or phones) and sys.stdin.isatty():
-        emails, phones = _prompted("The right e-mail address"), _prompted("The right telephone number")
+        emails, phones = (
+            _prompted("The right e-mail address"),
+            _prompted("The right telephone number"),
+        )
 
     email, phone = _right_contact(emails, phones)
     data, request = _asked(Action.CORRECT, listed=listed, **asked)
@@ -396,7 +433,9 @@ def correct(new_email: Sequence[str], new_phone: Sequence[str], dry_run: bool, l
 
 def _prompted(label: str) -> list[str]:
     """What is typed, outside of the shell's history."""
-    typed = click.prompt(f"{label} (as it was: return)", default="", show_default=False, err=True).strip()
+    typed = click.prompt(
+        f"{label} (as it was: return)", default="", show_default=False, err=True
+    ).strip()
     return [typed] if typed else []
 
 
@@ -406,9 +445,13 @@ def _right_contact(emails: Sequence[str], phones: Sequence[str]) -> tuple[str | 
     Raises QuestionError, which repeats neither.
     """
     if not (emails or phones):
-        raise QuestionError("Nothing to correct. Give --new-email or --new-phone, or a line of --from.")
+        raise QuestionError(
+            "Nothing to correct. Give --new-email or --new-phone, or a line of --from."
+        )
     if max(len(emails), len(phones)) > 1:
-        raise QuestionError("A lead has one e-mail address and one telephone number. Give one of each.")
+        raise QuestionError(
+            "A lead has one e-mail address and one telephone number. Give one of each."
+        )
     if not all(map(is_address, emails)):
         raise QuestionError("The right e-mail address isn't valid. Check its spelling.")
     if not all(keys_in(text).phones for text in phones):
@@ -421,7 +464,9 @@ def _right_contact(emails: Sequence[str], phones: Sequence[str]) -> tuple[str | 
 @click.argument("numbers", nargs=-1, required=True, type=int, metavar="NUMBER...")
 @dated
 @click.option("--yes", is_flag=True, help="Don't ask again.")
-def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool, yes: bool) -> None:
+def lift(
+    numbers: Sequence[int], case: str, received: date | None, dry_run: bool, yes: bool
+) -> None:
     """End an objection or a restriction, by its NUMBER in `privacy log`.
 
     `privacy find` shows a person's numbers. Restricted leads are landed and published again. An
@@ -453,7 +498,9 @@ def lift(numbers: Sequence[int], case: str, received: date | None, dry_run: bool
     out.print(f"Ended: {named}.")
 
     for entry in requests.still_holding(list_of(data).read(), entries):
-        out.print(f"{NOUNS[entry.action].capitalize()} {entry.number} still holds for one of these leads or more.")
+        out.print(
+            f"{NOUNS[entry.action].capitalize()} {entry.number} still holds for one of these leads or more."
+        )
 
     _exit(left.get(0, []))
 
@@ -490,9 +537,17 @@ def apply(copy: Path | None) -> None:
         out.print(escape(line))
 
     if not left:
-        out.print("Done. No erased person is in the data folder, and no restricted one is published.")
+        out.print(
+            "Done. No erased person is in the data folder, and no restricted one is published."
+        )
 
-    _exit([f"{f'Erasure {number}: ' if number else ''}{text}" for number, texts in left.items() for text in texts])
+    _exit(
+        [
+            f"{f'Erasure {number}: ' if number else ''}{text}"
+            for number, texts in left.items()
+            for text in texts
+        ]
+    )
 
 
 # --- what the commands share -------------------------------------------------------------------------------------
@@ -507,7 +562,9 @@ def _asked(
     return data, Request(action, person, found, received, case)
 
 
-def _theirs(data: DataFolder, action: Action, *, is_shared: bool, **given: Any) -> tuple[Person, Found]:
+def _theirs(
+    data: DataFolder, action: Action, *, is_shared: bool, **given: Any
+) -> tuple[Person, Found]:
     """Show the person and the leads that were found, and return both.
 
     Raises QuestionError if the leads may be two people's.
@@ -535,7 +592,9 @@ def _want_leads(data: DataFolder, action: Action, person: Person, found: Found) 
     if not (unknown := person.lead_ids - found.keys):
         return
     erased = list_of(data).read().erased
-    if action is Action.ERASE and (not found.leads or all(erased.is_known(*lead) for lead in unknown)):
+    if action is Action.ERASE and (
+        not found.leads or all(erased.is_known(*lead) for lead in unknown)
+    ):
         err.print(f"[bold red]Warning:[/bold red] {escape(not_found(unknown))}")
         return
     raise QuestionError(not_found(unknown))
@@ -544,7 +603,9 @@ def _want_leads(data: DataFolder, action: Action, person: Person, found: Found) 
 def _received_on(case: str, received: date | None) -> date:
     """The day of the request. Raises QuestionError if the day or the reference can't be."""
     if case and not _CASE.fullmatch(case):
-        raise QuestionError("--case takes up to 40 letters, digits, dots, dashes and slashes: a reference, no name.")
+        raise QuestionError(
+            "--case takes up to 40 letters, digits, dots, dashes and slashes: a reference, no name."
+        )
     today = datetime.now(UTC).date()
     if received and received > today:
         raise QuestionError("--received is in the future.")
@@ -569,14 +630,18 @@ def _carry_out(
 def _hand_out(data: DataFolder, request: Request, entry: Entry, done: str) -> NoReturn:
     """Carry the request out, and print its receipt."""
     if not request.found.theirs:
-        none = "No lead of this person was found. Check the spelling. What was given is on the list."
+        none = (
+            "No lead of this person was found. Check the spelling. What was given is on the list."
+        )
         done = f"{none}\n{done}"
 
     left = _carry_out(data, done={entry.number: done})
     troubles = [*left.get(0, ()), *left.get(entry.number, ())]
 
     if 0 in left:
-        receipt.write_receipt(data, entry, "The request is on the list, and isn't carried out yet.", is_complete=False)
+        receipt.write_receipt(
+            data, entry, "The request is on the list, and isn't carried out yet.", is_complete=False
+        )
 
     path = receipt.receipt_path(data, entry.number)
     text = path.read_text(encoding="utf-8")

@@ -72,7 +72,9 @@ def plain(text: str) -> str:
     text = text.replace("\u2010", "-").replace("\u0130", "I")
 
     if _FOREIGN_DIGIT.search(text):
-        text = _FOREIGN_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text, count=_CODES_MAX)
+        text = _FOREIGN_DIGIT.sub(
+            lambda digit: str(unicodedata.decimal(digit[0])), text, count=_CODES_MAX
+        )
 
     return text
 
@@ -113,7 +115,9 @@ _GMAIL: Final = frozenset({"gmail.com", "googlemail.com"})
 
 def is_address(text: str) -> bool:
     """Whether a text is one address, with nothing else beside it."""
-    return text.isprintable() and _ADDRESS.fullmatch(_APOSTROPHES.sub("'", text.lower())) is not None
+    return (
+        text.isprintable() and _ADDRESS.fullmatch(_APOSTROPHES.sub("'", text.lower())) is not None
+    )
 
 
 def _emails_in(text: str) -> Iterator[str]:
@@ -135,7 +139,9 @@ def _emails_in(text: str) -> Iterator[str]:
 def _domain(text: str) -> str:
     """Return a domain as the internet knows it (IDNA); nothing if it can be none."""
     if text.isascii() and "xn--" not in text:
-        is_valid = not any(label.startswith("-") or label.endswith("-") for label in text.split("."))
+        is_valid = not any(
+            label.startswith("-") or label.endswith("-") for label in text.split(".")
+        )
         return text if is_valid else ""
     with suppress(UnicodeError):
         return idna.encode(text, uts46=True).decode()
@@ -199,7 +205,9 @@ def _rows_of_groups(text: str) -> Iterator[list[_Group]]:
     end = 0
 
     for found in _GROUP.finditer(text):
-        group = _Group(found["digits"], found["plus"] is not None and not found["digits"].startswith("0"))
+        group = _Group(
+            found["digits"], found["plus"] is not None and not found["digits"].startswith("0")
+        )
         before, after = text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
         is_in_word = len(group.digits) <= 2 and (before.isalpha() or after.isalpha())
         if is_in_word or group.is_international or not _JOINED.fullmatch(text, end, found.start()):
@@ -216,7 +224,9 @@ def _joined_numbers(groups: Sequence[_Group]) -> Iterator[str]:
     start = 0
     while start < len(groups):
         ends = range(min(len(groups), start + _GROUPS_MAX), start, -1)
-        numbers = ((end, _number(groups[start:end], is_alone=end - start == len(groups))) for end in ends)
+        numbers = (
+            (end, _number(groups[start:end], is_alone=end - start == len(groups))) for end in ends
+        )
         end, number = next(((end, number) for end, number in numbers if number), (start + 1, None))
         if number:
             yield number
@@ -240,7 +250,9 @@ def _read(digits: str, *, is_international: bool, is_alone: bool) -> str | None:
         digits, is_international = digits[2:], True
 
     if is_international:
-        return _british(digits[2:].removeprefix("0")) if digits.startswith("44") else _foreign(digits)
+        return (
+            _british(digits[2:].removeprefix("0")) if digits.startswith("44") else _foreign(digits)
+        )
     if digits.startswith("0"):
         return _british(digits[1:])
     if is_alone and len(digits) in (10, 12, 13):
@@ -257,7 +269,10 @@ def _foreign(digits: str) -> str | None:
     with suppress(phonenumbers.NumberParseException):
         number = phonenumbers.parse(f"+{digits}")
         # A number that is possible within its town alone is the beginning of a longer one.
-        if phonenumbers.is_possible_number_with_reason(number) == phonenumbers.ValidationResult.IS_POSSIBLE:
+        if (
+            phonenumbers.is_possible_number_with_reason(number)
+            == phonenumbers.ValidationResult.IS_POSSIBLE
+        ):
             return phonenumbers.format_number(number, phonenumbers.PhoneNumberFormat.E164)
     return None
 
@@ -281,7 +296,9 @@ _FOLDED: Final = str.maketrans(
     }
 )
 # Accents of letters. Signs that write vowels stay: सीमा isn't सोमा.
-_ACCENT: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]")
+_ACCENT: Final = re.compile(
+    "[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]"
+)
 _WORD: Final = re.compile(rf"(?:[^\W\d_]|[{_SIGN}])+")
 _POSTCODE: Final = re.compile(r"[A-Z]{1,2}[0-9][A-Z0-9]?[0-9][A-Z]{2}")
 
@@ -329,7 +346,9 @@ _SEVEN_DIGITS: Final = re.compile(r"(?:\d\D*){7}")
 def former_keys(text: str) -> Keys:
     """Return the keys that the addresses and numbers in a contact field had."""
     text = _former_plain(text[:CONTACT_MAX])
-    return Keys(frozenset(_former_emails(text)), frozenset(filter(_was_number, _former_phones(text))))
+    return Keys(
+        frozenset(_former_emails(text)), frozenset(filter(_was_number, _former_phones(text)))
+    )
 
 
 def former_name_key(text: str) -> str | None:
@@ -342,7 +361,11 @@ def former_name_key(text: str) -> str | None:
 def _former_plain(text: str) -> str:
     # An invisible character may stand between a letter and its accent.
     letters = unicodedata.normalize("NFKC", text)
-    seen = (letter for letter in letters if letter.isspace() or unicodedata.category(letter) not in ("Cc", "Cf", "Cs"))
+    seen = (
+        letter
+        for letter in letters
+        if letter.isspace() or unicodedata.category(letter) not in ("Cc", "Cf", "Cs")
+    )
     return unicodedata.normalize("NFKC", "".join(seen))
 
 
@@ -373,7 +396,10 @@ def _former_phones(text: str) -> list[str]:
 
     text = " ".join(text.replace("_", " ").split())
     leniency = phonenumbers.Leniency.POSSIBLE
-    found = [match.number for match in phonenumbers.PhoneNumberMatcher(text, "GB", leniency, max_tries=65_535)]
+    found = [
+        match.number
+        for match in phonenumbers.PhoneNumberMatcher(text, "GB", leniency, max_tries=65_535)
+    ]
     if not any(_was_number(_e164(number)) for number in found):
         found = []
         for run in _FORMER_RUN.findall(text):
@@ -406,7 +432,8 @@ class Spelling(NamedTuple):
     def is_in(self, text: str) -> bool:
         """Whether a plain text has one of the spellings."""
         return any(
-            self.before.search(text, max(0, found.start() - 24), found.start()) for found in self.pattern.finditer(text)
+            self.before.search(text, max(0, found.start() - 24), found.start())
+            for found in self.pattern.finditer(text)
         )
 
 
@@ -415,7 +442,9 @@ _NO_DOTS: Final = r"\.{0,64}"
 _LAST_MARKS: Final = rf"(?:\.|-|{_APOSTROPHE}){{0,64}}"
 _GMAIL_PATTERN: Final = r"g(?:oogle)?mail\.com"
 _TAG: Final = r"(?:\+[^\s@+]{0,64}){0,3}"
-_NO_LOCAL_BEFORE: Final = re.compile(rf"(?<![{_LATIN_LETTERS}0-9])(?<![{_LATIN_LETTERS}0-9][._+%&'\u2019-])\Z")
+_NO_LOCAL_BEFORE: Final = re.compile(
+    rf"(?<![{_LATIN_LETTERS}0-9])(?<![{_LATIN_LETTERS}0-9][._+%&'\u2019-])\Z"
+)
 _NO_LETTER_BEFORE: Final = re.compile(r"(?<!\w)\Z")
 
 

@@ -46,7 +46,9 @@ def corrections_lost(facts: Facts) -> Iterator[Finding]:
     """
     suppressed = list_of(facts.data).read()
     for entry in suppressed.active:
-        if entry.action is Action.CORRECT and (leads := suppressed.lacking.intersection(entry.leads)):
+        if entry.action is Action.CORRECT and (
+            leads := suppressed.lacking.intersection(entry.leads)
+        ):
             case = f" (case {entry.case})" if entry.case else ""
             yield Finding(
                 Level.ERROR,
@@ -90,7 +92,11 @@ def suppression_list(facts: Facts) -> Iterator[Finding]:
     Over: when the list is in another folder. An empty list is no finding.
     """
     entries = list_of(facts.data)
-    if facts.data.bucket is None and entries.folder.is_relative_to(facts.data.folder) and entries.read():
+    if (
+        facts.data.bucket is None
+        and entries.folder.is_relative_to(facts.data.folder)
+        and entries.read()
+    ):
         yield Finding(
             never_set_up(facts),
             f"The suppression list is in the data folder, in {entries.folder}. A restored backup would bring erased "

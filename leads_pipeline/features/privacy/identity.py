@@ -43,7 +43,9 @@ LeadKey = tuple[str, str]
 # lead is: `negotiator.email` is somebody else's.
 FIRST_NAME: Final = frozenset({"contact.firstName", "contact_first_name"})
 LAST_NAME: Final = frozenset({"contact.lastName", "contact_last_name"})
-CONTACT: Final = frozenset({"contact.phoneNumber", "contact.email", "contact_phone_number", "contact_email"})
+CONTACT: Final = frozenset(
+    {"contact.phoneNumber", "contact.email", "contact_phone_number", "contact_email"}
+)
 OWN_POSTCODE: Final = frozenset(
     {
         *("consumerPostcode", "propertyDetails.address.postcode"),
@@ -54,7 +56,9 @@ OWN_POSTCODE: Final = frozenset(
 _CONTACT_FIELDS: Final = FIRST_NAME | LAST_NAME | CONTACT
 _CONTACT_MEMBERS: Final = frozenset(path.partition(".")[0] for path in _CONTACT_FIELDS)
 
-_DECODER: Final = json.JSONDecoder(strict=False, object_pairs_hook=tuple, parse_int=str, parse_float=str)
+_DECODER: Final = json.JSONDecoder(
+    strict=False, object_pairs_hook=tuple, parse_int=str, parse_float=str
+)
 
 
 class Text(NamedTuple):
@@ -90,7 +94,9 @@ def _texts_in(value: Any, truths: Mapping[bool, str] | None = None) -> list[Text
         if isinstance(value, str):
             texts.append(Text(path, value))
         elif isinstance(value, tuple):
-            texts += [Text(path, name, is_name=True) for name, _ in value if not name.isidentifier()]
+            texts += [
+                Text(path, name, is_name=True) for name, _ in value if not name.isidentifier()
+            ]
             left += [(f"{path}.{name}" if path else name, inner) for name, inner in reversed(value)]
         elif isinstance(value, list):
             left += [(path, inner) for inner in reversed(value)]
@@ -233,7 +239,9 @@ class Person:
         )
         person = cls(
             contact=contact,
-            postcodes=_given("Postcode", postcodes, lambda text: filter(None, [postcode_key(text)])),
+            postcodes=_given(
+                "Postcode", postcodes, lambda text: filter(None, [postcode_key(text)])
+            ),
             lead_ids=frozenset(lead_ids),
             not_leads=frozenset(not_leads),
             spoken=tuple(tuple(words_of(plain(name))) for name in names),
@@ -263,7 +271,9 @@ class Person:
         given, shown = self.contact, version.contact
         if not (given.emails.isdisjoint(shown.emails) and given.phones.isdisjoint(shown.phones)):
             return True
-        if not (given.names.isdisjoint(shown.names) and self.postcodes.isdisjoint(version.postcodes)):
+        if not (
+            given.names.isdisjoint(shown.names) and self.postcodes.isdisjoint(version.postcodes)
+        ):
             return True
         return self.is_mentioned_by(version)
 
@@ -298,7 +308,12 @@ class Person:
     @cached_property
     def _names(self) -> list[Spelling]:
         """The names in the given order, and with the last word first."""
-        orders = {order for words in self.spoken for order in (words, words[-1:] + words[:-1]) if len(words) > 1}
+        orders = {
+            order
+            for words in self.spoken
+            for order in (words, words[-1:] + words[:-1])
+            if len(words) > 1
+        }
         return [spelled_name(words) for words in sorted(orders)]
 
     @cached_property
@@ -337,9 +352,7 @@ class Reason(StrEnum):
     ADDRESS = "the given e-mail address"
     ADDRESS_OTHER_NAME = "the given e-mail address, under another name"
     NUMBER_AND_NAME = "the given telephone number, under the given name"
-    NUMBER_AND_NAME_OF_ADDRESS = (
-        "the given telephone number, under a name that other leads have with the given e-mail address"
-    )
+    NUMBER_AND_NAME_OF_ADDRESS = "the given telephone number, under a name that other leads have with the given e-mail address"
     NUMBER_OTHER_NAME = "the given telephone number, under another name"
     NUMBER_NO_NAME = "the given telephone number, under no name"
     MENTION = "mentioned in a message or another field"
@@ -348,7 +361,9 @@ class Reason(StrEnum):
     NAME_AND_POSTCODE = "the given name and postcode"
 
 
-THEIRS: Final = frozenset({Reason.ID, Reason.ADDRESS, Reason.NUMBER_AND_NAME, Reason.NUMBER_AND_NAME_OF_ADDRESS})
+THEIRS: Final = frozenset(
+    {Reason.ID, Reason.ADDRESS, Reason.NUMBER_AND_NAME, Reason.NUMBER_AND_NAME_OF_ADDRESS}
+)
 
 # A household has two or three names on one number. More are an office or a placeholder.
 NAMES_MAX: Final = 3
@@ -380,7 +395,9 @@ class Owner:
 
         if not self.contact.phones.isdisjoint(shown.phones):
             if is_their_name:
-                reasons.add(Reason.NUMBER_AND_NAME if self.is_named else Reason.NUMBER_AND_NAME_OF_ADDRESS)
+                reasons.add(
+                    Reason.NUMBER_AND_NAME if self.is_named else Reason.NUMBER_AND_NAME_OF_ADDRESS
+                )
             else:
                 reasons.add(Reason.NUMBER_OTHER_NAME if names else Reason.NUMBER_NO_NAME)
         return reasons
@@ -425,17 +442,23 @@ def names_of(versions: Iterable[Contact]) -> frozenset[str]:
     return frozenset().union(*(contact.names for contact in versions))
 
 
-def _reasons(person: Person, owner: Owner, key: LeadKey, versions: Sequence[Version]) -> frozenset[Reason]:
+def _reasons(
+    person: Person, owner: Owner, key: LeadKey, versions: Sequence[Version]
+) -> frozenset[Reason]:
     if key in person.not_leads:
         return frozenset()
     other_names = names_of(version.contact for version in versions)
-    reasons = {reason for version in versions for reason in owner.reasons(version.contact, other_names)}
+    reasons = {
+        reason for version in versions for reason in owner.reasons(version.contact, other_names)
+    }
     if key in person.lead_ids:
         reasons.add(Reason.ID)
     if any(map(person.is_mentioned_by, versions)):
         reasons.add(Reason.MENTION)
 
-    has_name = any(not person.contact.names.isdisjoint(version.contact.names) for version in versions)
+    has_name = any(
+        not person.contact.names.isdisjoint(version.contact.names) for version in versions
+    )
     has_postcode = any(not person.postcodes.isdisjoint(version.postcodes) for version in versions)
     if has_name and has_postcode:
         reasons.add(Reason.NAME_AND_POSTCODE)

@@ -37,8 +37,12 @@ def work_of_night(
     `portal_time` asks the service of that address for its clock.
     """
     night.attempt("The suppression list couldn't be applied", lambda: _apply_list(data, now, night))
-    night.attempt("Personal fields couldn't be cut out", lambda: _cut(data, settings, now, night, portal_time))
-    came_back = night.counts.get("windows_rewritten") and not night.counts.get("requests_not_shown_done")
+    night.attempt(
+        "Personal fields couldn't be cut out", lambda: _cut(data, settings, now, night, portal_time)
+    )
+    came_back = night.counts.get("windows_rewritten") and not night.counts.get(
+        "requests_not_shown_done"
+    )
     if came_back:
         night.warnings.append(
             "Leads of people who were erased were in the data folder again, and were taken out. Was a backup restored? "
@@ -57,7 +61,9 @@ def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
 
     swept = sweep_what_appeared(data)
     night.counts["windows_rewritten"] = swept.windows
-    night.troubles += [f"{what} couldn't be read or written: {why}" for what, why in swept.failed.items()]
+    night.troubles += [
+        f"{what} couldn't be read or written: {why}" for what, why in swept.failed.items()
+    ]
 
     # Requests of commands that were interrupted, and published since.
     if open_entries(list_of(data).read()) and not data.is_behind:
@@ -83,7 +89,9 @@ def _cut(
         "leads_cut": sum(day.leads for day in days if day.error is None),
     }
     night.troubles += [
-        f"The {day.kind.name} leads of {day.day} keep their personal fields: {day.error}" for day in days if day.error
+        f"The {day.kind.name} leads of {day.day} keep their personal fields: {day.error}"
+        for day in days
+        if day.error
     ]
 
 
@@ -98,7 +106,9 @@ def _weekly(due: date, data: DataFolder) -> date:
     return due if before is None or due - before >= _WEEK else before
 
 
-def check_clock(settings: Settings, now: datetime, portal_time: Callable[[str], datetime | None]) -> None:
+def check_clock(
+    settings: Settings, now: datetime, portal_time: Callable[[str], datetime | None]
+) -> None:
     """Raise SettingsError if this machine's clock and the portal's differ, and UnreachableError.
 
     Fields that are cut out are lost for good, so a wrong clock must not decide it alone.

@@ -25,9 +25,15 @@ from leads_pipeline.words import counted
 _IDENTIFIERS: Final = {
     "email": ("E-mail address", "E-mail address, in any spelling; repeat for more."),
     "phone": ("Telephone number", "Telephone number, in any spelling; repeat for more."),
-    "name": ("First and last name", "First and last name. It tells people apart who share an address or a number."),
+    "name": (
+        "First and last name",
+        "First and last name. It tells people apart who share an address or a number.",
+    ),
     "postcode": ("Postcode", "The person's own postcode."),
-    "lead": ("Lead, as KIND/ID", "A lead that counts as the person's, such as applicant/17; repeat for more."),
+    "lead": (
+        "Lead, as KIND/ID",
+        "A lead that counts as the person's, such as applicant/17; repeat for more.",
+    ),
     "not-lead": (
         "Lead of somebody else, as KIND/ID",
         "A lead that is somebody else's, so it is left out; repeat for more.",
@@ -46,7 +52,11 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
     """The options that say who is sought."""
     options = [
         click.option(
-            f"--{name}", _parameter(name), multiple=True, help=help_, metavar=_KIND_ID if "lead" in name else None
+            f"--{name}",
+            _parameter(name),
+            multiple=True,
+            help=help_,
+            metavar=_KIND_ID if "lead" in name else None,
         )
         for name, (_, help_) in _IDENTIFIERS.items()
     ]
@@ -109,13 +119,20 @@ def person_of(listed: Listed, **given: Sequence[str]) -> Person:
                 values[name].append(answer)
 
     leads, not_leads = (map(lead_key, values[name]) for name in ("lead", "not-lead"))
-    return Person.of(values["email"], values["phone"], leads, values["name"], values["postcode"], not_leads)
+    return Person.of(
+        values["email"], values["phone"], leads, values["name"], values["postcode"], not_leads
+    )
 
 
 def search(data: DataFolder, person: Person, *, is_shared: bool) -> Found:
     """Search all files for the person, and say how far that is."""
     with err.status("Looking") as status:
-        return find(data, person, is_shared=is_shared, tell=lambda count: status.update(f"Looking: {count} files"))
+        return find(
+            data,
+            person,
+            is_shared=is_shared,
+            tell=lambda count: status.update(f"Looking: {count} files"),
+        )
 
 
 def read_as(person: Person, *, show: bool = False) -> list[str]:
@@ -134,7 +151,10 @@ def show_person(person: Person, *, show: bool = False) -> None:
 
 def show_found(found: Found, *, show: bool = False) -> None:
     """Print both groups, the files that couldn't be read, and what to do next."""
-    groups = (("The person's leads", found.theirs), ("Leads to look at, which may be theirs", found.to_look_at))
+    groups = (
+        ("The person's leads", found.theirs),
+        ("Leads to look at, which may be theirs", found.to_look_at),
+    )
     for title, leads in groups:
         if leads:
             out.print(f"[bold]{title}[/bold]")
@@ -144,7 +164,10 @@ def show_found(found: Found, *, show: bool = False) -> None:
     read, theirs = counted(found.files, "file"), counted(len(found.theirs), "lead")
     if found.leads:
         next_ = " Theirs too: --lead KIND/ID. Somebody else's: --not-lead KIND/ID."
-        out.print(f"{theirs} of the person, {len(found.to_look_at)} to look at, in {read}.{next_}", soft_wrap=False)
+        out.print(
+            f"{theirs} of the person, {len(found.to_look_at)} to look at, in {read}.{next_}",
+            soft_wrap=False,
+        )
     else:
         out.print(
             f"No lead of this person was found in {read}. Check the spelling, or give another address or number.",
@@ -165,7 +188,9 @@ def show_found(found: Found, *, show: bool = False) -> None:
 def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
     """Yield the lines that show a lead, without line breaks and characters that terminals obey."""
     contact = Contact.of(lead) if show else Contact.of(lead).masked()
-    places = [f"{place} ({counted(count, 'version')})" for place, count in sorted(lead.places.items())]
+    places = [
+        f"{place} ({counted(count, 'version')})" for place, count in sorted(lead.places.items())
+    ]
     yield f"  {lead_reference(lead.kind, lead.lead_id)}"
 
     for label, texts in (
@@ -176,10 +201,15 @@ def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
         ("wrote", written_by(lead) if show else []),
         ("stored in", places),
     ):
-        yield from (f"{'' if number else label:9} {' '.join(text.split())}" for number, text in enumerate(texts))
+        yield from (
+            f"{'' if number else label:9} {' '.join(text.split())}"
+            for number, text in enumerate(texts)
+        )
 
 
-def found_as_json(person: Person, found: Found, held: Sequence[Entry], *, show: bool) -> dict[str, object]:
+def found_as_json(
+    person: Person, found: Found, held: Sequence[Entry], *, show: bool
+) -> dict[str, object]:
     """Return the identifiers as read, both groups of leads, and the entries for the person."""
 
     def of(lead: FoundLead) -> dict[str, object]:

@@ -12,7 +12,12 @@ from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.retain import anonymise_former
 from leads_pipeline.features.privacy.search import learn_lost
-from leads_pipeline.features.privacy.sweeping import Swept, learn_lost_again, log_forgotten_deliveries, sweep
+from leads_pipeline.features.privacy.sweeping import (
+    Swept,
+    learn_lost_again,
+    log_forgotten_deliveries,
+    sweep,
+)
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.duck import quoted
 from leads_pipeline.warehouse.load_leads import former_of
@@ -89,7 +94,9 @@ class GateForFormer:
                 db.execute(f"delete from {quoted(former_of(table))} where {is_named}", out)
 
             cleared = {"ids": sorted(suppressed.cleared.known_among(kind, ids))}
-            db.execute(f"update {leads} set message = '' where message <> '' and {is_named}", cleared)
+            db.execute(
+                f"update {leads} set message = '' where message <> '' and {is_named}", cleared
+            )
 
         before = self._data.state.retained_before()
         if before is not None:

@@ -56,8 +56,11 @@ _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | 
     Action.ERASE: "All files were searched again. Nothing that had to be erased is left.",
 }
 _NOT_COMPLETE: Final = dict.fromkeys(
-    _OUT_OF_REACH, "NOT complete: something is left. Remove its cause, then run `leads-pipeline privacy apply`."
-) | {Action.ACCESS: "NOT complete: a file couldn't be read. Remove its cause, then export again with the same --case."}
+    _OUT_OF_REACH,
+    "NOT complete: something is left. Remove its cause, then run `leads-pipeline privacy apply`.",
+) | {
+    Action.ACCESS: "NOT complete: a file couldn't be read. Remove its cause, then export again with the same --case."
+}
 
 
 def write_receipt(
@@ -73,7 +76,8 @@ def write_receipt(
 
     places = [*troubles, *_delivered(data, [entry])]
     places += [
-        f"Exports in {path}: delete them, then run `leads-pipeline export` again." for path in data.state.exports()
+        f"Exports in {path}: delete them, then run `leads-pipeline export` again."
+        for path in data.state.exports()
     ]
     places += _OUT_OF_REACH[entry.action]
 
@@ -118,7 +122,9 @@ def forgotten_deliveries(data: DataFolder) -> list[str]:
     suppressed = list_of(data).read()
     # The receipt of one that isn't done yet reads the ledger first.
     erasures = [
-        entry for entry in suppressed.active if entry.action is Action.ERASE and entry.number in suppressed.done
+        entry
+        for entry in suppressed.active
+        if entry.action is Action.ERASE and entry.number in suppressed.done
     ]
 
     if not erasures:
@@ -227,7 +233,11 @@ def _copies_in(source: Path) -> list[Path]:
     """Return the versions of a list that a file, the list's folder or a backup holds."""
     found = [source]
     if source.is_dir():
-        found = [*source.glob("list/*"), *source.glob(f"{LIST}/list/*"), *source.glob(f"*/{LIST}/list/*")]
+        found = [
+            *source.glob("list/*"),
+            *source.glob(f"{LIST}/list/*"),
+            *source.glob(f"*/{LIST}/list/*"),
+        ]
     return [path for path in found if path.name.isdecimal()]
 
 

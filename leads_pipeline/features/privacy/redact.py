@@ -59,7 +59,11 @@ def without_message(payload: str) -> str:
     """
     body = payload.encode()
     try:
-        places = [(start, end) for key, start, end in members_of(body, only_value(body)) if text_of(key) == MESSAGE]
+        places = [
+            (start, end)
+            for key, start, end in members_of(body, only_value(body))
+            if text_of(key) == MESSAGE
+        ]
     except InvalidAnswerError:  # broken, or no object: its message can't be found
         return payload
     for start, end in reversed(places):
@@ -76,15 +80,23 @@ def removed_address(payload: str, key: bytes) -> str | None:
     email = texts.get("contact.email", "")
     if email.endswith(_REMOVED):
         return email
-    keys = sorted(keys_in(email).emails) or sorted(keys_in(texts.get("contact.phoneNumber", "")).phones)
-    return f"{UUID(bytes=hmac.digest(key, keys[0].encode(), 'sha256')[:16])}{_REMOVED}" if keys else None
+    keys = sorted(keys_in(email).emails) or sorted(
+        keys_in(texts.get("contact.phoneNumber", "")).phones
+    )
+    return (
+        f"{UUID(bytes=hmac.digest(key, keys[0].encode(), 'sha256')[:16])}{_REMOVED}"
+        if keys
+        else None
+    )
 
 
 @cache
 def _kept(of: LeadKind | ChildTable) -> dict[str, Any]:
     """Return the declared members that identify nobody, a lead's id among them."""
     named, children = ([_ID], of.children) if isinstance(of, LeadKind) else ([], ())
-    return declared_members([*named, *(field for field in of.fields if not field.is_personal)], children)
+    return declared_members(
+        [*named, *(field for field in of.fields if not field.is_personal)], children
+    )
 
 
 def _members(body: bytes, span: tuple[int, int], kept: dict[str, Any]) -> list[tuple[bytes, bytes]]:
@@ -112,7 +124,9 @@ def _value(body: bytes, span: tuple[int, int], declared: Any) -> bytes | None:
         if not value.startswith(b"["):
             return None
         parts = list_parts("", body, span)
-        return b"[%s]" % b",".join(_written(_members(body, part, _kept(declared))) for part in parts)
+        return b"[%s]" % b",".join(
+            _written(_members(body, part, _kept(declared))) for part in parts
+        )
 
     if declared.type is FieldType.TEXT:
         return None if value.startswith((b"{", b"[")) else value

@@ -63,7 +63,9 @@ class Request:
     case: str = ""
 
 
-def add(data: DataFolder, request: Request, now: datetime, cleared: Sequence[FoundLead] = ()) -> Entry:
+def add(
+    data: DataFolder, request: Request, now: datetime, cleared: Sequence[FoundLead] = ()
+) -> Entry:
     """Put the person on the list with their leads.
 
     From then on nobody lands what the entry keeps out. An erasure means leads created before now.
@@ -114,7 +116,9 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
     Raises QuestionError if no lead is theirs, a lead's text can't be read, or an erasure means the corrected lead.
     """
     if not request.found.theirs:
-        raise QuestionError("No lead of this person was found, so nothing was corrected. Check the spelling.")
+        raise QuestionError(
+            "No lead of this person was found, so nothing was corrected. Check the spelling."
+        )
 
     for lead in request.found.in_raw:
         if not _is_readable(lead):
@@ -133,7 +137,9 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
 
     corrected_rows = list[LeadRow]()
     for lead in request.found.in_raw:
-        corrected_rows += [LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in lead.rows]
+        corrected_rows += [
+            LeadRow(*row.key, row.place.day, _corrected(row.payload, patch)) for row in lead.rows
+        ]
 
     if list_of(data).read().erased.leads(corrected_rows):
         raise QuestionError(
@@ -144,7 +150,9 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
     return patch
 
 
-def add_correction(data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime) -> Entry:
+def add_correction(
+    data: DataFolder, request: Request, email: str | None, phone: str | None, now: datetime
+) -> Entry:
     """Land the right address or number beside each of their leads, and note it.
 
     A publication follows. Objections and restrictions hold for the new address and number too.
@@ -170,7 +178,9 @@ def add_correction(data: DataFolder, request: Request, email: str | None, phone:
 
 def _is_readable(lead: FoundLead) -> bool:
     """Whether a correction can be laid over the newest version, as tables and deliveries do."""
-    rows = [row for row in lead.rows if row.place.root in PLACES_OF_RAW and row.source != CORRECTION]
+    rows = [
+        row for row in lead.rows if row.place.root in PLACES_OF_RAW and row.source != CORRECTION
+    ]
     if not rows:
         return True
 
@@ -192,11 +202,19 @@ def add_lift(data: DataFolder, of: Entry, *, case: str, received: date, now: dat
 
 
 def _of(
-    of: Entry, action: Action, now: datetime, suppressed: Suppressed, number: int, person: Person = NOBODY, **more: Any
+    of: Entry,
+    action: Action,
+    now: datetime,
+    suppressed: Suppressed,
+    number: int,
+    person: Person = NOBODY,
+    **more: Any,
 ) -> Entry:
     emails = suppressed.hashes("mailbox", person.contact.emails)
     phones = suppressed.hashes("phone", person.contact.phones)
-    return Entry(number=number, at=now, action=action, of=of.number, emails=emails, phones=phones, **more)
+    return Entry(
+        number=number, at=now, action=action, of=of.number, emails=emails, phones=phones, **more
+    )
 
 
 def note_done(data: DataFolder, entry: Entry, now: datetime) -> None:
@@ -240,11 +258,15 @@ def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | 
     of_number = [entry for entry in entries if str(entry.number) == case]
     named = of_case or of_number
     if not named:
-        raise QuestionError(f"No access request has the case or the number {case}. See `leads-pipeline privacy log`.")
+        raise QuestionError(
+            f"No access request has the case or the number {case}. See `leads-pipeline privacy log`."
+        )
 
     entry = named[-1]
     if entry.received and day < entry.received:
-        raise QuestionError(f"--answered is before {entry.received}, when the request was received.")
+        raise QuestionError(
+            f"--answered is before {entry.received}, when the request was received."
+        )
     before = _ends(suppressed, Action.DONE).get(entry.number)
     note_done(data, entry, datetime.combine(day, time(12), UTC))
     return entry, before
@@ -253,7 +275,11 @@ def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | 
 def open_access(suppressed: Suppressed) -> list[Entry]:
     """Access requests that weren't answered yet."""
     done = suppressed.done
-    return [entry for entry in suppressed.entries if entry.action is Action.ACCESS and entry.number not in done]
+    return [
+        entry
+        for entry in suppressed.entries
+        if entry.action is Action.ACCESS and entry.number not in done
+    ]
 
 
 def open_entries(suppressed: Suppressed) -> list[Entry]:
@@ -339,7 +365,9 @@ def log(suppressed: Suppressed) -> list[dict[str, str | int | None]]:
 
 def _ends(suppressed: Suppressed, action: Action) -> dict[int, str]:
     """The newest day of this action, by the number of the request that it is of."""
-    return {entry.of: f"{entry.at:%Y-%m-%d}" for entry in suppressed.entries if entry.action is action}
+    return {
+        entry.of: f"{entry.at:%Y-%m-%d}" for entry in suppressed.entries if entry.action is action
+    }
 
 
 def in_words(entry: Entry) -> str:
@@ -350,7 +378,9 @@ def in_words(entry: Entry) -> str:
 
 def due_on(received: date) -> date:
     """Return the day on which an answer is due: one month after receipt (UK GDPR, article 12)."""
-    year, month = (received.year + 1, 1) if received.month == 12 else (received.year, received.month + 1)
+    year, month = (
+        (received.year + 1, 1) if received.month == 12 else (received.year, received.month + 1)
+    )
     return date(year, month, min(received.day, monthrange(year, month)[1]))
 
 

@@ -89,7 +89,9 @@ def _places_by_day(data: DataFolder, before: date) -> dict[date, list[Place]]:
 
 def _named_windows(data: DataFolder, places: Sequence[Place], kind: LeadKind) -> list[Place]:
     """Return the windows of that kind with a file that may name somebody."""
-    return [place for place in places if place.kind == kind and not data.raw.read(place).is_anonymous]
+    return [
+        place for place in places if place.kind == kind and not data.raw.read(place).is_anonymous
+    ]
 
 
 def _cut(data: DataFolder, day: date, windows: Sequence[Place], before: date) -> None:
@@ -151,7 +153,9 @@ def anonymise_former(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: date
 
 def _is_named(fields: Sequence[Field]) -> str:
     """Whether a row has a personal or unknown field, in SQL."""
-    conditions = [f"{quoted(column)} is not null" for column in _personal(fields) if column != _EMAIL]
+    conditions = [
+        f"{quoted(column)} is not null" for column in _personal(fields) if column != _EMAIL
+    ]
     conditions.append(f"({_EMAIL} is not null and {_EMAIL} not like '%@removed.invalid')")
     conditions.append("_extra is not null")
     return f"({' or '.join(conditions)})"

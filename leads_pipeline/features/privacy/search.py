@@ -138,7 +138,11 @@ class Found:
 
 
 def find(
-    data: DataFolder, person: Person, *, is_shared: bool = False, tell: Callable[[int], None] = lambda _: None
+    data: DataFolder,
+    person: Person,
+    *,
+    is_shared: bool = False,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> Found:
     """Search all places, then once more for every version of the leads that were found.
 
@@ -177,7 +181,9 @@ def not_found(leads: Iterable[LeadKey]) -> str:
 
     A slip would leave a lead out, or leave one in.
     """
-    return " ".join(f"No lead {lead_reference(*key)} was found: check the id." for key in sorted(leads))
+    return " ".join(
+        f"No lead {lead_reference(*key)} was found: check the id." for key in sorted(leads)
+    )
 
 
 def names_of_theirs(person: Person, found: Found) -> frozenset[str]:
@@ -237,7 +243,9 @@ def _may_be_left(suppressed: Suppressed, erasures: Sequence[Entry]) -> Callable[
     return may_be_left
 
 
-def _still_held(suppressed: Suppressed, entry: Entry, leads: Mapping[LeadKey, Sequence[Row]]) -> set[str]:
+def _still_held(
+    suppressed: Suppressed, entry: Entry, leads: Mapping[LeadKey, Sequence[Row]]
+) -> set[str]:
     """Return which files hold a lead of the erasure, or a message that it empties, in sentences."""
     held = set[str]()
     meant = Meant(suppressed, [entry])
@@ -299,7 +307,9 @@ def _to_do(path: str) -> str:
 
     It may have the only copy of other leads.
     """
-    return "Once `leads-pipeline verify` is green, delete it" if path.startswith("/") else "Delete it"
+    return (
+        "Once `leads-pipeline verify` is green, delete it" if path.startswith("/") else "Delete it"
+    )
 
 
 def learn_lost(data: DataFolder) -> None:
@@ -313,7 +323,9 @@ def learn_lost(data: DataFolder) -> None:
         return
 
     def may_be_meant(row: Row) -> bool:
-        return row.place.root == WAREHOUSE_FILE and any(meant.shown_in(row.payload) for meant in means)
+        return row.place.root == WAREHOUSE_FILE and any(
+            meant.shown_in(row.payload) for meant in means
+        )
 
     look = _Look(data)
     for key, rows in look.versions(look.leads(may_be_meant)).items():
@@ -389,7 +401,10 @@ class _Look:
                 continue
             self._count()
             if file.place is not None:
-                place, moment = file.place._replace(root=QUARANTINE), file.set_aside_at or datetime.now(UTC)
+                place, moment = (
+                    file.place._replace(root=QUARANTINE),
+                    file.set_aside_at or datetime.now(UTC),
+                )
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
                     yield Row(place, file.key, lead_id, payload, moment, "")
 
@@ -417,7 +432,9 @@ class _Look:
         `in_raw` has ids and numbers of raw.
         """
         link = self._data.folder / WAREHOUSE_FILE
-        published = link if link.exists() else Editions(self._data.folder).current()  # a restored backup has no link
+        published = (
+            link if link.exists() else Editions(self._data.folder).current()
+        )  # a restored backup has no link
 
         if published is None:
             return

@@ -8,7 +8,10 @@ FEATURE: Final = Feature(
     name="pushes",
     settings="leads_pipeline.features.pushes.settings:PushSettings",
     commands={
-        "receive": Command("leads_pipeline.features.pushes.command:receive", "Receive leads that the portal pushes.")
+        "receive": Command(
+            "leads_pipeline.features.pushes.command:receive",
+            "Receive leads that the portal pushes.",
+        )
     },
     finders="leads_pipeline.features.pushes.findings",
 )

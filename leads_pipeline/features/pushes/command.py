@@ -19,7 +19,11 @@ from leads_pipeline.settings import Settings, origin
 @click.command()
 @click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
 @click.option(
-    "--port", type=Number(0, 65535), default=8750, show_default=True, help="Port to listen on; 0 takes a free one."
+    "--port",
+    type=Number(0, 65535),
+    default=8750,
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
 )
 def receive(host: str, port: int) -> None:
     """Take leads that the portal pushes, and land them at once.

@@ -24,7 +24,10 @@ def receiver(facts: Facts) -> Iterator[Finding]:
     pushes nothing any more, remove LEADS_RECEIVE_KEY.
     Over: when it runs.
     """
-    seen_at, is_wanted = facts.data.state.receiver_seen_at(), facts.settings.of(PushSettings).receive_key
+    seen_at, is_wanted = (
+        facts.data.state.receiver_seen_at(),
+        facts.settings.of(PushSettings).receive_key,
+    )
     if is_wanted and seen_at and has_passed(_LONGEST_RECEIVER_PAUSE, seen_at, facts.now):
         yield Finding(
             Level.ERROR,

@@ -41,7 +41,9 @@ logger = logging.getLogger(__name__)
 
 
 class _Refusal(Exception):  # noqa: N818 - it becomes an answer
-    def __init__(self, status: HTTPStatus, reason: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: HTTPStatus, reason: str, headers: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__(reason)
         self.status = status
         # The body may be unread, so the connection can't be used again.
@@ -69,7 +71,9 @@ class Receiver:
             answer = JSONResponse({"received": await self._take(request)})
         except _Refusal as refusal:
             sender = request.client.host if request.client else "an unknown address"
-            logger.warning("A push from %s was refused with %d. %s", sender, refusal.status, refusal)
+            logger.warning(
+                "A push from %s was refused with %d. %s", sender, refusal.status, refusal
+            )
             # The portal's own errors have this form.
             error = {"message": str(refusal), "code": refusal.status.name.lower(), "links": []}
             answer = JSONResponse({"errors": [error]}, refusal.status, refusal.headers)
@@ -87,7 +91,9 @@ class Receiver:
         except InvalidAnswerError as error:
             raise _Refusal(HTTPStatus.BAD_REQUEST, str(error)) from None
         except ClientDisconnect:
-            raise _Refusal(HTTPStatus.BAD_REQUEST, "The sender hung up before the body was complete.") from None
+            raise _Refusal(
+                HTTPStatus.BAD_REQUEST, "The sender hung up before the body was complete."
+            ) from None
         except StorageError as error:
             logger.error("A push could not be stored. %s", error)
             reason = "The push can't be stored at the moment. Send it again later."
@@ -110,14 +116,21 @@ class Receiver:
         if request.method != "POST":
             raise _Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "Push by POST.", {"Allow": "POST"})
 
-        if not any(hmac.compare_digest(_digest(given), self._key) for given in _given_keys(request)):
+        if not any(
+            hmac.compare_digest(_digest(given), self._key) for given in _given_keys(request)
+        ):
             reason = "The key is missing or wrong. Send it as Authorization, as Authorization: Bearer or as X-API-Key."
             raise _Refusal(HTTPStatus.UNAUTHORIZED, reason, {"WWW-Authenticate": "Bearer"})
 
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        if (
+            request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            != "application/json"
+        ):
             raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send application/json.")
         if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise _Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send the body without Content-Encoding.")
+            raise _Refusal(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send the body without Content-Encoding."
+            )
 
 
 async def _body(request: Request) -> bytes:

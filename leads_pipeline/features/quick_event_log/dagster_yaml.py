@@ -37,7 +37,10 @@ def section(settings: Settings) -> str:
         raise SettingsError(
             f"{address.variable} is set, and the package dagster-postgres isn't installed. {how_to_install('postgres')}"
         )
-    return _IN_POSTGRES % ("postgres_url_file" if address.file else "postgres_url", address.variable)
+    return _IN_POSTGRES % (
+        "postgres_url_file" if address.file else "postgres_url",
+        address.variable,
+    )
 
 
 def _can_be_quick() -> bool:

@@ -39,10 +39,15 @@ class PostgresStorage(DagsterPostgresStorage):
 
         dagster.yaml is no place for a password.
         """
-        return {name: Field(StringSource, is_required=False) for name in ("postgres_url", "postgres_url_file")}
+        return {
+            name: Field(StringSource, is_required=False)
+            for name in ("postgres_url", "postgres_url_file")
+        }
 
     @classmethod
-    def from_config_value(cls, inst_data: "ConfigurableClassData | None", config_value: Any) -> Self:
+    def from_config_value(
+        cls, inst_data: "ConfigurableClassData | None", config_value: Any
+    ) -> Self:
         """Make one from dagster.yaml. Raises SettingsError, CredentialsError or StorageError."""
         url = _address(config_value.get("postgres_url"), config_value.get("postgres_url_file"))
         _try(url)
@@ -59,7 +64,9 @@ class PostgresEventLog(EventLog, PostgresEventLogStorage):
         super().__init__(postgres_url)
         # More connections are made if one isn't enough, and closed again. A restart of the server is noticed.
         options = {"pool_size": 1, "max_overflow": -1, "pool_pre_ping": True, "pool_recycle": 3600}
-        self._engine = sqlalchemy.create_engine(postgres_url, isolation_level="AUTOCOMMIT", **options)
+        self._engine = sqlalchemy.create_engine(
+            postgres_url, isolation_level="AUTOCOMMIT", **options
+        )
 
     def dispose(self) -> None:
         """Close the connections."""
@@ -70,7 +77,9 @@ class PostgresEventLog(EventLog, PostgresEventLogStorage):
 def _address(value: str | None, file: str | None) -> URL:
     """Return the address in SQLAlchemy's form, with the driver that Dagster uses."""
     if not (value or file):
-        raise SettingsError(f"{POSTGRES_VARIABLE} is not set, and dagster.yaml in DAGSTER_HOME uses it.")
+        raise SettingsError(
+            f"{POSTGRES_VARIABLE} is not set, and dagster.yaml in DAGSTER_HOME uses it."
+        )
 
     try:
         url = sqlalchemy.make_url(
@@ -81,14 +90,22 @@ def _address(value: str | None, file: str | None) -> URL:
 
     # An @ that isn't written %40 makes a part of the password count as the host's name, which messages show.
     is_torn = url is not None and "@" in f"{url.host}{url.database}"
-    if url is None or is_torn or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg2"):
+    if (
+        url is None
+        or is_torn
+        or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg2")
+    ):
         raise SettingsError(
             f"{POSTGRES_VARIABLE} is no address of a Postgres, as postgresql://user:password@host:5432/database is. "
             "In user and password, write %, @ and / as %25, %40 and %2F."
         ) from None
 
     url = url.set(drivername="postgresql+psycopg2")
-    return url if "connect_timeout" in url.query else url.update_query_dict({"connect_timeout": str(_CONNECT_SECONDS)})
+    return (
+        url
+        if "connect_timeout" in url.query
+        else url.update_query_dict({"connect_timeout": str(_CONNECT_SECONDS)})
+    )
 
 
 def _try(url: URL) -> None:

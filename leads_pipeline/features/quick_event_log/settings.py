@@ -11,7 +11,9 @@ class QuickEventLogSettings(FeatureSettings):
     """Where Dagster's own state is kept."""
 
     dagster_postgres: Secret | None = setting(
-        POSTGRES_VARIABLE, OF_DAGSTER, link="guides/install-on-a-server.md#dagsters-state-in-postgres"
+        POSTGRES_VARIABLE,
+        OF_DAGSTER,
+        link="guides/install-on-a-server.md#dagsters-state-in-postgres",
     )
     """A Postgres for Dagster's own state instead of SQLite:
     postgresql://user:password@host:5432/database. It holds no leads, and needs the extra

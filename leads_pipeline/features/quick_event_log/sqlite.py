@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 # What this class changes or calls of Dagster's own. If a release moves one of them, Dagster's own class does the work.
 _NEEDED: Final = (
     *("_connect", "_initdb", "conn_string_for_shard", "path_for_shard", "prepare_insert_event"),
-    *("run_connection", "index_connection", "store_asset_event_tags", "store_asset_event", "store_event_batch"),
+    *(
+        "run_connection",
+        "index_connection",
+        "store_asset_event_tags",
+        "store_asset_event",
+        "store_event_batch",
+    ),
 )
 # How long to wait for a file that another process has locked, as Dagster does.
 _BUSY_SECONDS: Final = 30
@@ -54,7 +60,11 @@ class EventLog(SqlEventLogStorage):
     def store_event(self, event: EventLogEntry) -> None:
         """Store the event after those that wait. That of a run's window waits too."""
         with self._one_at_a_time:
-            if event.run_id and event.dagster_event and event.dagster_event.event_type in _OF_WINDOWS:
+            if (
+                event.run_id
+                and event.dagster_event
+                and event.dagster_event.event_type in _OF_WINDOWS
+            ):
                 if not self._waiting:
                     timer = threading.Timer(_WAIT_SECONDS, self._store_waiting)
                     timer.daemon = True

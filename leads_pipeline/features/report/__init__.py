@@ -17,7 +17,9 @@ FEATURE: Final = Feature(
     name="report",
     settings="leads_pipeline.features.report.settings:ReportSettings",
     commands={
-        "report": Command("leads_pipeline.features.report.command:report", "Write or mail the page of last week.")
+        "report": Command(
+            "leads_pipeline.features.report.command:report", "Write or mail the page of last week."
+        )
     },
     published_asset="leads_pipeline.features.report.asset:report_asset",
     definitions="leads_pipeline.features.report.sensor:definitions",

@@ -31,6 +31,8 @@ def report_asset(names: Names = PLAIN) -> AssetsDefinition:
                 path = write_report(db, data.folder)
         except LeadsPipelineError as error:
             raise failure("The report could not be written", error, "report") from None
-        return MaterializeResult(metadata={"path": MetadataValue.path(path), "file_bytes": path.stat().st_size})
+        return MaterializeResult(
+            metadata={"path": MetadataValue.path(path), "file_bytes": path.stat().st_size}
+        )
 
     return leads_report

@@ -12,7 +12,12 @@ from leads_pipeline.words import counted
 
 
 @click.command()
-@click.option("--mail", "is_mailed", is_flag=True, help="Mail it now to everybody whom LEADS_REPORT_MAIL names.")
+@click.option(
+    "--mail",
+    "is_mailed",
+    is_flag=True,
+    help="Mail it now to everybody whom LEADS_REPORT_MAIL names.",
+)
 def report(is_mailed: bool) -> None:
     """Write the page of last week's figures: reports/leads.html in the data folder.
 

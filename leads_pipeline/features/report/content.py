@@ -148,11 +148,15 @@ def _is_whole(whole: _Whole, scope: str | None, weeks_back: int) -> bool:
 
 
 def _figures(weeks: Mapping[tuple[int, str | None], Row], whole: _Whole) -> list[Figure]:
-    counts: list[tuple[str, str | None, str]] = [(f"{kind.name} leads", kind.name, "leads") for kind in LEAD_KINDS]
+    counts: list[tuple[str, str | None, str]] = [
+        (f"{kind.name} leads", kind.name, "leads") for kind in LEAD_KINDS
+    ]
     counts += [("different people", None, "people"), ("viewings asked for", None, "viewings")]
     figures = []
     for label, kind, column in counts:
-        now, before, last_year = (weeks.get((back, kind), {}).get(column, 0) for back in (0, 1, _LAST_YEAR))
+        now, before, last_year = (
+            weeks.get((back, kind), {}).get(column, 0) for back in (0, 1, _LAST_YEAR)
+        )
         is_known = _is_whole(whole, None, 0)
         figures.append(
             Figure(
@@ -165,7 +169,9 @@ def _figures(weeks: Mapping[tuple[int, str | None], Row], whole: _Whole) -> list
     return figures
 
 
-def _branch(row: dict[str, Any], whole: _Whole, answers: Mapping[str | None, Row]) -> dict[str, Any]:
+def _branch(
+    row: dict[str, Any], whole: _Whole, answers: Mapping[str | None, Row]
+) -> dict[str, Any]:
     """Return a row of the ranking."""
     scope = row["scope"]
     is_known = _is_whole(whole, scope, 0)
@@ -180,7 +186,9 @@ def _branch(row: dict[str, Any], whole: _Whole, answers: Mapping[str | None, Row
     return row
 
 
-def _trend(first_day: date | None, weeks: Mapping[tuple[int, str | None], Row], whole: _Whole) -> list[Week]:
+def _trend(
+    first_day: date | None, weeks: Mapping[tuple[int, str | None], Row], whole: _Whole
+) -> list[Week]:
     """Return the weeks up to the period. There are none before the first window."""
     known = [back for scope, back in whole if scope is None and back < TREND_WEEKS]
     if first_day is None or not known:

@@ -17,7 +17,9 @@ def report_mail(facts: Facts) -> Iterator[Finding]:
     Do: do what the message says, then run `leads-pipeline report --mail`. It sends to everybody.
     Over: when a mail gets through, or with the next week.
     """
-    what_to_do = "Then run `leads-pipeline report --mail`, or wait for the next try within the hour."
+    what_to_do = (
+        "Then run `leads-pipeline report --mail`, or wait for the next try within the hour."
+    )
     try:
         recipients = recipients_of(facts.settings)
     except SettingsError as error:

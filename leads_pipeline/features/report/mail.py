@@ -22,7 +22,9 @@ def mail_of(content: Content) -> Mail:
     if content.branch is None:
         tables.insert(1, branches(content).only("leads", "change", "viewings", "answer"))
 
-    html = template_of(Path(__file__).with_name("mail.html.jinja")).render(content=content, tables=tables)
+    html = template_of(Path(__file__).with_name("mail.html.jinja")).render(
+        content=content, tables=tables
+    )
     lines = [content.title]
     for table in tables:
         lines += ["", f"{table.title}: {', '.join(table.headings[1:])}"]

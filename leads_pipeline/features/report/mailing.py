@@ -64,7 +64,9 @@ def send_due(settings: Settings, data: DataFolder, now: datetime) -> Sent:
         if published_on is None or published_on < memory.monday:
             return Sent(waits="Nothing was published since last week.")
         if content.missing and local.time() < _NOON:
-            return Sent(waits="Days of last week have not landed. The mail waits for them until noon.")
+            return Sent(
+                waits="Days of last week have not landed. The mail waits for them until noon."
+            )
         return _send(settings, data, memory, left, now, seconds=_TICK_SECONDS)
 
 

@@ -12,7 +12,14 @@ from typing import Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.features.report.content import Content, Week, number, read_content
-from leads_pipeline.features.report.tables import branches, figures, listings, prices, situations, sources
+from leads_pipeline.features.report.tables import (
+    branches,
+    figures,
+    listings,
+    prices,
+    situations,
+    sources,
+)
 from leads_pipeline.raw.durable import drafted, make_folder, publish_file, storing
 from leads_pipeline.warehouse.html import template_of
 from leads_pipeline.warehouse.published import Reader
@@ -73,14 +80,18 @@ class Trend:
         totals = [sum(week.by_kind) for week in weeks]
         if len(weeks) < 2 or not any(totals):
             return None
-        each = [f"{week.first_day:%-d %B} {total:,}" for week, total in zip(weeks, totals, strict=True)]
+        each = [
+            f"{week.first_day:%-d %B} {total:,}" for week, total in zip(weeks, totals, strict=True)
+        ]
         return cls(weeks, round_above(max(totals)), f"Leads of the weeks from {', '.join(each)}.")
 
 
 def round_above(most: int) -> int:
     """Return the least of 2, 4, 6, 8, 10, 20, 30 to 100, 200 and so on that isn't below. Its half is whole too."""
     power: int = 10 ** (len(str(most - 1)) - 1)
-    return next(step * power for step in range(1, 11) if step * power >= most and step * power % 2 == 0)
+    return next(
+        step * power for step in range(1, 11) if step * power >= most and step * power % 2 == 0
+    )
 
 
 @dataclass(frozen=True, slots=True)

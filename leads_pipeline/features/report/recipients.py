@@ -50,7 +50,9 @@ def recipients_of(settings: Settings) -> list[Recipient]:
         raise _wrong("has no column email or no column branch. Begin with email,branch.")
 
     rows.fieldnames = names
-    scopes = {name: scope for scope, name in readable_branches(settings.branches_file).names.items()}
+    scopes = {
+        name: scope for scope, name in readable_branches(settings.branches_file).names.items()
+    }
     recipients = []
     for line, row in enumerate(rows, start=2):
         email, branch = ((row[name] or "").strip() for name in ("email", "branch"))
@@ -68,7 +70,9 @@ def _scope_of(branch: str, scopes: Mapping[str, str], line: int) -> str | None:
     try:
         return Scope.parse(branch if "-" in branch else f"branch-{branch}").key
     except SettingsError:
-        raise _wrong(f"has a branch in row {line} that isn't known. Write its id or its name.") from None
+        raise _wrong(
+            f"has a branch in row {line} that isn't known. Write its id or its name."
+        ) from None
 
 
 def _wrong(what: str) -> SettingsError:

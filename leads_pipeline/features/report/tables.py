@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from leads_pipeline.features.report.content import Content, change, number, percent, share, sign_of, waiting
+from leads_pipeline.features.report.content import (
+    Content,
+    change,
+    number,
+    percent,
+    share,
+    sign_of,
+    waiting,
+)
 
 # In place of a value that may be somebody's words.
 _HIDDEN: Final = "\N{HORIZONTAL ELLIPSIS}"
@@ -53,10 +61,18 @@ def figures(content: Content) -> Table:
     if content.answers:
         answered = share(content.answers["answered"] / content.answers["leads"])
         rows.append(Row("of the leads are answered", "", [answered, "", ""]))
-        rows.append(Row("until half of those were answered", "", [waiting(content.answers["minutes"]), "", ""]))
+        rows.append(
+            Row(
+                "until half of those were answered",
+                "",
+                [waiting(content.answers["minutes"]), "", ""],
+            )
+        )
     if content.closed:
         while_closed = share(content.closed["while_closed"] / content.closed["leads"])
-        rows.append(Row("of the leads came while the branch was closed", "", [while_closed, "", ""]))
+        rows.append(
+            Row("of the leads came while the branch was closed", "", [while_closed, "", ""])
+        )
     to_call = number(content.owners_to_call)
     rows.append(Row("owners to call: they asked for no valuation yet", "", [to_call, "", ""]))
     headings = ["", "figure", "on the week before", "on the same week of last year"]
@@ -115,10 +131,14 @@ def listings(content: Content) -> Table:
         bedrooms = f"{row['bedrooms']} bed" if row["bedrooms"] else None
         words = [row["property_type"] or "listing", bedrooms, row["town"]]
         figures = [row["price"], number(row["leads"]), number(row["viewings"])]
-        rows.append(Row(", ".join(filter(None, words)), f"{row['branch']}, {row['listing_id']}", figures))
+        rows.append(
+            Row(", ".join(filter(None, words)), f"{row['branch']}, {row['listing_id']}", figures)
+        )
     headings = ["listing", "price", "leads", "viewings"]
     intro = "Leads, and how many of them ask for a viewing."
-    return Table("Listings most asked about", intro, "No lead about a listing in this week.", headings, rows)
+    return Table(
+        "Listings most asked about", intro, "No lead about a listing in this week.", headings, rows
+    )
 
 
 def situations(content: Content) -> Table:
@@ -126,7 +146,14 @@ def situations(content: Content) -> Table:
     rows = []
     for row in content.situations:
         counts = [row["leads"], row["sales"], row["lettings"]]
-        rows.append(Row(row["situation"], "", [*map(number, counts)], row["leads"] / content.situations[0]["leads"]))
+        rows.append(
+            Row(
+                row["situation"],
+                "",
+                [*map(number, counts)],
+                row["leads"] / content.situations[0]["leads"],
+            )
+        )
     intro = "Applicant leads by what people say of their own situation."
     headings = ["situation", "leads", "sales", "lettings"]
     return Table("Who asks", intro, "No applicant leads in this week.", headings, rows)

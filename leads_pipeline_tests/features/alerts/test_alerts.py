@@ -20,7 +20,9 @@ MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
 MINUTE = 1 / 60
 
 
-def finding(key: str, level: Level = Level.ERROR, *, may_pass: bool = False, since: datetime | None = None) -> Finding:
+def finding(
+    key: str, level: Level = Level.ERROR, *, may_pass: bool = False, since: datetime | None = None
+) -> Finding:
     return Finding(
         level,
         f"{key} is broken. Leads wait.",
@@ -91,7 +93,11 @@ class Service:
 
 def shown(digest: Digest) -> str:
     parts = []
-    for name, findings in (("new", digest.new), ("over", digest.over), ("still open", digest.still_open)):
+    for name, findings in (
+        ("new", digest.new),
+        ("over", digest.over),
+        ("still open", digest.still_open),
+    ):
         if findings:
             keys = ", ".join(one.key for one in findings)
             parts.append(f"{name}: {keys}")
@@ -122,11 +128,17 @@ def test_an_error_is_told_once_then_daily_and_once_when_it_is_over(service: Serv
 
 def test_what_is_found_at_one_look_is_one_message_with_all_that_is_open(service: Service) -> None:
     assert service.look(0, DISK) == ["new: disk"]
-    assert service.look(1, DISK, REFUSED, DRIFT) == ["new: windows-refused, drift/newField; still open: disk"]
-    assert service.look(2, REFUSED, DRIFT) == ["over: disk; still open: windows-refused, drift/newField"]
+    assert service.look(1, DISK, REFUSED, DRIFT) == [
+        "new: windows-refused, drift/newField; still open: disk"
+    ]
+    assert service.look(2, REFUSED, DRIFT) == [
+        "over: disk; still open: windows-refused, drift/newField"
+    ]
 
 
-def test_an_error_that_can_pass_by_itself_is_told_after_an_hour_and_its_end_only_then(service: Service) -> None:
+def test_an_error_that_can_pass_by_itself_is_told_after_an_hour_and_its_end_only_then(
+    service: Service,
+) -> None:
     assert service.look(0, OUTAGE) == []
     assert service.look(0.9) == []
     assert service.look(1, OUTAGE) == []
@@ -137,13 +149,17 @@ def test_an_error_that_can_pass_by_itself_is_told_after_an_hour_and_its_end_only
     assert service.look(2.2) == ["over: windows-failing"]
 
 
-def test_a_machine_that_was_off_for_two_days_pulls_before_it_tells_that_windows_are_late(service: Service) -> None:
+def test_a_machine_that_was_off_for_two_days_pulls_before_it_tells_that_windows_are_late(
+    service: Service,
+) -> None:
     late = finding("windows-missing", may_pass=True, since=MIDNIGHT - timedelta(days=2))
     assert service.look(0, late) == []
     assert service.look(0.5) == []
 
 
-def test_a_new_warning_is_told_and_neither_its_end_nor_a_day_makes_a_message(service: Service) -> None:
+def test_a_new_warning_is_told_and_neither_its_end_nor_a_day_makes_a_message(
+    service: Service,
+) -> None:
     assert service.look(0, DRIFT) == ["new: drift/newField"]
     assert service.look(30, DRIFT) == []
     assert service.look(31) == []
@@ -162,12 +178,18 @@ def test_a_hint_is_never_told(service: Service) -> None:
     assert service.look(1, HINT, DISK) == ["new: disk"]
 
 
-def test_while_a_finder_fails_what_it_found_is_neither_over_nor_told_again(service: Service) -> None:
+def test_while_a_finder_fails_what_it_found_is_neither_over_nor_told_again(
+    service: Service,
+) -> None:
     broken = finding("finder-failed/windows-refused", may_pass=True)
     assert service.look(0, REFUSED) == ["new: windows-refused"]
     assert service.look(0.5, broken, failed=["windows-refused"]) == []
-    assert service.look(1.5, broken, failed=["windows-refused"]) == ["new: finder-failed/windows-refused"]
-    assert service.look(2, REFUSED) == ["over: finder-failed/windows-refused; still open: windows-refused"]
+    assert service.look(1.5, broken, failed=["windows-refused"]) == [
+        "new: finder-failed/windows-refused"
+    ]
+    assert service.look(2, REFUSED) == [
+        "over: finder-failed/windows-refused; still open: windows-refused"
+    ]
     assert service.look(3) == ["over: windows-refused"]
 
 
@@ -180,7 +202,9 @@ def test_patience_goes_on_while_a_finder_fails(service: Service) -> None:
 # --- channels that don't work, and kills ------------------------------------------------------------------------------
 
 
-def test_a_channel_that_does_not_work_keeps_no_other_waiting_and_is_told_when_it_works(tmp_path: Path) -> None:
+def test_a_channel_that_does_not_work_keeps_no_other_waiting_and_is_told_when_it_works(
+    tmp_path: Path,
+) -> None:
     mail = Channel("LEADS_SMTP_URL")
     slack = Channel("LEADS_ALERT_SLACK_WEBHOOK")
     service = Service(tmp_path, mail, slack)
@@ -195,7 +219,9 @@ def test_a_channel_that_does_not_work_keeps_no_other_waiting_and_is_told_when_it
     assert [shown(one) for one in slack.messages] == ["new: disk"]
 
 
-def test_an_odd_error_of_a_channel_is_noted_without_its_words(service: Service, channel: Channel) -> None:
+def test_an_odd_error_of_a_channel_is_noted_without_its_words(
+    service: Service, channel: Channel
+) -> None:
     channel.error = ImportError("socksio, by proxy user:pa55")
 
     service.look(0, DISK)
@@ -232,8 +258,12 @@ def test_after_a_kill_between_sending_and_noting_a_message_is_repeated_and_the_e
     assert service.look(1, *findings) == [told]
 
 
-def test_the_end_is_told_if_nobody_knows_whether_the_beginning_was(service: Service, channel: Channel) -> None:
-    channel.error = UnreachableError("Gave no answer within 30 seconds.")  # the message may have arrived
+def test_the_end_is_told_if_nobody_knows_whether_the_beginning_was(
+    service: Service, channel: Channel
+) -> None:
+    channel.error = UnreachableError(
+        "Gave no answer within 30 seconds."
+    )  # the message may have arrived
     assert service.look(0, DISK) == service.look(1) == []
     channel.error = None
     service.look(2)
@@ -242,14 +272,18 @@ def test_the_end_is_told_if_nobody_knows_whether_the_beginning_was(service: Serv
     assert service.look(3) == []
 
 
-def test_a_channel_that_is_set_up_later_is_told_what_is_open(tmp_path: Path, service: Service) -> None:
+def test_a_channel_that_is_set_up_later_is_told_what_is_open(
+    tmp_path: Path, service: Service
+) -> None:
     service.look(0, DISK)
     added = Channel("LEADS_SMTP_URL")
     assert Service(tmp_path, added).look(1, DISK) == ["new: disk"]
     assert Told.read(tmp_path).channels.keys() == {"LEADS_SMTP_URL"}
 
 
-def test_where_nothing_can_be_written_a_message_is_sent_once(tmp_path: Path, channel: Channel) -> None:
+def test_where_nothing_can_be_written_a_message_is_sent_once(
+    tmp_path: Path, channel: Channel
+) -> None:
     disk = tmp_path / "disk"
     disk.touch()  # no folder can be made below a file
     service = Service(disk / ".state", channel)
@@ -290,7 +324,11 @@ def test_over_any_history_with_restarts_a_problem_begins_once_and_ends_once(
     for found, later, is_down, failing in history:
         hours += later
         channel.error = UnreachableError("Down.") if is_down else None
-        seen = [one for one in (DISK, REFUSED, OUTAGE, DRIFT) if one in found and not one.key.startswith(failing)]
+        seen = [
+            one
+            for one in (DISK, REFUSED, OUTAGE, DRIFT)
+            if one in found and not one.key.startswith(failing)
+        ]
         errors = {one.key for one in seen if one.level is Level.ERROR}
 
         channel.messages.clear()
@@ -357,7 +395,9 @@ def test_a_clock_that_ran_ahead_silences_neither_the_heartbeat_nor_the_daily_rep
     assert len(beats.calls) == 2
 
 
-def test_an_error_that_was_noticed_while_the_clock_ran_ahead_is_told_after_an_hour(service: Service) -> None:
+def test_an_error_that_was_noticed_while_the_clock_ran_ahead_is_told_after_an_hour(
+    service: Service,
+) -> None:
     """Fault 80: it waited until that time came, and the heartbeat said "well" meanwhile."""
     service.look(1000, OUTAGE)
 
@@ -365,7 +405,9 @@ def test_an_error_that_was_noticed_while_the_clock_ran_ahead_is_told_after_an_ho
     assert service.look(2, OUTAGE) == ["new: windows-failing"]
 
 
-def test_a_heartbeat_that_fails_is_noted_and_called_again_at_the_next_look(tmp_path: Path, channel: Channel) -> None:
+def test_a_heartbeat_that_fails_is_noted_and_called_again_at_the_next_look(
+    tmp_path: Path, channel: Channel
+) -> None:
     beats = Beats()
     service = Service(tmp_path, channel, heartbeat=beats)
     beats.error = UnreachableError("Down.")
@@ -382,7 +424,9 @@ def test_a_heartbeat_that_fails_is_noted_and_called_again_at_the_next_look(tmp_p
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_says_what_happened_what_to_do_and_since_when(service: Service, channel: Channel) -> None:
+def test_a_message_says_what_happened_what_to_do_and_since_when(
+    service: Service, channel: Channel
+) -> None:
     service.look(0, DISK)
     service.look(3, DRIFT)
     [new, over] = channel.messages
@@ -401,7 +445,9 @@ def test_a_message_says_what_happened_what_to_do_and_since_when(service: Service
     )
 
 
-def test_a_clock_that_came_back_makes_nothing_last_backwards(service: Service, channel: Channel) -> None:
+def test_a_clock_that_came_back_makes_nothing_last_backwards(
+    service: Service, channel: Channel
+) -> None:
     """Fault 85: it lasted from 2027 to 2026."""
     service.look(24 * 365, DISK)
     service.look(3)
@@ -423,7 +469,9 @@ def test_a_title_tells_a_phone_what_it_is_about(
     service: Service, channel: Channel, found: list[Finding], title: str
 ) -> None:
     service.look(0, DISK)
-    service.look(23, DISK, *(one for one in found if one.may_pass))  # noticed an hour before it is told
+    service.look(
+        23, DISK, *(one for one in found if one.may_pass)
+    )  # noticed an hour before it is told
     service.look(24, *found)
     assert channel.messages[-1].title == f"[leads_pipeline] {title}"
 

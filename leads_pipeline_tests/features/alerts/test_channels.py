@@ -25,7 +25,12 @@ from leads_pipeline_tests.support.sinks import MailSink, WebSink, mail_server, w
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FULL = Finding(
-    Level.ERROR, "The disk gets full.", "Make <room> & soon. £", NOON, "leads-pipeline explain disk", key="disk"
+    Level.ERROR,
+    "The disk gets full.",
+    "Make <room> & soon. £",
+    NOON,
+    "leads-pipeline explain disk",
+    key="disk",
 )
 DIGEST = Digest(NOON, [FULL], [replace(FULL, key="backup", message="No backup.")])
 TOKEN = "T0KEN"
@@ -42,9 +47,14 @@ def webhook(url: str) -> Channel:
 
 
 def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
-    assert attempt("", lambda: webhook(f" {web.url}/hook?key={TOKEN} ").send(DIGEST)) == (True, None)
+    assert attempt("", lambda: webhook(f" {web.url}/hook?key={TOKEN} ").send(DIGEST)) == (
+        True,
+        None,
+    )
     [(method, path, body)] = web.requests
-    assert (method, path) == ("POST", f"/hook?key={TOKEN}"), "a blank around an address isn't part of it"
+    assert (method, path) == ("POST", f"/hook?key={TOKEN}"), (
+        "a blank around an address isn't part of it"
+    )
     noon = "2026-11-22T12:00:00+00:00"
     disk = {
         "key": "disk",
@@ -70,7 +80,9 @@ def test_slack_gets_a_text_without_marks(web: WebSink) -> None:
 
     [(_, _, body)] = web.requests
     text = json.loads(body)["text"]
-    assert text.startswith("*[leads_pipeline] New problem: The disk gets full.*\nNew:\n\n- Error: The disk gets full.")
+    assert text.startswith(
+        "*[leads_pipeline] New problem: The disk gets full.*\nNew:\n\n- Error: The disk gets full."
+    )
     assert "Make &lt;room&gt; &amp; soon. £" in text
 
 
@@ -101,7 +113,9 @@ def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink) -> No
         (500, "can't take the message now"),
     ],
 )
-def test_each_answer_that_is_no_success_says_whose_turn_it_is(web: WebSink, status: int, words: str) -> None:
+def test_each_answer_that_is_no_success_says_whose_turn_it_is(
+    web: WebSink, status: int, words: str
+) -> None:
     web.status = status
 
     is_sent, trouble = attempt("", lambda: webhook(f"{web.url}/{TOKEN}").send(DIGEST))
@@ -132,7 +146,9 @@ def test_an_address_that_cannot_be_used_is_told_without_it(address: str, words: 
 
 
 @pytest.mark.parametrize("library", ["httpx", "httpx2"])
-def test_no_request_is_logged_whichever_library_sends_it(library: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_request_is_logged_whichever_library_sends_it(
+    library: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.INFO, library):
         logging.getLogger(library).info("HTTP Request: POST https://hooks.example/%s", TOKEN)
 
@@ -154,7 +170,11 @@ IT = "it@agency.example"
 
 def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
     """Send the message. Give whether it was sent, and what is told."""
-    given = {"LEADS_ALERT_EMAIL": f"{OPS},{IT}", "LEADS_ALERT_FROM": sender or "", "LEADS_SMTP_URL": address}
+    given = {
+        "LEADS_ALERT_EMAIL": f"{OPS},{IT}",
+        "LEADS_ALERT_FROM": sender or "",
+        "LEADS_SMTP_URL": address,
+    }
     channel = Email.of(Settings.from_variables(given))
     assert channel
     is_sent, trouble = attempt(channel.name, lambda: channel.send(DIGEST))
@@ -197,7 +217,10 @@ def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(
         ("smtp://alerts:p%40ss@127.0.0.1:1", "can't be reached (Connection refused)"),
         ("https://alerts:p%40ss@{host}", "begins with smtps:// or smtp://"),
         (f"smtp://alerts:p%40ss@{'x' * 70}.example", "LEADS_SMTP_URL can't be used (UnicodeError)"),
-        ("smtp://alerts:wr0ng/p@{host}", 'holds a "/" in the user or the password. Write it as %2F'),
+        (
+            "smtp://alerts:wr0ng/p@{host}",
+            'holds a "/" in the user or the password. Write it as %2F',
+        ),
         ("smtp://alerts:p%40ss@{host}?tls=no", "?tls=none"),
     ],
 )
@@ -214,7 +237,10 @@ def test_a_mail_server_that_cannot_be_used_is_told_without_the_password(
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
-        ({OPS: "451 greylisted", IT: "451 greylisted"}, "doesn't take messages for it@agency.example, ops@"),
+        (
+            {OPS: "451 greylisted", IT: "451 greylisted"},
+            "doesn't take messages for it@agency.example, ops@",
+        ),
         ({OPS: "550 no", IT: "550 no"}, "Correct LEADS_ALERT_EMAIL"),
         (
             {"MAIL": "550 not your address"},
@@ -289,7 +315,9 @@ def alert_test(**variables: str) -> Result:
 
 
 @pytest.fixture
-def channels(web: WebSink, mail: MailSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def channels(
+    web: WebSink, mail: MailSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
     """The variables of all channels, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return {
@@ -317,8 +345,15 @@ def test_the_command_tries_every_channel_and_the_heartbeat(
         "Correct LEADS_ALERT_EMAIL.",
         "sent   LEADS_HEARTBEAT_URL",
     ]
-    assert [path for _, path, _ in web.requests] == [f"/{TOKEN}/hook", f"/{TOKEN}/slack", f"/{TOKEN}/beat"]
-    assert json.loads(web.requests[0][2])["title"] == "[leads_pipeline] This is a test. Nothing is wrong."
+    assert [path for _, path, _ in web.requests] == [
+        f"/{TOKEN}/hook",
+        f"/{TOKEN}/slack",
+        f"/{TOKEN}/beat",
+    ]
+    assert (
+        json.loads(web.requests[0][2])["title"]
+        == "[leads_pipeline] This is a test. Nothing is wrong."
+    )
     assert message_from_bytes(mail.mails[0].content)["From"] == "leads@agency.example"
     assert list(tmp_path.iterdir()) == [], "a test makes no data folder"
 
@@ -327,7 +362,9 @@ def test_the_command_ends_well_if_everything_works(channels: dict[str, str]) -> 
     assert alert_test(**channels).exit_code == 0
 
 
-def test_a_test_that_works_ends_the_finding_of_the_channel(channels: dict[str, str], tmp_path: Path) -> None:
+def test_a_test_that_works_ends_the_finding_of_the_channel(
+    channels: dict[str, str], tmp_path: Path
+) -> None:
     state = tmp_path / "data" / ".state"
     told = Told()
     told.note_attempt("LEADS_ALERT_WEBHOOK", "Down.", NOON)
@@ -342,7 +379,9 @@ def test_a_test_that_works_ends_the_finding_of_the_channel(channels: dict[str, s
     assert failures["LEADS_SMTP_URL"].since == NOON
 
 
-@pytest.mark.parametrize(("name", "value"), [("ALL_PROXY", "socks5://127.0.0.1:9"), ("SSL_CERT_FILE", "/nothing.pem")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("ALL_PROXY", "socks5://127.0.0.1:9"), ("SSL_CERT_FILE", "/nothing.pem")]
+)
 def test_an_odd_error_of_the_webhooks_does_not_keep_the_mail(
     channels: dict[str, str], mail: MailSink, name: str, value: str
 ) -> None:

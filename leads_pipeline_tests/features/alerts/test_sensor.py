@@ -29,7 +29,9 @@ def here(tmp_path: Path, web: WebSink) -> Iterator[Installation]:
         "LEADS_ALERT_WEBHOOK": f"{web.url}/{TOKEN}/hook",
         "LEADS_HEARTBEAT_URL": f"{web.url}/{TOKEN}/beat",
     }
-    with installation(tmp_path, Config(branches=3, leads_per_day=8), variables=variables, first=4) as started:
+    with installation(
+        tmp_path, Config(branches=3, leads_per_day=8), variables=variables, first=4
+    ) as started:
         yield started
 
 

@@ -26,7 +26,15 @@ from leads_pipeline.raw.names import RESTRICTED, Place
 from leads_pipeline.raw.store import open_store
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.people import listed
-from leads_pipeline_tests.support.staging import DAY, FETCHED_AT, NEXT_DAY, land, publish, published_leads, with_list
+from leads_pipeline_tests.support.staging import (
+    DAY,
+    FETCHED_AT,
+    NEXT_DAY,
+    land,
+    publish,
+    published_leads,
+    with_list,
+)
 from leads_pipeline_tests.support.system_calls import NEVER, Fault, needs_seccomp, run
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
@@ -109,10 +117,15 @@ def test_a_backup_brings_everything_back(data: DataFolder, target: Path, tmp_pat
     assert back.state.claimed_by() == "https://portal.example"
     assert back.state.last_backup() == NOW == data.state.last_backup()
     publish(back, scopes=["branch-101"])
-    assert published_leads(back, APPLICANT).keys() == {*published_leads(data, APPLICANT), "pushed-1"}
+    assert published_leads(back, APPLICANT).keys() == {
+        *published_leads(data, APPLICANT),
+        "pushed-1",
+    }
 
 
-def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(data: DataFolder, target: Path) -> None:
+def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(
+    data: DataFolder, target: Path
+) -> None:
     before = published_leads(data, APPLICANT)
     snapshot = target / backed_up(data, target).name
     data.raw.add(PLACE, [ReceivedLead("later", '{"id":"later"}')], FETCHED_AT)
@@ -124,7 +137,9 @@ def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(data: DataFolder, 
     assert {lead_id for (lead_id,) in rows} == before.keys()
 
 
-def test_a_restored_folder_shows_nobody_before_it_is_published(data: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_restored_folder_shows_nobody_before_it_is_published(
+    data: DataFolder, target: Path, tmp_path: Path
+) -> None:
     """Who was erased since the backup is taken out by that publication."""
     backed_up(data, target)
     back = DataFolder.at(tmp_path / "restored")
@@ -133,7 +148,9 @@ def test_a_restored_folder_shows_nobody_before_it_is_published(data: DataFolder,
     assert not (back.folder / "leads.duckdb").exists()
 
 
-def test_leads_that_only_the_published_file_has_come_back(data: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_leads_that_only_the_published_file_has_come_back(
+    data: DataFolder, target: Path, tmp_path: Path
+) -> None:
     shutil.rmtree(data.folder / PLACE.key)
     backed_up(data, target)
     back = DataFolder.at(tmp_path / "restored")
@@ -143,19 +160,43 @@ def test_leads_that_only_the_published_file_has_come_back(data: DataFolder, targ
     assert len(published_leads(back, APPLICANT)) == 4
 
 
-def test_what_can_be_made_again_or_is_the_machines_own_is_left_out(data: DataFolder, target: Path) -> None:
-    own = (".dagster/history/runs.db", ".state/tokens/token", ".state/swept", ".state/service", "README.md", ".env")
+def test_what_can_be_made_again_or_is_the_machines_own_is_left_out(
+    data: DataFolder, target: Path
+) -> None:
+    own = (
+        ".dagster/history/runs.db",
+        ".state/tokens/token",
+        ".state/swept",
+        ".state/service",
+        "README.md",
+        ".env",
+    )
     for name in own:
         (data.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (data.folder / name).write_text("1")
     done = backed_up(data, target)
-    names = {path.relative_to(target / done.name).as_posix() for path in (target / done.name).rglob("*")}
-    assert {path.name for path in (target / done.name).iterdir()} == {".state", ".versions", "leads.duckdb", "raw"}
-    assert not names & {".state/tokens", ".state/locks", ".state/swept", ".state/service", ".state/duckdb"}
+    names = {
+        path.relative_to(target / done.name).as_posix() for path in (target / done.name).rglob("*")
+    }
+    assert {path.name for path in (target / done.name).iterdir()} == {
+        ".state",
+        ".versions",
+        "leads.duckdb",
+        "raw",
+    }
+    assert not names & {
+        ".state/tokens",
+        ".state/locks",
+        ".state/swept",
+        ".state/service",
+        ".state/duckdb",
+    }
     assert len([name for name in names if name.startswith(".versions/")]) == 1
 
 
-def test_only_this_user_can_read_a_backup_and_what_was_restored(data: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_only_this_user_can_read_a_backup_and_what_was_restored(
+    data: DataFolder, target: Path, tmp_path: Path
+) -> None:
     backed_up(data, target)
     restored(target, DataFolder.at(tmp_path / "restored"))
     versions = tmp_path / "restored" / ".versions"  # analysts' group reads its files
@@ -166,14 +207,18 @@ def test_only_this_user_can_read_a_backup_and_what_was_restored(data: DataFolder
 
 def restrict(data: DataFolder) -> None:
     """Set a lead aside."""
-    listed(list_of(data), Action.RESTRICT, emails=(), leads=[(APPLICANT.name, "pushed-1")], until=None)
+    listed(
+        list_of(data), Action.RESTRICT, emails=(), leads=[(APPLICANT.name, "pushed-1")], until=None
+    )
     sweep(data)
 
 
 def lift(data: DataFolder) -> None:
     """Put it back into raw."""
     [restriction] = list_of(data).read().active
-    list_of(data).append(lambda _, number: Entry(number=number, at=NOW, action=Action.LIFT, of=restriction.number))
+    list_of(data).append(
+        lambda _, number: Entry(number=number, at=NOW, action=Action.LIFT, of=restriction.number)
+    )
     sweep(data)
 
 
@@ -186,7 +231,9 @@ def nothing(_: DataFolder) -> None:
     """Leave the folder as it is."""
 
 
-@pytest.mark.parametrize(("before", "meanwhile"), [(nothing, merge), (nothing, restrict), (restrict, lift)])
+@pytest.mark.parametrize(
+    ("before", "meanwhile"), [(nothing, merge), (nothing, restrict), (restrict, lift)]
+)
 def test_leads_that_move_while_a_backup_is_made_are_in_it(
     pristine: Path,
     tmp_path: Path,
@@ -234,7 +281,10 @@ def test_a_second_backup_copies_only_what_has_changed(data: DataFolder, target: 
     land(data, APPLICANT, [{"id": "late"}])
     second = backed_up(data, target, 1)
 
-    same, changed = only_file(target / second.name, NEXT_PLACE), only_file(target / second.name, PLACE)
+    same, changed = (
+        only_file(target / second.name, NEXT_PLACE),
+        only_file(target / second.name, PLACE),
+    )
     assert same.samefile(only_file(target / first.name, NEXT_PLACE))
     assert same.name == only_file(data.folder, NEXT_PLACE).name
     assert changed.stat().st_nlink == 1
@@ -280,7 +330,9 @@ def test_a_target_without_hard_links_gets_copies(
 # --- damage -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_damaged_file_never_replaces_a_good_one(data: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_never_replaces_a_good_one(
+    data: DataFolder, target: Path, tmp_path: Path
+) -> None:
     """Whether nobody has noticed yet, or it lies in quarantine."""
     backed_up(data, target)
     before = contents(data.folder)
@@ -296,7 +348,9 @@ def test_a_damaged_file_never_replaces_a_good_one(data: DataFolder, target: Path
     assert contents(tmp_path / "noticed", "raw").items() >= before.items()
 
 
-def test_a_file_that_was_damaged_before_its_first_backup_is_left_out_and_named(data: DataFolder, target: Path) -> None:
+def test_a_file_that_was_damaged_before_its_first_backup_is_left_out_and_named(
+    data: DataFolder, target: Path
+) -> None:
     damaged = only_file(data.folder, NEXT_PLACE)
     flip_a_bit(damaged)
     done = backed_up(data, target)
@@ -340,9 +394,13 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_there(
 
     def opening(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
         is_broken = mode == "rb" and path.name == broken
-        return io.BufferedReader(Broken(path)) if is_broken else opened(path, mode, *more, **options)
+        return (
+            io.BufferedReader(Broken(path)) if is_broken else opened(path, mode, *more, **options)
+        )
 
-    others = {key: content for key, content in contents(data.folder).items() if not key.endswith(broken)}
+    others = {
+        key: content for key, content in contents(data.folder).items() if not key.endswith(broken)
+    }
     whole = backed_up(data, target)
     back = DataFolder.at(tmp_path / "restored")
     with monkeypatch.context() as patched:
@@ -393,14 +451,18 @@ def test_a_backup_that_is_killed_anywhere_leaves_whole_ones_alone(
 
 
 @needs_seccomp
-def test_a_backup_that_fails_at_its_last_sync_has_no_final_name(data: DataFolder, target: Path) -> None:
+def test_a_backup_that_fails_at_its_last_sync_has_no_final_name(
+    data: DataFolder, target: Path
+) -> None:
     """Fault 82: it failed with code 2, and lay there under its final name."""
     backed_up(data, target)
     calls = run(back_up_once, data.folder, target, 1, 14, folder=target).calls
     shutil.rmtree(max(target.iterdir()))
     last_sync = max(at for at, call in enumerate(calls) if call.startswith("fsync "))
 
-    outcome = run(back_up_once, data.folder, target, 1, 14, folder=target, fault=Fault.EIO, at=last_sync)
+    outcome = run(
+        back_up_once, data.folder, target, 1, 14, folder=target, fault=Fault.EIO, at=last_sync
+    )
 
     assert (outcome.error, os.strerror(errno.EIO) in outcome.message) == ("StorageError", True)
     assert [path.name for path in target.iterdir()] == ["2026-11-22T020000Z"]
@@ -414,7 +476,9 @@ def test_an_old_backup_that_cannot_be_deleted_is_named_and_the_new_one_is_whole(
     backed_up(data, target)
 
     run(back_up_once, data.folder, target, 1, 1, folder=target, lacks={"unlinkat": errno.EACCES})
-    outcome = run(back_up_once, data.folder, target, 2, 1, folder=target, lacks={"unlinkat": errno.EACCES})
+    outcome = run(
+        back_up_once, data.folder, target, 2, 1, folder=target, lacks={"unlinkat": errno.EACCES}
+    )
 
     assert outcome.error == ""
     [trouble] = outcome.result.troubles
@@ -456,14 +520,18 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
 
 
 @pytest.mark.parametrize("place", ["data", "data/backups", "list/backups"])
-def test_a_target_in_the_data_folder_is_refused(data: DataFolder, tmp_path: Path, place: str) -> None:
+def test_a_target_in_the_data_folder_is_refused(
+    data: DataFolder, tmp_path: Path, place: str
+) -> None:
     here = with_list(data.folder, tmp_path / "list")
     with pytest.raises(SettingsError, match="would be lost together with it"):
         backed_up(here, tmp_path / place)
     assert not (tmp_path / place / "backups").exists()
 
 
-def test_a_target_of_another_data_folder_is_refused(data: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_target_of_another_data_folder_is_refused(
+    data: DataFolder, target: Path, tmp_path: Path
+) -> None:
     backed_up(data, target)
     other = DataFolder.at(tmp_path / "other")
     land(other, APPLICANT, [{"id": "1"}])
@@ -496,7 +564,9 @@ def test_a_disk_that_becomes_read_only_during_a_restore_is_told(
         restored(target, DataFolder.at(tmp_path / "restored"))
 
 
-def test_the_settings_may_be_there_before_a_restore(data: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_the_settings_may_be_there_before_a_restore(
+    data: DataFolder, target: Path, tmp_path: Path
+) -> None:
     backed_up(data, target)
     (tmp_path / "restored").mkdir()
     (tmp_path / "restored" / ".env").write_text("LEADS_CLIENT_SECRET=abc")
@@ -525,7 +595,11 @@ def test_of_two_suppression_lists_the_longer_one_stays(
     backed_up(here, tmp_path / "later target", 1)
 
     for number, (source, list_) in enumerate(
-        [(target, tmp_path / place), (tmp_path / "later target", older), (tmp_path / "later target", tmp_path / "none")]
+        [
+            (target, tmp_path / place),
+            (tmp_path / "later target", older),
+            (tmp_path / "later target", tmp_path / "none"),
+        ]
     ):
         back = with_list(tmp_path / f"restored-{number}", list_)
         restored(source, back)
@@ -553,10 +627,15 @@ def test_leads_in_a_bucket_are_backed_up_and_come_back_to_a_bucket_or_a_folder(
 ) -> None:
     def in_bucket(folder: str) -> DataFolder:
         return DataFolder.at(
-            tmp_path / folder, bucket=open_store(f"{new_bucket(moto, monkeypatch)}/leads", plain_http=True)
+            tmp_path / folder,
+            bucket=open_store(f"{new_bucket(moto, monkeypatch)}/leads", plain_http=True),
         )
 
-    here, again, folder = in_bucket("work"), in_bucket("other work"), DataFolder.at(tmp_path / "folder")
+    here, again, folder = (
+        in_bucket("work"),
+        in_bucket("other work"),
+        DataFolder.at(tmp_path / "folder"),
+    )
     land(here, APPLICANT, [{"id": "1"}])
     listed(list_of(here))
     backed_up(here, target)

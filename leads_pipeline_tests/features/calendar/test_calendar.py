@@ -38,16 +38,24 @@ def test_each_day_has_its_week_and_month_as_python_says(house: House) -> None:
         day = row["day"]
         year, week, weekday = day.isocalendar()
         assert (row["weekday"], row["weekday_name"]) == (weekday, f"{day:%a}")
-        assert (row["week"], row["iso_week"]) == (date.fromisocalendar(year, week, 1), f"{year}-W{week:02}")
+        assert (row["week"], row["iso_week"]) == (
+            date.fromisocalendar(year, week, 1),
+            f"{year}-W{week:02}",
+        )
         assert (row["month"], row["year"]) == (day.replace(day=1), day.year)
         assert row["quarter"] == f"{day.year}-Q{(day.month + 2) // 3}"
-        assert ((day - row["day_last_year"]).days, row["day_last_year"].isoweekday()) == (364, weekday)
+        assert ((day - row["day_last_year"]).days, row["day_last_year"].isoweekday()) == (
+            364,
+            weekday,
+        )
 
 
 def test_bank_holidays_are_no_working_days(house: House) -> None:
     house.publish()
 
-    days = "select day, bank_holiday from dates where weekday < 6 and not is_working_day order by day"
+    days = (
+        "select day, bank_holiday from dates where weekday < 6 and not is_working_day order by day"
+    )
     assert house.query(days) == [
         (date(2026, 12, 25), "Christmas Day"),
         (date(2026, 12, 28), "Boxing Day (substitute)"),
@@ -65,13 +73,21 @@ def test_there_are_dates_without_a_file_of_bank_holidays(house: House) -> None:
     ("content", "told"),
     [
         (b"when,what\n2026-12-25,x\n", "has no column day or no column name. Begin with day,name."),
-        (b"day,name\n\n25 December,x\n", "has '25 December' for a day in row 3. Write it as 2026-12-25."),
+        (
+            b"day,name\n\n25 December,x\n",
+            "has '25 December' for a day in row 3. Write it as 2026-12-25.",
+        ),
         (b"day,name\n2026-12-25\n", "has no name for 2026-12-25 in row 2."),
-        ("day,name\n2026-12-25,Noël\n".encode("cp1252"), "isn't in UTF-8. In Excel, save it as CSV UTF-8."),
+        (
+            "day,name\n2026-12-25,Noël\n".encode("cp1252"),
+            "isn't in UTF-8. In Excel, save it as CSV UTF-8.",
+        ),
         (b"", "has no column day"),
     ],
 )
-def test_a_wrong_file_of_bank_holidays_is_told_and_the_last_ones_stay(house: House, content: bytes, told: str) -> None:
+def test_a_wrong_file_of_bank_holidays_is_told_and_the_last_ones_stay(
+    house: House, content: bytes, told: str
+) -> None:
     house.publish()
     assert house.bank_holidays
     house.bank_holidays.write_bytes(content)
@@ -115,7 +131,9 @@ def test_opening_hours_are_read_as_people_write_them(text: str, hours: list[Open
     assert read_opening_hours(text) == hours
 
 
-@pytest.mark.parametrize("text", ["9-5", "Mon", "Mon 17:00-09:00", "Mon 9-25", "Mon-Fri 9-17;;", "Montag 9-17 Uhr"])
+@pytest.mark.parametrize(
+    "text", ["9-5", "Mon", "Mon 17:00-09:00", "Mon 9-25", "Mon-Fri 9-17;;", "Montag 9-17 Uhr"]
+)
 def test_other_hours_are_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - its text is a part of the hours
         read_opening_hours(text)
@@ -130,7 +148,11 @@ def test_leads_outside_of_the_opening_hours_and_on_bank_holidays_came_while_the_
 ) -> None:
     house.names = "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30\n102,Leeds,\n"
     summer = date(2026, 7, 20)  # a Monday: 09:00 in London is 08:00 UTC
-    house.land("applicant", at("2026-07-20T07:59:59Z", "2026-07-20T08:00:00Z", "2026-07-20T16:29:59Z"), summer)
+    house.land(
+        "applicant",
+        at("2026-07-20T07:59:59Z", "2026-07-20T08:00:00Z", "2026-07-20T16:29:59Z"),
+        summer,
+    )
     house.land("appraisal", at("2026-07-20T16:30:00Z", "0001-01-01T00:00Z"), summer)
     house.land("applicant", at("2026-07-20T03:00:00Z"), summer, "branch-102")
     christmas = date(2026, 12, 25)
@@ -138,7 +160,9 @@ def test_leads_outside_of_the_opening_hours_and_on_bank_holidays_came_while_the_
 
     house.publish()
 
-    assert house.query("select columns(* exclude (scope, market)) from mart_opening_hours order by all") == [
+    assert house.query(
+        "select columns(* exclude (scope, market)) from mart_opening_hours order by all"
+    ) == [
         (summer, "York", "applicant", 3, 1),
         (summer, "York", "appraisal", 1, 1),
         (christmas, "York", "applicant", 1, 1),
@@ -147,7 +171,9 @@ def test_leads_outside_of_the_opening_hours_and_on_bank_holidays_came_while_the_
 
 
 @pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"])
-def test_on_a_day_of_a_clock_change_the_hours_are_those_of_the_clock_on_the_wall(house: House, day: str) -> None:
+def test_on_a_day_of_a_clock_change_the_hours_are_those_of_the_clock_on_the_wall(
+    house: House, day: str
+) -> None:
     house.names = "id,name,opening_hours\n101,York,Sun 09:00-10:00\n"
     local = datetime.fromisoformat(f"{day}T09:30").replace(tzinfo=house.zone)
     house.land("applicant", at(local.isoformat()), local.date())
@@ -164,4 +190,6 @@ def test_opening_hours_that_cannot_be_read_are_told_with_their_branch(house: Hou
     house.publish()
 
     assert house.query("from mart_opening_hours") == []
-    assert findings(house) == ["The opening_hours of branch-101 in LEADS_BRANCHES_FILE can't be read."]
+    assert findings(house) == [
+        "The opening_hours of branch-101 in LEADS_BRANCHES_FILE can't be read."
+    ]

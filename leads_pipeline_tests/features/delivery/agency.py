@@ -22,15 +22,29 @@ Lead = dict[str, Any]
 
 
 def lead(number: int, message: str = "first", **contact: str) -> Lead:
-    known = {"firstName": "Jane", "lastName": "Quill", "email": f"j{number}@example.org", "phoneNumber": "07700 900123"}
-    return {"id": f"lead-{number}", "createdAt": f"{DAY}T10:00:00Z", "message": message, "contact": known | contact}
+    known = {
+        "firstName": "Jane",
+        "lastName": "Quill",
+        "email": f"j{number}@example.org",
+        "phoneNumber": "07700 900123",
+    }
+    return {
+        "id": f"lead-{number}",
+        "createdAt": f"{DAY}T10:00:00Z",
+        "message": message,
+        "contact": known | contact,
+    }
 
 
 class Agency:
     def __init__(self, folder: Path) -> None:
         self.house = House(folder)
         self.crm = Crm()
-        self.variables = {**VARIABLES, "LEADS_TIMEZONE": "Europe/London", "LEADS_DELIVERY_FROM": str(DAY)}
+        self.variables = {
+            **VARIABLES,
+            "LEADS_TIMEZONE": "Europe/London",
+            "LEADS_DELIVERY_FROM": str(DAY),
+        }
 
     def land(self, *leads: Lead | str, **window: Any) -> None:
         """Land an answer with these leads of applicants."""
@@ -57,7 +71,11 @@ class Agency:
     def replay(self, **chosen: Any) -> int:
         """As a person does by `deliver replay`."""
         with writing_ledger(self.house.folder) as ledger:
-            return replay(ledger, Selection(**(chosen or {"first": DAY, "last": DAY})), self.house.now.timestamp())
+            return replay(
+                ledger,
+                Selection(**(chosen or {"first": DAY, "last": DAY})),
+                self.house.now.timestamp(),
+            )
 
     def erase_without_publishing(self, **person: str) -> None:
         """Put a person on the list. Nobody sweeps files yet."""
@@ -94,7 +112,9 @@ class Api(httpx.AsyncBaseTransport):
     @property
     def said(self) -> list[tuple[str, str, Any]]:
         """Method, address and JSON of each request."""
-        return [(one.method, str(one.url), json.loads(one.content or b"null")) for one in self.requests]
+        return [
+            (one.method, str(one.url), json.loads(one.content or b"null")) for one in self.requests
+        ]
 
 
 class Destinations:
@@ -114,7 +134,9 @@ class Destinations:
 
     @property
     def settings(self) -> Settings:
-        return Settings.from_variables(self.variables | {"LEADS_DATA_DIR": str(self.agency.house.folder)})
+        return Settings.from_variables(
+            self.variables | {"LEADS_DATA_DIR": str(self.agency.house.folder)}
+        )
 
     def read(self) -> list[Destination]:
         return destinations_of(self.settings)
@@ -125,14 +147,22 @@ class Destinations:
         for destination in self.read():
             crm = self.api or self.crms.setdefault(destination.name, Crm())
             sent[destination.name] = deliver(
-                self.settings, house.data, destination, clock=lambda: house.now, transport=crm, **options
+                self.settings,
+                house.data,
+                destination,
+                clock=lambda: house.now,
+                transport=crm,
+                **options,
             )
         return sent
 
     @property
     def delivered(self) -> dict[str, list[str]]:
         """The leads that each has, in order."""
-        return {name: sorted({lead_id for _, lead_id, _ in crm.events}) for name, crm in self.crms.items()}
+        return {
+            name: sorted({lead_id for _, lead_id, _ in crm.events})
+            for name, crm in self.crms.items()
+        }
 
 
 # A destination with an API of its own.

@@ -24,7 +24,10 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     house = House(tmp_path / "data")
     house.land("applicant", [lead(1), lead(2)])
     monkeypatch.chdir(tmp_path)
-    for name, value in {"LEADS_DATA_DIR": str(house.folder), "LEADS_DELIVERY_FROM": str(DAY)}.items():
+    for name, value in {
+        "LEADS_DATA_DIR": str(house.folder),
+        "LEADS_DELIVERY_FROM": str(DAY),
+    }.items():
         monkeypatch.setenv(name, value)
     return house
 
@@ -49,14 +52,19 @@ def test_leads_are_delivered_and_the_command_ends_well(applied: Applied) -> None
     assert "delivered  2, last 20" in run("deliver", "status").stdout
 
 
-def test_what_is_left_is_told_and_listed_with_its_reason(applied: Applied, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_is_told_and_listed_with_its_reason(
+    applied: Applied, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LEADS_DELIVERY_URL", "http://127.0.0.1:9/nobody")
     result = run("deliver")
     assert ended(result) == (1, "Delivered to 127.0.0.1: 0. Left: 2.")
     assert "can't be reached" in result.stderr
     said = run("deliver", "status").stdout
     assert "waiting    2" in said
-    assert f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached: Connection refused." in said
+    assert (
+        f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached: Connection refused."
+        in said
+    )
     assert json.loads(run("deliver", "status", "--json").stdout)["default"]["waiting"] == 2
     assert not applied
 
@@ -75,7 +83,10 @@ def test_an_id_with_control_characters_is_listed_in_one_harmless_line(
 def test_a_replay_is_sent_again(applied: Applied) -> None:
     run("deliver")
     applied.clear()
-    assert "2 versions of leads wait again." in run("deliver", "replay", "--from", DAY, "--to", DAY).stdout
+    assert (
+        "2 versions of leads wait again."
+        in run("deliver", "replay", "--from", DAY, "--to", DAY).stdout
+    )
     assert ended(run("deliver")) == (0, "Delivered to 127.0.0.1: 2. Left: 0.")
     assert len(applied) == 2
 
@@ -86,7 +97,10 @@ def test_a_replay_is_sent_again(applied: Applied) -> None:
         (["--lead", "applicant/lead-1"], {"lead-1"}),
         (["--branch", "branch-102"], {"lead-3"}),
         (["--kind", "appraisal"], {"lead-4"}),
-        (["--kind", "applicant", "--from", DAY, "--destination", "default"], {"lead-1", "lead-2", "lead-3"}),
+        (
+            ["--kind", "applicant", "--from", DAY, "--destination", "default"],
+            {"lead-1", "lead-2", "lead-3"},
+        ),
     ],
     ids=lambda part: part[0] if isinstance(part, list) else "",
 )
@@ -106,13 +120,18 @@ def test_a_replay_is_of_a_lead_a_branch_or_a_kind(
     ("arguments", "told"),
     [
         (["replay"], "Say which leads"),
-        (["replay", "--kind", "applicant", "--destination", "crn"], "Nothing was ever delivered to crn"),
+        (
+            ["replay", "--kind", "applicant", "--destination", "crn"],
+            "Nothing was ever delivered to crn",
+        ),
         (["replay", "--lead", "17"], "Write the lead as KIND/ID"),
         (["log", "lead-1"], "Write the lead as KIND/ID"),
         (["retry", "--destination", "crn"], "Nothing was ever delivered to crn"),
     ],
 )
-def test_an_argument_that_names_nothing_is_told(applied: Applied, arguments: list[str], told: str) -> None:
+def test_an_argument_that_names_nothing_is_told(
+    applied: Applied, arguments: list[str], told: str
+) -> None:
     run("deliver")
     applied.clear()
     result = run("deliver", *arguments)
@@ -133,13 +152,19 @@ def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)
         run("deliver")
         said = run("deliver", "retry").stdout
-    assert "default: It answered 410, and is asked again. 2 waiting versions of leads are sent at once." in said
+    assert (
+        "default: It answered 410, and is asked again. 2 waiting versions of leads are sent at once."
+        in said
+    )
     with crm.running() as (address, _):
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)
         run("deliver")
     house.land("applicant", [lead(1, email="")])
     run("deliver")
-    assert "default: 1 version of leads that were held or given up wait again." in run("deliver", "retry").stdout
+    assert (
+        "default: 1 version of leads that were held or given up wait again."
+        in run("deliver", "retry").stdout
+    )
     with crm.running() as (address, _):
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)
         run("deliver")
@@ -176,7 +201,12 @@ def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(
         r"    20.* UTC  422 application/json DUPLICATE_VALUE\n    20.* UTC  204\n",
         said,
     )
-    assert json.loads(run("deliver", "log", "applicant/lead-1", "--json").stdout)["default"][0]["state"] == "delivered"
+    assert (
+        json.loads(run("deliver", "log", "applicant/lead-1", "--json").stdout)["default"][0][
+            "state"
+        ]
+        == "delivered"
+    )
     assert run("deliver", "log", "applicant/nobody").stdout == "No destination knows this lead.\n"
     assert b"Quill" not in (house.folder / LEDGER).read_bytes()
 

@@ -37,7 +37,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def test_each_lead_is_delivered_once_with_its_columns_and_its_text(agency: Agency) -> None:
-    text = json.dumps(lead(1) | {"intent": "APPLICANT_INTENT_BUY", "new": [15]}).replace("15]", "1.50]")
+    text = json.dumps(lead(1) | {"intent": "APPLICANT_INTENT_BUY", "new": [15]}).replace(
+        "15]", "1.50]"
+    )
     agency.land(text, lead(2))
 
     assert agency.deliver().delivered == 2
@@ -89,16 +91,24 @@ def test_a_message_says_what_a_crm_would_have_to_look_up(agency: Agency) -> None
         ("\tx@example.org", "٠٧٧"),
     ],
 )
-def test_a_message_has_the_person_and_the_market_that_analysts_see(agency: Agency, email: str, phone: str) -> None:
-    markets = [{"enquiryType": "ENQUIRY_TYPE_LETTINGS"}, *({"intent": intent} for intent in ("X_SELL", "X_LET", "odd"))]
+def test_a_message_has_the_person_and_the_market_that_analysts_see(
+    agency: Agency, email: str, phone: str
+) -> None:
+    markets = [
+        {"enquiryType": "ENQUIRY_TYPE_LETTINGS"},
+        *({"intent": intent} for intent in ("X_SELL", "X_LET", "odd")),
+    ]
     for number, more in enumerate(markets):
         agency.house.push("applicant", lead(number, email=email, phoneNumber=phone) | more)
     agency.house.publish()
     agency.deliver()
 
-    facts = agency.house.query("select lead_id, person::varchar, market from lead_facts order by all")
+    facts = agency.house.query(
+        "select lead_id, person::varchar, market from lead_facts order by all"
+    )
     told = [
-        (one["data"]["lead_id"], one["data"]["person"], one["data"]["market"]) for one in agency.crm.applied.values()
+        (one["data"]["lead_id"], one["data"]["person"], one["data"]["market"])
+        for one in agency.crm.applied.values()
     ]
     assert sorted(told) == facts
 
@@ -110,7 +120,11 @@ def test_a_new_version_is_an_update_and_one_lead_s_versions_come_in_order(agency
     agency.land(lead(1, "A"))
     agency.deliver()
 
-    assert agency.crm.events == [("created", "lead-1", "A"), ("updated", "lead-1", "B"), ("updated", "lead-1", "A")]
+    assert agency.crm.events == [
+        ("created", "lead-1", "A"),
+        ("updated", "lead-1", "B"),
+        ("updated", "lead-1", "A"),
+    ]
 
 
 def test_two_texts_of_a_lead_in_each_answer_are_delivered_once(agency: Agency) -> None:
@@ -148,7 +162,10 @@ def test_a_correction_is_delivered_as_a_later_update(agency: Agency) -> None:
 def test_only_one_process_delivers(agency: Agency) -> None:
     agency.land(lead(1))
 
-    with agency.house.data.state.lock("delivery"), pytest.raises(StorageError, match="Another process"):
+    with (
+        agency.house.data.state.lock("delivery"),
+        pytest.raises(StorageError, match="Another process"),
+    ):
         agency.deliver(patience_seconds=0)
 
 
@@ -193,7 +210,9 @@ def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agenc
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_lead_is_sent_again_later_with_the_same_id_and_a_new_signature(agency: Agency) -> None:
+def test_a_failed_lead_is_sent_again_later_with_the_same_id_and_a_new_signature(
+    agency: Agency,
+) -> None:
     agency.land(lead(1))
     agency.endpoint_answers(500)
     assert agency.deliver().failed == 1
@@ -207,7 +226,9 @@ def test_a_failed_lead_is_sent_again_later_with_the_same_id_and_a_new_signature(
 
 
 def test_a_lead_that_the_endpoint_refuses_delays_no_other_lead(agency: Agency) -> None:
-    agency.crm.answer = lambda message: httpx.Response(422 if message["data"]["lead_id"] == "lead-1" else 200)
+    agency.crm.answer = lambda message: httpx.Response(
+        422 if message["data"]["lead_id"] == "lead-1" else 200
+    )
     agency.land(lead(1), lead(2), lead(3))
     agency.deliver()
     agency.land(lead(1, "second"), lead(4))
@@ -217,7 +238,9 @@ def test_a_lead_that_the_endpoint_refuses_delays_no_other_lead(agency: Agency) -
     assert agency.counts == {VersionState.DELIVERED: 3, VersionState.WAITING: 2}
 
 
-def test_an_endpoint_that_is_away_is_left_alone_and_gets_all_once_it_is_back(agency: Agency) -> None:
+def test_an_endpoint_that_is_away_is_left_alone_and_gets_all_once_it_is_back(
+    agency: Agency,
+) -> None:
     agency.land(*[lead(number) for number in range(40)])
     agency.endpoint_answers(503)
     assert agency.deliver().failed < 10
@@ -248,9 +271,12 @@ def test_a_retry_after_is_kept_up_to_an_hour(agency: Agency, seconds: str, minut
 
 
 @pytest.mark.parametrize(
-    ("location", "named"), [("https://new.example/hook?token=secret", "new.example"), ("http://[::1", "?")]
+    ("location", "named"),
+    [("https://new.example/hook?token=secret", "new.example"), ("http://[::1", "?")],
 )
-def test_a_redirect_is_a_failure_that_names_the_new_host(agency: Agency, location: str, named: str) -> None:
+def test_a_redirect_is_a_failure_that_names_the_new_host(
+    agency: Agency, location: str, named: str
+) -> None:
     agency.land(lead(1))
     agency.endpoint_answers(301, location=location)
 
@@ -319,7 +345,9 @@ def test_a_clock_that_ran_ahead_once_keeps_no_lead_waiting_for_years(agency: Age
     assert agency.counts == {VersionState.DEAD: 1}
 
 
-def test_texts_that_come_back_after_they_were_given_up_are_delivered_in_order(agency: Agency) -> None:
+def test_texts_that_come_back_after_they_were_given_up_are_delivered_in_order(
+    agency: Agency,
+) -> None:
     agency.endpoint_answers(400)
     for text in ("A", "B"):
         agency.land(lead(1, text))
@@ -336,7 +364,9 @@ def test_texts_that_come_back_after_they_were_given_up_are_delivered_in_order(ag
     assert [text for _, _, text in agency.crm.events] == ["A", "B", "A"]
 
 
-def test_an_endpoint_that_drips_its_answer_holds_a_pass_no_longer_than_one_that_is_silent(agency: Agency) -> None:
+def test_an_endpoint_that_drips_its_answer_holds_a_pass_no_longer_than_one_that_is_silent(
+    agency: Agency,
+) -> None:
     is_over = threading.Event()
 
     class Dripping(QuietHandler):
@@ -382,7 +412,9 @@ def test_a_contact_that_is_emptied_in_another_window_waits_too(agency: Agency) -
     assert agency.counts == {VersionState.DELIVERED: 1, VersionState.HELD: 1}
 
 
-def test_a_malformed_text_that_lost_a_contact_waits_and_one_that_has_it_is_sent(agency: Agency) -> None:
+def test_a_malformed_text_that_lost_a_contact_waits_and_one_that_has_it_is_sent(
+    agency: Agency,
+) -> None:
     agency.land(lead(1), lead(2))
     agency.deliver()
     whole = json.dumps(lead(1) | {"odd": float("nan")})
@@ -393,7 +425,9 @@ def test_a_malformed_text_that_lost_a_contact_waits_and_one_that_has_it_is_sent(
     assert agency.counts == {VersionState.DELIVERED: 3, VersionState.HELD: 1}
 
 
-def test_a_held_version_that_an_answer_lacked_by_mistake_is_sent_when_a_person_says_so(agency: Agency) -> None:
+def test_a_held_version_that_an_answer_lacked_by_mistake_is_sent_when_a_person_says_so(
+    agency: Agency,
+) -> None:
     for leads in ([lead(1)], [lead(1, email="")], [], [lead(1, email="")]):
         agency.land(*leads)
         agency.deliver()
@@ -491,7 +525,9 @@ def test_a_person_who_is_erased_in_the_middle_of_a_pass_is_not_sent(agency: Agen
     assert "lead-9" not in agency.delivered
 
 
-def test_a_person_who_was_erased_on_another_machine_is_not_sent(agency: Agency, tmp_path: Path) -> None:
+def test_a_person_who_was_erased_on_another_machine_is_not_sent(
+    agency: Agency, tmp_path: Path
+) -> None:
     """The list in the bucket is asked for before leads are sent, and not if none is due."""
     house = agency.house
     other = House(tmp_path / "other")
@@ -513,7 +549,9 @@ def test_a_person_who_was_erased_on_another_machine_is_not_sent(agency: Agency, 
 
 
 @pytest.mark.parametrize("is_published", [True, False], ids=["after a publication", "before any"])
-def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(agency: Agency, *, is_published: bool) -> None:
+def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(
+    agency: Agency, *, is_published: bool
+) -> None:
     house = agency.house
     agency.land(lead(1), lead(2))
     publish = house.publish
@@ -523,14 +561,18 @@ def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(agency: Agency,
     agency.deliver()
     assert agency.delivered == ["lead-2"]
 
-    list_of(house.data).append(lambda _, number: Entry(number=number, at=house.now, action=Action.LIFT, of=1))
+    list_of(house.data).append(
+        lambda _, number: Entry(number=number, at=house.now, action=Action.LIFT, of=1)
+    )
     agency.deliver()
     publish()
     agency.deliver()
     assert agency.delivered == ["lead-2", "lead-1"]
 
 
-@pytest.mark.parametrize("knows", [True, False], ids=["this machine", "another machine of the bucket"])
+@pytest.mark.parametrize(
+    "knows", [True, False], ids=["this machine", "another machine of the bucket"]
+)
 def test_leads_of_anonymous_days_are_never_delivered(agency: Agency, *, knows: bool) -> None:
     agency.land(lead(1))
     agency.deliver()
@@ -544,7 +586,9 @@ def test_leads_of_anonymous_days_are_never_delivered(agency: Agency, *, knows: b
     assert len(agency.crm.attempts) == 1
 
 
-def test_a_lead_of_midnight_is_delivered_once_when_one_of_its_days_is_anonymous(agency: Agency) -> None:
+def test_a_lead_of_midnight_is_delivered_once_when_one_of_its_days_is_anonymous(
+    agency: Agency,
+) -> None:
     agency.land(lead(1))
     agency.deliver()
     agency.land(lead(1), lead(2), day=NEXT_DAY)
@@ -566,7 +610,9 @@ def test_the_endpoint_s_words_and_its_address_are_in_no_message(
     agency: Agency, caplog: pytest.LogCaptureFixture
 ) -> None:
     agency.land(lead(1))
-    agency.crm.answer = lambda message: httpx.Response(400, json=message, headers={"x": "j1@example.org"})
+    agency.crm.answer = lambda message: httpx.Response(
+        400, json=message, headers={"x": "j1@example.org"}
+    )
 
     with caplog.at_level("DEBUG"):
         said = f"{agency.deliver()} {caplog.text}"
@@ -593,14 +639,20 @@ def test_a_wrong_secret_is_refused_and_not_repeated(secret: str) -> None:
     assert not secret or secret not in str(told.value)
 
 
-@pytest.mark.parametrize("secret", [SECRET.rstrip("="), SECRET.removeprefix("whsec_"), f"v1,{SECRET}"])
+@pytest.mark.parametrize(
+    "secret", [SECRET.rstrip("="), SECRET.removeprefix("whsec_"), f"v1,{SECRET}"]
+)
 def test_a_secret_is_taken_as_people_paste_it(secret: str) -> None:
     signer(secret)
 
 
 def test_an_authorization_that_is_no_header_is_told_by_its_name() -> None:
     with pytest.raises(SettingsError, match="LEADS_DELIVERY_AUTHORIZATION") as told:
-        destinations_of(Settings.from_variables({**VARIABLES, "LEADS_DELIVERY_AUTHORIZATION": "Bearer pässword"}))
+        destinations_of(
+            Settings.from_variables(
+                {**VARIABLES, "LEADS_DELIVERY_AUTHORIZATION": "Bearer pässword"}
+            )
+        )
 
     assert "pässword" not in str(told.value)
 
@@ -654,7 +706,9 @@ def test_a_damaged_ledger_keeps_no_backup_from_being_made(agency: Agency, tmp_pa
 
 
 @pytest.mark.parametrize("comes", ["put back", "first", "second"])
-def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again(agency: Agency, comes: str) -> None:
+def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again(
+    agency: Agency, comes: str
+) -> None:
     agency.house.push("applicant", lead(1))
     agency.endpoint_answers(503)
     agency.deliver()
@@ -678,7 +732,9 @@ def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again
 
 
 @pytest.mark.parametrize("is_noted", [False, True], ids=["new", "waiting"])
-def test_a_window_that_cannot_be_read_delays_no_other_lead(agency: Agency, *, is_noted: bool) -> None:
+def test_a_window_that_cannot_be_read_delays_no_other_lead(
+    agency: Agency, *, is_noted: bool
+) -> None:
     agency.land(lead(1))
     if is_noted:
         agency.endpoint_answers(503)
@@ -716,7 +772,9 @@ def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: A
 # --- the examples -----------------------------------------------------------------------------------------------------
 
 
-def test_the_example_keeps_each_version_once_and_deletes_the_erased(agency: Agency, tmp_path: Path) -> None:
+def test_the_example_keeps_each_version_once_and_deletes_the_erased(
+    agency: Agency, tmp_path: Path
+) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}/"
     environment = os.environ | {"LEADS_DELIVERY_SECRET": SECRET, "PORT": str(port)}
@@ -728,12 +786,17 @@ def test_the_example_keeps_each_version_once_and_deletes_the_erased(agency: Agen
         try:
             while agency.send(is_all=True).left:  # it has not started yet
                 assert crm.poll() is None
-            unsigned = httpx.post(address, content=b"{}", headers={"webhook-id": "1"}, timeout=PATIENCE_SECONDS)
+            unsigned = httpx.post(
+                address, content=b"{}", headers={"webhook-id": "1"}, timeout=PATIENCE_SECONDS
+            )
             assert unsigned.status_code == 401
             agency.replay()
             assert agency.send(is_all=True).delivered == 2
             with closing(sqlite3.connect(tmp_path / "crm.sqlite")) as db:
-                assert db.execute("select lead_id from messages order by 1").fetchall() == [("lead-1",), ("lead-2",)]
+                assert db.execute("select lead_id from messages order by 1").fetchall() == [
+                    ("lead-1",),
+                    ("lead-2",),
+                ]
             DeliveredLeads(agency.house.data).forget(("applicant", "lead-1").__eq__)
             assert agency.send(is_all=True).delivered == 1
         finally:

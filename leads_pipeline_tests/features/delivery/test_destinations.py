@@ -104,10 +104,14 @@ def test_a_dead_destination_and_a_slow_one_delay_no_other(agency: Agency) -> Non
     agency.land(*[lead(number) for number in range(8)])
     with ExitStack() as stack:
         (quick, taken), (slow, late), (dead, _) = (
-            stack.enter_context(crm.running(seconds, down)) for seconds, down in ((0, None), (0.2, None), (0, is_down))
+            stack.enter_context(crm.running(seconds, down))
+            for seconds, down in ((0, None), (0.2, None), (0, is_down))
         )
         addresses = {"quick": quick, "slow": slow, "dead": dead}
-        tables = [webhook(name).replace(f"https://{name}.example/hook", url) for name, url in addresses.items()]
+        tables = [
+            webhook(name).replace(f"https://{name}.example/hook", url)
+            for name, url in addresses.items()
+        ]
         here = Destinations(agency, *tables)
 
         results = deliver_to_all(here.settings, agency.house.data, here.read(), seconds=20)
@@ -143,7 +147,11 @@ def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Age
     agency.land(lead(1), lead(2))
 
     results = deliver_to_all(
-        here.settings, agency.house.data, here.read(), clock=lambda: agency.house.now, transport=here.crms["crm"]
+        here.settings,
+        agency.house.data,
+        here.read(),
+        clock=lambda: agency.house.now,
+        transport=here.crms["crm"],
     )
 
     assert isinstance(results["crm"], Sent)
@@ -161,12 +169,18 @@ def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Age
             "destination crm has the unknown key `brances`: did you mean `branches`?",
         ),
         (webhook("crm", "zzz = 1"), "the unknown key `zzz`: it knows authorization, branches"),
-        (webhook("crm", 'markets = ["rent"]'), "has 'rent' in `markets`. It knows sales, lettings, unknown."),
+        (
+            webhook("crm", 'markets = ["rent"]'),
+            "has 'rent' in `markets`. It knows sales, lettings, unknown.",
+        ),
         (webhook("crm", 'kinds = "applicant"'), "has a `kinds` that is no list"),
         (webhook("crm", 'branches = ["1 0 1"]'), "Write the portal's ids"),
         (webhook("crm").replace(f"from = {DAY}", 'from = "today"'), "has a `from` that is no day"),
         (webhook("CRM 1"), "has no usable `name`"),
-        (webhook("crm").replace('{env = "SECRET"}', f'"{SECRET}"'), "has its `secret` in the file itself"),
+        (
+            webhook("crm").replace('{env = "SECRET"}', f'"{SECRET}"'),
+            "has its `secret` in the file itself",
+        ),
         (webhook("crm").replace('"SECRET"', '"MISSING"'), "the variable MISSING, which isn't set"),
         (webhook("crm").replace("//crm", "//me:token-of-somebody@crm"), "has a password in `url`"),
         (webhook("crm").replace("https", "http"), "begins with http://"),
@@ -175,7 +189,9 @@ def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Age
         ("", "has no usable `name`"),
     ],
 )
-def test_a_mistake_in_the_file_is_told_without_a_secret(agency: Agency, table: str, said: str) -> None:
+def test_a_mistake_in_the_file_is_told_without_a_secret(
+    agency: Agency, table: str, said: str
+) -> None:
     here = Destinations(agency, table)
 
     with pytest.raises(SettingsError) as told:
@@ -186,7 +202,9 @@ def test_a_mistake_in_the_file_is_told_without_a_secret(agency: Agency, table: s
 
 
 def test_a_secret_comes_from_a_file_beside_it(agency: Agency, tmp_path: Path) -> None:
-    here = Destinations(agency, webhook("crm").replace("env", "file").replace('"SECRET"', '"crm.secret"'))
+    here = Destinations(
+        agency, webhook("crm").replace("env", "file").replace('"SECRET"', '"crm.secret"')
+    )
     (tmp_path / "crm.secret").write_text(f"{SECRET}\n")
     agency.land(lead(1))
 
@@ -198,7 +216,9 @@ def test_an_address_that_is_a_secret_shows_nowhere(agency: Agency) -> None:
     table = webhook("slack").replace('"https://slack.example/hook"', '{env = "HOOK"}')
     here = Destinations(agency, table, HOOK="https://slack.example/services/T0/very-secret")
     agency.land(lead(1))
-    here.crms["slack"] = crm.Crm(lambda _: httpx.Response(302, headers={"location": "https://x.example/very-secret"}))
+    here.crms["slack"] = crm.Crm(
+        lambda _: httpx.Response(302, headers={"location": "https://x.example/very-secret"})
+    )
 
     [sent] = here.deliver().values()
 
@@ -207,7 +227,11 @@ def test_an_address_that_is_a_secret_shows_nowhere(agency: Agency) -> None:
 
 
 def test_one_address_and_a_file_at_once_are_refused() -> None:
-    settings = Settings.from_variables({**VARIABLES, "LEADS_DESTINATIONS_FILE": "destinations.toml"})
+    settings = Settings.from_variables(
+        {**VARIABLES, "LEADS_DESTINATIONS_FILE": "destinations.toml"}
+    )
 
-    with pytest.raises(SettingsError, match="LEADS_DESTINATIONS_FILE and LEADS_DELIVERY_URL are set"):
+    with pytest.raises(
+        SettingsError, match="LEADS_DESTINATIONS_FILE and LEADS_DELIVERY_URL are set"
+    ):
         destinations_of(settings)

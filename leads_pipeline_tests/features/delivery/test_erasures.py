@@ -4,7 +4,12 @@ import json
 
 import pytest
 
-from leads_pipeline.features.delivery.ledger import VersionState, ledger_path, reading_ledger, writing_ledger
+from leads_pipeline.features.delivery.ledger import (
+    VersionState,
+    ledger_path,
+    reading_ledger,
+    writing_ledger,
+)
 from leads_pipeline.features.delivery.questions import counts, erasures
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.nightly import work_of_night
@@ -13,7 +18,15 @@ from leads_pipeline.health.findings import find
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.features.delivery.agency import CREATED, HEAD, Agency, Api, Destinations, lead, webhook
+from leads_pipeline_tests.features.delivery.agency import (
+    CREATED,
+    HEAD,
+    Agency,
+    Api,
+    Destinations,
+    lead,
+    webhook,
+)
 
 ERASED = '[destination.erased]\nmethod = "DELETE"\nurl = "https://api.example/leads/{{ data.lead_id }}"\n'
 
@@ -43,11 +56,16 @@ def test_each_destination_that_had_the_lead_is_told_its_id_alone(agency: Agency)
     here.deliver()
 
     *_, (_, _, last) = here.crms["crm"].attempts
-    assert (last["type"], last["data"]) == ("lead.erased", {"kind": "applicant", "lead_id": "lead-1"})
+    assert (last["type"], last["data"]) == (
+        "lead.erased",
+        {"kind": "applicant", "lead_id": "lead-1"},
+    )
     assert [len(one.attempts) for one in here.crms.values()] == [3, 0]
 
 
-def test_the_receipt_names_who_is_told_who_confirmed_and_who_can_not_be_told(agency: Agency) -> None:
+def test_the_receipt_names_who_is_told_who_confirmed_and_who_can_not_be_told(
+    agency: Agency,
+) -> None:
     here = Destinations(agency, webhook("crm"), webhook("slow"))
     agency.land(lead(1))
     here.deliver()
@@ -57,13 +75,19 @@ def test_the_receipt_names_who_is_told_who_confirmed_and_who_can_not_be_told(age
     said = erase(agency, email="j1@example.org")
     assert "crm (crm.example): leads of the person were delivered there on" in said
     assert "It is told of the erasure." in said
-    assert f"slow (slow.example): leads of the person were delivered there on {agency.house.now:%Y-%m-%d}. Tell" in said
+    assert (
+        f"slow (slow.example): leads of the person were delivered there on {agency.house.now:%Y-%m-%d}. Tell"
+        in said
+    )
     here.deliver()
     before = ledger_path(agency.house.folder, "crm").read_bytes()
     night(agency)
 
     text = receipt(agency)
-    assert f"- crm (crm.example) confirmed on {agency.house.now:%Y-%m-%d} that it erased the leads.\n" in text
+    assert (
+        f"- crm (crm.example) confirmed on {agency.house.now:%Y-%m-%d} that it erased the leads.\n"
+        in text
+    )
     ledger_path(agency.house.folder, "crm").write_bytes(before)  # as after a kill
     night(agency)
     assert receipt(agency) == text
@@ -77,7 +101,9 @@ def test_an_erasure_that_fails_is_told_again_and_the_receipt_waits(agency: Agenc
     agency.land(lead(1), lead(2, email="j1@example.org"))
     here.deliver()
     erase(agency, email="j1@example.org")
-    here.crms["crm"].answer = lambda message: httpx.Response(503 if message["data"]["lead_id"] == "lead-2" else 204)
+    here.crms["crm"].answer = lambda message: httpx.Response(
+        503 if message["data"]["lead_id"] == "lead-2" else 204
+    )
     here.deliver()
     night(agency)
     assert "confirmed" not in receipt(agency).replace("has confirmed it.", "")
@@ -154,11 +180,19 @@ def test_an_erasure_that_waits_for_a_destination_that_is_gone_is_told(agency: Ag
     erase(agency, email="j1@example.org")
     here.deliver()
 
-    found = [one for one in find(Facts(here.settings, agency.house.data, agency.house.now)) if "untold" in one.key]
-    assert [one.message for one in found] == ["old is no longer a destination, and isn't told of 1 erased lead."]
+    found = [
+        one
+        for one in find(Facts(here.settings, agency.house.data, agency.house.now))
+        if "untold" in one.key
+    ]
+    assert [one.message for one in found] == [
+        "old is no longer a destination, and isn't told of 1 erased lead."
+    ]
 
 
-def test_a_ledger_that_can_not_be_read_keeps_no_night_from_applying_the_list(agency: Agency) -> None:
+def test_a_ledger_that_can_not_be_read_keeps_no_night_from_applying_the_list(
+    agency: Agency,
+) -> None:
     agency.land(lead(1))
     agency.deliver()
     erase(agency, email="j1@example.org")

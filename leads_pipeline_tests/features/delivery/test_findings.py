@@ -10,9 +10,13 @@ from leads_pipeline_tests.features.delivery.agency import Agency, lead
 
 
 def told(agency: Agency) -> dict[str, str]:
-    settings = Settings.from_variables(agency.variables | {"LEADS_DATA_DIR": str(agency.house.folder)})
+    settings = Settings.from_variables(
+        agency.variables | {"LEADS_DATA_DIR": str(agency.house.folder)}
+    )
     findings = find(Facts(settings, agency.house.data, agency.house.now))
-    of_deliveries = [one for one in findings if one.key.startswith("deliver") or one.key == "receiver"]
+    of_deliveries = [
+        one for one in findings if one.key.startswith("deliver") or one.key == "receiver"
+    ]
     return {one.key: f"{one.message} {one.what_to_do}" for one in of_deliveries}
 
 
@@ -22,7 +26,10 @@ def test_an_endpoint_that_is_away_is_told_until_all_is_delivered(agency: Agency)
     agency.deliver()
     assert told(agency) == {}
     agency.house.later(minutes=20)
-    assert "2 versions of leads wait to be delivered. crm.example answered 503" in told(agency)["delivery"]
+    assert (
+        "2 versions of leads wait to be delivered. crm.example answered 503"
+        in told(agency)["delivery"]
+    )
     agency.endpoint_answers(200)
     agency.deliver(is_all=True)
     assert told(agency) == {}
@@ -38,7 +45,9 @@ def test_an_endpoint_that_is_gone_is_told_at_once(agency: Agency) -> None:
 
 def test_leads_that_were_given_up_and_held_are_told(agency: Agency) -> None:
     agency.land(lead(1), lead(2))
-    agency.crm.answer = lambda message: httpx.Response(400 if message["data"]["lead_id"] == "lead-1" else 200)
+    agency.crm.answer = lambda message: httpx.Response(
+        400 if message["data"]["lead_id"] == "lead-1" else 200
+    )
     for _ in range(8):
         agency.deliver()
         agency.house.later(hours=12)

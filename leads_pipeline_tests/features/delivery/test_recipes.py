@@ -38,11 +38,17 @@ class TokenServer(QuietHandler):
     def do_POST(self) -> None:
         fields = self.rfile.read(int(self.headers["content-length"])).decode()
         is_basic = self.headers.get("authorization", "").startswith("Basic ")
-        is_right = "grant_type=client_credentials" in fields and is_basic != ("client_secret=a-secret" in fields)
-        self.answer(200 if is_right else 400, b'{"access_token": "of-the-api", "token_type": "Bearer"}')
+        is_right = "grant_type=client_credentials" in fields and is_basic != (
+            "client_secret=a-secret" in fields
+        )
+        self.answer(
+            200 if is_right else 400, b'{"access_token": "of-the-api", "token_type": "Bearer"}'
+        )
 
 
-def run(agency: Agency, recipe: str, answer: Callable[[httpx.Request, Any], Answer]) -> dict[str, Sent]:
+def run(
+    agency: Agency, recipe: str, answer: Callable[[httpx.Request, Any], Answer]
+) -> dict[str, Sent]:
     """Deliver by a recipe. `answer` is of the stand-in, which gets requests and their JSON."""
 
     def answered(request: httpx.Request) -> httpx.Response:
@@ -88,7 +94,11 @@ def test_alto_takes_each_lead_once(agency: Agency) -> None:
         assert isinstance(body["branchId"], int)
         if body["branchId"] == 2:
             return 422, {"errors": [{"code": "unknown_branch"}]}
-        if not body["enquirerDetails"]["forename"] or len(body["comment"]) > 2000 or len(body["sourceIdentifier"]) > 50:
+        if (
+            not body["enquirerDetails"]["forename"]
+            or len(body["comment"]) > 2000
+            or len(body["sourceIdentifier"]) > 50
+        ):
             return 400, {}
         if body["sourceIdentifier"] in taken:
             return 409, {}
@@ -141,7 +151,9 @@ def test_salesforce_has_a_lead_for_each_and_deletes_the_erased(agency: Agency) -
         assert folder == "/services/data/v62.0/sobjects/Lead/Portal_Lead_Id__c"
         asked.append(request.method)
         if request.method == "DELETE":
-            return (204, None) if leads.pop(external_id, None) else (404, [{"errorCode": "NOT_FOUND"}])
+            return (
+                (204, None) if leads.pop(external_id, None) else (404, [{"errorCode": "NOT_FOUND"}])
+            )
         is_new = external_id not in leads
         if is_new and not (body.get("LastName") and body.get("Company")):
             return 400, [{"errorCode": "REQUIRED_FIELD_MISSING"}]
@@ -185,13 +197,23 @@ def test_a_spreadsheet_by_n8n_has_a_row_for_each_lead(agency: Agency) -> None:
     rows: dict[str, list[str]] = {}
 
     def n8n(request: httpx.Request, body: Any) -> Answer:
-        id_, at = request.headers["webhook-id"], datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC)
-        assert request.headers["webhook-signature"] == Webhook(SECRET).sign(id_, at, request.content.decode())
+        id_, at = (
+            request.headers["webhook-id"],
+            datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC),
+        )
+        assert request.headers["webhook-signature"] == Webhook(SECRET).sign(
+            id_, at, request.content.decode()
+        )
         data = body["data"]
         if body["type"] == "lead.erased":
             rows.pop(data["lead_id"], None)
         else:
-            rows[data["lead_id"]] = [data["lead_id"], data["branch"], data["words"]["intent"], data["message"]]
+            rows[data["lead_id"]] = [
+                data["lead_id"],
+                data["branch"],
+                data["words"]["intent"],
+                data["message"],
+            ]
         return 200, {}
 
     agency.land(lead(1, "first"), lead(2))

@@ -10,7 +10,14 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
 from leads_pipeline.features.delivery.questions import counts
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline_tests.features.delivery.agency import CREATED, HEAD, Agency, Api, Destinations, lead
+from leads_pipeline_tests.features.delivery.agency import (
+    CREATED,
+    HEAD,
+    Agency,
+    Api,
+    Destinations,
+    lead,
+)
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 UPDATED = """
@@ -70,8 +77,12 @@ def test_without_a_template_for_updates_none_is_sent(here: Destinations) -> None
 ODD = '"}, "admin": true, "x": {"y": "\n😀 {{ 7 * 7 }} \u2028 </script>'
 
 
-@pytest.mark.parametrize("written", ["data.message", "data.message | tojson", "data.message | safe"])
-def test_a_person_s_words_change_neither_the_body_s_form_nor_the_address(here: Destinations, written: str) -> None:
+@pytest.mark.parametrize(
+    "written", ["data.message", "data.message | tojson", "data.message | safe"]
+)
+def test_a_person_s_words_change_neither_the_body_s_form_nor_the_address(
+    here: Destinations, written: str
+) -> None:
     here.write(HEAD + CREATED.replace("data.message", written))
     here.agency.land(lead(1, ODD) | {"id": "../a b/ü?x=1#{{ 7 }}"})
     here.deliver()
@@ -83,7 +94,10 @@ def test_a_person_s_words_change_neither_the_body_s_form_nor_the_address(here: D
 
 def test_a_form_has_each_value_encoded(here: Destinations) -> None:
     form = '[destination.headers]\ncontent-type = "application/x-www-form-urlencoded"\n'
-    created = CREATED.partition("body")[0] + "body = 'text={{ data.message }}&none={{ data.lead_source }}'\n"
+    created = (
+        CREATED.partition("body")[0]
+        + "body = 'text={{ data.message }}&none={{ data.lead_source }}'\n"
+    )
     here.write(HEAD + form + created)
     here.agency.land(lead(1, "a&b=c d"))
     here.deliver()
@@ -95,7 +109,9 @@ def test_a_form_has_each_value_encoded(here: Destinations) -> None:
 def test_numbers_and_lists_are_written_as_json(here: Destinations) -> None:
     body = '\'{"price": {{ data.listing_details_pricing_price }}, "times": {{ data.applicant_viewing_times }}}\''
     here.write(HEAD + CREATED.partition("body")[0] + f"body = {body}\n")
-    here.agency.land(lead(1) | {"listingDetails": {"pricing": {"price": 250000}}, "viewingTimes": []})
+    here.agency.land(
+        lead(1) | {"listingDetails": {"pricing": {"price": 250000}}, "viewingTimes": []}
+    )
     here.deliver()
 
     assert here.api
@@ -103,7 +119,9 @@ def test_numbers_and_lists_are_written_as_json(here: Destinations) -> None:
 
 
 @pytest.mark.parametrize("odd_id", ["..", "."])
-def test_an_id_that_would_lead_to_another_folder_is_not_sent(here: Destinations, odd_id: str) -> None:
+def test_an_id_that_would_lead_to_another_folder_is_not_sent(
+    here: Destinations, odd_id: str
+) -> None:
     here.agency.land(lead(1) | {"id": odd_id}, lead(2))
 
     [sent] = here.deliver().values()
@@ -122,8 +140,12 @@ def test_a_template_that_fails_for_a_lead_quotes_nothing_of_it(here: Destination
     assert "private" not in str(sent.trouble)
 
 
-@pytest.mark.parametrize(("key", "told"), [("scope", "(branch-101 isn't there"), ("contact_email", "(something isn't")])
-def test_a_table_in_a_template_that_lacks_a_value_names_no_person(here: Destinations, key: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "told"), [("scope", "(branch-101 isn't there"), ("contact_email", "(something isn't")]
+)
+def test_a_table_in_a_template_that_lacks_a_value_names_no_person(
+    here: Destinations, key: str, told: str
+) -> None:
     here.write(HEAD + CREATED.replace("{{ data.message }}", "{{ {'known': 1}[data." + key + "] }}"))
     here.agency.land(lead(1))
 
@@ -138,7 +160,12 @@ def test_a_table_in_a_template_that_lacks_a_value_names_no_person(here: Destinat
 
 @pytest.mark.parametrize(
     ("status", "state"),
-    [(409, VersionState.DELIVERED), (422, VersionState.DEAD), (207, VersionState.WAITING), (400, VersionState.WAITING)],
+    [
+        (409, VersionState.DELIVERED),
+        (422, VersionState.DEAD),
+        (207, VersionState.WAITING),
+        (400, VersionState.WAITING),
+    ],
 )
 def test_the_file_says_which_answers_mean_done_and_which_are_final(
     here: Destinations, status: int, state: VersionState
@@ -160,7 +187,9 @@ def token_server() -> Iterator[tuple[str, list[bytes]]]:
     class Server(QuietHandler):
         def do_POST(self) -> None:
             asked.append(self.rfile.read(int(self.headers["content-length"])))
-            body = json.dumps({"access_token": f"token-{len(asked)}", "token_type": "bearer"}).encode()
+            body = json.dumps(
+                {"access_token": f"token-{len(asked)}", "token_type": "bearer"}
+            ).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
@@ -170,7 +199,9 @@ def token_server() -> Iterator[tuple[str, list[bytes]]]:
         yield address, asked
 
 
-def test_an_access_token_is_fetched_once_and_sent(here: Destinations, token_server: tuple[str, list[bytes]]) -> None:
+def test_an_access_token_is_fetched_once_and_sent(
+    here: Destinations, token_server: tuple[str, list[bytes]]
+) -> None:
     address, asked = token_server
     token = f'[destination.token]\nurl = "{address}/token"\nclient_id = "me"\nclient_secret = {{env = "PASS"}}\n'
     here.variables["PASS"] = "the-client-secret"

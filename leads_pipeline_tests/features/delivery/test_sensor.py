@@ -17,7 +17,9 @@ def tick(here: Installation) -> str:
 def test_each_pulled_lead_is_delivered_by_a_tick(tmp_path: Path) -> None:
     with crm.running() as (address, applied):
         variables = {"LEADS_DELIVERY_URL": address, "LEADS_DELIVERY_SECRET": crm.SECRET}
-        with installation(tmp_path, variables={**variables, "LEADS_DELIVERY_FROM": "2000-01-01"}) as here:
+        with installation(
+            tmp_path, variables={**variables, "LEADS_DELIVERY_FROM": "2000-01-01"}
+        ) as here:
             here.pull(here.keys((2,)))
             assert "0 are left" in tick(here)
             ids = {message["data"]["lead_id"] for message in applied.values()}

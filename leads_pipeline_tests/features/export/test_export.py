@@ -34,7 +34,14 @@ FORMULAS = {
     "see\n=1": "see\n'=1",
     "1+1=2, a-b": "1+1=2, a-b",
 }
-ODD = ['"quoted", and;\nmore', "Grüße aus Köln 😀", "a\0b", "cut\r\nin two", " spaces ", "https://people.example"]
+ODD = [
+    '"quoted", and;\nmore',
+    "Grüße aus Köln 😀",
+    "a\0b",
+    "cut\r\nin two",
+    " spaces ",
+    "https://people.example",
+]
 
 
 @pytest.fixture
@@ -47,9 +54,17 @@ def office(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setenv("LEADS_TIMEZONE", ZONE)
     of_all: dict[str, Any] = {
         "createdAt": "2026-11-19T10:00:00Z",
-        "listingDetails": {"id": "007", "uprn": 447700900123, "bedrooms": 3, "pricing": {"price": 1250.5}},
+        "listingDetails": {
+            "id": "007",
+            "uprn": 447700900123,
+            "bedrooms": 3,
+            "pricing": {"price": 1250.5},
+        },
     }
-    leads = [lead(str(n), phone=PHONE, message=text, **of_all) for n, text in enumerate([*FORMULAS, *ODD])]
+    leads = [
+        lead(str(n), phone=PHONE, message=text, **of_all)
+        for n, text in enumerate([*FORMULAS, *ODD])
+    ]
     house.land("applicant", leads)
     house.publish()
     return house
@@ -92,20 +107,30 @@ def test_no_text_of_a_csv_is_a_formula_and_all_texts_survive(office: House, fold
         by_python = {row["lead_id"]: row for row in csv.DictReader(text)}
     with duckdb.connect() as db:
         by_duckdb = dict(
-            db.execute("select lead_id, message from read_csv(?, all_varchar=true)", [str(file)]).fetchall()
+            db.execute(
+                "select lead_id, message from read_csv(?, all_varchar=true)", [str(file)]
+            ).fetchall()
         )
     # A control character is nothing that anybody reads, and some programs refuse a file with one.
-    expected = {id_: FORMULAS.get(text, text).replace("\0", "") for id_, text in messages(office).items()}
+    expected = {
+        id_: FORMULAS.get(text, text).replace("\0", "") for id_, text in messages(office).items()
+    }
     assert {id_: row["message"] for id_, row in by_python.items()} == by_duckdb == expected
 
 
-def test_headers_of_ones_own_tables_are_no_formulas_and_days_without_end_are_told(office: House, folder: Path) -> None:
+def test_headers_of_ones_own_tables_are_no_formulas_and_days_without_end_are_told(
+    office: House, folder: Path
+) -> None:
     office.marts = folder.with_name("marts")
     office.marts.mkdir()
     own = office.marts / "own.csv"
-    own.write_text('=HYPERLINK("https://x"),day,at\n1,infinity,2026-11-19 10:00:00\n2,2026-11-19,2026-11-19 10:00:00\n')
+    own.write_text(
+        '=HYPERLINK("https://x"),day,at\n1,infinity,2026-11-19 10:00:00\n2,2026-11-19,2026-11-19 10:00:00\n'
+    )
     with duckdb.connect() as db:
-        db.execute(f"copy (select timestamp_ns '2026-11-19 10:00:00.1' as at) to '{office.marts / 'seen.parquet'}'")
+        db.execute(
+            f"copy (select timestamp_ns '2026-11-19 10:00:00.1' as at) to '{office.marts / 'seen.parquet'}'"
+        )
     office.publish()
     export("seen", folder, "csv")
     assert (folder / "seen.csv").read_text("utf-8-sig") == '"at"\n"2026-11-19 10:00:00"\n'
@@ -147,18 +172,32 @@ def test_a_workbook_has_typed_cells_and_no_formula(office: House, folder: Path) 
     assert rows[0]["lead_day"] == datetime(2026, 11, 19)  # noqa: DTZ001 - a day, as openpyxl reads it
     assert rows[0][f"created_at ({ZONE})"] == datetime(2026, 11, 19, 11)  # noqa: DTZ001 - local
     assert rows[0]["contact_phone_number"] == PHONE
-    assert (rows[0]["listing_details_id"], rows[0]["listing_details_uprn"]) == ("007", "447700900123")
+    assert (rows[0]["listing_details_id"], rows[0]["listing_details_uprn"]) == (
+        "007",
+        "447700900123",
+    )
     assert rows[0]["sequence"] == str(office.leads("applicant")[rows[0]["lead_id"]]["sequence"])
-    assert (rows[0]["listing_details_bedrooms"], rows[0]["listing_details_pricing_price"]) == (3, 1250.5)
+    assert (rows[0]["listing_details_bedrooms"], rows[0]["listing_details_pricing_price"]) == (
+        3,
+        1250.5,
+    )
     # XML knows neither NUL nor a carriage return.
-    expected = {id_: text.replace("\0", "").replace("\r\n", "\n") for id_, text in messages(office).items()}
-    assert {row["lead_id"]: row["message"].replace("_x000D_", "\r").replace("\r\n", "\n") for row in rows} == expected
+    expected = {
+        id_: text.replace("\0", "").replace("\r\n", "\n") for id_, text in messages(office).items()
+    }
+    assert {
+        row["lead_id"]: row["message"].replace("_x000D_", "\r").replace("\r\n", "\n")
+        for row in rows
+    } == expected
 
 
 def test_a_workbook_says_what_excel_cannot_hold(office: House, folder: Path) -> None:
     """Texts are cut, with a mark and a count. Further rows go to further sheets. Old days and long numbers are text."""
     long = lead(
-        "long", message="😀" * CELL_UNITS, createdAt="1850-06-01T10:00:00Z", listingDetails={"bedrooms": 10**16}
+        "long",
+        message="😀" * CELL_UNITS,
+        createdAt="1850-06-01T10:00:00Z",
+        listingDetails={"bedrooms": 10**16},
     )
     office.land("applicant", [long])
     office.publish()
@@ -178,9 +217,14 @@ def test_a_workbook_says_what_excel_cannot_hold(office: House, folder: Path) -> 
     assert f"{len(rows)} rows." in told.stdout
 
 
-def test_all_writes_a_file_for_each_table_and_mart_also_for_empty_ones(office: House, folder: Path) -> None:
+def test_all_writes_a_file_for_each_table_and_mart_also_for_empty_ones(
+    office: House, folder: Path
+) -> None:
     tables = {
-        name for (name,) in office.query("select table_name from information_schema.tables where table_schema = 'main'")
+        name
+        for (name,) in office.query(
+            "select table_name from information_schema.tables where table_schema = 'main'"
+        )
     }
     for format_ in ("csv", "parquet", "xlsx"):
         told = export("all", folder, format_)
@@ -206,7 +250,9 @@ def test_a_full_disk_is_named_and_leaves_the_files_as_they_were(small_disk: Path
     for format_ in ("csv", "parquet", "xlsx"):
         export("branches", small_disk, format_)
     before = {path: path.read_bytes() for path in small_disk.iterdir()}
-    (small_disk / "fill").write_bytes(bytes(1_000_000 - sum(len(content) for content in before.values())))
+    (small_disk / "fill").write_bytes(
+        bytes(1_000_000 - sum(len(content) for content in before.values()))
+    )
     for format_ in ("csv", "parquet", "xlsx"):
         told = export("all", small_disk, format_, exit_code=2).stderr
         assert f"The file system {small_disk} is full" in told, told
@@ -223,7 +269,9 @@ def test_a_sheet_has_bold_heads_a_filter_and_columns_that_fit(folder: Path) -> N
     assert all(cell.font.bold for cell in heads.values())
     assert not any(cell.font.bold for cell in sheet[2])
     assert sheet.auto_filter.ref == sheet.dimensions
-    widths = {name: sheet.column_dimensions[cell.column_letter].width for name, cell in heads.items()}
+    widths = {
+        name: sheet.column_dimensions[cell.column_letter].width for name, cell in heads.items()
+    }
     longest = max(len(str(cell.value)) for cell in sheet[heads["contact_email"].column_letter])
     assert longest <= widths["contact_email"] < longest + 5
     assert len("lead_day") < widths["lead_day"] < 20
@@ -231,12 +279,19 @@ def test_a_sheet_has_bold_heads_a_filter_and_columns_that_fit(folder: Path) -> N
     assert all(width <= 51 for width in widths.values())
 
 
-def test_wrong_questions_are_answered_with_what_to_do(house: House, office: House, folder: Path) -> None:
-    assert "all`: answers, applicant_leads" in export("applicants", folder, "csv", exit_code=2).stderr
+def test_wrong_questions_are_answered_with_what_to_do(
+    house: House, office: House, folder: Path
+) -> None:
+    assert (
+        "all`: answers, applicant_leads" in export("applicants", folder, "csv", exit_code=2).stderr
+    )
     assert "Name one outside of" in export("all", house.folder / "out", "csv", exit_code=2).stderr
     assert "--raw is for csv" in export("all", folder, "xlsx", "--raw", exit_code=2).stderr
     office.file.unlink()
-    assert "leads.duckdb is missing. Run `leads-pipeline backfill" in export("all", folder, "csv", exit_code=2).stderr
+    assert (
+        "leads.duckdb is missing. Run `leads-pipeline backfill"
+        in export("all", folder, "csv", exit_code=2).stderr
+    )
     assert not folder.exists()
 
 
@@ -250,7 +305,9 @@ def test_who_is_to_be_erased_is_swept_before_an_export(office: House, folder: Pa
     assert [table for table, text in texts.items() if "jane" in text] == []
 
 
-def test_a_killed_export_leaves_no_half_file_and_the_next_one_takes_its_draft_away(office: House, folder: Path) -> None:
+def test_a_killed_export_leaves_no_half_file_and_the_next_one_takes_its_draft_away(
+    office: House, folder: Path
+) -> None:
     draft = folder / ".leads-export.tmp" / "applicant_leads.csv"
     draft.parent.mkdir(parents=True)
     draft.write_text("half of Jane's", encoding="utf-8")

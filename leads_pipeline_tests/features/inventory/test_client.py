@@ -9,10 +9,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from leads_pipeline.errors import InvalidAnswerError, RefusedError, ServerError, SettingsError, TokenRefusedError
+from leads_pipeline.errors import (
+    InvalidAnswerError,
+    RefusedError,
+    ServerError,
+    SettingsError,
+    TokenRefusedError,
+)
 from leads_pipeline.features.inventory import client
 from leads_pipeline.features.inventory.client import InventoryClient
-from leads_pipeline.features.inventory.contract import INVENTORY_PATH, INVENTORY_TOKEN_PATH, read_inventory_page
+from leads_pipeline.features.inventory.contract import (
+    INVENTORY_PATH,
+    INVENTORY_TOKEN_PATH,
+    read_inventory_page,
+)
 from leads_pipeline.features.inventory.service import InventoryService
 from leads_pipeline.portal import RetryPolicy
 from leads_pipeline.portal.http_library import httpx
@@ -69,7 +79,9 @@ def test_a_cursor_that_cannot_be_followed_is_no_last_page(meta: str) -> None:
         read_inventory_page(f'{{"meta": {meta}, "items": []}}'.encode())
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"meta": {}}', b'{"items": null}', b'{"items": {}}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b'{"meta": {}}', b'{"items": null}', b'{"items": {}}']
+)
 def test_a_page_without_its_list_is_no_answer(body: bytes) -> None:
     with pytest.raises(InvalidAnswerError):
         read_inventory_page(body)
@@ -90,7 +102,9 @@ def inventory_client(handler: Handler, *, policy: RetryPolicy = ONCE) -> Invento
 
 
 def page(items: Sequence[str], token: str | None) -> httpx.Response:
-    return httpx.Response(200, text=f'{{"meta": {{"nextToken": {json.dumps(token)}}}, "items": [{", ".join(items)}]}}')
+    return httpx.Response(
+        200, text=f'{{"meta": {{"nextToken": {json.dumps(token)}}}, "items": [{", ".join(items)}]}}'
+    )
 
 
 def test_an_inventory_search_reads_every_page_exactly() -> None:
@@ -115,7 +129,9 @@ def test_an_inventory_search_reads_every_page_exactly() -> None:
 
 
 @pytest.mark.parametrize("cursors", ["abcdefgh", "aaaaaaaa"])
-def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch, cursors: str) -> None:
+def test_a_cursor_that_never_ends_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, cursors: str
+) -> None:
     monkeypatch.setattr(client, "MAX_INVENTORY_PAGES", 5)
     left = iter(cursors)
     with pytest.raises(InvalidAnswerError, match="more than 5 pages"):
@@ -124,8 +140,12 @@ def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch, c
 
 
 def test_a_failing_page_fails_the_search() -> None:
-    answers = iter([page(["1"], "next"), httpx.Response(404, json={"title": "Not Found", "detail": "Leeds"})])
-    with pytest.raises(RefusedError, match=r"GET /inventory for page 2 was answered 404 Not Found\. "):
+    answers = iter(
+        [page(["1"], "next"), httpx.Response(404, json={"title": "Not Found", "detail": "Leeds"})]
+    )
+    with pytest.raises(
+        RefusedError, match=r"GET /inventory for page 2 was answered 404 Not Found\. "
+    ):
         inventory_client(lambda _: next(answers)).search("Leeds")
 
 
@@ -150,13 +170,17 @@ def test_an_agency_ref_that_is_no_header_is_refused_unsent(reference: str) -> No
         InventoryClient(BASE_URL, GoodTokens(), reference)
 
 
-def test_the_address_stays_out_of_logs_and_messages(raw_server: RawServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_address_stays_out_of_logs_and_messages(
+    raw_server: RawServer, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     raw_server.script = respond(b'{"items": []}')
     InventoryClient(raw_server.url, GoodTokens(), "agency-7").search("Zanzibar Villas")
     raw_server.script = respond(b'{"items": "Zanzibar"}', status=500)
     with pytest.raises(ServerError) as caught:
-        InventoryClient(raw_server.url, GoodTokens(), "agency-7", policy=ONCE).search("Zanzibar Villas")
+        InventoryClient(raw_server.url, GoodTokens(), "agency-7", policy=ONCE).search(
+            "Zanzibar Villas"
+        )
     assert b"Zanzibar" in raw_server.requests[0]
     assert "Zanzibar" not in caplog.text + str(caught.value)
 
@@ -176,7 +200,13 @@ def inventory(folder: Path, **changes: str) -> InventoryService:
 
 
 @pytest.mark.parametrize(
-    "variable", ["INVENTORY_BASE_URL", "INVENTORY_CLIENT_ID", "INVENTORY_CLIENT_SECRET", "INVENTORY_AGENCY_REF"]
+    "variable",
+    [
+        "INVENTORY_BASE_URL",
+        "INVENTORY_CLIENT_ID",
+        "INVENTORY_CLIENT_SECRET",
+        "INVENTORY_AGENCY_REF",
+    ],
 )
 def test_what_the_inventory_misses_is_named(tmp_path: Path, variable: str) -> None:
     with pytest.raises(SettingsError, match=f"^{variable} is not set"):

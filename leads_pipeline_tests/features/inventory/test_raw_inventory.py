@@ -27,7 +27,9 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 
 def said_of(here: Installation, asset: str) -> dict[str, Any]:
     """The newest metadata of an asset."""
-    newest = here.instance.fetch_materializations(AssetKey(asset), 1).records[0].asset_materialization
+    newest = (
+        here.instance.fetch_materializations(AssetKey(asset), 1).records[0].asset_materialization
+    )
     assert newest is not None
     return {name: value.value for name, value in newest.metadata.items()}
 
@@ -59,7 +61,9 @@ def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Pa
         here.execute(PUBLISH_JOB, tags={})
 
         store = LeadsFile(here.data)
-        asked = "select distinct listing_details_address_postcode from applicant_leads where lead_day"
+        asked = (
+            "select distinct listing_details_address_postcode from applicant_leads where lead_day"
+        )
         recent = store.query(f"{asked} > $since", {"since": here.day(3)})[1]
         older = set(store.query(f"{asked} <= $since", {"since": here.day(3)})[1]) - set(recent)
         searched = store.query("select distinct searched_address from inventory")[1]
@@ -99,4 +103,7 @@ def test_an_inventory_that_was_never_pulled_is_told_after_a_day(tmp_path: Path) 
     opened_at = datetime.now(UTC)
 
     assert "inventory" not in found(house, opened_at + timedelta(hours=26))
-    assert "No inventory was ever pulled." in found(house, opened_at + timedelta(hours=28))["inventory"].message
+    assert (
+        "No inventory was ever pulled."
+        in found(house, opened_at + timedelta(hours=28))["inventory"].message
+    )

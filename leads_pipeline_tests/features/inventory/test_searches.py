@@ -43,7 +43,9 @@ def searches(tmp_path: Path) -> Searches:
 
 def test_the_newest_search_of_a_day_counts_and_older_ones_are_deleted(searches: Searches) -> None:
     searches.inventory.land(DAY, {"York": [item(1), item(2)]}, AT)
-    assert searches.inventory.land(DAY, {"York": [item(2, "second")], "Hull": [item(3)]}, LATER) == 2
+    assert (
+        searches.inventory.land(DAY, {"York": [item(2, "second")], "Hull": [item(3)]}, LATER) == 2
+    )
     searches.inventory.land(DAY + timedelta(days=1), {"York": []}, LATER + timedelta(days=1))
 
     first, second = searches.inventory.searches()
@@ -59,10 +61,14 @@ def test_the_newest_search_of_a_day_counts_and_older_ones_are_deleted(searches: 
     assert searches.landed == 3
 
 
-def test_an_item_that_is_found_again_keeps_the_moment_when_its_text_was_first_received(searches: Searches) -> None:
+def test_an_item_that_is_found_again_keeps_the_moment_when_its_text_was_first_received(
+    searches: Searches,
+) -> None:
     searches.inventory.land(DAY, {"York": [item(1), item(2)]}, AT)
     searches.inventory.land(DAY, {"York": [item(1), item(2, "second"), item(3)]}, LATER)
-    searches.inventory.land(DAY, {"York": [item(1), item(2, "second"), item(3)]}, LATER + timedelta(hours=1))
+    searches.inventory.land(
+        DAY, {"York": [item(1), item(2, "second"), item(3)]}, LATER + timedelta(hours=1)
+    )
     [search] = searches.inventory.searches()
     assert [found.fetched_at for found in search.items] == [AT, LATER, LATER]
     assert searches.landed == 2, "a search that finds the same writes nothing"
@@ -130,4 +136,10 @@ def test_a_search_that_replaces_another_while_it_is_read_is_read(
 def test_other_programs_read_the_folder_as_a_hive(searches: Searches, tmp_path: Path) -> None:
     searches.inventory.land(DAY, {"York": [item(1)]}, AT)
     [row] = ds.dataset(tmp_path / "raw" / "inventory", partitioning="hive").to_table().to_pylist()
-    assert row == {"item_id": "1", "address": "York", "payload": item(1).payload, "fetched_at": AT, "day": "2026-11-19"}
+    assert row == {
+        "item_id": "1",
+        "address": "York",
+        "payload": item(1).payload,
+        "fetched_at": AT,
+        "day": "2026-11-19",
+    }

@@ -36,7 +36,9 @@ def rows(db: duckdb.DuckDBPyConnection, columns: str) -> list[tuple[Any, ...]]:
     return db.execute(f"select {columns} from inventory order by item_id").fetchall()  # noqa: S608 - our own names
 
 
-def test_an_item_is_there_once_as_last_found_with_its_first_and_last_day(db: duckdb.DuckDBPyConnection) -> None:
+def test_an_item_is_there_once_as_last_found_with_its_first_and_last_day(
+    db: duckdb.DuckDBPyConnection,
+) -> None:
     searches = [
         Search(DAY, [found("1", status="NEW"), found("2", status="NEW")]),
         Search(NEXT_DAY, [found("1", NEXT_AT, "Hull", status="SOLD"), found("3", NEXT_AT)]),

@@ -3,7 +3,17 @@
 from leads_pipeline_tests.support.publications import Row
 
 LEADS: list[Row] = [
-    {"id": "a", "createdAt": "2026-11-19T10:00Z", "contact": {"email": "x"}, "viewingTimes": [{"earliest": "?"}, {}]},
-    {"id": "b", "createdAt": "2026-11-18T10:00Z", "new": {"deep": [1]}, "listingDetails": {"pricing": {"price": 1.5}}},
+    {
+        "id": "a",
+        "createdAt": "2026-11-19T10:00Z",
+        "contact": {"email": "x"},
+        "viewingTimes": [{"earliest": "?"}, {}],
+    },
+    {
+        "id": "b",
+        "createdAt": "2026-11-18T10:00Z",
+        "new": {"deep": [1]},
+        "listingDetails": {"pricing": {"price": 1.5}},
+    },
     {"id": "c", "message": "m", "searchCriteria": {"radius": 0.5}},
 ]

@@ -31,7 +31,9 @@ def table(folder: Folder, name: str = "applicant_leads") -> DeltaTable:
     return DeltaTable(f"{folder.path}/tables/{name}")
 
 
-def read(folder: Folder, select: str = "lead_id, lead_day", name: str = "applicant_leads") -> list[tuple[Any, ...]]:
+def read(
+    folder: Folder, select: str = "lead_id, lead_day", name: str = "applicant_leads"
+) -> list[tuple[Any, ...]]:
     rows = table(folder, name).to_pyarrow_table()
     with duckdb.connect() as db:
         db.register("rows", rows)
@@ -42,7 +44,9 @@ def files(folder: Folder) -> set[Path]:
     return set((folder.path / "tables" / "applicant_leads").rglob("*.parquet"))
 
 
-def test_the_tables_hold_the_published_rows_and_a_touched_day_is_written_alone(folder: Folder) -> None:
+def test_the_tables_hold_the_published_rows_and_a_touched_day_is_written_alone(
+    folder: Folder,
+) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
     write_tables(folder.path)  # the setting was another one
@@ -75,7 +79,9 @@ def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
 
 
 def test_a_lead_that_changes_its_day_with_the_time_zone_is_there_once(folder: Folder) -> None:
-    folder.raw.land({"id": "a", "createdAt": "2026-11-18T23:30Z"}, {"id": "b", "createdAt": "2026-11-19T10:00Z"})
+    folder.raw.land(
+        {"id": "a", "createdAt": "2026-11-18T23:30Z"}, {"id": "b", "createdAt": "2026-11-19T10:00Z"}
+    )
     folder.publish()
     write(folder)
     folder.zone = ZoneInfo("Europe/Berlin")
@@ -104,7 +110,9 @@ def test_a_column_of_a_newer_release_comes_with_the_next_publication(
 
 
 def test_after_an_erasure_no_file_holds_the_person(folder: Folder) -> None:
-    folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "createdAt": "2026-11-18T10:00Z"}, {"id": "b"})
+    folder.raw.land(
+        {"id": "hers", "contact": {"email": SECRET}, "createdAt": "2026-11-18T10:00Z"}, {"id": "b"}
+    )
     folder.publish()
     write(folder)
     former = files(folder)
@@ -115,7 +123,9 @@ def test_after_an_erasure_no_file_holds_the_person(folder: Folder) -> None:
 
     assert [lead_id for (lead_id,) in read(folder, "lead_id")] == ["b"]
     assert not former & files(folder)
-    assert SECRET.encode() not in b"".join(path.read_bytes() for path in (folder.path / "tables").rglob("*.*"))
+    assert SECRET.encode() not in b"".join(
+        path.read_bytes() for path in (folder.path / "tables").rglob("*.*")
+    )
 
 
 def test_tables_that_nobody_wants_any_more_are_deleted(folder: Folder) -> None:

@@ -47,15 +47,20 @@ def test_the_files_hold_the_rows_and_types_of_the_published_tables(folder: Folde
     for table in ("applicant_leads", "appraisal_leads", "applicant_viewing_times"):
         files = f"read_parquet('{folder.path}/tables/{table}/*/data.parquet')"
         with duckdb.connect(folder.file, read_only=True) as db:
-            columns = {name: TEXT.get(type_, type_) for name, type_, *_ in db.execute(f"describe {table}").fetchall()}
-            assert {name: type_ for name, type_, *_ in db.execute(f"describe from {files}").fetchall()} == (
-                columns | {"lead_day": "DATE"}
-            )
+            columns = {
+                name: TEXT.get(type_, type_)
+                for name, type_, *_ in db.execute(f"describe {table}").fetchall()
+            }
+            assert {
+                name: type_ for name, type_, *_ in db.execute(f"describe from {files}").fetchall()
+            } == (columns | {"lead_day": "DATE"})
             both = [f"select {', '.join(columns)} from {of}" for of in (table, files)]  # noqa: S608 - our own names
             assert db.execute(f"({both[0]}) except ({both[1]})").fetchall() == []
             [one, other] = [len(db.execute(select).fetchall()) for select in both]
             assert one == other > 0
-    dataset = ds.dataset(folder.path / "tables" / "applicant_leads", format="parquet", partitioning="hive")
+    dataset = ds.dataset(
+        folder.path / "tables" / "applicant_leads", format="parquet", partitioning="hive"
+    )
     assert dataset.count_rows() == 3
     assert stat.S_IMODE(file(folder, "2026-11-18").stat().st_mode) == 0o440
 
@@ -63,7 +68,8 @@ def test_the_files_hold_the_rows_and_types_of_the_published_tables(folder: Folde
 @pytest.mark.slow
 def test_days_that_do_not_fit_into_memory_together_are_each_written_once(folder: Folder) -> None:
     full = [
-        {"id": f"full-{number}", "createdAt": "2026-11-18T10:00Z", "viewingTimes": [{}]} for number in range(26_000)
+        {"id": f"full-{number}", "createdAt": "2026-11-18T10:00Z", "viewingTimes": [{}]}
+        for number in range(26_000)
     ]
     folder.raw.land(*full, *LEADS)
     folder.publish()
@@ -73,7 +79,9 @@ def test_days_that_do_not_fit_into_memory_together_are_each_written_once(folder:
     ids = {(lead["id"],) for lead in full} | {("a",), ("b",), ("c",)}
     assert set(read(folder, "applicant_leads", "lead_id")) == ids
     assert read(folder, "applicant_leads", "count(*), count(distinct lead_day)") == [(26_003, 2)]
-    assert read(folder, "applicant_viewing_times", "count(distinct lead_id), count(*)") == [(26_001, 26_002)]
+    assert read(folder, "applicant_viewing_times", "count(distinct lead_id), count(*)") == [
+        (26_001, 26_002)
+    ]
 
 
 def test_touched_days_are_written_and_the_others_are_hard_links(folder: Folder) -> None:
@@ -119,7 +127,9 @@ def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
     assert not (folder.path / ".versions" / "tables-draft").exists()
 
 
-def test_a_publication_that_was_killed_after_the_link_is_finished_by_the_next_look(folder: Folder) -> None:
+def test_a_publication_that_was_killed_after_the_link_is_finished_by_the_next_look(
+    folder: Folder,
+) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
     write(folder)
@@ -131,7 +141,9 @@ def test_a_publication_that_was_killed_after_the_link_is_finished_by_the_next_lo
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_after_an_erasure_no_file_holds_the_person(folder: Folder, is_killed: bool) -> None:
-    folder.raw.land({"id": "hers", "contact": {"email": SECRET}, "createdAt": "2026-11-18T10:00Z"}, {"id": "b"})
+    folder.raw.land(
+        {"id": "hers", "contact": {"email": SECRET}, "createdAt": "2026-11-18T10:00Z"}, {"id": "b"}
+    )
     folder.publish()
     write(folder)
     folder.raw.refused = {"hers"}
@@ -172,7 +184,9 @@ def test_files_that_nobody_wants_any_more_are_removed(
     assert write(folder) == 2
 
 
-def test_the_files_follow_a_file_that_was_built_anew_because_its_version_was_lost(folder: Folder) -> None:
+def test_the_files_follow_a_file_that_was_built_anew_because_its_version_was_lost(
+    folder: Folder,
+) -> None:
     folder.raw.land({"id": "a"})
     folder.publish()
     write(folder)

@@ -43,7 +43,10 @@ def workbook(*rows: tuple[str, ...]) -> bytes:
 def told(house: House) -> list[str]:
     """What the finding about the folder says."""
     variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_MARTS_DIR": str(house.marts)}
-    found = find(Facts(Settings.from_variables(variables), house.data, house.now), [all_finders()["own-marts"]])
+    found = find(
+        Facts(Settings.from_variables(variables), house.data, house.now),
+        [all_finders()["own-marts"]],
+    )
     return [one.message for one in found]
 
 
@@ -54,11 +57,15 @@ def told(house: House) -> list[str]:
     "content",
     [
         "négociatrice,price\r\nAnnée,1\r\nBo,2\r\n".encode("utf-8-sig"),  # "CSV UTF-8"
-        "négociatrice;price\r\nAnnée;1\r\nBo;2\r\n".encode("utf-8-sig"),  # on a machine whose lists have semicolons
+        "négociatrice;price\r\nAnnée;1\r\nBo;2\r\n".encode(
+            "utf-8-sig"
+        ),  # on a machine whose lists have semicolons
         "négociatrice\tprice\r\nAnnée\t1\r\nBo\t2\r\n".encode(),
     ],
 )
-def test_a_csv_in_utf_8_is_taken_whatever_separates_its_columns(house: House, content: bytes) -> None:
+def test_a_csv_in_utf_8_is_taken_whatever_separates_its_columns(
+    house: House, content: bytes
+) -> None:
     save(house, "list.csv", content)
 
     house.publish()
@@ -68,7 +75,9 @@ def test_a_csv_in_utf_8_is_taken_whatever_separates_its_columns(house: House, co
 
 
 def test_prices_days_and_moments_as_excel_writes_them_have_their_types(house: House) -> None:
-    rows = 'agreed,at,price,phone,floors\n01/12/2026,01/12/2026 09:40,"1,300.50",07700900123,"1,2"\n'
+    rows = (
+        'agreed,at,price,phone,floors\n01/12/2026,01/12/2026 09:40,"1,300.50",07700900123,"1,2"\n'
+    )
     save(house, "list.csv", f'{rows}9/1/2027,9/1/2027 9:05,"-950",07700900124,3\n,,,,\n'.encode())
 
     house.publish()
@@ -96,10 +105,19 @@ def test_a_workbook_beside_its_csv_is_nothing_to_tell(house: House) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("négociatrice,price\nAnn,1\nBo,2\n".encode("cp1252"), "It isn't in UTF-8. In Excel, save it as CSV UTF-8."),
-        ("negotiator,price\nAnnée,1\nBo,2\n".encode("cp1252"), "It isn't in UTF-8. In Excel, save it as CSV UTF-8."),
+        (
+            "négociatrice,price\nAnn,1\nBo,2\n".encode("cp1252"),
+            "It isn't in UTF-8. In Excel, save it as CSV UTF-8.",
+        ),
+        (
+            "negotiator,price\nAnnée,1\nBo,2\n".encode("cp1252"),
+            "It isn't in UTF-8. In Excel, save it as CSV UTF-8.",
+        ),
         (GOOD.encode("utf-16"), "It isn't in UTF-8. In Excel, save it as CSV UTF-8."),
-        (b"Our list\nnegotiator,price\nAnn,1\n", "Its first line doesn't name the columns of the lines below it."),
+        (
+            b"Our list\nnegotiator,price\nAnn,1\n",
+            "Its first line doesn't name the columns of the lines below it.",
+        ),
     ],
 )
 def test_a_csv_that_would_make_a_wrong_table_is_refused_and_the_last_rows_stay(
@@ -118,7 +136,9 @@ def test_a_csv_that_would_make_a_wrong_table_is_refused_and_the_last_rows_stay(
 
 
 @pytest.mark.parametrize("name", ["list.xlsx", "LIST.JSON", "list.ods"])
-def test_a_workbook_in_the_place_of_a_csv_is_refused_and_the_last_rows_stay(house: House, name: str) -> None:
+def test_a_workbook_in_the_place_of_a_csv_is_refused_and_the_last_rows_stay(
+    house: House, name: str
+) -> None:
     save(house, "list.csv", GOOD.encode())
     house.publish()
     assert house.marts
@@ -130,8 +150,13 @@ def test_a_workbook_in_the_place_of_a_csv_is_refused_and_the_last_rows_stay(hous
     house.publish()
 
     assert house.query("from list") == [("Ann", 1), ("Bo", 2)]
-    not_read = "Files of this kind aren't read. Save it as CSV, in Excel as CSV UTF-8, or as Parquet."
-    said = [f"{name}: {not_read} The table keeps its last good rows.", f"applicant_leads.xlsx: {not_read}"]
+    not_read = (
+        "Files of this kind aren't read. Save it as CSV, in Excel as CSV UTF-8, or as Parquet."
+    )
+    said = [
+        f"{name}: {not_read} The table keeps its last good rows.",
+        f"applicant_leads.xlsx: {not_read}",
+    ]
     assert sorted(told(house)) == sorted(said)
     assert list(house.leads("applicant")) == ["a"]
 
@@ -142,7 +167,11 @@ def test_a_workbook_in_the_place_of_a_csv_is_refused_and_the_last_rows_stay(hous
 @pytest.mark.parametrize("separator", [",", ";"])
 def test_answers_of_a_british_spreadsheet_are_taken(house: House, separator: str) -> None:
     house.land("applicant", [{"id": "a", "createdAt": "2026-12-01T09:00:40Z"}])
-    save(house, "answers.csv", f"lead_id{separator}answered_at\r\na{separator}01/12/2026 09:40\r\n".encode("utf-8-sig"))
+    save(
+        house,
+        "answers.csv",
+        f"lead_id{separator}answered_at\r\na{separator}01/12/2026 09:40\r\n".encode("utf-8-sig"),
+    )
 
     house.publish()
 
@@ -152,7 +181,11 @@ def test_answers_of_a_british_spreadsheet_are_taken(house: House, separator: str
 
 @pytest.mark.parametrize(
     ("answered_at", "minutes", "problem"),
-    [("2026-11-19 10:00", 0, None), ("2026-11-19 10:02", 1, None), ("2026-11-19 09:59", None, "before the lead")],
+    [
+        ("2026-11-19 10:00", 0, None),
+        ("2026-11-19 10:02", 1, None),
+        ("2026-11-19 09:59", None, "before the lead"),
+    ],
 )
 def test_an_answer_in_the_leads_own_minute_took_no_minute(
     house: House, answered_at: str, minutes: int | None, problem: str | None

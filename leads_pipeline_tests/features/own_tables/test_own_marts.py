@@ -27,7 +27,11 @@ from leads_pipeline.warehouse.step import Changes
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.newcomer import wait_for
 
-JANE = {"id": "a", "contact": {"email": "jane@example.org", "firstName": "Jane"}, "message": "Jane Roe"}
+JANE = {
+    "id": "a",
+    "contact": {"email": "jane@example.org", "firstName": "Jane"},
+    "message": "Jane Roe",
+}
 JOHN = {"id": "b", "contact": {"email": "john@example.org", "firstName": "John"}, "message": "1"}
 LEADS = "-- One row\n-- leads bigint: Leads\n\n"
 COUNT = LEADS + "select count(*) as leads from applicant_leads"
@@ -64,16 +68,25 @@ def told(house: House) -> dict[str, str]:
 
 
 def tables(house: House) -> set[str]:
-    return {name for (name,) in house.query("select table_name from duckdb_tables() where schema_name = 'main'")}
+    return {
+        name
+        for (name,) in house.query(
+            "select table_name from duckdb_tables() where schema_name = 'main'"
+        )
+    }
 
 
 # --- what becomes a table ---------------------------------------------------------------------------------------------
 
 
-def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(house: House) -> None:
+def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(
+    house: House,
+) -> None:
     assert house.marts
     write(house, negotiators_csv="scope,negotiator,phone\nbranch-101,Ann,07700900123\n")
-    pq.write_table(pa.table({"scope": ["branch-101"], "target": [5]}), house.marts / "targets.parquet")
+    pq.write_table(
+        pa.table({"scope": ["branch-101"], "target": [5]}), house.marts / "targets.parquet"
+    )
     write(
         house,
         a_sql="-- One row per negotiator\n-- negotiator varchar: Who\n-- leads bigint: Leads\n-- target: Target\n"
@@ -86,16 +99,24 @@ def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each
 
     assert house.query("from a") == [("Ann", 2, 5, "branch-101")]
     assert house.query("from negotiators") == [("branch-101", "Ann", "07700900123")]
-    kind = "select table_type from information_schema.tables where table_name in ('a', 'negotiators')"
+    kind = (
+        "select table_type from information_schema.tables where table_name in ('a', 'negotiators')"
+    )
     assert house.query(kind) == [("BASE TABLE",)] * 2
-    comments = "select comment from duckdb_columns() where table_name = 'a' or table_name = 'targets'"
+    comments = (
+        "select comment from duckdb_columns() where table_name = 'a' or table_name = 'targets'"
+    )
     assert {text for (text,) in house.query(comments)} >= {"Who", "Target"}
     assert house.query(f"select count(*) from ({comments}) where comment is null") == [(0,)]
-    assert house.query("select comment from duckdb_tables() where table_name = 'a'") == [("One row per negotiator",)]
+    assert house.query("select comment from duckdb_tables() where table_name = 'a'") == [
+        ("One row per negotiator",)
+    ]
 
 
 @pytest.mark.slow
-def test_a_change_in_the_folder_alone_is_published_and_the_rest_of_the_file_stays(house: House) -> None:
+def test_a_change_in_the_folder_alone_is_published_and_the_rest_of_the_file_stays(
+    house: House,
+) -> None:
     house.publish()
     write(house, a_sql=COUNT, b_csv="x\n1\n")
     house.publish()
@@ -113,7 +134,9 @@ def test_a_change_in_the_folder_alone_is_published_and_the_rest_of_the_file_stay
     assert "a" not in tables(house)
 
 
-def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder(house: House) -> None:
+def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder(
+    house: House,
+) -> None:
     house.land("applicant", [JANE | {"createdAt": "2026-11-19T10:00Z"}])
     house.answers([["a", "2026-11-19 10:10"]])
     house.publish()
@@ -130,26 +153,54 @@ def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder
 HEADER = "has no header"
 ONE = "exactly one SELECT"
 CASES = {
-    "a column is wrong": (LEADS + "select nope as leads from applicant_leads", 'column "nope" not found'),
-    "a table is missing": (LEADS + "select count(*) as leads from nope", "Table with name nope does not exist"),
-    "it fails on a row": (LEADS + "select sum(message::int) as leads from applicant_leads", "ConversionException"),
-    "it raises a lead": (LEADS + "select error(message) as leads from applicant_leads", "InvalidInputException"),
-    "other columns": (LEADS + "select 1 as leads, 2 as more", "selects 2 columns, and its header has 1"),
+    "a column is wrong": (
+        LEADS + "select nope as leads from applicant_leads",
+        'column "nope" not found',
+    ),
+    "a table is missing": (
+        LEADS + "select count(*) as leads from nope",
+        "Table with name nope does not exist",
+    ),
+    "it fails on a row": (
+        LEADS + "select sum(message::int) as leads from applicant_leads",
+        "ConversionException",
+    ),
+    "it raises a lead": (
+        LEADS + "select error(message) as leads from applicant_leads",
+        "InvalidInputException",
+    ),
+    "other columns": (
+        LEADS + "select 1 as leads, 2 as more",
+        "selects 2 columns, and its header has 1",
+    ),
     "a file without a header": (LEADS + "select leads from customers", 'column "leads" not found'),
-    "a group of such a file": (LEADS + "select *, count(*) as leads from customers", "It fails with BinderException"),
-    "a sum of such a file": (LEADS + "select sum(staff) as leads from staff", "It fails with BinderException"),
+    "a group of such a file": (
+        LEADS + "select *, count(*) as leads from customers",
+        "It fails with BinderException",
+    ),
+    "a sum of such a file": (
+        LEADS + "select sum(staff) as leads from staff",
+        "It fails with BinderException",
+    ),
     "all of such a file": (LEADS + "select * from customers", "It doesn't select leads."),
     "no SQL": (LEADS + "selec 1", "syntax error"),
     "nothing": (LEADS, ONE),
     "several": (LEADS + "select 1 as leads; drop table applicant_leads", ONE),
-    "an end too early": (LEADS + "select 1 as leads); drop table leads.applicant_leads; --", "syntax error"),
+    "an end too early": (
+        LEADS + "select 1 as leads); drop table leads.applicant_leads; --",
+        "syntax error",
+    ),
     "drops": (LEADS + "drop table applicant_leads", ONE),
     "deletes within": (
-        LEADS + "with gone as (delete from leads.applicant_leads returning 1 as leads) select leads from gone",
+        LEADS
+        + "with gone as (delete from leads.applicant_leads returning 1 as leads) select leads from gone",
         "It writes, and a mart may only read.",
     ),
     "copies": (LEADS + "copy applicant_leads to '{there}/stolen.csv'", ONE),
-    "reads a file": (LEADS + "select count(*) as leads from read_csv('{there}/secret.csv')", "opens files"),
+    "reads a file": (
+        LEADS + "select count(*) as leads from read_csv('{there}/secret.csv')",
+        "opens files",
+    ),
     "names a file": (LEADS + "select a as leads from '{there}/secret.csv'", "opens files"),
     "unlocks": (LEADS + "select 1 as leads from enable_logging()", "InvalidInputException"),
     "no header": ("select 1 as leads", HEADER),
@@ -163,11 +214,21 @@ def test_each_mart_that_cannot_be_made_is_one_finding_keeps_its_rows_and_hurts_n
 ) -> None:
     (tmp_path / "secret.csv").write_text("a\nJane Roe\n")
     names = {case: case.replace(" ", "_") for case in CASES}
-    write(house, customers_csv="Jane Roe,jane@people.example\nJohn,john@people.example\n", staff_csv="Ann,Roe\nJo,1\n")
+    write(
+        house,
+        customers_csv="Jane Roe,jane@people.example\nJohn,john@people.example\n",
+        staff_csv="Ann,Roe\nJo,1\n",
+    )
     write(house, fine_sql=COUNT, **{f"{name}_sql": COUNT for name in names.values()})
     house.publish()
     assert told(house) == {}
-    write(house, **{f"{names[case]}_sql": text.replace("{there}", str(tmp_path)) for case, (text, _) in CASES.items()})
+    write(
+        house,
+        **{
+            f"{names[case]}_sql": text.replace("{there}", str(tmp_path))
+            for case, (text, _) in CASES.items()
+        },
+    )
     house.land("applicant", [JANE, JOHN, {"id": "c"}])
     house.publish()
 
@@ -193,17 +254,24 @@ def in_a_draft(house: House, folder: Path) -> Callable[..., dict[str, str]]:
     shutil.copyfile(house.file, draft)
     draft.chmod(0o600)
 
-    def make(day: date = house.today, seconds: float = 60, *, forgets: bool = False) -> dict[str, str]:
+    def make(
+        day: date = house.today, seconds: float = 60, *, forgets: bool = False
+    ) -> dict[str, str]:
         step = MakeOwnTables(house.folder, marts, day, seconds)
         step.sealed(draft, Changes(1, {}, forgets=forgets))
         with duckdb.connect(draft, read_only=True) as db:
-            problems = db.execute("select file, problem from pipeline.own_tables where problem is not null")
+            problems = db.execute(
+                "select file, problem from pipeline.own_tables where problem is not null"
+            )
             return dict(problems.fetchall())
 
     return make
 
 
-ENDLESS = LEADS + "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) as leads from t"
+ENDLESS = (
+    LEADS
+    + "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) as leads from t"
+)
 STOPPED = "It took longer than 60 seconds, or had its process killed."
 TOO_MUCH = "It needs more than 350MB of memory and 1GB of disk."
 
@@ -215,10 +283,16 @@ TOO_MUCH = "It needs more than 350MB of memory and 1GB of disk."
         # DuckDB looks at its limits between its steps. This is one step.
         (LEADS + "select length(repeat('x', 4000000000)) as leads", TOO_MUCH),
         (LEADS + "select repeat('x', 200000000) as leads", TOO_MUCH),
-        (LEADS + "select list(lead_id || repeat('x', 1000000)) as leads from applicant_leads, range(10000)", TOO_MUCH),
+        (
+            LEADS
+            + "select list(lead_id || repeat('x', 1000000)) as leads from applicant_leads, range(10000)",
+            TOO_MUCH,
+        ),
     ],
 )
-def test_a_mart_without_end_or_bounds_is_stopped(house: House, tmp_path: Path, mart: str, problem: str) -> None:
+def test_a_mart_without_end_or_bounds_is_stopped(
+    house: House, tmp_path: Path, mart: str, problem: str
+) -> None:
     write(house, a_sql=mart, b_sql=COUNT)
 
     assert in_a_draft(house, tmp_path)(seconds=5 if mart is ENDLESS else 60) == {"a.sql": problem}
@@ -247,7 +321,9 @@ def test_a_mart_that_was_stopped_is_tried_again_each_day_when_its_file_changes_a
     assert make() == {}
 
 
-def test_a_mart_whose_process_is_killed_is_a_finding_and_the_others_are_made(house: House, tmp_path: Path) -> None:
+def test_a_mart_whose_process_is_killed_is_a_finding_and_the_others_are_made(
+    house: House, tmp_path: Path
+) -> None:
     write(house, a_sql=ENDLESS, b_sql=COUNT)
     make = in_a_draft(house, tmp_path)
     with killing(tmp_path, makers):
@@ -309,7 +385,11 @@ def killing(folder: Path, find: Callable[[], list[int]]) -> Iterator[None]:
 
 def makers() -> list[int]:
     """The children that make tables. Other tests have children too, such as a server of buckets."""
-    return [child for child in children_of(os.getpid()) if b"own_table" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [
+        child
+        for child in children_of(os.getpid())
+        if b"own_table" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
 
 
 def children_of(process: int) -> list[int]:
@@ -342,7 +422,9 @@ def test_a_name_that_is_taken_or_no_name_is_a_finding_that_names_both_files(hous
 
 
 @pytest.mark.slow
-def test_a_table_with_the_name_of_a_table_that_publishing_uses_for_itself_does_no_harm(house: House) -> None:
+def test_a_table_with_the_name_of_a_table_that_publishing_uses_for_itself_does_no_harm(
+    house: House,
+) -> None:
     names = ("touched", "hashes", "lowered", "every_lead", "leads", "made")
     write(house, **{f"{name}_csv": "x\n1\n" for name in names})
     house.publish()
@@ -353,8 +435,12 @@ def test_a_table_with_the_name_of_a_table_that_publishing_uses_for_itself_does_n
     assert [house.query(f'from main."{name}"') for name in names] == [[(1,)]] * len(names)
 
 
-def test_marts_that_read_each_other_in_a_circle_are_findings_and_the_others_are_made(house: House) -> None:
-    write(house, a_sql=LEADS + "select leads from b", b_sql=LEADS + "select leads from a", c_sql=COUNT)
+def test_marts_that_read_each_other_in_a_circle_are_findings_and_the_others_are_made(
+    house: House,
+) -> None:
+    write(
+        house, a_sql=LEADS + "select leads from b", b_sql=LEADS + "select leads from a", c_sql=COUNT
+    )
     house.publish()
 
     found = told(house)
@@ -377,7 +463,10 @@ def test_a_comment_or_a_column_with_a_marts_name_is_no_circle(house: House) -> N
 
 
 def test_rows_of_a_csv_that_cannot_be_read_are_named_by_their_lines(house: House) -> None:
-    write(house, a_csv="scope,name\nbranch-101,Ann\nbranch-102\nbranch-103,Cy,Jane Roe\nbranch-104,Di\n")
+    write(
+        house,
+        a_csv="scope,name\nbranch-101,Ann\nbranch-102\nbranch-103,Cy,Jane Roe\nbranch-104,Di\n",
+    )
     assert house.marts
     (house.marts / "b.parquet").write_bytes(b"none")
     house.publish()
@@ -402,7 +491,10 @@ def test_what_is_no_file_is_a_finding_of_its_own_and_hurts_no_other(house: House
 
     found = told(house)
     assert set(found) == {"answers.csv", "pipe.csv", "pipe2.sql", "link.csv", "folder.parquet"}
-    assert all("It isn't a file, or it is a link to a file that can't be read." in text for text in found.values())
+    assert all(
+        "It isn't a file, or it is a link to a file that can't be read." in text
+        for text in found.values()
+    )
     assert house.query("from fine") == [(2,)]
 
 
@@ -434,7 +526,9 @@ NAMED = NAMES + "select contact_first_name as name, message from applicant_leads
 
 
 @pytest.mark.slow
-def test_after_an_erasure_an_own_mart_is_as_if_the_person_had_never_been(house: House, tmp_path: Path) -> None:
+def test_after_an_erasure_an_own_mart_is_as_if_the_person_had_never_been(
+    house: House, tmp_path: Path
+) -> None:
     write(house, names_sql=NAMED, again_sql=NAMES + "select name, message from names")
     house.publish()
     assert ("Jane", "Jane Roe") in house.query("from again")
@@ -460,7 +554,9 @@ def test_after_an_erasure_an_own_mart_that_fails_is_removed(house: House) -> Non
     assert set(found := told(house)) == {"names.sql", "list.csv"}
     assert "last good rows" not in f"{found}"
     assert not {"names", "list"} & tables(house)
-    assert [file.name for file in (house.folder / ".versions").glob("*.duckdb")] == [house.file.resolve().name]
+    assert [file.name for file in (house.folder / ".versions").glob("*.duckdb")] == [
+        house.file.resolve().name
+    ]
 
 
 @pytest.mark.slow

@@ -31,7 +31,9 @@ from leads_pipeline_tests.support.spellings import (
 @pytest.mark.parametrize("form", FORMS_OF_EMAIL)
 @settings(max_examples=10)
 @given(email=EMAILS)
-def test_the_form_of_an_address_never_changes_its_key(form: Callable[[str], str], email: str) -> None:
+def test_the_form_of_an_address_never_changes_its_key(
+    form: Callable[[str], str], email: str
+) -> None:
     [key] = keys_in(email).emails
     assert keys_in(form(email)).emails == {key}
     assert keys_in(key).emails == {key}
@@ -39,7 +41,9 @@ def test_the_form_of_an_address_never_changes_its_key(form: Callable[[str], str]
 
 @settings(max_examples=200)
 @given(field=FIELDS_WITH_ADDRESS)
-def test_an_address_ends_at_every_quote_dash_bracket_and_closing_mark(field: tuple[str, str]) -> None:
+def test_an_address_ends_at_every_quote_dash_bracket_and_closing_mark(
+    field: tuple[str, str],
+) -> None:
     text, email = field
     assert keys_in(text).emails == keys_in(email).emails
 
@@ -58,23 +62,32 @@ def test_different_mailboxes_never_share_a_key(one: str, other: str) -> None:
 @pytest.mark.parametrize("form", FORMS_OF_PHONE)
 @settings(max_examples=10)
 @given(digits=NATIONAL)
-def test_the_form_of_a_number_never_changes_its_key(form: Callable[[str], str], digits: str) -> None:
+def test_the_form_of_a_number_never_changes_its_key(
+    form: Callable[[str], str], digits: str
+) -> None:
     assert keys_in(form(digits)).phones == {f"+44{digits}"}
 
 
 @settings(max_examples=300)
 @given(field=FIELDS_WITH_NUMBER)
-def test_a_number_is_read_among_words_prices_times_bedrooms_and_a_second_number(field: tuple[str, set[str]]) -> None:
+def test_a_number_is_read_among_words_prices_times_bedrooms_and_a_second_number(
+    field: tuple[str, set[str]],
+) -> None:
     text, keys = field
     assert keys_in(text).phones == keys
 
 
 @settings(max_examples=200)
 @given(digits=NATIONAL, more=st.text("0123456789", min_size=1, max_size=3), is_before=st.booleans())
-def test_a_fragment_of_a_longer_run_is_never_a_key(digits: str, more: str, *, is_before: bool) -> None:
+def test_a_fragment_of_a_longer_run_is_never_a_key(
+    digits: str, more: str, *, is_before: bool
+) -> None:
     assume(more != "44")
     run = f"0{digits[:4]} {digits[4:7]} {digits[7:]}{more}"
-    assert f"+44{digits}" not in keys_in(f"{more.replace('0', '1')}0{digits}" if is_before else run).phones
+    assert (
+        f"+44{digits}"
+        not in keys_in(f"{more.replace('0', '1')}0{digits}" if is_before else run).phones
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +159,11 @@ def test_an_entry_from_before_keeps_its_keys(text: str, keys: set[str]) -> None:
 
 
 def test_gmail_is_one_mailbox() -> None:
-    assert keys_in("J.Doe+homes@GoogleMail.com").emails == keys_in("jdoe@gmail.com").emails == {"jdoe@gmail.com"}
+    assert (
+        keys_in("J.Doe+homes@GoogleMail.com").emails
+        == keys_in("jdoe@gmail.com").emails
+        == {"jdoe@gmail.com"}
+    )
 
 
 @pytest.mark.parametrize("apostrophe", "\u2018\u2019\u201b\u00b4\u2032\u02bb\u02bc`")
@@ -173,10 +190,14 @@ def test_every_apostrophe_is_one(apostrophe: str) -> None:
 )
 def test_the_end_of_a_local_part_is_never_a_key(text: str, local: str | None) -> None:
     """It would be a stranger's."""
-    assert keys_in(f"{text}@people.example").emails == ({f"{local}@people.example"} if local else frozenset())
+    assert keys_in(f"{text}@people.example").emails == (
+        {f"{local}@people.example"} if local else frozenset()
+    )
 
 
-@pytest.mark.parametrize("text", ["", "n/a", "none@none", "@", "@people.example", "jane@", "jane @ people.example"])
+@pytest.mark.parametrize(
+    "text", ["", "n/a", "none@none", "@", "@people.example", "jane@", "jane @ people.example"]
+)
 def test_a_text_without_an_address_has_no_key(text: str) -> None:
     assert keys_in(text).emails == frozenset()
 
@@ -215,10 +236,19 @@ def test_a_postcode_has_a_key_whatever_its_form() -> None:
 
 
 @settings(max_examples=100)
-@given(st.text(st.characters(), max_size=60) | st.text("0123456789+()/ \ud800\udc00\0\u202e@.a", max_size=60))
+@given(
+    st.text(st.characters(), max_size=60)
+    | st.text("0123456789+()/ \ud800\udc00\0\u202e@.a", max_size=60)
+)
 def test_no_text_breaks_a_key(text: str) -> None:
     keys = keys_in(text)
-    for found in (plain(text), *keys.emails, *keys.phones, name_key(text) or "", former_name_key(text) or ""):
+    for found in (
+        plain(text),
+        *keys.emails,
+        *keys.phones,
+        name_key(text) or "",
+        former_name_key(text) or "",
+    ):
         found.encode()
     for key in keys.emails:
         assert keys_in(key).emails == {key}

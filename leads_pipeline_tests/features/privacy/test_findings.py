@@ -18,7 +18,9 @@ PORTAL = "https://portal.example"
 
 def found(house: House, base_url: str = SIMULATOR) -> dict[str, Finding]:
     """What is above a hint, by key."""
-    settings = Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), "LEADS_BASE_URL": base_url})
+    settings = Settings.from_variables(
+        {"LEADS_DATA_DIR": str(house.folder), "LEADS_BASE_URL": base_url}
+    )
     findings = find(Facts(settings, house.data, house.now))
     return {one.key: one for one in findings if one.level is not Level.HINT}
 
@@ -81,7 +83,9 @@ def test_a_lead_that_is_erased_has_no_lost_correction(house: House) -> None:
 
 
 @pytest.mark.slow
-def test_a_request_that_nobody_finished_is_told_and_is_an_error_once_it_is_due(house: House) -> None:
+def test_a_request_that_nobody_finished_is_told_and_is_an_error_once_it_is_due(
+    house: House,
+) -> None:
     house.land("applicant", [{"id": "theirs", "contact": {"email": "jane@example.com"}}])
     house.publish()
     house.erase(email="jane@example.com")  # as a command that is killed before it looks again

@@ -37,7 +37,9 @@ class Folder:
     def new_gate(self) -> Gate:
         return Gate(self.store, self.list, lambda: self.now, lambda day: self.anonymous.get(day))
 
-    def land(self, *leads: dict[str, object], window: Window = WINDOW, at: datetime = CLOSED_AT) -> None:
+    def land(
+        self, *leads: dict[str, object], window: Window = WINDOW, at: datetime = CLOSED_AT
+    ) -> None:
         self.raw.land(APPLICANT, window, list(map(received, leads)), at, json.dumps(leads), "run-1")
 
     def push(self, *leads: dict[str, object], place: Place = PLACE, raw: Raw | None = None) -> None:
@@ -45,7 +47,10 @@ class Folder:
 
     def leads(self, place: Place = PLACE) -> dict[str, dict[str, object]]:
         """The newest text of each lead that lies in the window."""
-        return {id_: json.loads(text) for id_, text in newest_payloads(merged(self.raw.read(place).rows)).items()}
+        return {
+            id_: json.loads(text)
+            for id_, text in newest_payloads(merged(self.raw.read(place).rows)).items()
+        }
 
     def files(self, place: Place) -> list[str]:
         return self.store.list(place.key)
@@ -128,10 +133,14 @@ def test_a_pull_of_what_is_set_aside_already_writes_nothing_there(
     assert len(folder.files(ASIDE)) == 1
 
 
-def test_lifted_rows_land_again_with_their_corrections_and_those_of_erased_leads_go(folder: Folder) -> None:
+def test_lifted_rows_land_again_with_their_corrections_and_those_of_erased_leads_go(
+    folder: Folder,
+) -> None:
     restriction = listed(folder.list, Action.RESTRICT, emails=[EMAIL, "gone@people.example"])
     folder.land(HERS, OTHERS, lead("gone", email="gone@people.example", createdAt=BEFORE))
-    folder.raw.add(PLACE, [ReceivedLead("hers", '{"contact":{"phoneNumber":"1"}}')], LATER, CORRECTION)
+    folder.raw.add(
+        PLACE, [ReceivedLead("hers", '{"contact":{"phoneNumber":"1"}}')], LATER, CORRECTION
+    )
     assert folder.gate.sweep_restricted() == 0
     listed(folder.list, Action.LIFT, emails=[], of=restriction.number)
     listed(folder.list, emails=["gone@people.example"])
@@ -148,7 +157,11 @@ def test_a_message_that_is_emptied_is_so_in_rows_that_are_set_aside_too(folder: 
     hers, emptied = ({**HERS, "message": message} for message in ("For John", ""))
     listed(folder.list, Action.RESTRICT)
     folder.land(hers, OTHERS)
-    listed(folder.list, emails=["john@people.example"], cleared=(folder.list.read().hashed_lead("applicant", "hers"),))
+    listed(
+        folder.list,
+        emails=["john@people.example"],
+        cleared=(folder.list.read().hashed_lead("applicant", "hers"),),
+    )
 
     assert folder.gate.sweep_restricted() == 1
     assert folder.leads(ASIDE) == {"hers": emptied}
@@ -157,7 +170,9 @@ def test_a_message_that_is_emptied_is_so_in_rows_that_are_set_aside_too(folder: 
     assert folder.leads(ASIDE) == {"hers": emptied}
 
 
-@pytest.mark.parametrize("when", ["before they land", "after they landed", "as their file is deleted"])
+@pytest.mark.parametrize(
+    "when", ["before they land", "after they landed", "as their file is deleted"]
+)
 def test_who_is_restricted_again_while_a_restriction_is_lifted_loses_no_row(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:

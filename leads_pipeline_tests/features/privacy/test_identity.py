@@ -32,7 +32,9 @@ from leads_pipeline_tests.support.spellings import FORMS_OF_EMAIL, FORMS_OF_PHON
 PEOPLE = json.loads(Path(__file__).with_name("people.json").read_text(encoding="utf-8"))
 
 
-def groups(person: Person, *leads: Mapping[str, Any] | str, is_shared: bool = False) -> dict[str, str]:
+def groups(
+    person: Person, *leads: Mapping[str, Any] | str, is_shared: bool = False
+) -> dict[str, str]:
     """`theirs` or `look` for each lead that is found, by its id, or by its place if it is a text."""
     versions: dict[LeadKey, list[Version]] = {}
     for number, one in enumerate(leads):
@@ -45,7 +47,9 @@ def groups(person: Person, *leads: Mapping[str, Any] | str, is_shared: bool = Fa
     return {key[1]: "theirs" if reasons & THEIRS else "look" for key, reasons in judged.items()}
 
 
-@pytest.mark.parametrize("request_", PEOPLE, ids=[f"{number}: {one['about']}" for number, one in enumerate(PEOPLE)])
+@pytest.mark.parametrize(
+    "request_", PEOPLE, ids=[f"{number}: {one['about']}" for number, one in enumerate(PEOPLE)]
+)
 def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> None:
     asked = request_["ask"]
     leads = [(one["kind"], json.dumps(one["payload"])) for one in request_["leads"]]
@@ -69,7 +73,9 @@ def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> No
         return
 
     judged = judge(
-        person, {key: [read_version(text)] for key, (_, text) in zip(keys, leads, strict=True)}, is_shared=True
+        person,
+        {key: [read_version(text)] for key, (_, text) in zip(keys, leads, strict=True)},
+        is_shared=True,
     )
 
     for key, one in zip(keys, request_["leads"], strict=True):
@@ -81,7 +87,9 @@ def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> No
 def test_an_address_in_any_form_is_theirs() -> None:
     forms = [form(EMAIL) for form in FORMS_OF_EMAIL]
     leads = [lead(str(number), email=form, name="Jane Roe") for number, form in enumerate(forms)]
-    assert groups(Person.of([EMAIL]), *leads) == dict.fromkeys(map(str, range(len(forms))), "theirs")
+    assert groups(Person.of([EMAIL]), *leads) == dict.fromkeys(
+        map(str, range(len(forms))), "theirs"
+    )
 
 
 def test_a_number_in_any_form_is_theirs_under_their_name() -> None:
@@ -102,8 +110,15 @@ def test_a_number_takes_no_lead_of_somebody_else() -> None:
     to_look_at = {"his": "look", "nameless": "look", "his address": "look"}
 
     assert groups(Person.of(phones=[PHONE]), *leads) == {**to_look_at, "hers": "look"}
-    assert groups(Person.of([EMAIL], [PHONE]), *leads) == {**to_look_at, "hers": "theirs", "by address": "theirs"}
-    assert groups(Person.of(phones=[PHONE], names=["Jane Roe"]), *leads) == {**to_look_at, "hers": "theirs"}
+    assert groups(Person.of([EMAIL], [PHONE]), *leads) == {
+        **to_look_at,
+        "hers": "theirs",
+        "by address": "theirs",
+    }
+    assert groups(Person.of(phones=[PHONE], names=["Jane Roe"]), *leads) == {
+        **to_look_at,
+        "hers": "theirs",
+    }
 
 
 def test_an_address_under_another_name_is_to_look_at_if_the_name_is_given() -> None:
@@ -160,7 +175,9 @@ def test_a_lead_is_named_by_its_kind_and_id(text: str) -> None:
         {EMAIL: 1},
     ],
 )
-def test_a_contact_in_another_field_than_the_contract_s_is_to_look_at(field: dict[str, Any]) -> None:
+def test_a_contact_in_another_field_than_the_contract_s_is_to_look_at(
+    field: dict[str, Any],
+) -> None:
     """The erasure of a negotiator took the leads of customers."""
     customer = lead("customer", email="john@people.example", name="John Poe", **field)
     assert groups(Person.of([EMAIL], [PHONE], names=["Jane Roe"]), customer) == {"customer": "look"}
@@ -169,7 +186,11 @@ def test_a_contact_in_another_field_than_the_contract_s_is_to_look_at(field: dic
 @pytest.mark.parametrize(
     ("given", "shown", "why"),
     [
-        ({"names": ["Jane Roe"]}, {"email": EMAIL, "name": "Jane Roe"}, ["the given e-mail address", "the given name"]),
+        (
+            {"names": ["Jane Roe"]},
+            {"email": EMAIL, "name": "Jane Roe"},
+            ["the given e-mail address", "the given name"],
+        ),
         (
             {"names": ["Jane Roe"]},
             {"email": EMAIL, "name": "John Roe"},
@@ -180,7 +201,11 @@ def test_a_contact_in_another_field_than_the_contract_s_is_to_look_at(field: dic
             {"phone": PHONE, "name": "John Roe"},
             ["the given telephone number, under another name"],
         ),
-        ({}, {"phone": PHONE, "email": "x@y.example"}, ["the given telephone number, under no name"]),
+        (
+            {},
+            {"phone": PHONE, "email": "x@y.example"},
+            ["the given telephone number, under no name"],
+        ),
         (
             {"postcodes": ["SW1A 1AA"]},
             {"email": EMAIL, "consumerPostcode": "sw1a1aa"},
@@ -193,16 +218,22 @@ def test_a_contact_in_another_field_than_the_contract_s_is_to_look_at(field: dic
         ),
     ],
 )
-def test_a_reason_names_the_one_case_that_holds(given: dict[str, Any], shown: dict[str, Any], why: list[str]) -> None:
+def test_a_reason_names_the_one_case_that_holds(
+    given: dict[str, Any], shown: dict[str, Any], why: list[str]
+) -> None:
     person = Person.of([EMAIL], [PHONE], **given)
-    [found] = judge(person, {("applicant", "1"): [read_version(json.dumps(lead("1", **shown)))]}).values()
+    [found] = judge(
+        person, {("applicant", "1"): [read_version(json.dumps(lead("1", **shown)))]}
+    ).values()
     assert sorted(found) == why
 
 
 def test_a_lead_has_all_its_reasons() -> None:
     """Who shares the number may also write about them (a receipt that said otherwise was wrong)."""
     john = lead("john", phone=PHONE, name="John Roe", message=f"My wife is {EMAIL}")
-    [why] = judge(Person.of([EMAIL], [PHONE]), {("applicant", "john"): [read_version(json.dumps(john))]}).values()
+    [why] = judge(
+        Person.of([EMAIL], [PHONE]), {("applicant", "john"): [read_version(json.dumps(john))]}
+    ).values()
     assert {reason.name for reason in why} == {"NUMBER_OTHER_NAME", "MENTION"}
 
 
@@ -215,15 +246,21 @@ def test_a_mention_is_to_look_at() -> None:
         "JANE-ROE",
         "&#106;ane.roe&#64;people.example",
     ):
-        assert groups(person, lead("1", email="john@people.example", message=text)) == {"1": "look"}, text
+        assert groups(person, lead("1", email="john@people.example", message=text)) == {
+            "1": "look"
+        }, text
     for text in ("call 07700 90012310", "jane at the office", "jane.roe@elsewhere.example"):
         assert groups(person, lead("1", email="john@people.example", message=text)) == {}, text
 
 
-@pytest.mark.parametrize("domain", ["ab--cd.example", "b\u00fccher.example", "xn--bcher-kva.example"])
+@pytest.mark.parametrize(
+    "domain", ["ab--cd.example", "b\u00fccher.example", "xn--bcher-kva.example"]
+)
 def test_a_mention_at_any_domain_is_to_look_at(domain: str) -> None:
     person = Person.of([f"jane@{domain}"])
-    assert groups(person, lead("1", email="john@people.example", message=f"Ask jane@{domain}")) == {"1": "look"}
+    assert groups(person, lead("1", email="john@people.example", message=f"Ask jane@{domain}")) == {
+        "1": "look"
+    }
 
 
 def test_a_name_and_a_postcode_are_to_look_at() -> None:
@@ -237,13 +274,19 @@ def test_a_name_and_a_postcode_are_to_look_at() -> None:
 
 
 def test_all_versions_of_a_lead_decide_together() -> None:
-    former, now = lead("1", email=EMAIL, name="Jane Roe"), lead("1", email="other@people.example", name="Jane Smith")
+    former, now = (
+        lead("1", email=EMAIL, name="Jane Roe"),
+        lead("1", email="other@people.example", name="Jane Smith"),
+    )
     assert groups(Person.of([EMAIL]), former, now) == {"1": "theirs"}
     assert groups(Person.of(lead_ids=[("applicant", "1")]), now) == {"1": "theirs"}
 
 
 def test_a_shared_identifier_is_refused_unless_it_may_be_shared() -> None:
-    office = [lead(str(number), phone=PHONE, email=EMAIL, name=f"Person {'abcdef'[number]}") for number in range(4)]
+    office = [
+        lead(str(number), phone=PHONE, email=EMAIL, name=f"Person {'abcdef'[number]}")
+        for number in range(4)
+    ]
     for person in (Person.of(phones=[PHONE]), Person.of([EMAIL])):
         with pytest.raises(QuestionError, match="4 names") as told:
             groups(person, *office)
@@ -253,12 +296,17 @@ def test_a_shared_identifier_is_refused_unless_it_may_be_shared() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"emails": ["n/a"]}, {"phones": ["12 34"]}, {"postcodes": ["here"]}, {"names": ["-"]}, {}]
+    "wrong",
+    [{"emails": ["n/a"]}, {"phones": ["12 34"]}, {"postcodes": ["here"]}, {"names": ["-"]}, {}],
 )
-def test_an_identifier_that_cannot_be_read_is_refused_without_being_repeated(wrong: dict[str, Any]) -> None:
+def test_an_identifier_that_cannot_be_read_is_refused_without_being_repeated(
+    wrong: dict[str, Any],
+) -> None:
     with pytest.raises(QuestionError) as told:
         Person.of(**wrong)
-    assert not any(text in str(told.value) for texts in wrong.values() for text in texts if text != "-")
+    assert not any(
+        text in str(told.value) for texts in wrong.values() for text in texts if text != "-"
+    )
     if wrong:
         with pytest.raises(QuestionError, match="isn't valid"):
             Person.of(**{"lead_ids": [("applicant", "1")], **wrong})
@@ -286,9 +334,20 @@ PIECES = [
     *(form("josé.straße@people.example") for form in FORMS_OF_EMAIL),
     *(form(EMAIL) for form in FORMS_OF_EMAIL),
     *(form("7700900123") for form in FORMS_OF_PHONE),
-    *(NAME, NAME.upper(), NAME.translate(FULL_WIDTH), unicodedata.normalize("NFD", NAME), "\u212aim Iniguez"),
+    *(
+        NAME,
+        NAME.upper(),
+        NAME.translate(FULL_WIDTH),
+        unicodedata.normalize("NFD", NAME),
+        "\u212aim Iniguez",
+    ),
     *("07700\n900123", "07700\t900\r\n123", "👍", "£5", "é", "x", "7"),
-    *(f"07700{' ' * 12}900123", "07700x900123", "\0\x1b\0\0".join(EMAIL), EMAIL.replace("jane", "&#106ane")),
+    *(
+        f"07700{' ' * 12}900123",
+        "07700x900123",
+        "\0\x1b\0\0".join(EMAIL),
+        EMAIL.replace("jane", "&#106ane"),
+    ),
 ]
 
 
@@ -301,7 +360,9 @@ class Thorough(Person):
 
 @settings(max_examples=150)
 @given(
-    st.sampled_from([["emails"], ["phones"], ["emails", "phones"], ["phones", "names"], ["emails", "names"]]),
+    st.sampled_from(
+        [["emails"], ["phones"], ["emails", "phones"], ["phones", "names"], ["emails", "names"]]
+    ),
     st.sampled_from([EMAIL, "josé.straße@people.example"]),
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=3),
     st.sampled_from(["", " ", ", ", "👍", "\n"]),
@@ -317,10 +378,14 @@ class Thorough(Person):
 def test_the_plain_search_passes_over_nobody(
     given_: list[str], email: str, pieces: list[str], between: str, where: str, is_escaped: bool
 ) -> None:
-    given: dict[str, Any] = {what: [{"emails": email, "phones": PHONE, "names": NAME}[what]] for what in given_}
+    given: dict[str, Any] = {
+        what: [{"emails": email, "phones": PHONE, "names": NAME}[what]] for what in given_
+    }
     person, thorough = Person.of(**given), Thorough.of(**given)
     value = between.join(pieces)
-    content = {"firstName": value, "email": value, "phoneNumber": value} if where == "contact" else value
+    content = (
+        {"firstName": value, "email": value, "phoneNumber": value} if where == "contact" else value
+    )
     row = json.dumps({where: content, "x": "5"}, ensure_ascii=is_escaped)
     if thorough.is_shown_by(read_version(row)):
         assert person.may_be_in(row)
@@ -378,7 +443,9 @@ def test_the_plain_search_passes_over_nobody(
 @example(["w", "\\", "bob"], "@people.example", True)
 @example(["w", "\\", "bob"], "@people.example", False)
 @example(["jane", "\b", "bob"], "@people.example", True)
-def test_the_plain_search_sees_every_key_of_a_contact(pieces: list[str], domain: str, is_escaped: bool) -> None:
+def test_the_plain_search_sees_every_key_of_a_contact(
+    pieces: list[str], domain: str, is_escaped: bool
+) -> None:
     text = "".join(pieces) + domain
     row = json.dumps({"contact": {"email": text}}, ensure_ascii=is_escaped)
     keys = keys_in(text)
@@ -405,7 +472,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_a_number_and_an_address_behind_a_hostile_megabyte_of_a_message_are_found_in_a_moment(piece: str) -> None:
+def test_a_number_and_an_address_behind_a_hostile_megabyte_of_a_message_are_found_in_a_moment(
+    piece: str,
+) -> None:
     message = piece * (1_000_000 // len(piece))
     person = Person.of([EMAIL], [PHONE], names=["Jane Roe"])
     for contact in (EMAIL, PHONE):

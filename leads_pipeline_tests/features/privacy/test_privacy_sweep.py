@@ -38,14 +38,18 @@ def settings_of(house: House, **more: str) -> Settings:
     return Settings.from_variables({"LEADS_DATA_DIR": str(house.folder), **more})
 
 
-def night(house: House, variables: Mapping[str, str] | None = None, portal_time: datetime | None = None) -> Night:
+def night(
+    house: House, variables: Mapping[str, str] | None = None, portal_time: datetime | None = None
+) -> Night:
     settings = settings_of(house, **(variables or {}))
     house.keep_days = settings.of(PrivacySettings).keep_personal_days
     of_privacy = partial(work_of_privacy, portal_time=lambda _: portal_time)
     return work_of_night(house.data, settings, house.now, [of_privacy])
 
 
-def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(full: House) -> None:
+def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
+    full: House,
+) -> None:
     assert night(full).counts == {"requests_not_shown_done": 0}
     listed(list_of(full.data))
     assert night(full).counts == {"requests_not_shown_done": 1}
@@ -56,7 +60,9 @@ def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
         assert night(full).counts == QUIET
 
 
-def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: House, tmp_path: Path) -> None:
+def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(
+    full: House, tmp_path: Path
+) -> None:
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
     listed(list_of(full.data))
     full.publish()
@@ -72,7 +78,9 @@ def test_a_raw_file_that_was_put_back_is_noticed_whatever_time_it_bears(full: Ho
 
 
 @pytest.mark.parametrize("depth", [0, 1], ids=["a window's folder", "a day's folder"])
-def test_a_folder_of_raw_files_that_was_moved_back_is_noticed(full: House, tmp_path: Path, depth: int) -> None:
+def test_a_folder_of_raw_files_that_was_moved_back_is_noticed(
+    full: House, tmp_path: Path, depth: int
+) -> None:
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
     listed(list_of(full.data))
     full.publish()
@@ -89,7 +97,9 @@ def test_a_folder_of_raw_files_that_was_moved_back_is_noticed(full: House, tmp_p
     assert left_by_list(full.data) == []
 
 
-def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(house: House, tmp_path: Path) -> None:
+def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(
+    house: House, tmp_path: Path
+) -> None:
     house.bucket = FolderStore(tmp_path / "bucket")
     house.land("applicant", [JANE, JOHN])
     house.publish()
@@ -102,13 +112,19 @@ def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(h
     house.publish()
     assert night(house).warnings
     house.publish()
-    assert {row.lead_id for place in list_places(house.data.store) for row in house.data.raw.read(place).rows} == {
-        "john"
-    }
+    assert {
+        row.lead_id
+        for place in list_places(house.data.store)
+        for row in house.data.raw.read(place).rows
+    } == {"john"}
 
 
-@pytest.mark.parametrize("folder", ["raw/applicant_leads/day=2026-11-19", "restricted", "quarantine/answers"])
-def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(full: House, folder: str) -> None:
+@pytest.mark.parametrize(
+    "folder", ["raw/applicant_leads/day=2026-11-19", "restricted", "quarantine/answers"]
+)
+def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(
+    full: House, folder: str
+) -> None:
     left = full.folder / folder / ".0123456789abcdef.tmp"
     for clean in (lambda: night(full), lambda: full.erase(email=EMAIL)):
         left.parent.mkdir(parents=True, exist_ok=True)
@@ -117,10 +133,17 @@ def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(fu
         assert not left.exists()
 
 
-def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(house: House, tmp_path: Path) -> None:
+def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(
+    house: House, tmp_path: Path
+) -> None:
     def landed(where: House, lead_id: str, email: str, scope: str = "branch-101") -> None:
         owner = {"createdAt": BEFORE, "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"}
-        where.land("applicant", [lead(lead_id, email=email, phone=PHONE, name="Jane Roe", **owner)], DAY, scope)
+        where.land(
+            "applicant",
+            [lead(lead_id, email=email, phone=PHONE, name="Jane Roe", **owner)],
+            DAY,
+            scope,
+        )
 
     house.bucket = FolderStore(tmp_path / "bucket")
     landed(house, "jane", EMAIL)
@@ -175,7 +198,10 @@ def test_retention_runs_where_it_is_set(full: House) -> None:
 
 @pytest.mark.slow
 def test_a_day_becomes_anonymous_within_a_week_of_its_date(house: House) -> None:
-    keep, days = {"LEADS_KEEP_PERSONAL_DAYS": "35"}, [DAY + timedelta(days=later) for later in range(10)]
+    keep, days = (
+        {"LEADS_KEEP_PERSONAL_DAYS": "35"},
+        [DAY + timedelta(days=later) for later in range(10)],
+    )
     for day in days:
         house.now = datetime.combine(day + timedelta(days=1), time(6), tzinfo=UTC)
         house.land("applicant", [JOHN | {"id": str(day), "createdAt": f"{day}T10:00:00Z"}], day)
@@ -192,7 +218,9 @@ def test_a_day_becomes_anonymous_within_a_week_of_its_date(house: House) -> None
     assert (min(nights_late), max(nights_late)) == (0, 6)
 
 
-def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(full: House) -> None:
+def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(
+    full: House,
+) -> None:
     full.now += timedelta(days=366)
     wanted = {"LEADS_KEEP_PERSONAL_DAYS": "35", "LEADS_BASE_URL": "https://leads.example"}
     for theirs, said in (

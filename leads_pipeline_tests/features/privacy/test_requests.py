@@ -43,7 +43,10 @@ from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, everything_in, lead, listed
 from leads_pipeline_tests.support.publications import OPENED
 
-OWNER = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "createdAt": "2026-11-19T10:00:00Z"}
+OWNER = {
+    "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL",
+    "createdAt": "2026-11-19T10:00:00Z",
+}
 BEFORE = {"createdAt": "2026-11-19T10:00:00Z"}
 JANE = ("--email", EMAIL, "--phone", PHONE)
 
@@ -88,7 +91,11 @@ def ids(house: House) -> set[str]:
 
 def put_in_quarantine(house: House, path: Path) -> Path:
     """A copy of a raw file, as if it had been damaged."""
-    aside = house.folder / "quarantine" / path.relative_to(house.folder).with_suffix(".parquet.20261119T000000.000000Z")
+    aside = (
+        house.folder
+        / "quarantine"
+        / path.relative_to(house.folder).with_suffix(".parquet.20261119T000000.000000Z")
+    )
     aside.parent.mkdir(parents=True, exist_ok=True)
     aside.write_bytes(path.read_bytes())
     return aside
@@ -124,7 +131,10 @@ def test_find_masks_names_addresses_and_numbers() -> None:
 
 def test_whoever_looks_at_a_lead_sees_when_and_where_it_came_and_its_message(desk: House) -> None:
     """`--show` prints postcode and message, on a terminal alone."""
-    desk.land("applicant", [lead("ann", email=EMAIL, consumerPostcode="SW1A 1AA", message="In May?", **BEFORE)])
+    desk.land(
+        "applicant",
+        [lead("ann", email=EMAIL, consumerPostcode="SW1A 1AA", message="In May?", **BEFORE)],
+    )
     [ann] = find(desk.data, Person.of(lead_ids=[("applicant", "ann")])).leads
     assert written_by(ann) == ["SW1A 1AA", "In May?"]
     told = privacy("find", "--lead", "applicant/ann").stdout
@@ -152,7 +162,9 @@ def test_find_takes_a_list_and_a_postcode_and_names_a_wrong_line_without_repeati
 
     found = json.loads(privacy("find", "--from", asked, "--json").stdout)
     assert {one["lead_id"] for one in found["theirs"]} == {"jane", "jane's mobile", "jane too"}
-    found = json.loads(privacy("find", "--name", "poe, ann", "--postcode", "sw1a1aa", "--json").stdout)
+    found = json.loads(
+        privacy("find", "--name", "poe, ann", "--postcode", "sw1a1aa", "--json").stdout
+    )
     assert [one["lead_id"] for one in found["to_look_at"]] == ["ann"]
     asked.write_text(f"phone: {PHONE}\n{EMAIL}\n", encoding="utf-8")
     said = privacy("find", "--from", asked, exit_code=2).output
@@ -171,7 +183,9 @@ def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_
 
     for email in ("mary@people.example", "mary@home.example"):
         assert desk.find(email=email) == [("theirs", "applicant", "mary")]
-    privacy("export", "--case", "DSR-7", "--email", "mary@people.example", "--to", tmp_path / "answer")
+    privacy(
+        "export", "--case", "DSR-7", "--email", "mary@people.example", "--to", tmp_path / "answer"
+    )
     page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
     assert ("mary@people.example" in page, "mary@home.example" in page) == (True, True)
     desk.erase(email="mary@home.example")
@@ -185,7 +199,9 @@ def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> Non
     for path in (desk.folder / "raw").rglob("*.parquet"):
         put_in_quarantine(desk, path)
     found = find(desk.data, Person.of([EMAIL]))
-    request = requests.Request(Action.ERASE, Person.of([EMAIL]), replace(found, leads=found.leads[:1]), DAY)
+    request = requests.Request(
+        Action.ERASE, Person.of([EMAIL]), replace(found, leads=found.leads[:1]), DAY
+    )
     entry = requests.add(desk.data, request, desk.now, found.to_look_at)
 
     left = [line.partition("/")[::2] for line in left_of(desk.data, [entry])[entry.number]]
@@ -196,7 +212,9 @@ def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> Non
     }
 
 
-def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_erasure(house: House) -> None:
+def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_erasure(
+    house: House,
+) -> None:
     """The lead's other version says whose it is."""
     house.land("applicant", [lead("paul", email="paul@people.example", **BEFORE)])
     house.land("applicant", [lead("paul", phone=PHONE, **BEFORE)], scope="branch-102")
@@ -210,7 +228,9 @@ def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_er
     assert house.leads("applicant")["paul"]["contact_phone_number"] == PHONE
 
 
-def test_a_lead_is_left_if_its_versions_together_show_the_person(house: House, tmp_path: Path) -> None:
+def test_a_lead_is_left_if_its_versions_together_show_the_person(
+    house: House, tmp_path: Path
+) -> None:
     """The number is her husband's too, and the name may be anybody's."""
     house.land("applicant", [lead("john", phone=PHONE, name="John Roe", **BEFORE)])
     for contact in ({"name": "Jane Roe"}, {"phone": PHONE}):
@@ -227,7 +247,9 @@ def test_a_lead_is_left_if_its_versions_together_show_the_person(house: House, t
 
 
 @pytest.mark.slow
-def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_receipt_says_so(desk: House) -> None:
+def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_receipt_says_so(
+    desk: House,
+) -> None:
     """leads.duckdb has the only copy, which `lift` couldn't bring back."""
     without_raw(desk)
 
@@ -237,7 +259,12 @@ def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_rec
     assert told.stderr.count("appraisal lead jane too stays in leads.duckdb as it is") == 1
     assert ids(desk) == {"jane's mobile", "jane too", "john", "mary"}
     privacy("lift", 1, "--yes")
-    assert "jane too" in privacy("correct", "--email", EMAIL, "--new-email", "jane@home.example", exit_code=1).stderr
+    assert (
+        "jane too"
+        in privacy(
+            "correct", "--email", EMAIL, "--new-email", "jane@home.example", exit_code=1
+        ).stderr
+    )
     assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
     assert desk.leads("appraisal")["jane too"]["contact_email"] == EMAIL.upper()
 
@@ -255,7 +282,10 @@ def without_raw(desk: House) -> None:
 
 @pytest.mark.parametrize(
     "request_",
-    [("restrict", "--email", EMAIL), ("correct", "--email", EMAIL, "--new-email", "jane@home.example")],
+    [
+        ("restrict", "--email", EMAIL),
+        ("correct", "--email", EMAIL, "--new-email", "jane@home.example"),
+    ],
     ids=["restrict", "correct"],
 )
 def test_a_request_stays_open_until_a_lead_that_raw_had_lost_is_pulled_and_asked_for_again(
@@ -272,7 +302,9 @@ def test_a_request_stays_open_until_a_lead_that_raw_had_lost_is_pulled_and_asked
     assert "not done yet" not in privacy("log").stdout
 
 
-def test_a_restriction_s_lead_that_raw_had_lost_is_set_aside_once_it_is_pulled_again(desk: House) -> None:
+def test_a_restriction_s_lead_that_raw_had_lost_is_set_aside_once_it_is_pulled_again(
+    desk: House,
+) -> None:
     """The address is on the list."""
     without_raw(desk)
     privacy("restrict", "--email", EMAIL, exit_code=1)
@@ -313,7 +345,10 @@ def test_applying_the_list_erases_a_lead_that_raw_has_lost_and_whose_id_nobody_k
 
 
 def test_export_writes_all_versions_for_their_eyes_alone(desk: House, tmp_path: Path) -> None:
-    desk.land("applicant", [lead("jane", email=EMAIL, name="Jane Roe", message="Call me at noon <b>", **OWNER)])
+    desk.land(
+        "applicant",
+        [lead("jane", email=EMAIL, name="Jane Roe", message="Call me at noon <b>", **OWNER)],
+    )
     privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
 
     page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
@@ -326,23 +361,32 @@ def test_export_writes_all_versions_for_their_eyes_alone(desk: House, tmp_path: 
     assert "Call me at noon &lt;b&gt;" in page
     assert "property to sell" in page
     assert "John" not in page
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "answer").iterdir()} == {0o600}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "answer").iterdir()} == {
+        0o600
+    }
     assert (
-        privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer", exit_code=2).stderr.count(
-            "Name a new one"
-        )
+        privacy(
+            "export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer", exit_code=2
+        ).stderr.count("Name a new one")
         == 1
     )
     assert (
         "is in the data folder"
-        in privacy("export", "--case", "DSR-7", *JANE, "--to", desk.folder / "jane", exit_code=2).stderr
+        in privacy(
+            "export", "--case", "DSR-7", *JANE, "--to", desk.folder / "jane", exit_code=2
+        ).stderr
     )
 
 
-def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(desk: House, tmp_path: Path) -> None:
+def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(
+    desk: House, tmp_path: Path
+) -> None:
     """In words and local time, with fields that nobody has declared, and without anybody else's lead."""
     script = "<script>alert(1)</script>"
-    desk.land("applicant", [lead("script", email=EMAIL, message=script, pets={"cats": 3, "areLoud": False}, **OWNER)])
+    desk.land(
+        "applicant",
+        [lead("script", email=EMAIL, message=script, pets={"cats": 3, "areLoud": False}, **OWNER)],
+    )
     desk.land("applicant", [lead("summer", email=EMAIL, createdAt="2026-07-01T10:00:00Z")])
     privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
 
@@ -367,12 +411,22 @@ def test_nobody_found_is_said_so(tmp_path: Path) -> None:
     nobody = "No lead of this person was found"
     assert nobody in privacy("find", "--email", "x@y.example").stdout
     assert nobody in privacy("erase", "--email", "x@y.example", "--dry-run").stdout
-    assert nobody in privacy("export", "--case", "DSR-7", "--email", "x@y.example", "--to", tmp_path / "a").stdout
-    assert nobody in privacy("correct", "--email", "x@y.example", "--new-phone", PHONE, exit_code=2).stderr
+    assert (
+        nobody
+        in privacy(
+            "export", "--case", "DSR-7", "--email", "x@y.example", "--to", tmp_path / "a"
+        ).stdout
+    )
+    assert (
+        nobody
+        in privacy("correct", "--email", "x@y.example", "--new-phone", PHONE, exit_code=2).stderr
+    )
     assert not (tmp_path / "a").exists()
 
 
-def test_an_id_and_a_contact_with_control_characters_make_one_harmless_line_each(desk: House) -> None:
+def test_an_id_and_a_contact_with_control_characters_make_one_harmless_line_each(
+    desk: House,
+) -> None:
     """`--show` prints the contact, on a terminal alone."""
     odd = lead("ann\x1b[31m\nnone of theirs\u202e", email=EMAIL, name="Ann\nRoe\r", **BEFORE)
     desk.land("applicant", [odd])
@@ -402,8 +456,13 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
 
 
 @pytest.mark.slow
-def test_a_text_with_a_line_break_that_no_json_has_is_erased_as_it_is_published(desk: House) -> None:
-    odd = [json.dumps(lead(name, email=EMAIL, message="a|b", **BEFORE)).replace("|", "\n") for name in ("odd", "later")]
+def test_a_text_with_a_line_break_that_no_json_has_is_erased_as_it_is_published(
+    desk: House,
+) -> None:
+    odd = [
+        json.dumps(lead(name, email=EMAIL, message="a|b", **BEFORE)).replace("|", "\n")
+        for name in ("odd", "later")
+    ]
     desk.land("applicant", [odd[0]], scope="branch-102")
     desk.publish()
     assert desk.leads("applicant")["odd"]["contact_email"] == EMAIL
@@ -424,7 +483,9 @@ def test_a_window_whose_only_lead_was_erased_is_empty_wherever_it_is_told(desk: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("who", [("--email", "late@people.example"), ("--lead", "applicant/late")])
-def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: House, who: tuple[str, str]) -> None:
+def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(
+    desk: House, who: tuple[str, str]
+) -> None:
     """An erasure by an id that was killed has taken the lead out, and is asked for again."""
     told = privacy("erase", *who, "--yes").stdout
     assert "No lead of this person was found. Check the spelling." in told
@@ -441,7 +502,9 @@ def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: House, who:
 def test_the_receipt_names_who_may_still_hold_the_person(desk: House, tmp_path: Path) -> None:
     """Backups, exports, and programs that have the old file open: all do hold her."""
     desk.back_up(tmp_path / "backup")
-    assert run("export", "applicant_leads", "--to", tmp_path / "bi", "--format", "csv").exit_code == 0
+    assert (
+        run("export", "applicant_leads", "--to", tmp_path / "bi", "--format", "csv").exit_code == 0
+    )
     with desk.file.open("rb") as opened:
         told = privacy("erase", *JANE, "--yes").stdout
         (tmp_path / "old.duckdb").write_bytes(opened.read())
@@ -457,11 +520,20 @@ def test_the_receipt_names_who_may_still_hold_the_person(desk: House, tmp_path: 
         assert place in told
     assert "Backups from before this moment: they hold the person until you delete them." in told
     assert "Programs that still have the old leads.duckdb open: close them." in told
-    assert f"Exports in {tmp_path / 'bi'}: delete them, then run `leads-pipeline export` again." in told
+    assert (
+        f"Exports in {tmp_path / 'bi'}: delete them, then run `leads-pipeline export` again."
+        in told
+    )
     assert EMAIL in (tmp_path / "bi" / "applicant_leads.csv").read_text(encoding="utf-8-sig")
     with duckdb.connect(str(tmp_path / "old.duckdb"), read_only=True) as old:
-        assert old.execute("select count(*) from applicant_leads where lead_id = 'jane'").fetchall() == [(1,)]
-    kept = [path for path in (tmp_path / "backup").rglob("*") if path.is_file() and path.read_bytes()[:4] == b"PAR1"]
+        assert old.execute(
+            "select count(*) from applicant_leads where lead_id = 'jane'"
+        ).fetchall() == [(1,)]
+    kept = [
+        path
+        for path in (tmp_path / "backup").rglob("*")
+        if path.is_file() and path.read_bytes()[:4] == b"PAR1"
+    ]
     assert any(EMAIL in str(pq.ParquetFile(path).read().to_pylist()) for path in kept)
 
 
@@ -472,7 +544,10 @@ def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk:
 
     assert "1 message of others emptied" in told
     assert EMAIL not in raw_text(desk)
-    desk.land("applicant", [lead("john", phone=PHONE, name="John Roe", message=f"She is {EMAIL}", **OWNER)])
+    desk.land(
+        "applicant",
+        [lead("john", phone=PHONE, name="John Roe", message=f"She is {EMAIL}", **OWNER)],
+    )
     desk.publish()
     assert desk.leads("applicant")["john"]["message"] == ""
     assert EMAIL not in raw_text(desk)
@@ -497,7 +572,10 @@ def test_a_dry_run_and_a_refusal_change_nothing(desk: House) -> None:
     assert "Nothing was changed" in privacy("erase", *JANE, "--dry-run").stdout
     privacy("erase", "--email", "not an address", "--yes", exit_code=2)
     privacy("erase", *JANE, "--yes", "--case", "Jane Roe", exit_code=2)
-    assert "in the future" in privacy("erase", *JANE, "--yes", "--received", "2999-01-01", exit_code=2).stderr
+    assert (
+        "in the future"
+        in privacy("erase", *JANE, "--yes", "--received", "2999-01-01", exit_code=2).stderr
+    )
     privacy("erase", *JANE, "--yes", "--clear-message", "applicant/mary", exit_code=2)
     assert ids(desk) == {"jane", "jane's mobile", "jane too", "john", "mary"}
     assert privacy("log").stdout.strip() == "No requests yet."
@@ -510,7 +588,10 @@ def test_a_quarantined_file_that_holds_them_is_named_and_deleted_if_asked_for(de
 
     for _ in range(2):
         assert "quarantine" in privacy("erase", *JANE, "--yes", exit_code=1).stderr
-    assert "Deleted from quarantine/: 1 file" in privacy("erase", *JANE, "--yes", "--quarantine", "delete").stdout
+    assert (
+        "Deleted from quarantine/: 1 file"
+        in privacy("erase", *JANE, "--yes", "--quarantine", "delete").stdout
+    )
     assert not aside.exists()
 
 
@@ -528,7 +609,10 @@ def test_an_erasure_is_open_while_a_file_may_hold_the_person(desk: House) -> Non
     privacy("object", "--email", "mary@people.example")
     assert file in privacy("apply", exit_code=1).stderr
     rows = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
-    assert [(row["action"], row["done"] is None) for row in rows] == [("erasure", True), ("objection", False)]
+    assert [(row["action"], row["done"] is None) for row in rows] == [
+        ("erasure", True),
+        ("objection", False),
+    ]
 
     broken.unlink()
     privacy("apply")
@@ -539,7 +623,10 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     house: House, tmp_path: Path
 ) -> None:
     """Into a bucket, and back, as the guide says."""
-    house.land("applicant", [lead(name, email=f"{name}@people.example", **BEFORE) for name in ("ann", "mary")])
+    house.land(
+        "applicant",
+        [lead(name, email=f"{name}@people.example", **BEFORE) for name in ("ann", "mary")],
+    )
     house.publish()
     shutil.copytree(house.folder / "raw", tmp_path / "bucket" / "raw")
     house.bucket = FolderStore(tmp_path / "bucket")
@@ -569,7 +656,9 @@ def test_an_interrupted_erasure_is_finished_by_the_next_publication(
 
     with monkeypatch.context() as patched:
         patched.setattr("leads_pipeline.cli.session.Session.publish", killed)
-        assert "may not be carried out yet" in privacy("erase", *JANE, "--yes", exit_code=130).stderr
+        assert (
+            "may not be carried out yet" in privacy("erase", *JANE, "--yes", exit_code=130).stderr
+        )
     privacy("log", exit_code=1)
 
     desk.publish()
@@ -585,7 +674,11 @@ def test_a_request_that_could_not_be_published_is_not_called_done(desk: House) -
 
     told = privacy("erase", *JANE, "--yes", exit_code=1).stdout
 
-    assert ("isn't carried out yet" in told, "NOT complete" in told, "leads erased" in told) == (True, True, False)
+    assert ("isn't carried out yet" in told, "NOT complete" in told, "leads erased" in told) == (
+        True,
+        True,
+        False,
+    )
     in_the_way.rmdir()
     privacy("apply")
     assert ids(desk) == {"john", "mary"}
@@ -619,10 +712,17 @@ def marketed(house: House) -> set[str]:
 
 @pytest.mark.slow
 def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(desk: House) -> None:
-    privacy("object", "--email", "mary@people.example", "--phone", "0161 496 0000", "--name", "Mary Poe")
-    assert "On the suppression list: objection 1" in privacy("find", "--email", "mary@people.example").stdout
+    privacy(
+        "object", "--email", "mary@people.example", "--phone", "0161 496 0000", "--name", "Mary Poe"
+    )
+    assert (
+        "On the suppression list: objection 1"
+        in privacy("find", "--email", "mary@people.example").stdout
+    )
     later = [
-        lead("from work", email="mary@work.example", phone="0161 496 0000", name="Mary Poe", **OWNER),
+        lead(
+            "from work", email="mary@work.example", phone="0161 496 0000", name="Mary Poe", **OWNER
+        ),
         lead("tagged", email="MARY+home@people.example", **OWNER),
         lead("by number", phone="Office: +44 (0)161 4960000, 9am-5pm", name="POE, Mary", **OWNER),
         lead("both", email="mary@people.example", phone="0161 496 0001", **OWNER),
@@ -638,7 +738,9 @@ def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(d
 
 
 @pytest.mark.slow
-def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(desk: House, tmp_path: Path) -> None:
+def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(
+    desk: House, tmp_path: Path
+) -> None:
     """The lead of before the objection, one that came later, and one of which both versions came at once."""
     privacy("object", "--email", "mary@people.example")
     desk.land("applicant", [lead("later", email="mary@people.example", **OWNER)])
@@ -678,8 +780,13 @@ def test_whoever_ends_a_restriction_is_asked_first_and_told_what_still_holds(des
 
     assert "End restriction 1, case DSR-9, of " in asked.stderr
     assert "Tell the person before the restriction ends" in asked.stdout
-    assert {row["lifted"] for row in json.loads(privacy("log", "--json").stdout)["entries"]} == {None}
-    assert "Restriction 3 still holds for one of these leads or more." in privacy("lift", 1, "--yes").stdout
+    assert {row["lifted"] for row in json.loads(privacy("log", "--json").stdout)["entries"]} == {
+        None
+    }
+    assert (
+        "Restriction 3 still holds for one of these leads or more."
+        in privacy("lift", 1, "--yes").stdout
+    )
     assert "still holds" not in privacy("lift", 3, "--yes").stdout
     assert "jane" in ids(desk)
     rows = json.loads(privacy("log", "--json").stdout)["entries"]
@@ -698,11 +805,17 @@ def test_an_erasure_cannot_be_lifted() -> None:
 def test_a_correction_holds_over_later_pulls_and_by_every_way_of_reading(desk: House) -> None:
     privacy("correct", "--lead", "applicant/jane", "--new-email", "jane@home.example")
     privacy("correct", "--lead", "applicant/jane", "--new-phone", "0161 496 0000")
-    desk.land("applicant", [lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Again", **OWNER)])
+    desk.land(
+        "applicant",
+        [lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Again", **OWNER)],
+    )
     desk.publish()
 
     jane = desk.leads("applicant")["jane"]
-    assert (jane["contact_email"], jane["contact_phone_number"]) == ("jane@home.example", "0161 496 0000")
+    assert (jane["contact_email"], jane["contact_phone_number"]) == (
+        "jane@home.example",
+        "0161 496 0000",
+    )
     assert (jane["message"], jane["contact_first_name"]) == ("Again", "Jane")
     assert ("theirs", "applicant", "jane") in desk.find(email="jane@home.example")
     assert len(desk.leads("applicant")) == 4
@@ -719,7 +832,11 @@ def test_a_correction_holds_for_a_lead_that_moves_to_another_branch_or_day(desk:
     desk.publish()
 
     jane = desk.leads("applicant")["jane"]
-    assert (jane["scope"], jane["message"], jane["contact_email"]) == ("branch-102", "Moved", "jane@home.example")
+    assert (jane["scope"], jane["message"], jane["contact_email"]) == (
+        "branch-102",
+        "Moved",
+        "jane@home.example",
+    )
     assert desk.leads("applicant")["ann"]["contact_email"] == "ann@people.example"
     privacy("restrict", "--lead", "applicant/jane")
     desk.land("applicant", [moved | {"message": "Back"}])
@@ -731,7 +848,11 @@ def test_a_correction_holds_for_a_lead_that_moves_to_another_branch_or_day(desk:
     desk.land("applicant", [moved | {"createdAt": f"{later}T10:00:00Z", "message": "Later"}], later)
     desk.publish()
     jane = desk.leads("applicant")["jane"]
-    assert (jane["lead_day"], jane["message"], jane["contact_email"]) == (later, "Later", "jane@home.example")
+    assert (jane["lead_day"], jane["message"], jane["contact_email"]) == (
+        later,
+        "Later",
+        "jane@home.example",
+    )
 
 
 @pytest.mark.slow
@@ -739,7 +860,9 @@ def test_an_objection_holds_for_a_corrected_address_and_later_leads_with_it(desk
     privacy("object", "--email", "mary@people.example")
     privacy("correct", "--lead", "applicant/mary", "--new-email", "mary@home.example")
     assert desk.leads("applicant")["mary"]["contact_email"] == "mary@home.example"
-    desk.land("applicant", [lead("later", email="Mary+flats@home.example", **OWNER)], scope="branch-102")
+    desk.land(
+        "applicant", [lead("later", email="Mary+flats@home.example", **OWNER)], scope="branch-102"
+    )
     desk.publish()
     assert "later" in ids(desk)
     assert marketed(desk).isdisjoint({"mary", "later"})
@@ -748,21 +871,29 @@ def test_an_objection_holds_for_a_corrected_address_and_later_leads_with_it(desk
 @pytest.mark.slow
 def test_a_correction_after_an_erasure_erases_no_lead_with_the_new_address(desk: House) -> None:
     privacy("erase", "--email", "mary@people.example", "--yes")
-    desk.push("applicant", lead("new", email="mary@people.example", createdAt="2099-01-01T10:00:00Z"))
+    desk.push(
+        "applicant", lead("new", email="mary@people.example", createdAt="2099-01-01T10:00:00Z")
+    )
     desk.publish()
     privacy("correct", "--email", "mary@people.example", "--new-email", "family@home.example")
-    desk.land("applicant", [lead("earlier", email="family@home.example", **OWNER)], scope="branch-102")
+    desk.land(
+        "applicant", [lead("earlier", email="family@home.example", **OWNER)], scope="branch-102"
+    )
     desk.publish()
     assert {"new", "earlier"} <= ids(desk)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("comes", ["before", "after"])
-def test_a_lead_that_is_corrected_to_a_shared_number_stays_its_own_person_s(desk: House, comes: str) -> None:
+def test_a_lead_that_is_corrected_to_a_shared_number_stays_its_own_person_s(
+    desk: House, comes: str
+) -> None:
     """As if the portal itself sent the number: the name and the address beside it count."""
     number = "0161 496 0000"
     ann = lead("ann", email="ann@people.example", phone=number, name="Ann Roe", **BEFORE)
-    paul = lead("paul", email="paul@people.example", phone="0161 496 0001", name="Paul Roe", **BEFORE)
+    paul = lead(
+        "paul", email="paul@people.example", phone="0161 496 0001", name="Paul Roe", **BEFORE
+    )
     desk.land("applicant", [ann, paul])
     desk.publish()
     correction = "correct", "--lead", "applicant/paul", "--new-phone", number
@@ -770,19 +901,29 @@ def test_a_lead_that_is_corrected_to_a_shared_number_stays_its_own_person_s(desk
         privacy(*correction)
         found = json.loads(privacy("find", "--phone", number, "--name", "Ann Roe", "--json").stdout)
         assert [one["lead_id"] for one in found["to_look_at"]] == ["paul"]
-    privacy("erase", "--phone", number, "--email", "ann@people.example", "--name", "Ann Roe", "--yes")
+    privacy(
+        "erase", "--phone", number, "--email", "ann@people.example", "--name", "Ann Roe", "--yes"
+    )
     if comes == "after":
         privacy(*correction)
     assert "ann" not in ids(desk)
     assert desk.leads("applicant")["paul"]["contact_phone_number"] == number
 
 
-def test_a_lead_whose_name_and_address_the_portal_empties_stays_its_own_person_s(house: House) -> None:
-    house.land("applicant", [lead("ann", email="ann@people.example", phone=PHONE, name="Ann Roe", **BEFORE)])
+def test_a_lead_whose_name_and_address_the_portal_empties_stays_its_own_person_s(
+    house: House,
+) -> None:
+    house.land(
+        "applicant",
+        [lead("ann", email="ann@people.example", phone=PHONE, name="Ann Roe", **BEFORE)],
+    )
     house.publish()
     house.erase(email="ann@people.example", phone=PHONE, name="Ann Roe")
     for contact in ({"email": "paul@people.example", "name": "Paul Roe"}, {}):
-        house.land("applicant", [lead("paul", phone=PHONE, **contact, **BEFORE), lead("nobody", phone=PHONE, **BEFORE)])
+        house.land(
+            "applicant",
+            [lead("paul", phone=PHONE, **contact, **BEFORE), lead("nobody", phone=PHONE, **BEFORE)],
+        )
         house.publish()
         assert set(house.leads("applicant")) == {"paul", "nobody"}
     assert "Paul" in raw_text(house)
@@ -803,7 +944,9 @@ def test_a_lead_that_moves_and_loses_its_name_stays_its_own_person_s(house: Hous
 def test_a_correction_to_an_erased_person_s_address_is_refused(desk: House) -> None:
     privacy("erase", *JANE, "--yes")
     for more in ((), ("--dry-run",)):
-        told = privacy("correct", "--lead", "applicant/mary", "--new-email", EMAIL, *more, exit_code=2).stderr
+        told = privacy(
+            "correct", "--lead", "applicant/mary", "--new-email", EMAIL, *more, exit_code=2
+        ).stderr
         assert "a person who was erased" in told
     assert desk.leads("applicant")["mary"]["contact_email"] == "mary@people.example"
 
@@ -825,7 +968,10 @@ def test_a_lead_whose_text_cannot_be_read_is_not_called_corrected(desk: House, t
     desk.land("applicant", [f'{{"id": "odd", {text}}}'], scope="branch-102")
     desk.publish()
     for more in ((), ("--dry-run",)):
-        assert "applicant lead odd can't be corrected" in privacy(*correction, *more, exit_code=2).stderr
+        assert (
+            "applicant lead odd can't be corrected"
+            in privacy(*correction, *more, exit_code=2).stderr
+        )
     assert "jane@home.example" not in raw_text(desk)
     desk.land("applicant", ['{"id": "odd", "x": NaN, "contact": []}'], scope="branch-102")
     desk.publish()
@@ -846,12 +992,28 @@ def test_a_corrected_lead_that_comes_again_too_deeply_nested_stops_nobody(desk: 
 def test_a_correction_that_is_not_one_address_is_refused() -> None:
     """It is published and delivered as it was typed."""
     for given in (
-        *("notanaddress", "Jane Roe <jane@home.example>", "jane@home.example, old@home.example", "jane@home.example\n"),
-        *("mailto:jane@home.example", "jane@home.example (work)", "a@b@home.example", "jane\u200b@home.example"),
+        *(
+            "notanaddress",
+            "Jane Roe <jane@home.example>",
+            "jane@home.example, old@home.example",
+            "jane@home.example\n",
+        ),
+        *(
+            "mailto:jane@home.example",
+            "jane@home.example (work)",
+            "a@b@home.example",
+            "jane\u200b@home.example",
+        ),
     ):
-        assert "address isn't valid" in privacy("correct", *JANE, "--new-email", given, exit_code=2).stderr, given
+        assert (
+            "address isn't valid"
+            in privacy("correct", *JANE, "--new-email", given, exit_code=2).stderr
+        ), given
     for given in ("Jane+x@Home.example", "o'brien@home.example", "søren@bücher.example"):
-        assert "would be corrected" in privacy("correct", *JANE, "--new-email", given, "--dry-run").stdout
+        assert (
+            "would be corrected"
+            in privacy("correct", *JANE, "--new-email", given, "--dry-run").stdout
+        )
     assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
 
 
@@ -860,18 +1022,29 @@ def test_the_right_address_needs_not_stand_in_the_shell_s_history(
     desk: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     asked = tmp_path / "request.txt"
-    asked.write_text("lead: applicant/mary\nNew-Email: mary@home.example\nnew-phone: 0161 496 0000\n", encoding="utf-8")
+    asked.write_text(
+        "lead: applicant/mary\nNew-Email: mary@home.example\nnew-phone: 0161 496 0000\n",
+        encoding="utf-8",
+    )
     privacy("find", "--from", asked)
     if how == "--from":
         privacy("correct", "--from", asked)
     else:
         typed = iter(["mary@home.example", "0161 496 0000"])
-        monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+        monkeypatch.setattr(
+            "click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False
+        )
         monkeypatch.setattr("click.prompt", lambda *_, **__: next(typed))
         privacy("correct", "--lead", "applicant/mary")
     mary = desk.leads("applicant")["mary"]
-    assert (mary["contact_email"], mary["contact_phone_number"]) == ("mary@home.example", "0161 496 0000")
-    assert "Give one of each" in privacy("correct", "--from", asked, "--new-phone", PHONE, exit_code=2).stderr
+    assert (mary["contact_email"], mary["contact_phone_number"]) == (
+        "mary@home.example",
+        "0161 496 0000",
+    )
+    assert (
+        "Give one of each"
+        in privacy("correct", "--from", asked, "--new-phone", PHONE, exit_code=2).stderr
+    )
 
 
 # --- who counts as the person -------------------------------------------------------------------------------------
@@ -883,7 +1056,10 @@ def test_ordinary_writing_hides_nobody_from_an_erasure(desk: House) -> None:
     beside_hours = lead("beside hours", phone=f"{PHONE} 9am-5pm", name="Jane Roe", **BEFORE)
     in_name = lead("in name", name=f"Jane {EMAIL}", **BEFORE)
     mentioned = lead(
-        "mentioned", email="ann@people.example", message=f"my wife\u2014{EMAIL}\u2019s the address", **BEFORE
+        "mentioned",
+        email="ann@people.example",
+        message=f"my wife\u2014{EMAIL}\u2019s the address",
+        **BEFORE,
     )
     desk.land("applicant", [quoted, beside_hours, in_name, mentioned], scope="branch-102")
     desk.publish()
@@ -896,13 +1072,21 @@ def test_ordinary_writing_hides_nobody_from_an_erasure(desk: House) -> None:
 
 
 def test_the_erasure_of_a_negotiator_takes_no_customer_s_lead(desk: House) -> None:
-    negotiator = {"firstName": "Nell", "email": "nell@office.example", "phoneNumber": "0161 496 0000"}
+    negotiator = {
+        "firstName": "Nell",
+        "email": "nell@office.example",
+        "phoneNumber": "0161 496 0000",
+    }
     desk.land(
-        "applicant", [lead("customer", email="ann@people.example", negotiator=negotiator, **BEFORE)], scope="branch-102"
+        "applicant",
+        [lead("customer", email="ann@people.example", negotiator=negotiator, **BEFORE)],
+        scope="branch-102",
     )
     desk.publish()
 
-    told = privacy("erase", "--email", "nell@office.example", "--phone", "0161 496 0000", "--yes").stdout
+    told = privacy(
+        "erase", "--email", "nell@office.example", "--phone", "0161 496 0000", "--yes"
+    ).stdout
 
     assert "Leads to look at, which stay: 1." in told
     assert "customer" in ids(desk)
@@ -940,18 +1124,32 @@ def test_a_mistyped_lead_is_named_before_anything_is_done(tmp_path: Path) -> Non
     assert privacy("log").stdout.strip() == "No requests yet."
 
     privacy("erase", *JANE, "--lead", "applicant/john", "--yes")
-    again = privacy("erase", *JANE, "--email", "mary@people.example", "--lead", "applicant/john", "--yes").stderr
+    again = privacy(
+        "erase", *JANE, "--email", "mary@people.example", "--lead", "applicant/john", "--yes"
+    ).stderr
     assert "No lead applicant/john was found: check the id." in again
 
 
-def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(desk: House, tmp_path: Path) -> None:
+def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(
+    desk: House, tmp_path: Path
+) -> None:
     """A wife's request would take her husband's lead. Another spelling of one name is no second name."""
-    desk.land("applicant", [lead("spelled", email=EMAIL, name="ROE, Jané", **BEFORE)], scope="branch-102")
+    desk.land(
+        "applicant", [lead("spelled", email=EMAIL, name="ROE, Jané", **BEFORE)], scope="branch-102"
+    )
     privacy("object", "--email", EMAIL, "--dry-run")
-    desk.land("applicant", [lead("his", email=EMAIL, name="John Roe", **BEFORE)], scope="branch-102")
+    desk.land(
+        "applicant", [lead("his", email=EMAIL, name="John Roe", **BEFORE)], scope="branch-102"
+    )
     to = ("--to", tmp_path / "answer", "--case", "DSR-1")
     for command in (
-        *(["export", *to], ["erase", "--yes"], ["object"], ["restrict"], ["correct", "--new-email", "j@home.example"]),
+        *(
+            ["export", *to],
+            ["erase", "--yes"],
+            ["object"],
+            ["restrict"],
+            ["correct", "--new-email", "j@home.example"],
+        ),
     ):
         told = privacy(*command, "--email", EMAIL, exit_code=2)
         assert "These leads carry 2 names. Give the person's name" in told.stderr
@@ -963,11 +1161,23 @@ def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(desk: House, t
 
 @pytest.mark.usefixtures("desk")
 def test_what_an_identifier_was_read_as_is_shown_and_one_that_cannot_be_read_is_refused() -> None:
-    told = privacy("find", "--phone", f"{PHONE} 9am-5pm", "--email", f"\u201c{EMAIL}\u201d", "--name", "Jane Roe")
+    told = privacy(
+        "find",
+        "--phone",
+        f"{PHONE} 9am-5pm",
+        "--email",
+        f"\u201c{EMAIL}\u201d",
+        "--name",
+        "Jane Roe",
+    )
     assert "Looking for j…@p…, …123, ja… r…." in told.stdout
     found = json.loads(privacy("find", "--phone", PHONE, "--json").stdout)
     assert found["read_as"] == ["…123"]
-    for wrong in (("--phone", "0770 090"), ("--email", "jane at home"), ("--postcode", "here", "--email", EMAIL)):
+    for wrong in (
+        ("--phone", "0770 090"),
+        ("--email", "jane at home"),
+        ("--postcode", "here", "--email", EMAIL),
+    ):
         assert "isn't valid" in privacy("find", *wrong, exit_code=2).stderr
 
 
@@ -993,13 +1203,29 @@ def test_a_number_alone_erases_nobody_and_the_command_says_what_to_give(desk: Ho
 # --- access requests and receipts ---------------------------------------------------------------------------------
 
 
-def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(desk: House, tmp_path: Path) -> None:
+def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(
+    desk: House, tmp_path: Path
+) -> None:
     for folder in ("answer", "again"):
-        told = privacy("export", *JANE, "--to", tmp_path / folder, "--case", "DSR-7", "--received", "2026-11-02").stdout
+        told = privacy(
+            "export",
+            *JANE,
+            "--to",
+            tmp_path / folder,
+            "--case",
+            "DSR-7",
+            "--received",
+            "2026-11-02",
+        ).stdout
         assert "Answer the person by 2026-12-02." in told
 
     [row] = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
-    assert (row["action"], row["case"], row["due"], row["done"]) == ("access", "DSR-7", "2026-12-02", None)
+    assert (row["action"], row["case"], row["due"], row["done"]) == (
+        "access",
+        "DSR-7",
+        "2026-12-02",
+        None,
+    )
     receipt = (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8")
     assert "3 leads of the person written" in receipt
     assert EMAIL not in receipt
@@ -1020,7 +1246,9 @@ def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(desk: Hou
 @pytest.mark.usefixtures("desk")
 def test_an_access_request_of_somebody_without_a_lead_is_answered_too(tmp_path: Path) -> None:
     """That nothing is held is an answer. Leads to look at come first."""
-    assert "Missing option '--case'" in privacy("export", "--email", "x@y.example", exit_code=2).stderr
+    assert (
+        "Missing option '--case'" in privacy("export", "--email", "x@y.example", exit_code=2).stderr
+    )
     asked = ("--case", "DSR-7", "--to", tmp_path / "answer")
     told = privacy("export", "--email", "x@y.example", *asked).stdout
     assert "Tell the person that you hold none." in told
@@ -1033,9 +1261,13 @@ def test_an_access_request_of_somebody_without_a_lead_is_answered_too(tmp_path: 
     assert not (tmp_path / "answer").exists()
 
 
-def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(desk: House, tmp_path: Path) -> None:
+def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(
+    desk: House, tmp_path: Path
+) -> None:
     privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "before")
-    assert "No delivery to another system" in (tmp_path / "before" / "person.html").read_text(encoding="utf-8")
+    assert "No delivery to another system" in (tmp_path / "before" / "person.html").read_text(
+        encoding="utf-8"
+    )
     deliver_all(desk)
 
     privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
@@ -1047,13 +1279,18 @@ def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(desk
 
 def test_an_answer_has_no_control_characters(desk: House, tmp_path: Path) -> None:
     """They make a page that programs refuse. The document escapes them."""
-    desk.land("applicant", [lead("odd", email=EMAIL, message="ring\x07 \x00\x1b[31m me\ntoday\x85", **BEFORE)])
+    desk.land(
+        "applicant",
+        [lead("odd", email=EMAIL, message="ring\x07 \x00\x1b[31m me\ntoday\x85", **BEFORE)],
+    )
     privacy("export", "--case", "DSR-7", "--email", EMAIL, "--to", tmp_path / "answer")
 
     for path in (tmp_path / "answer").iterdir():
         content = path.read_text(encoding="utf-8")
         assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", content), path.name
-    assert "ring [31m me\ntoday" in (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
+    assert "ring [31m me\ntoday" in (tmp_path / "answer" / "person.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_path: Path) -> None:
@@ -1067,14 +1304,20 @@ def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_pa
     finally:
         os.umask(before)
 
-    paths = [path for path in tmp_path.rglob("*") if not path.is_symlink() and path.name != "branches.csv"]
+    paths = [
+        path
+        for path in tmp_path.rglob("*")
+        if not path.is_symlink() and path.name != "branches.csv"
+    ]
     open_paths = [path for path in paths if path.stat().st_mode & 0o007]
     assert [path for path in open_paths if desk.folder not in path.parents] == []
     assert stat.S_IMODE((desk.folder / ".state" / "deliveries.sqlite").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("finisher", ["apply", "another request", "the night"])
-def test_whoever_finishes_an_interrupted_request_writes_its_receipt(desk: House, finisher: str) -> None:
+def test_whoever_finishes_an_interrupted_request_writes_its_receipt(
+    desk: House, finisher: str
+) -> None:
     deliver_all(desk)
     desk.erase(email=EMAIL)  # as a command that was killed after it had published
     receipt = desk.folder / "privacy" / "receipts" / "1.txt"
@@ -1099,7 +1342,9 @@ def test_whoever_finishes_an_interrupted_request_writes_its_receipt(desk: House,
 
 
 @pytest.mark.slow
-def test_a_lost_list_is_put_back_from_a_copy_which_says_what_it_may_lack(desk: House, tmp_path: Path) -> None:
+def test_a_lost_list_is_put_back_from_a_copy_which_says_what_it_may_lack(
+    desk: House, tmp_path: Path
+) -> None:
     """Until then nothing lands. Afterwards who is on the copy stays out, and no number is given twice."""
     folder = desk.folder / "privacy"
     privacy("erase", *JANE, "--yes")
@@ -1109,13 +1354,19 @@ def test_a_lost_list_is_put_back_from_a_copy_which_says_what_it_may_lack(desk: H
     shutil.rmtree(folder / "list")
     with pytest.raises(StorageError, match="privacy apply --list BACKUP"):
         desk.land("applicant", [lead("late", email=EMAIL, **BEFORE)])
-    assert "holds no suppression list" in privacy("apply", "--list", desk.folder / "raw", exit_code=2).stderr
+    assert (
+        "holds no suppression list"
+        in privacy("apply", "--list", desk.folder / "raw", exit_code=2).stderr
+    )
 
     said = privacy("apply", "--list", tmp_path / "backup").stdout
 
     assert "It lacks the entries 3 to 4." in said
     assert "Erasure 3, case DSR-18" in said
-    desk.land("applicant", [lead("late", email=EMAIL, **BEFORE), lead("mary", email="mary@people.example", **BEFORE)])
+    desk.land(
+        "applicant",
+        [lead("late", email=EMAIL, **BEFORE), lead("mary", email="mary@people.example", **BEFORE)],
+    )
     privacy("erase", "--email", "mary@people.example", "--yes", "--case", "DSR-18")
     assert ids(desk) == {"john"}
     first, second = json.loads(privacy("log", "--json").stdout)["entries"]
@@ -1132,7 +1383,10 @@ def test_a_copy_of_another_list_is_not_put_back(desk: House, tmp_path: Path) -> 
     content = key.read_bytes()
     key.unlink()
 
-    assert "another list" in privacy("apply", "--list", tmp_path / "other" / "privacy", exit_code=2).stderr
+    assert (
+        "another list"
+        in privacy("apply", "--list", tmp_path / "other" / "privacy", exit_code=2).stderr
+    )
 
     key.write_bytes(content)
     assert len(list_of(desk.data).read().entries) == 1
@@ -1145,18 +1399,27 @@ def deliver_all(desk: House, status: int = 200) -> None:
     settings = Settings.from_variables({**crm.VARIABLES, "LEADS_DELIVERY_FROM": str(DAY)})
     [destination] = destinations_of(settings)
     deliver(
-        settings, desk.data, destination, clock=lambda: desk.now, transport=crm.Crm(lambda _: httpx.Response(status))
+        settings,
+        desk.data,
+        destination,
+        clock=lambda: desk.now,
+        transport=crm.Crm(lambda _: httpx.Response(status)),
     )
 
 
 def assert_ledger_forgot_jane(desk: House) -> None:
     with reading_ledger(desk.folder) as ledger:
         assert ledger
-        assert (sent(ledger, "applicant", "jane"), len(sent(ledger, "applicant", "mary"))) == ([], 1)
+        assert (sent(ledger, "applicant", "jane"), len(sent(ledger, "applicant", "mary"))) == (
+            [],
+            1,
+        )
 
 
 @pytest.mark.slow
-def test_the_receipt_says_to_whom_leads_were_delivered_also_while_a_long_delivery_is_under_way(desk: House) -> None:
+def test_the_receipt_says_to_whom_leads_were_delivered_also_while_a_long_delivery_is_under_way(
+    desk: House,
+) -> None:
     deliver_all(desk)
     with desk.data.state.lock("delivery"):
         said = privacy("erase", "--email", EMAIL, "--yes").stdout
@@ -1167,7 +1430,9 @@ def test_the_receipt_says_to_whom_leads_were_delivered_also_while_a_long_deliver
 
 
 @pytest.mark.slow
-def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forgets_the_erased(desk: House) -> None:
+def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forgets_the_erased(
+    desk: House,
+) -> None:
     deliver_all(desk)
     said = privacy("object", "--email", EMAIL).stdout
     assert f"crm.example: leads of the person were delivered there on {desk.now:%Y-%m-%d}" in said
@@ -1184,7 +1449,9 @@ def test_the_ledger_forgets_an_erased_lead_that_was_never_delivered(desk: House)
 
 
 @pytest.mark.slow
-def test_applying_an_interrupted_erasure_says_when_leads_were_delivered_and_forgets_them(desk: House) -> None:
+def test_applying_an_interrupted_erasure_says_when_leads_were_delivered_and_forgets_them(
+    desk: House,
+) -> None:
     deliver_all(desk)
     desk.erase(email=EMAIL)  # without a receipt
     assert "crm.example: leads of the person" in privacy("apply").stdout
@@ -1196,7 +1463,11 @@ def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_al
 ) -> None:
     """Ann was erased, and Olga objected, on a machine that never had their leads."""
     for number, name in enumerate(("ann", "olga", "mary"), 101):
-        house.land("applicant", [lead(name, email=f"{name}@people.example", **OWNER)], scope=f"branch-{number}")
+        house.land(
+            "applicant",
+            [lead(name, email=f"{name}@people.example", **OWNER)],
+            scope=f"branch-{number}",
+        )
     house.publish()
     for lost in ("scope=branch-101", "scope=branch-102"):
         shutil.rmtree(house.folder / "raw" / "applicant_leads" / f"day={DAY}" / lost)
@@ -1212,8 +1483,13 @@ def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_al
     assert not restored.data.is_behind
 
 
-def test_a_publication_follows_the_list_although_another_program_has_opened_the_file_for_writing(house: House) -> None:
-    house.land("applicant", [lead(name, email=f"{name}@people.example", **OWNER) for name in ("ann", "mary")])
+def test_a_publication_follows_the_list_although_another_program_has_opened_the_file_for_writing(
+    house: House,
+) -> None:
+    house.land(
+        "applicant",
+        [lead(name, email=f"{name}@people.example", **OWNER) for name in ("ann", "mary")],
+    )
     house.publish()
     listed(list_of(house.data), emails=["ann@people.example"])
     file = (house.folder / "leads.duckdb").resolve()
@@ -1231,7 +1507,9 @@ def test_a_publication_follows_the_list_although_another_program_has_opened_the_
 
 
 @pytest.mark.slow
-def test_the_first_run_of_a_restored_backup_forgets_the_deliveries_of_the_erased(desk: House, tmp_path: Path) -> None:
+def test_the_first_run_of_a_restored_backup_forgets_the_deliveries_of_the_erased(
+    desk: House, tmp_path: Path
+) -> None:
     deliver_all(desk)
     desk.back_up(tmp_path / "backup")
     privacy("erase", "--yes", "--email", EMAIL)

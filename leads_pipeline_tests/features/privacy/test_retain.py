@@ -43,7 +43,11 @@ def lead(lead_id: str, person: str, day: date = DAY, **more: Any) -> dict[str, A
         "leadSource": "APPLICANT_SOURCE_ZOOPLA_WEBSITE",
         "intent": "APPLICANT_INTENT_BUY",
         "nickname": PLANTED,
-        "listingDetails": {"id": "listing-1", "pricing": {"price": 250000.10}, "images": [{"original": "https://x"}]},
+        "listingDetails": {
+            "id": "listing-1",
+            "pricing": {"price": 250000.10},
+            "images": [{"original": "https://x"}],
+        },
         "viewingTimes": [{"earliest": f"{day}T12:00:00Z", "with": PLANTED}],
         **more,
     }
@@ -57,13 +61,17 @@ def full(house: House) -> House:
         midnight = lead(f"{kind} midnight", "ann1", NEXT_DAY, createdAt=f"{NEXT_DAY}T00:00:00Z")
         for day in (DAY, NEXT_DAY):
             for scope in house.scopes:
-                leads = [lead(f"{kind} {scope} {day} {n}", who, day) for n, who in enumerate(people)]
+                leads = [
+                    lead(f"{kind} {scope} {day} {n}", who, day) for n, who in enumerate(people)
+                ]
                 house.land(kind, [*leads, midnight], day, scope)
         house.land(kind, [{**midnight, "intent": "corrected"}], NEXT_DAY)
         house.push(kind, lead(f"{kind} pushed", "cat4"))
         house.land(kind, [lead(f"{kind} long", "dan5", message=SECRET)])
     house.publish()
-    house.now = datetime.combine(NEXT_DAY, house.now.timetz()) + timedelta(days=35)  # DAY is due and the next isn't
+    house.now = datetime.combine(NEXT_DAY, house.now.timetz()) + timedelta(
+        days=35
+    )  # DAY is due and the next isn't
     return house
 
 
@@ -71,7 +79,8 @@ FIGURES = [
     mart.name
     for mart in marts()
     # The others follow a person from one day to the next, which nobody can over the edge of an anonymous day.
-    if mart.name not in ("lead_facts", "mart_lead_properties", "mart_hidden_valuations", "mart_listing_demand")
+    if mart.name
+    not in ("lead_facts", "mart_lead_properties", "mart_hidden_valuations", "mart_listing_demand")
     and not mart.name.startswith("mart_people")
 ]
 
@@ -86,7 +95,10 @@ def people_in(house: House, kind: str) -> int:
 
 def texts_of(house: House, day: date) -> str:
     """Each row of the day's files, decoded, but for the numbers of publications."""
-    paths = [*house.folder.glob(f"raw/*/day={day}/**/*.parquet"), *house.folder.glob(f"tables/*/lead_day={day}/*")]
+    paths = [
+        *house.folder.glob(f"raw/*/day={day}/**/*.parquet"),
+        *house.folder.glob(f"tables/*/lead_day={day}/*"),
+    ]
     assert len(paths) >= 5
     texts = []
     for path in paths:
@@ -106,7 +118,9 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Hous
     assert SECRET in texts_of(full, DAY)
     untouched = texts_of(full, NEXT_DAY)
     dry = cut_days(full.data, NEXT_DAY, is_dry=True)
-    assert [(one.kind.name, one.day, one.leads) for one in dry] == [(kind, DAY, 10) for kind in KINDS]
+    assert [(one.kind.name, one.day, one.leads) for one in dry] == [
+        (kind, DAY, 10) for kind in KINDS
+    ]
     assert PLANTED in texts_of(full, DAY)
     assert any(PLANTED in text for id_, text in full.raw("applicant") if id_ == "applicant pushed")
 
@@ -116,7 +130,9 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Hous
     assert "07700" not in texts_of(full, DAY)
     assert texts_of(full, NEXT_DAY) == untouched
     assert figures(full) == before
-    assert all(SECRET.encode() not in path.read_bytes() for path in full.folder.glob(".versions/*.duckdb"))
+    assert all(
+        SECRET.encode() not in path.read_bytes() for path in full.folder.glob(".versions/*.duckdb")
+    )
     for kind in KINDS:
         old = [row for row in full.leads(kind).values() if row["window_day"] == DAY]
         assert len(old) == 10
@@ -128,7 +144,9 @@ def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: Hous
 
 
 @pytest.mark.slow
-def test_publications_beside_retention_leave_the_file_that_is_built_anew(full: House, tmp_path: Path) -> None:
+def test_publications_beside_retention_leave_the_file_that_is_built_anew(
+    full: House, tmp_path: Path
+) -> None:
     full.now -= timedelta(days=1)
     full.retain(35)  # nothing is due yet
     full.now += timedelta(days=1)
@@ -164,7 +182,9 @@ def test_a_push_or_a_backup_is_cut_at_the_next_run(house: House, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: House, tmp_path: Path) -> None:
+def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(
+    full: House, tmp_path: Path
+) -> None:
     """And stay who they are: the same person within the day, whatever is published later."""
     shutil.rmtree(full.folder / "raw")
     full.publish()
@@ -172,7 +192,9 @@ def test_leads_that_raw_has_lost_become_anonymous_in_the_published_file(full: Ho
     full.retain(35)
     assert PLANTED not in str(full.query("from applicant_leads where window_day = ?", DAY))
     assert PLANTED in str(full.query("from applicant_leads where window_day = ?", NEXT_DAY))
-    lost = full.query("select lead_id, person, contact_email from applicant_leads where window_day = ?", DAY)
+    lost = full.query(
+        "select lead_id, person, contact_email from applicant_leads where window_day = ?", DAY
+    )
     assert {email for *_, email in lost} == {f"{person}@removed.invalid" for _, person, _ in lost}
     assert figures(full) == before
     full.land("applicant", [lead("today", "ann1", full.today)], full.today)
@@ -197,7 +219,9 @@ def test_a_retention_whose_clock_ran_ahead_cuts_nothing_that_lands_later(house: 
     assert house.leads("applicant")["new"]["contact_email"] == f"bob2.{PLANTED}@people.example"
 
 
-def test_without_the_portal_s_clock_the_command_cuts_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_portal_s_clock_the_command_cuts_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     house.land("applicant", [lead("old", "ann1")])
     house.publish()
     for name, value in {
@@ -214,7 +238,10 @@ def test_without_the_portal_s_clock_the_command_cuts_nothing(house: House, monke
 
 def test_a_person_of_whom_one_lead_was_corrected_stays_one_person(house: House) -> None:
     wrong = {"contact": {"email": "ann@wrong.example", "phoneNumber": "07700 900111"}}
-    house.land("applicant", [lead("address", "ann1") | wrong, lead("number", "ann1"), lead("neither", "ann1")])
+    house.land(
+        "applicant",
+        [lead("address", "ann1") | wrong, lead("number", "ann1"), lead("neither", "ann1")],
+    )
     house.publish()
     house.correct("applicant/address", email=f"ann1.{PLANTED}@people.example")
     house.correct("applicant/number", phone="07700 900333")
@@ -258,7 +285,17 @@ def test_days_are_due_by_the_agencys_own_calendar(now: str, zone: str, before: s
             st.lists(inner, max_size=3)
             | st.dictionaries(
                 st.sampled_from(
-                    ["id", "contact", "email", "firstName", "message", "viewingTimes", "address", "postcode", PLANTED]
+                    [
+                        "id",
+                        "contact",
+                        "email",
+                        "firstName",
+                        "message",
+                        "viewingTimes",
+                        "address",
+                        "postcode",
+                        PLANTED,
+                    ]
                 ),
                 inner,
                 max_size=4,
@@ -291,7 +328,11 @@ def test_each_declared_field_that_names_nobody_stays_as_it_was_received(kind: Le
     }
     for field in kind.fields:
         *above, name = field.path.split(".")
-        text = "".join(f'{{"{step}": ' for step in above) + f'{{"{name}": {values[field.type]}}}' + "}" * len(above)
+        text = (
+            "".join(f'{{"{step}": ' for step in above)
+            + f'{{"{name}": {values[field.type]}}}'
+            + "}" * len(above)
+        )
         cut = cut_payload(kind, text, None)
         assert (values[field.type] in cut) == (not field.is_personal), field.path
     assert (

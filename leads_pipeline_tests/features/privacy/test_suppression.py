@@ -19,7 +19,14 @@ from hypothesis import strategies as st
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.privacy import requests
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.features.privacy.identity import THEIRS, LeadRow, Person, judge, owner_of, read_version
+from leads_pipeline.features.privacy.identity import (
+    THEIRS,
+    LeadRow,
+    Person,
+    judge,
+    owner_of,
+    read_version,
+)
 from leads_pipeline.features.privacy.publishing import FollowList
 from leads_pipeline.features.privacy.search import Found, FoundLead
 from leads_pipeline.features.privacy.suppression import Action, Suppressed, SuppressionList
@@ -27,7 +34,16 @@ from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
-from leads_pipeline_tests.support.people import EMAIL, PHONE, UNTIL, entry_of, everything_in, lead, left_by_list, listed
+from leads_pipeline_tests.support.people import (
+    EMAIL,
+    PHONE,
+    UNTIL,
+    entry_of,
+    everything_in,
+    lead,
+    left_by_list,
+    listed,
+)
 from leads_pipeline_tests.support.staging import with_list
 
 BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
@@ -56,7 +72,9 @@ def newest(list_: SuppressionList) -> Path:
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_process_that_holds_the_list_and_hangs_is_told_and_holds_nobody_for_long(list_: SuppressionList) -> None:
+def test_a_process_that_holds_the_list_and_hangs_is_told_and_holds_nobody_for_long(
+    list_: SuppressionList,
+) -> None:
     listed(list_, phones=[PHONE])
     waiting = SuppressionList(list_.folder, list_.guard, lock_seconds=0.1)
     with filelock.FileLock(list_.folder / ".lock"), pytest.raises(StorageError, match="`fuser "):
@@ -64,23 +82,36 @@ def test_a_process_that_holds_the_list_and_hangs_is_told_and_holds_nobody_for_lo
     assert len(waiting.read().entries) == 1
 
 
-def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(list_: SuppressionList) -> None:
+def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(
+    list_: SuppressionList,
+) -> None:
     added = [
         listed(list_, phones=[PHONE], names=["Jane Roe"], case="DSR-7"),
         listed(list_, emails=["x@people.example"]),
     ]
     assert [entry.number for entry in added] == [1, 2]
     assert list(list_.read().entries) == added
-    assert (list_.folder.stat().st_mode & 0o777, newest(list_).stat().st_mode & 0o777) == (0o700, 0o600)
+    assert (list_.folder.stat().st_mode & 0o777, newest(list_).stat().st_mode & 0o777) == (
+        0o700,
+        0o600,
+    )
     written = b"".join(path.read_bytes() for path in list_.folder.glob("list/*")).lower()
     for text in (EMAIL, "jane", "roe", "people", "7700900"):  # four digits may well stand in a hash
         assert text.encode() not in written
 
 
-def test_only_an_entry_by_which_leads_may_have_to_go_puts_the_folder_behind(data: DataFolder) -> None:
+def test_only_an_entry_by_which_leads_may_have_to_go_puts_the_folder_behind(
+    data: DataFolder,
+) -> None:
     listed(list_of(data), Action.OBJECT)
     data.state.note_swept(data.gate.newest_entry)
-    listed(list_of(data), Action.LEARNED, emails=[], of=1, persons=("2261024c-6077-cc46-9b09-7e9d5c9784df",))
+    listed(
+        list_of(data),
+        Action.LEARNED,
+        emails=[],
+        of=1,
+        persons=("2261024c-6077-cc46-9b09-7e9d5c9784df",),
+    )
     listed(list_of(data), Action.LEARNED, emails=[], of=1, leads=[("applicant", "1")])
     listed(list_of(data), Action.DONE, emails=[], of=1)
     assert not data.is_behind
@@ -90,7 +121,9 @@ def test_only_an_entry_by_which_leads_may_have_to_go_puts_the_folder_behind(data
     assert data.is_behind
 
 
-def test_an_entry_is_on_the_disk_when_it_was_added(list_: SuppressionList, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_is_on_the_disk_when_it_was_added(
+    list_: SuppressionList, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[bytes] = []
     fsync = os.fsync
 
@@ -128,7 +161,9 @@ BREAKS: dict[str, Callable[[SuppressionList], object]] = {
     "the first entry is lost": rewriting(lambda lines: [lines[0], lines[2]]),
     "the last entry is lost": rewriting(lambda lines: lines[:-1]),
     "the last entry is cut off": rewriting(lambda lines: [*lines[:-1], lines[-1][:-9]]),
-    "an entry is changed": rewriting(lambda lines: [lines[0], lines[1].replace(b'"erase"', b'"lifts"'), lines[2]]),
+    "an entry is changed": rewriting(
+        lambda lines: [lines[0], lines[1].replace(b'"erase"', b'"lifts"'), lines[2]]
+    ),
 }
 
 
@@ -151,10 +186,14 @@ def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
     with pytest.raises(StorageError, match="suppression list"):
         listed(list_)
     assert house.raw("applicant") == before
-    assert [path.read_bytes() for path in list_.folder.glob("key")] == keys  # none is made in its place
+    assert [
+        path.read_bytes() for path in list_.folder.glob("key")
+    ] == keys  # none is made in its place
 
 
-def test_a_restored_data_folder_does_not_take_the_list_back(data: DataFolder, tmp_path: Path) -> None:
+def test_a_restored_data_folder_does_not_take_the_list_back(
+    data: DataFolder, tmp_path: Path
+) -> None:
     listed(list_of(data))
     guard = (data.folder / ".state" / "privacy").read_bytes()
     listed(list_of(data), emails=["x@people.example"])
@@ -185,7 +224,10 @@ def former_list(key: bytes) -> list[bytes]:
 def test_a_list_that_is_put_back_goes_on_with_what_the_bucket_has(tmp_path: Path) -> None:
     """Another machine has added entries since the copy was made."""
     bucket = FolderStore(tmp_path / "bucket")
-    here, other = (SuppressionList(tmp_path / name, tmp_path / f"{name} guard", bucket) for name in ("here", "other"))
+    here, other = (
+        SuppressionList(tmp_path / name, tmp_path / f"{name} guard", bucket)
+        for name in ("here", "other")
+    )
     listed(here)
     shutil.copytree(here.folder, tmp_path / "copy")
     listed(other, emails=["john@people.example"])
@@ -198,13 +240,19 @@ def test_a_list_that_is_put_back_goes_on_with_what_the_bucket_has(tmp_path: Path
     other.refresh()
 
 
-def test_the_list_of_an_earlier_version_is_taken_over_and_a_broken_one_is_not(list_: SuppressionList) -> None:
+def test_the_list_of_an_earlier_version_is_taken_over_and_a_broken_one_is_not(
+    list_: SuppressionList,
+) -> None:
     lines = former_list(b"k" * 32)
     list_.folder.mkdir()
     (list_.folder / "key").write_text((b"k" * 32).hex())
     list_.guard.write_bytes(b"2 " + lines[1].partition(b" ")[0])
     former = list_.folder / "suppressed"
-    for broken in (lines[:1], lines[1:], [*lines[:2], lines[2].replace(b"mary", b"m"), lines[2][:-9] + b"\n"]):
+    for broken in (
+        lines[:1],
+        lines[1:],
+        [*lines[:2], lines[2].replace(b"mary", b"m"), lines[2][:-9] + b"\n"],
+    ):
         former.write_bytes(b"".join(broken))
         with pytest.raises(StorageError, match="suppression list"):
             list_.read()
@@ -230,7 +278,9 @@ def meant(suppressed: Suppressed, *leads: dict[str, Any], day: date = DAY) -> se
     return {lead_id for _, lead_id in suppressed.erased.leads(rows)}
 
 
-def test_an_erasure_means_the_persons_leads_of_before_and_the_known_ids(list_: SuppressionList) -> None:
+def test_an_erasure_means_the_persons_leads_of_before_and_the_known_ids(
+    list_: SuppressionList,
+) -> None:
     listed(list_, leads=[("applicant", "known"), ("appraisal", "other kind")])
     leads = [
         lead("mine", email=EMAIL.upper(), createdAt=BEFORE),
@@ -266,7 +316,9 @@ def test_whoever_shares_the_telephone_is_somebody_else(list_: SuppressionList) -
     assert meant(list_.read(), *leads) == {"own", "nameless, own address"}
 
 
-def test_an_entry_with_a_given_name_leaves_the_address_under_another_name(list_: SuppressionList) -> None:
+def test_an_entry_with_a_given_name_leaves_the_address_under_another_name(
+    list_: SuppressionList,
+) -> None:
     leads = [
         lead("own", email=EMAIL, name="Jane Roe", createdAt=BEFORE),
         lead("nameless", email=EMAIL, createdAt=BEFORE),
@@ -276,7 +328,9 @@ def test_an_entry_with_a_given_name_leaves_the_address_under_another_name(list_:
     assert meant(list_.read(), *leads) == {"own", "nameless"}
 
 
-def test_an_entry_never_means_a_lead_of_somebody_else_that_it_excepts(list_: SuppressionList) -> None:
+def test_an_entry_never_means_a_lead_of_somebody_else_that_it_excepts(
+    list_: SuppressionList,
+) -> None:
     key = list_.append(lambda suppressed, number: entry_of(suppressed, number, emails=[]))
     hashed = list_.read().hashed_lead("applicant", "his")
     listed(list_, not_leads=(hashed,))
@@ -306,9 +360,14 @@ def test_nobody_on_a_list_from_before_comes_back_because_keys_changed(tmp_path: 
         "another name": {"phone": "07700 900124", "name": "Ann Poe"},
     }
 
-    leads = [lead(lead_id, **contact, createdAt=BEFORE) for lead_id, contact in (erased | others).items()]
+    leads = [
+        lead(lead_id, **contact, createdAt=BEFORE) for lead_id, contact in (erased | others).items()
+    ]
 
-    assert meant(suppressed, *leads, lead("new enquiry", email=EMAIL, createdAt=AFTER)) == erased.keys()
+    assert (
+        meant(suppressed, *leads, lead("new enquiry", email=EMAIL, createdAt=AFTER))
+        == erased.keys()
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -316,9 +375,13 @@ def test_nobody_on_a_list_from_before_comes_back_because_keys_changed(tmp_path: 
 def test_no_text_keeps_the_list_from_being_asked(
     tmp_path_factory: pytest.TempPathFactory, one: str, other: str
 ) -> None:
-    list_ = SuppressionList(tmp_path_factory.mktemp("list"), tmp_path_factory.mktemp("guard") / "guard")
+    list_ = SuppressionList(
+        tmp_path_factory.mktemp("list"), tmp_path_factory.mktemp("guard") / "guard"
+    )
     listed(list_, phones=[PHONE])
-    text = json.dumps({"id": one, "contact": {"email": other, "phoneNumber": one}, "createdAt": other})
+    text = json.dumps(
+        {"id": one, "contact": {"email": other, "phoneNumber": one}, "createdAt": other}
+    )
     for payload in (text, f"{text}x", other.encode("utf-8", "replace").decode()):
         row = LeadRow("applicant", one.encode("utf-8", "replace").decode(), DAY, payload)
         assert list_.read().erased.leads([row]) == {}
@@ -326,19 +389,24 @@ def test_no_text_keeps_the_list_from_being_asked(
 
 HERS = {"email": EMAIL, "phone": PHONE, "name": "Jane Roe"}
 SPOUSES = {"email": "john@people.example", "phone": PHONE, "name": "John Roe"}
-CONTACTS = st.tuples(st.sampled_from([HERS, SPOUSES]), st.sets(st.sampled_from(sorted(HERS)), min_size=1)).map(
-    lambda one: {name: one[0][name] for name in one[1]}
-)
+CONTACTS = st.tuples(
+    st.sampled_from([HERS, SPOUSES]), st.sets(st.sampled_from(sorted(HERS)), min_size=1)
+).map(lambda one: {name: one[0][name] for name in one[1]})
 
 
 @settings(max_examples=60, deadline=None)
 @example(
-    leads=[[{"email": EMAIL, "name": "Jane Roe"}, SPOUSES], [{"name": "Jane Roe"}, {"phone": PHONE}]],
+    leads=[
+        [{"email": EMAIL, "name": "Jane Roe"}, SPOUSES],
+        [{"name": "Jane Roe"}, {"phone": PHONE}],
+    ],
     given_={"emails", "phones"},
 )
 @given(
     leads=st.lists(st.lists(CONTACTS, min_size=1, max_size=3), min_size=1, max_size=4),
-    given_=st.sampled_from([{"emails"}, {"phones"}, {"emails", "phones"}, {"phones", "names"}, {"emails", "names"}]),
+    given_=st.sampled_from(
+        [{"emails"}, {"phones"}, {"emails", "phones"}, {"phones", "names"}, {"emails", "names"}]
+    ),
 )
 def test_the_list_means_what_was_found_as_the_persons(
     tmp_path_factory: pytest.TempPathFactory, leads: list[list[dict[str, str]]], given_: set[str]
@@ -346,10 +414,14 @@ def test_the_list_means_what_was_found_as_the_persons(
     asked: dict[str, Any] = {what: [HERS[what.removesuffix("s")]] for what in given_}
     person = Person.of(**asked)
     texts = {
-        ("applicant", str(number)): [json.dumps(lead("", **one) | {"createdAt": BEFORE}) for one in versions]
+        ("applicant", str(number)): [
+            json.dumps(lead("", **one) | {"createdAt": BEFORE}) for one in versions
+        ]
         for number, versions in enumerate(leads)
     }
-    versions_of = {key: [read_version(text) for text in versions] for key, versions in texts.items()}
+    versions_of = {
+        key: [read_version(text) for text in versions] for key, versions in texts.items()
+    }
     found = [FoundLead(*key, why, []) for key, why in judge(person, versions_of).items()]
     theirs = [one for one in found if one.why & THEIRS]
     names = owner_of(person, versions_of).contact.names
@@ -358,7 +430,9 @@ def test_the_list_means_what_was_found_as_the_persons(
     data = DataFolder.at(tmp_path_factory.mktemp("data"))
     requests.add(data, requests.Request(Action.ERASE, person, listing, UNTIL.date()), UNTIL)
     rows = [LeadRow(*key, DAY, text) for key, versions in texts.items() for text in versions]
-    assert list_of(data).read().erased.leads(rows).keys() == {(one.kind, one.lead_id) for one in theirs}
+    assert list_of(data).read().erased.leads(rows).keys() == {
+        (one.kind, one.lead_id) for one in theirs
+    }
 
 
 # --- who is kept out --------------------------------------------------------------------------------------------------
@@ -372,7 +446,11 @@ def test_nobody_who_is_erased_lands_and_a_new_enquiry_does(house: House) -> None
     listed(list_of(house.data))
     for _ in range(2):
         house.land("applicant", [JANE, JOHN])
-    house.push("applicant", JANE | {"id": "pushed"}, lead("mary", email="mary@people.example", createdAt=BEFORE))
+    house.push(
+        "applicant",
+        JANE | {"id": "pushed"},
+        lead("mary", email="mary@people.example", createdAt=BEFORE),
+    )
     # Facts by their ids now, whatever contact and moment they show.
     house.land("applicant", [JANE | {"contact": JOHN["contact"], "createdAt": AFTER}])
     house.land("applicant", [lead("again", email=EMAIL, createdAt=AFTER)])
@@ -397,8 +475,12 @@ def holders_of(lead_id: str, house: House) -> list[str]:
     """Return which tables of leads.duckdb, and which files beside it, hold the id."""
     word = re.compile(rf"\b{lead_id}\b")
     with duckdb.connect(house.file.resolve(), read_only=True) as db:
-        tables = db.execute("select table_schema || '.' || table_name from information_schema.tables").fetchall()
-        found = [table for (table,) in tables if word.search(str(db.execute(f"from {table}").fetchall()))]
+        tables = db.execute(
+            "select table_schema || '.' || table_name from information_schema.tables"
+        ).fetchall()
+        found = [
+            table for (table,) in tables if word.search(str(db.execute(f"from {table}").fetchall()))
+        ]
     others = [path for path in house.folder.iterdir() if path.name != ".versions" and path.is_dir()]
     return [*found, *(path.name for path in others if word.search(everything_in(path)))]
 
@@ -418,7 +500,9 @@ def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_i
     house.publish()  # so there is a version before
     house.report()
     assert EMAIL in everything_in(house.folder)
-    untouched = {path: path.stat().st_ino for path in house.folder.glob(f"raw/*/day={NEXT_DAY}/*/*")}
+    untouched = {
+        path: path.stat().st_ino for path in house.folder.glob(f"raw/*/day={NEXT_DAY}/*/*")
+    }
 
     listed(list_of(house.data), leads=[("applicant", "jane")])
     house.publish()
@@ -434,7 +518,9 @@ def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_i
     assert house.file.resolve() == published
 
 
-def test_a_publication_that_fails_after_raw_was_gone_through_is_made_up_for_by_the_next(house: House) -> None:
+def test_a_publication_that_fails_after_raw_was_gone_through_is_made_up_for_by_the_next(
+    house: House,
+) -> None:
     house.land("applicant", [JANE, JOHN | {"message": "Ask Jane"}])
     house.publish()
     entry = listed(list_of(house.data), Action.RESTRICT, until=None)
@@ -449,10 +535,15 @@ def test_a_publication_that_fails_after_raw_was_gone_through_is_made_up_for_by_t
     assert house.leads("applicant")["john"]["message"] == "Ask Jane"
     in_the_way.rmdir()
     house.publish()
-    assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {"jane": None, "john": ""}
+    assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {
+        "jane": None,
+        "john": "",
+    }
 
 
-def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person(house: House) -> None:
+def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person(
+    house: House,
+) -> None:
     house.land("applicant", [JANE, JOHN])
     house.publish()
     listed(list_of(house.data))
@@ -469,13 +560,19 @@ def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person
 
 
 def test_leads_that_raw_has_lost_are_erased_and_cleared_in_the_published_file(house: House) -> None:
-    house.land("applicant", [JANE, JOHN, lead("mary", email="m@people.example", message=EMAIL, createdAt=BEFORE)])
+    house.land(
+        "applicant",
+        [JANE, JOHN, lead("mary", email="m@people.example", message=EMAIL, createdAt=BEFORE)],
+    )
     house.publish()
     shutil.rmtree(house.folder / "raw")
     listed(list_of(house.data), leads=[("applicant", "jane")])
     listed(list_of(house.data), Action.CLEAR, emails=(), leads=[("applicant", "mary")])
     house.publish()
-    assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {"john": None, "mary": ""}
+    assert {id_: row["message"] for id_, row in house.leads("applicant").items()} == {
+        "john": None,
+        "mary": "",
+    }
     assert EMAIL not in everything_in(house.folder)
 
 
@@ -513,7 +610,9 @@ def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(hou
     assert not [*aside.rglob("*.parquet")]
 
 
-def test_a_published_file_that_was_put_back_alone_brings_nobody_back(house: House, tmp_path: Path) -> None:
+def test_a_published_file_that_was_put_back_alone_brings_nobody_back(
+    house: House, tmp_path: Path
+) -> None:
     """Raw has lost the lead, so the list knows the person by the address alone."""
     house.land("applicant", [JANE, JOHN])
     house.publish()
@@ -535,7 +634,9 @@ def test_a_published_file_that_was_put_back_alone_brings_nobody_back(house: Hous
     assert EMAIL not in everything_in(house.folder)
 
 
-def test_an_erasure_that_is_carried_out_while_another_publication_waits_stays_carried_out(house: House) -> None:
+def test_an_erasure_that_is_carried_out_while_another_publication_waits_stays_carried_out(
+    house: House,
+) -> None:
     house.land("applicant", [JANE, JOHN])
     house.publish()
     waiting = FollowList(house.data)
@@ -559,14 +660,20 @@ def test_a_raw_file_that_claims_a_longer_list_is_asked_about_by_the_ids_of_its_l
     other = House(tmp_path / "other" / "data")
     for number in range(9):
         listed(list_of(other.data), emails=(f"{number}@people.example",))
-    other.land("applicant", [JANE | {"message": "Ring me", "contact": {"email": "new@people.example"}}], day=NEXT_DAY)
+    other.land(
+        "applicant",
+        [JANE | {"message": "Ring me", "contact": {"email": "new@people.example"}}],
+        day=NEXT_DAY,
+    )
     shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
     house.publish()
     shown = {"john": None, "jane": ""} if action is Action.CLEAR else {"john": None}
     assert {lead_id: row["message"] for lead_id, row in house.leads("applicant").items()} == shown
 
 
-def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list(house: House, tmp_path: Path) -> None:
+def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list(
+    house: House, tmp_path: Path
+) -> None:
     house.land("applicant", [JANE, JOHN])
     house.correct("applicant/jane", email="right@people.example")
     other = House(tmp_path / "other" / "data")
@@ -590,7 +697,9 @@ def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(house: H
     assert (raw_ids(house), left_by_list(house.data)) == ({"john"}, [])
 
 
-def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received(house: House) -> None:
+def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received(
+    house: House,
+) -> None:
     def text(message: str) -> str:
         return f'{{"id": "mary",  "message" : {message}, "createdAt":"{BEFORE}", "x": 1.0, "n": "\\u0041"}}'
 
@@ -600,14 +709,22 @@ def test_a_cleared_message_is_empty_in_every_version_and_all_else_is_as_received
     listed(list_of(house.data), Action.CLEAR, emails=(), leads=[("applicant", "mary")])
     house.publish()
     for _ in range(2):  # the portal still sends it
-        assert {payload for _, payload in house.raw("applicant")} == {text('""'), text("null"), json.dumps(JOHN)}
+        assert {payload for _, payload in house.raw("applicant")} == {
+            text('""'),
+            text("null"),
+            json.dumps(JOHN),
+        }
         house.land("applicant", [text('"Ask Jane"'), JOHN])
 
 
 @pytest.mark.slow
-def test_a_cleared_lead_that_is_anonymous_stays_as_retention_made_it(house: House, tmp_path: Path) -> None:
+def test_a_cleared_lead_that_is_anonymous_stays_as_retention_made_it(
+    house: House, tmp_path: Path
+) -> None:
     """It is the same person, however often the file is written anew."""
-    leads = [lead(str(number), email=EMAIL, message="Ask Mary", createdAt=BEFORE) for number in range(2)]
+    leads = [
+        lead(str(number), email=EMAIL, message="Ask Mary", createdAt=BEFORE) for number in range(2)
+    ]
     house.land("applicant", leads)
     house.publish()
     listed(list_of(house.data), Action.CLEAR, emails=(), leads=[("applicant", "0")])

@@ -11,12 +11,16 @@ from leads_pipeline.domain.window import Scope
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.raw.names import PUSH_SCOPE, Place
 
-PLACEMENT = Placement([Scope.parse("branch-101"), Scope.parse("company-7")], ZoneInfo("Europe/London"))
+PLACEMENT = Placement(
+    [Scope.parse("branch-101"), Scope.parse("company-7")], ZoneInfo("Europe/London")
+)
 RECEIVED_AT = datetime(2026, 7, 30, 23, 30, tzinfo=UTC)  # the 31st in London
 
 
 def place(**members: object) -> Place:
-    return PLACEMENT.of(APPLICANT, ReceivedLead("a", json.dumps({"id": "a", **members})), RECEIVED_AT)
+    return PLACEMENT.of(
+        APPLICANT, ReceivedLead("a", json.dumps({"id": "a", **members})), RECEIVED_AT
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,9 @@ def test_the_day_is_the_local_one_of_created_at_within_60_days_and_tomorrow_else
         ({}, PUSH_SCOPE),
     ],
 )
-def test_the_scope_is_the_first_configured_one_that_the_lead_names(members: dict[str, object], scope: str) -> None:
+def test_the_scope_is_the_first_configured_one_that_the_lead_names(
+    members: dict[str, object], scope: str
+) -> None:
     assert place(**members).scope == scope
 
 
@@ -57,4 +63,6 @@ def test_a_set_up_without_a_filter_takes_every_lead_as_its_own() -> None:
     everything = Placement([Scope.parse("all")], PLACEMENT.zone)
     for members in ({"portalBranchId": "999"}, {}):
         lead = ReceivedLead("a", json.dumps({"id": "a", **members}))
-        assert everything.of(APPLICANT, lead, RECEIVED_AT) == Place(APPLICANT, date(2026, 7, 31), "all")
+        assert everything.of(APPLICANT, lead, RECEIVED_AT) == Place(
+            APPLICANT, date(2026, 7, 31), "all"
+        )

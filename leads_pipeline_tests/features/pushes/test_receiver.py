@@ -40,7 +40,9 @@ from leads_pipeline_tests.support.staging import LONDON
 
 KEY = "0123456789abcdef-key"
 SECRET_TEXT = "canary@example.com"
-DELIVERY = b'{ "applicant": {"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}} }'
+DELIVERY = (
+    b'{ "applicant": {"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}} }'
+)
 JSON = {"Content-Type": "application/json"}
 HEADERS = {"Authorization": f"Bearer {KEY}", **JSON}
 SCOPES = (Scope.parse("branch-101"),)
@@ -52,7 +54,9 @@ def data(tmp_path: Path) -> DataFolder:
 
 
 @contextmanager
-def receiving(data: DataFolder, key: str = KEY, each_minute: Callable[[], object] = lambda: None) -> Iterator[int]:
+def receiving(
+    data: DataFolder, key: str = KEY, each_minute: Callable[[], object] = lambda: None
+) -> Iterator[int]:
     """A receiver on a socket, in a thread; its port."""
     server = receiver.server(Receiver(data.raw, Placement(SCOPES, LONDON), key), each_minute)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
@@ -73,10 +77,16 @@ def deliver(
     method: str = "POST",
     path: str = PATH,
 ) -> tuple[int, dict[str, str], Any]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)) as connection:
+    with closing(
+        http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    ) as connection:
         connection.request(method, path, body=body, headers=dict(headers))
         answer = connection.getresponse()
-        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, json.loads(answer.read())
+        return (
+            answer.status,
+            {k.lower(): v for k, v in answer.getheaders()},
+            json.loads(answer.read()),
+        )
 
 
 def kept(data: DataFolder) -> list[str]:
@@ -92,7 +102,9 @@ def test_a_delivery_is_kept_exactly_as_it_was_sent(data: DataFolder) -> None:
     with receiving(data) as port:
         status, _, said = deliver(port)
     assert (status, said) == (200, {"received": 1})
-    assert kept(data) == ['{"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}}']
+    assert kept(data) == [
+        '{"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}}'
+    ]
 
 
 def test_every_form_of_a_delivery_is_taken(data: DataFolder) -> None:
@@ -102,7 +114,13 @@ def test_every_form_of_a_delivery_is_taken(data: DataFolder) -> None:
     with receiving(data) as port:
         received = [deliver(port, body)[2] for body in (both, answer, none)]
     assert received == [{"received": 2}, {"received": 3}, {"received": 0}]
-    assert sorted(kept(data)) == ['"odd"', '{"id":"a"}', '{"id":"b"}', '{"id":"c"}', '{"id":"d","n":NaN}']
+    assert sorted(kept(data)) == [
+        '"odd"',
+        '{"id":"a"}',
+        '{"id":"b"}',
+        '{"id":"c"}',
+        '{"id":"d","n":NaN}',
+    ]
 
 
 def test_the_key_is_taken_in_each_form_at_both_addresses(data: DataFolder) -> None:
@@ -122,15 +140,23 @@ def test_the_key_is_taken_in_each_form_at_both_addresses(data: DataFolder) -> No
 def test_a_key_may_hold_any_letter_and_a_space(data: DataFolder) -> None:
     key = "Bearer of the schlüssel"
     with receiving(data, key) as port:
-        for header, given in (("Authorization", key), ("Authorization", f"Bearer {key}"), ("X-API-Key", key)):
+        for header, given in (
+            ("Authorization", key),
+            ("Authorization", f"Bearer {key}"),
+            ("X-API-Key", key),
+        ):
             assert deliver(port, headers={**JSON, header: given.encode()})[0] == 200
 
 
-def test_nothing_is_answered_before_it_is_on_the_disk(data: DataFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_answered_before_it_is_on_the_disk(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     is_asked, may_write = threading.Event(), threading.Event()
     real = Raw.add
 
-    def add(self: Raw, place: Place, leads: Sequence[ReceivedLead], received_at: datetime) -> Landed:
+    def add(
+        self: Raw, place: Place, leads: Sequence[ReceivedLead], received_at: datetime
+    ) -> Landed:
         is_asked.set()
         assert may_write.wait(PATIENCE_SECONDS)
         return real(self, place, leads, received_at)
@@ -156,7 +182,12 @@ def test_a_lead_is_stored_once_in_the_window_of_its_day_and_branch(data: DataFol
         assert deliver(port, json.dumps({"applicant": lead}))[0] == 200
         assert deliver(port, json.dumps({"applicant": lead}))[0] == 200
     [place] = list_places(data.store)
-    assert (place.kind.name, place.day, place.scope, len(kept(data))) == ("applicant", day, "branch-101", 1)
+    assert (place.kind.name, place.day, place.scope, len(kept(data))) == (
+        "applicant",
+        day,
+        "branch-101",
+        1,
+    )
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -176,7 +207,10 @@ WRONG: dict[str, tuple[int, dict[str, Any]]] = {
     "no media type": (415, {"headers": {"Authorization": f"Bearer {KEY}"}}),
     "a compressed body": (415, {"headers": {**HEADERS, "Content-Encoding": "gzip"}}),
     # It is refused before the body. A sender that goes on may meet a closed connection before it reads the answer.
-    "too many bytes": (413, {"body": b" ", "headers": {**HEADERS, "Content-Length": str(MAX_BODY_BYTES + 1)}}),
+    "too many bytes": (
+        413,
+        {"body": b" ", "headers": {**HEADERS, "Content-Length": str(MAX_BODY_BYTES + 1)}},
+    ),
     "too many bytes in chunks": (413, {"body": [b" " * MAX_BODY_BYTES, b" "]}),
     "no JSON": (400, {"body": b"<html>canary@example.com</html>"}),
     "half a body": (400, {"body": b'{"applicant": {"id": "canary@example.com"'}),
@@ -213,15 +247,23 @@ def test_a_large_body_is_refused_unread_and_no_key_before_the_body(data: DataFol
     without_key = HEAD + b"Content-Length: 100\r\n\r\n{"
     with receiving(data) as port:
         for sent, status in ((large, b"413"), (without_key, b"401")):
-            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as connection:
+            with socket.create_connection(
+                ("127.0.0.1", port), timeout=PATIENCE_SECONDS
+            ) as connection:
                 connection.sendall(sent)
                 assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
 
 
-def test_a_sender_that_hangs_up_leaves_a_line_and_no_lead(data: DataFolder, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sender_that_hangs_up_leaves_a_line_and_no_lead(
+    data: DataFolder, caplog: pytest.LogCaptureFixture
+) -> None:
     with receiving(data) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as gone:
-            gone.sendall(HEAD + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode() + DELIVERY[:-9])
+            gone.sendall(
+                HEAD
+                + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode()
+                + DELIVERY[:-9]
+            )
         wait_for(lambda: "The sender hung up" in caplog.text)
         assert deliver(port)[0] == 200
     assert len(kept(data)) == 1
@@ -232,7 +274,9 @@ def test_more_connections_than_allowed_are_told_to_come_back(data: DataFolder) -
     with receiving(data) as port:
         with ExitStack() as opened:
             for _ in range(MAX_CONNECTIONS - 1):
-                opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS))
+                opened.enter_context(
+                    socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
+                )
             assert status_of(port) == 503
         wait_for(lambda: status_of(port) == 200)
     assert len(kept(data)) == 1
@@ -287,7 +331,9 @@ def test_while_the_suppression_list_cannot_be_read_deliveries_are_to_come_again(
 def test_a_fault_of_the_program_is_500_and_quotes_nothing(
     data: DataFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def add(_self: Raw, _place: Place, leads: Sequence[ReceivedLead], _received_at: datetime) -> None:
+    def add(
+        _self: Raw, _place: Place, leads: Sequence[ReceivedLead], _received_at: datetime
+    ) -> None:
         raise RuntimeError(leads[0].payload)
 
     caplog.set_level(logging.DEBUG)
@@ -311,7 +357,9 @@ def test_keys_are_compared_in_constant_time_and_at_one_length(
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
     with receiving(data) as port:
-        statuses = [deliver(port, headers={**JSON, "X-API-Key": given})[0] for given in (KEY, "x", KEY * 9)]
+        statuses = [
+            deliver(port, headers={**JSON, "X-API-Key": given})[0] for given in (KEY, "x", KEY * 9)
+        ]
     assert statuses == [200, 401, 401]
     assert compared == [(32, 32)] * 3
 
@@ -340,7 +388,9 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
 ) -> None:
     certificate, key = tmp_path / "leads.pem", tmp_path / "leads.key"
     make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
-    subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    subprocess.run(
+        [*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True
+    )
     trusting = ssl.create_default_context(cafile=certificate)
     with receiving(data) as upstream:
 
@@ -363,36 +413,65 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
                 )
                 opened.enter_context(connection)
                 if sent not in plain:
-                    connection = opened.enter_context(trusting.wrap_socket(connection, server_hostname="localhost"))
+                    connection = opened.enter_context(
+                        trusting.wrap_socket(connection, server_hostname="localhost")
+                    )
                 connection.sendall(sent)
             statuses = []
-            for path, headers in ((PATH, HEADERS), (f"{PATH}/", HEADERS), (PATH, JSON), ("/other", HEADERS)):
+            for path, headers in (
+                (PATH, HEADERS),
+                (f"{PATH}/", HEADERS),
+                (PATH, JSON),
+                ("/other", HEADERS),
+            ):
                 source = ("127.0.0.3", 0)
                 sender = http.client.HTTPSConnection(
-                    "localhost", port, timeout=PATIENCE_SECONDS, context=trusting, source_address=source
+                    "localhost",
+                    port,
+                    timeout=PATIENCE_SECONDS,
+                    context=trusting,
+                    source_address=source,
                 )
                 with closing(sender):
                     sender.request("POST", path, body=DELIVERY, headers=headers)
                     statuses.append(sender.getresponse().status)
             # nginx logs an answer like this one only after the sender has closed the connection.
-            assert connection.recv(12) == b"HTTP/1.1 503", "one address had more connections than it may"
+            assert connection.recv(12) == b"HTTP/1.1 503", (
+                "one address had more connections than it may"
+            )
     assert statuses == [200, 200, 401, 404]
     assert len(kept(data)) == 1, "one lead, delivered twice"
     assert "A push from 127.0.0.3 was refused with 401." in caplog.text
-    answered = [line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()]
-    assert [upstream for _, upstream in answered if upstream != "-"] == ["200", "200", "401"], "whole requests alone"
+    answered = [
+        line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()
+    ]
+    assert [upstream for _, upstream in answered if upstream != "-"] == ["200", "200", "401"], (
+        "whole requests alone"
+    )
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(tmp_path: Path) -> None:
+def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "key").write_text(f"{KEY}\n")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LEADS_")}
-    environment |= {"LEADS_DATA_DIR": str(tmp_path / "data"), "LEADS_RECEIVE_KEY_FILE": str(tmp_path / "key")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("LEADS_")
+    }
+    environment |= {
+        "LEADS_DATA_DIR": str(tmp_path / "data"),
+        "LEADS_RECEIVE_KEY_FILE": str(tmp_path / "key"),
+    }
     command = [str(Path(sys.executable).with_name("leads-pipeline")), "receive", "--port", "0"]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         try:
             assert process.stdout is not None
@@ -420,7 +499,9 @@ def test_the_command_does_not_start_without_a_key(
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("LEADS_")]:
         monkeypatch.delenv(name)
-    result = CliRunner().invoke(cli.main, ["receive", "--port", "0"], env={"LEADS_DATA_DIR": str(tmp_path)})
+    result = CliRunner().invoke(
+        cli.main, ["receive", "--port", "0"], env={"LEADS_DATA_DIR": str(tmp_path)}
+    )
     assert result.exit_code == 2
     shown = re.sub(r"\s+", " ", result.output + capfd.readouterr().err)
     assert "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE" in shown

@@ -45,7 +45,9 @@ KEYS = ["a", "b", "c"]
 )
 def windows() -> Any:
     for key in KEYS[1:]:
-        yield AssetMaterialization("windows", partition=key, metadata={"rows": 3}, tags={"a": "tag"})
+        yield AssetMaterialization(
+            "windows", partition=key, metadata={"rows": 3}, tags={"a": "tag"}
+        )
     yield AssetObservation("windows", partition="a", metadata={"verdict": "temporary"})
     yield AssetCheckResult(check_name="sound", passed=True)
     raise Failure("One window failed.", allow_retries=False)
@@ -53,7 +55,9 @@ def windows() -> Any:
 
 def record(instance: DagsterInstance, run_id: str) -> None:
     job = Definitions([windows], jobs=[define_asset_job("pull", [windows])]).resolve_job_def("pull")
-    job.execute_in_process(instance=instance, run_id=run_id, partition_key="a", raise_on_error=False)
+    job.execute_in_process(
+        instance=instance, run_id=run_id, partition_key="a", raise_on_error=False
+    )
 
 
 def run_id(number: int) -> str:
@@ -63,7 +67,9 @@ def run_id(number: int) -> str:
 def content(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
     """All that the tables hold, but for moments and the text of events, which holds moments too."""
     statements = {
-        run_id(0): "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs order by id",
+        run_id(
+            0
+        ): "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs order by id",
         "index": "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs order by id",
     }
     found = {name: rows(folder, name, statement) for name, statement in statements.items()}
@@ -113,7 +119,9 @@ def test_an_open_page_of_the_run_shows_each_event_soon(tmp_path: Path) -> None:
     """It showed the first ones, and the others after a reload."""
     shown: list[str] = []
     with home(tmp_path) as instance:
-        instance.create_run_for_job(Definitions([windows]).resolve_implicit_global_asset_job_def(), run_id=run_id(0))
+        instance.create_run_for_job(
+            Definitions([windows]).resolve_implicit_global_asset_job_def(), run_id=run_id(0)
+        )
         page = instance.event_log_storage
         page.watch(run_id(0), None, lambda event, _: shown.append(event.message))
         for number in range(3):
@@ -155,7 +163,10 @@ def test_the_event_of_a_window_is_stored_before_the_log_is_closed(tmp_path: Path
 
 def is_of_window(entry: EventLogEntry) -> bool:
     told = entry.dagster_event
-    return told is not None and told.event_type_value in ("ASSET_MATERIALIZATION", "ASSET_OBSERVATION")
+    return told is not None and told.event_type_value in (
+        "ASSET_MATERIALIZATION",
+        "ASSET_OBSERVATION",
+    )
 
 
 def test_connections_stay_open_and_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +180,9 @@ def test_connections_stay_open_and_are_few(tmp_path: Path, monkeypatch: pytest.M
 
     with home(tmp_path / "home") as instance:
         record(instance, run_id(0))
-        monkeypatch.setattr("sqlite3.dbapi2.connect", watched)  # SQLAlchemy's dialect asks for it each time
+        monkeypatch.setattr(
+            "sqlite3.dbapi2.connect", watched
+        )  # SQLAlchemy's dialect asks for it each time
         [entry, *_] = instance.all_logs(run_id(0))
         for _ in range(10):
             instance.event_log_storage.store_event(entry)
@@ -218,7 +231,12 @@ def test_a_log_that_another_program_locks_for_a_while_loses_nothing(tmp_path: Pa
     with home(tmp_path / "home") as instance:
         record(instance, run_id(0))
         before = content(tmp_path / "home")["index"]
-        command = [sys.executable, "-c", LOCKING, str(tmp_path / "home" / "history" / "runs" / "index.db")]
+        command = [
+            sys.executable,
+            "-c",
+            LOCKING,
+            str(tmp_path / "home" / "history" / "runs" / "index.db"),
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
             assert other.stdout
             assert other.stdout.readline() == "locked\n"
@@ -234,7 +252,8 @@ def test_a_power_cut_takes_the_last_moments_at_most_and_never_the_file(tmp_path:
         assert isinstance(storage, SqliteEventLog)
         with storage.index_connection() as connection:
             settings = [
-                connection.exec_driver_sql(f"pragma {name}").scalar() for name in ("journal_mode", "synchronous")
+                connection.exec_driver_sql(f"pragma {name}").scalar()
+                for name in ("journal_mode", "synchronous")
             ]
     # 1 is "normal" (sqlite.org/pragma.html#pragma_synchronous): safe with a write-ahead log alone.
     assert settings == ["wal", 1]
@@ -256,8 +275,13 @@ def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
                 assert connection.exec_driver_sql("select pg_backend_pid()").scalar() == own
             assert set(instance.get_materialized_partitions(AssetKey("windows"))) == {"b", "c"}
             instance.event_log_storage.dispose()
-        monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url.replace(postgres.folder, "/nowhere"))
-        with pytest.raises(StorageError, match="can't be reached"), home(tmp_path / "other", POSTGRES_YAML):
+        monkeypatch.setenv(
+            "LEADS_DAGSTER_POSTGRES_URL", postgres.url.replace(postgres.folder, "/nowhere")
+        )
+        with (
+            pytest.raises(StorageError, match="can't be reached"),
+            home(tmp_path / "other", POSTGRES_YAML),
+        ):
             pass
 
 
@@ -270,7 +294,9 @@ def test_a_dagster_that_has_moved_what_a_quick_log_needs_gets_its_own_log() -> N
 def test_a_new_home_has_dagsters_own_log_if_a_release_has_none_to_build_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "leads_pipeline.features.quick_event_log.sqlite", raising=False)
+    monkeypatch.delitem(
+        sys.modules, "leads_pipeline.features.quick_event_log.sqlite", raising=False
+    )
     monkeypatch.setitem(sys.modules, "dagster._core.storage.event_log", None)
 
     home = dagster_home(Settings.from_variables({"DAGSTER_HOME": str(tmp_path)}))

@@ -51,9 +51,17 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> House:
     house.names = NAMES
     for day in (house.first_day + timedelta(days=number) for number in range(7)):
         house.now = datetime(day.year, day.month, day.day, 2, tzinfo=UTC) + timedelta(days=1)
-        lead = {"id": f"{day}", "createdAt": f"{day}T10:00:00Z", "contact": {"email": "jane@people.example"}}
+        lead = {
+            "id": f"{day}",
+            "createdAt": f"{day}T10:00:00Z",
+            "contact": {"email": "jane@people.example"},
+        }
         house.land("applicant", [lead], day)
-        for kind, scope in (("appraisal", "branch-101"), ("applicant", "branch-102"), ("appraisal", "branch-102")):
+        for kind, scope in (
+            ("appraisal", "branch-101"),
+            ("applicant", "branch-102"),
+            ("appraisal", "branch-102"),
+        ):
             house.land(kind, [], day, scope)
     house.publish()
     return house
@@ -92,7 +100,10 @@ class Office:
 
     @property
     def mails(self) -> list[EmailMessage]:
-        return [email.message_from_bytes(mail.content, policy=email.policy.default) for mail in self.server.mails]
+        return [
+            email.message_from_bytes(mail.content, policy=email.policy.default)
+            for mail in self.server.mails
+        ]
 
 
 @pytest.fixture
@@ -119,13 +130,18 @@ def test_each_recipient_gets_one_mail_on_monday_at_seven(office: Office) -> None
     [(1, True), (2, True), (3, False), (6, False)],
     ids=["Tuesday", "Wednesday", "Thursday", "Sunday"],
 )
-def test_a_missed_monday_is_made_up_for_until_wednesday(office: Office, days: int, is_sent: bool) -> None:
+def test_a_missed_monday_is_made_up_for_until_wednesday(
+    office: Office, days: int, is_sent: bool
+) -> None:
     assert bool(office.tick(MONDAY + timedelta(days=days, hours=-6)).count) is is_sent
 
 
 @pytest.mark.parametrize(
     ("monday", "zone"),
-    [(datetime(2026, 3, 30, 6, tzinfo=UTC), "Europe/London"), (datetime(2026, 3, 29, 22, tzinfo=UTC), "Asia/Tokyo")],
+    [
+        (datetime(2026, 3, 30, 6, tzinfo=UTC), "Europe/London"),
+        (datetime(2026, 3, 29, 22, tzinfo=UTC), "Asia/Tokyo"),
+    ],
 )
 def test_seven_is_the_hour_of_the_agencys_zone(office: Office, monday: datetime, zone: str) -> None:
     office.variables["LEADS_TIMEZONE"] = zone
@@ -147,7 +163,10 @@ def test_the_next_week_is_mailed_again(office: Office) -> None:
 def test_a_file_of_last_week_is_not_mailed_again(office: Office) -> None:
     office.tick(MONDAY)
 
-    assert office.tick(MONDAY + timedelta(days=7, hours=6)).waits == "Nothing was published since last week."
+    assert (
+        office.tick(MONDAY + timedelta(days=7, hours=6)).waits
+        == "Nothing was published since last week."
+    )
 
 
 def test_the_mail_waits_for_days_that_have_not_landed_until_noon(office: Office) -> None:
@@ -156,7 +175,10 @@ def test_the_mail_waits_for_days_that_have_not_landed_until_noon(office: Office)
     house.now = MONDAY.astimezone(UTC)
     house.publish()
 
-    assert office.tick(MONDAY).waits == "Days of last week have not landed. The mail waits for them until noon."
+    assert (
+        office.tick(MONDAY).waits
+        == "Days of last week have not landed. The mail waits for them until noon."
+    )
     assert office.tick(MONDAY + timedelta(hours=5)).count == 2
     [html, _] = [text_of(mail, "html") for mail in office.mails]
     assert "The figures may be too low: some days have not landed." in html
@@ -173,7 +195,9 @@ def test_a_process_that_is_killed_while_it_sends_has_sent_nothing_twice(office: 
         "from leads_pipeline.features.report.mailing import send_due; settings = Settings.from_variables(os.environ); "
         f"send_due(settings, DataFolder.of(settings), datetime.fromisoformat('{MONDAY.isoformat()}'))"
     )
-    with subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **office.variables}) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env={**os.environ, **office.variables}
+    ) as process:
         wait_for(lambda: bool(office.mailed))
         process.kill()
     office.server.delay_seconds = 0
@@ -182,12 +206,16 @@ def test_a_process_that_is_killed_while_it_sends_has_sent_nothing_twice(office: 
     assert office.mailed == [BOSS, YORK]
 
 
-def test_who_could_not_be_reached_gets_it_within_the_hour_and_the_others_no_second_one(office: Office) -> None:
+def test_who_could_not_be_reached_gets_it_within_the_hour_and_the_others_no_second_one(
+    office: Office,
+) -> None:
     office.server.answers = {BOSS: "451 greylisted"}
 
     assert office.tick(MONDAY).count == 1
     [finding] = office.findings(MONDAY)
-    assert finding.message.startswith("The weekly report wasn't sent to everybody. The mail server of LEADS_SMTP_URL")
+    assert finding.message.startswith(
+        "The weekly report wasn't sent to everybody. The mail server of LEADS_SMTP_URL"
+    )
     office.server.answers = {}
     assert office.tick(MONDAY + timedelta(minutes=55)).count == 0
     assert office.tick(MONDAY + timedelta(hours=1)).count == 1
@@ -212,9 +240,13 @@ def test_what_was_sent_is_remembered_without_addresses(office: Office) -> None:
 # --- to whom ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_gives_each_recipient_a_branch(week: House, server: MailSink, tmp_path: Path) -> None:
+def test_a_file_gives_each_recipient_a_branch(
+    week: House, server: MailSink, tmp_path: Path
+) -> None:
     file = tmp_path / "report.csv"
-    file.write_text(f'email,branch\n{BOSS},\n{YORK},"York & Sons"\n{LEEDS},102\n{LEEDS},branch-102\n\n')
+    file.write_text(
+        f'email,branch\n{BOSS},\n{YORK},"York & Sons"\n{LEEDS},102\n{LEEDS},branch-102\n\n'
+    )
     office = Office(week.copied(tmp_path / "data"), server, tmp_path, str(file))
 
     office.tick(MONDAY)
@@ -233,10 +265,16 @@ def test_a_file_gives_each_recipient_a_branch(week: House, server: MailSink, tmp
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b"mail,branch\na@b.org,\n", "has no column email or no column branch. Begin with email,branch."),
+        (
+            b"mail,branch\na@b.org,\n",
+            "has no column email or no column branch. Begin with email,branch.",
+        ),
         (b"", "has no column email or no column branch."),
         (b"email,branch\na@b.org,\njane,101\n", "has no address in row 3."),
-        (b"email,branch\na@b.org,the south\n", "has a branch in row 2 that isn't known. Write its id or its name."),
+        (
+            b"email,branch\na@b.org,the south\n",
+            "has a branch in row 2 that isn't known. Write its id or its name.",
+        ),
         (b"email,branch\na@b.org,Caf\xe9\n", "isn't in UTF-8. In Excel, save it as CSV UTF-8."),
         (None, "can't be read: No such file or directory."),
     ],
@@ -314,13 +352,18 @@ def test_no_part_of_the_mail_holds_a_person_or_another_recipient(office: Office)
 
 
 def report(office: Office, *arguments: str) -> Result:
-    return CliRunner().invoke(main, ["report", *arguments], env=office.variables, catch_exceptions=False)
+    return CliRunner().invoke(
+        main, ["report", *arguments], env=office.variables, catch_exceptions=False
+    )
 
 
 def test_the_command_writes_the_page(office: Office) -> None:
     done = report(office)
 
-    assert (done.exit_code, done.output) == (0, f"Wrote {office.house.folder}/reports/leads.html.\n")
+    assert (done.exit_code, done.output) == (
+        0,
+        f"Wrote {office.house.folder}/reports/leads.html.\n",
+    )
     assert (office.house.folder / "reports" / "leads.html").exists()
     assert office.mailed == []
 
@@ -352,17 +395,23 @@ def test_the_command_says_what_is_wrong(office: Office) -> None:
 # --- the sensor -------------------------------------------------------------------------------------------------------
 
 
-def test_the_sensor_sends_in_its_tick_and_is_needed_if_somebody_is_to_get_it(tmp_path: Path, server: MailSink) -> None:
+def test_the_sensor_sends_in_its_tick_and_is_needed_if_somebody_is_to_get_it(
+    tmp_path: Path, server: MailSink
+) -> None:
     variables = {"LEADS_REPORT_MAIL": BOSS, "LEADS_SMTP_URL": f"smtp://{server.host}"}
     with installation(tmp_path, first=4, variables=variables) as here:
         assert here.execute(PUBLISH_JOB, tags={}).success
         _, [(last_day,)] = LeadsFile(here.data).query("select max(day) from mart_coverage")
         monday = last_day + timedelta(days=7 - last_day.weekday())
-        sensor = mail_sensor(here.settings, clock=lambda: datetime.combine(monday, time(8), here.settings.zone))
+        sensor = mail_sensor(
+            here.settings, clock=lambda: datetime.combine(monday, time(8), here.settings.zone)
+        )
         assert "Nothing was published since last week." in str(here.tick(sensor).skip_message)
 
         monday = last_day - timedelta(days=last_day.weekday())
-        sensor = mail_sensor(here.settings, clock=lambda: datetime.combine(monday, time(13), here.settings.zone))
+        sensor = mail_sensor(
+            here.settings, clock=lambda: datetime.combine(monday, time(13), here.settings.zone)
+        )
         assert "Sent 1 mails." in str(here.tick(sensor).skip_message)
 
     assert [mail.rcpt_tos for mail in server.mails] == [[BOSS]]

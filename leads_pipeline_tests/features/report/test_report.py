@@ -22,7 +22,9 @@ def named(folder: Path, *scopes: str) -> House:
     """A house with these branches, of which two have names."""
     house = House(folder / "data")
     house.scopes = scopes
-    house.names = "id,name\n" + "".join(f'{scope.partition("-")[2]},"{name}"\n' for scope, name in NAMES.items())
+    house.names = "id,name\n" + "".join(
+        f'{scope.partition("-")[2]},"{name}"\n' for scope, name in NAMES.items()
+    )
     return house
 
 
@@ -38,7 +40,11 @@ def report_at(house: House, now: datetime) -> str:
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> House:
     house = named(tmp_path_factory.mktemp("report"), "branch-101")
-    contact = {"firstName": "Annabel", "email": "annabel@example.org", "phoneNumber": "07700 900123"}
+    contact = {
+        "firstName": "Annabel",
+        "email": "annabel@example.org",
+        "phoneNumber": "07700 900123",
+    }
     lead = {
         "createdAt": "2026-11-19T10:00:00Z",
         "contact": contact,
@@ -53,11 +59,19 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> House:
         },
     }
     selling = {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"}
-    leads = [{"id": "1", **lead}, {"id": "2", **lead}, {"id": "3", **lead, **selling, "contact": {"email": "b@b.org"}}]
+    leads = [
+        {"id": "1", **lead},
+        {"id": "2", **lead},
+        {"id": "3", **lead, **selling, "contact": {"email": "b@b.org"}},
+    ]
     house.land("applicant", leads)
     house.land("appraisal", [{"id": "9", "createdAt": "2026-11-19T10:00:00Z"}])
     before = DAY - timedelta(days=21)
-    house.land("appraisal", [{"id": f"{n}", "createdAt": f"{before}T10:00:00Z", "mood": n} for n in range(3)], before)
+    house.land(
+        "appraisal",
+        [{"id": f"{n}", "createdAt": f"{before}T10:00:00Z", "mood": n} for n in range(3)],
+        before,
+    )
     return house
 
 
@@ -95,7 +109,9 @@ def test_what_somebody_typed_is_text_and_never_markup(page: str) -> None:
 
 def test_the_page_asks_for_nothing_runs_nothing_and_says_so_to_the_browser(page: str) -> None:
     assert "default-src 'none'; style-src 'unsafe-inline'\"" in page
-    assert not re.findall(r"""(?i)<script|@import|url\(|\s(?:src|href|action|on\w+)\s*=""", html_without_text(page))
+    assert not re.findall(
+        r"""(?i)<script|@import|url\(|\s(?:src|href|action|on\w+)\s*=""", html_without_text(page)
+    )
 
 
 def html_without_text(page: str) -> str:
@@ -109,7 +125,9 @@ def test_the_page_holds_no_personal_data(page: str) -> None:
 def test_every_chart_is_drawn_from_the_leads_and_says_in_words_what_it_shows(page: str) -> None:
     assert re.findall(r'id="chart-(\w+)"', page) == ["hourly"]
     for drawing in re.findall(r"<svg[^>]*>", page):
-        assert 'aria-hidden="true"' in drawing or re.search(r'role="img" aria-label="[^"]{20,}"', drawing), drawing
+        assert 'aria-hidden="true"' in drawing or re.search(
+            r'role="img" aria-label="[^"]{20,}"', drawing
+        ), drawing
     assert "Most leads came on Thursday, and between 10:00 and 11:00." in page
 
 
@@ -166,7 +184,10 @@ def test_a_week_that_ended_long_ago_is_called_so(page: str, day: House, tmp_path
     assert "Nothing newer than" not in page
     assert "Nothing newer than 19 November 2026 has landed" in late
     assert texts("h1", late) == ["Leads, 21 to 27 December 2026"]
-    assert "The figures may be too low: some days have not landed, of York &amp; Sons (14)." in " ".join(late.split())
+    assert (
+        "The figures may be too low: some days have not landed, of York &amp; Sons (14)."
+        in " ".join(late.split())
+    )
 
 
 # --- whole weeks of leads -------------------------------------------------------------------------
@@ -215,16 +236,24 @@ YEAR = [LAST_YEAR - timedelta(days=number) for number in range(7)]
 TWO_WEEKS = [LAST_DAY + timedelta(days=1) - timedelta(days=number) for number in range(15)]
 
 
-def landed(folder: Path, scopes: tuple[str, ...], *, without: tuple[date, str] | None = None) -> House:
+def landed(
+    folder: Path, scopes: tuple[str, ...], *, without: tuple[date, str] | None = None
+) -> House:
     """The two weeks before MONDAY, and the same week of last year."""
     house = named(folder, *scopes)
     house.first_day = YEAR[-1]
     for day in sorted([*YEAR, *TWO_WEEKS]):
-        house.now = min(MONDAY, datetime(day.year, day.month, day.day, 2, tzinfo=UTC) + timedelta(days=1))
+        house.now = min(
+            MONDAY, datetime(day.year, day.month, day.day, 2, tzinfo=UTC) + timedelta(days=1)
+        )
         for kind in ("applicant", "appraisal"):
             for scope in scopes:
                 if (day, scope) != without:
-                    found = [lead.content for lead in LEADS if (lead.kind, lead.scope, lead.day) == (kind, scope, day)]
+                    found = [
+                        lead.content
+                        for lead in LEADS
+                        if (lead.kind, lead.scope, lead.day) == (kind, scope, day)
+                    ]
                     house.land(kind, found, day, scope)
     return house
 
@@ -251,7 +280,9 @@ def with_a_gap(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def of_week(ends: date, scope: str = "") -> list[Lead]:
-    return [lead for lead in LEADS if lead.scope.startswith(scope) and 0 <= (ends - lead.day).days < 7]
+    return [
+        lead for lead in LEADS if lead.scope.startswith(scope) and 0 <= (ends - lead.day).days < 7
+    ]
 
 
 def row_of(scope: str) -> list[str]:
@@ -260,18 +291,30 @@ def row_of(scope: str) -> list[str]:
     valuations = sum(lead.kind == "appraisal" for lead in week)
     on_before = "–" if scope == WITH_A_GAP else change(len(week), len(before))
     on_last_year = change(len(week), len(last_year))
-    return [str(len(week)), on_before, on_last_year, str(people(week)), str(viewings), str(valuations)]
+    return [
+        str(len(week)),
+        on_before,
+        on_last_year,
+        str(people(week)),
+        str(viewings),
+        str(valuations),
+    ]
 
 
 def ranked(*scopes: str) -> list[str]:
-    return sorted(scopes, key=lambda scope: (-len(of_week(LAST_DAY, scope)), NAMES.get(scope, scope)))
+    return sorted(
+        scopes, key=lambda scope: (-len(of_week(LAST_DAY, scope)), NAMES.get(scope, scope))
+    )
 
 
-def test_branches_are_ranked_by_the_weeks_leads_with_the_changes_on_two_other_weeks(with_a_gap: str) -> None:
+def test_branches_are_ranked_by_the_weeks_leads_with_the_changes_on_two_other_weeks(
+    with_a_gap: str,
+) -> None:
     heading, *rows = section(with_a_gap, "Branches")
     assert heading == ["branch", "leads", "change", "last year", "people", "viewings", "valuations"]
     assert rows == [
-        [f"{place}. {NAMES.get(scope, scope)}", *row_of(scope)] for place, scope in enumerate(ranked(*SCOPES), start=1)
+        [f"{place}. {NAMES.get(scope, scope)}", *row_of(scope)]
+        for place, scope in enumerate(ranked(*SCOPES), start=1)
     ]
 
 
@@ -285,7 +328,9 @@ def test_the_ranking_has_the_time_that_branches_take_to_answer(weekly: str) -> N
     assert "<b>1 h 46 min</b>until half of those were answered" in weekly
 
 
-def test_figures_are_compared_with_the_week_before_and_the_same_week_of_last_year(weekly: str) -> None:
+def test_figures_are_compared_with_the_week_before_and_the_same_week_of_last_year(
+    weekly: str,
+) -> None:
     [figures] = re.findall(r'(?s)<div class="numbers">(.*?)\n</div>', weekly)
     first, *_ = re.findall(r"(?s)<div>(.*?)</div>", figures)
     assert " ".join(first.split()) == (
@@ -302,14 +347,18 @@ def test_no_change_of_all_branches_is_told_if_one_has_a_gap(with_a_gap: str) -> 
     assert section(with_a_gap, "Sources")[1:] == [["somewhere listing", leads, "–"]]
 
 
-def test_the_page_is_of_the_last_whole_week_until_the_next_one_is_over(whole: House, tmp_path: Path) -> None:
+def test_the_page_is_of_the_last_whole_week_until_the_next_one_is_over(
+    whole: House, tmp_path: Path
+) -> None:
     house = whole.copied(tmp_path / "data")
     for moment in (MONDAY, MONDAY + timedelta(days=6)):
         page = report_at(house, moment)
         assert texts("h1", page) == ["Leads, 16 to 22 November 2026"]
         assert "A week from Monday to Sunday." in page
 
-    assert texts("h1", report_at(house, MONDAY + timedelta(days=7))) == ["Leads, 23 to 29 November 2026"]
+    assert texts("h1", report_at(house, MONDAY + timedelta(days=7))) == [
+        "Leads, 23 to 29 November 2026"
+    ]
 
 
 def test_the_trend_shows_each_week_and_marks_one_that_is_not_whole(with_a_gap: str) -> None:
@@ -332,8 +381,13 @@ def test_a_week_of_a_clock_change_has_seven_days(tmp_path: Path, sunday: date) -
     house.first_day = sunday - timedelta(days=6)
     for day in (house.first_day + timedelta(days=number) for number in range(7)):
         house.now = datetime(day.year, day.month, day.day, 3, tzinfo=UTC) + timedelta(days=1)
-        noon, midnight = (f"{day}T{hour}:00+0{(day != sunday) ^ (day.month == 3):d}:00" for hour in ("12:00", "23:30"))
-        house.land("applicant", [{"id": moment, "createdAt": moment} for moment in (noon, midnight)], day)
+        noon, midnight = (
+            f"{day}T{hour}:00+0{(day != sunday) ^ (day.month == 3):d}:00"
+            for hour in ("12:00", "23:30")
+        )
+        house.land(
+            "applicant", [{"id": moment, "createdAt": moment} for moment in (noon, midnight)], day
+        )
         house.land("appraisal", [], day)
 
     page = report_at(house, house.now)
@@ -359,7 +413,12 @@ def test_a_hundred_branches_take_no_more_room_than_ten(tmp_path: Path) -> None:
     scopes = [f"branch-{number}" for number in range(201, 301)]
     house = named(tmp_path, *scopes)
     for scope in scopes:
-        house.land("applicant", [lead("applicant", scope, LAST_DAY, f"{scope}@a.org").content], LAST_DAY, scope)
+        house.land(
+            "applicant",
+            [lead("applicant", scope, LAST_DAY, f"{scope}@a.org").content],
+            LAST_DAY,
+            scope,
+        )
 
     page = report_at(house, MONDAY)
 
@@ -373,9 +432,12 @@ def test_a_hundred_branches_take_no_more_room_than_ten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("most", "top"), [(1, 2), (2, 2), (3, 4), (9, 10), (10, 10), (11, 20), (75, 80), (101, 200), (2900, 3000)]
+    ("most", "top"),
+    [(1, 2), (2, 2), (3, 4), (9, 10), (10, 10), (11, 20), (75, 80), (101, 200), (2900, 3000)],
 )
-def test_a_scale_ends_a_little_above_the_highest_column_and_its_half_is_whole(most: int, top: int) -> None:
+def test_a_scale_ends_a_little_above_the_highest_column_and_its_half_is_whole(
+    most: int, top: int
+) -> None:
     assert round_above(most) == top
 
 
@@ -391,7 +453,9 @@ def test_a_scale_ends_a_little_above_the_highest_column_and_its_half_is_whole(mo
         (6000, "4 days"),
     ],
 )
-def test_a_time_until_an_answer_is_told_in_the_unit_that_people_use(minutes: float | None, words: str) -> None:
+def test_a_time_until_an_answer_is_told_in_the_unit_that_people_use(
+    minutes: float | None, words: str
+) -> None:
     assert waiting(minutes) == words
 
 
@@ -404,7 +468,12 @@ def test_a_price_is_told_in_its_currency() -> None:
 
 
 def test_changes_have_their_sign() -> None:
-    assert [change(3, 1), change(1, 1300), change(1, 1), change(1, None)] == ["+2", "−1,299", "±0", "–"]
+    assert [change(3, 1), change(1, 1300), change(1, 1), change(1, None)] == [
+        "+2",
+        "−1,299",
+        "±0",
+        "–",
+    ]
     assert [percent(3, 2), percent(1, 2), percent(1, 0), percent(1, None), percent(1000, 1001)] == [
         "+50%",
         "−50%",

@@ -15,7 +15,15 @@ import msgspec
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.features.privacy.contact_keys import former_keys, former_name_key
-from leads_pipeline.features.privacy.identity import THEIRS, Contact, LeadKey, LeadRow, Owner, names_of, read_contact
+from leads_pipeline.features.privacy.identity import (
+    THEIRS,
+    Contact,
+    LeadKey,
+    LeadRow,
+    Owner,
+    names_of,
+    read_contact,
+)
 
 # 128 of its 256 bits: no two of what an agency ever sees have the same.
 _HASH_BYTES: Final = 16
@@ -104,7 +112,11 @@ def _with(entry: Entry, learned: Sequence[Entry]) -> Entry:
         leads += more.leads
         persons += more.persons
     return msgspec.structs.replace(
-        entry, emails=tuple(emails), phones=tuple(phones), leads=tuple(leads), persons=tuple(persons)
+        entry,
+        emails=tuple(emails),
+        phones=tuple(phones),
+        leads=tuple(leads),
+        persons=tuple(persons),
     )
 
 
@@ -208,7 +220,9 @@ class Suppressed:
             # Earlier versions wrote an entry of its own.
             leads = entry.leads if entry.action is Action.CLEAR else entry.cleared
             if leads:
-                entries.append(Entry(number=entry.number, at=entry.at, action=Action.CLEAR, leads=leads))
+                entries.append(
+                    Entry(number=entry.number, at=entry.at, action=Action.CLEAR, leads=leads)
+                )
         return Meant(self, entries)
 
     def _meant(self, *actions: Action) -> "Meant":
@@ -234,7 +248,9 @@ class _Person:
         """Whether a version's contact is theirs."""
         return not THEIRS.isdisjoint(self._owner.reasons(shown, other_names))
 
-    def had(self, shown: Contact, other_names: frozenset[str], other_emails: frozenset[str]) -> bool:
+    def had(
+        self, shown: Contact, other_names: frozenset[str], other_emails: frozenset[str]
+    ) -> bool:
         """Whether it is theirs by the rule of identity 1, with its keys of names."""
         entry = self.entry
         emails, names = shown.emails or other_emails, shown.names or other_names
@@ -309,7 +325,9 @@ class Meant:
         return any(self._has_contact_of(contact) for contact in contacts)
 
     def _has_contact_of(self, contact: Contact) -> bool:
-        return not (self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones))
+        return not (
+            self._emails.isdisjoint(contact.emails) and self._phones.isdisjoint(contact.phones)
+        )
 
     def leads(self, rows: Iterable[LeadRow]) -> dict[LeadKey, int]:
         """Return the leads that the rows show to be meant, each with the number of its entry."""
@@ -393,6 +411,8 @@ class Meant:
 # Entries by which no lead has to go.
 _TAKING_NOTHING_OUT: Final = frozenset({Action.DONE, Action.LACKING, Action.ACCESS})
 
-_HOLDING: Final = frozenset({Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.CORRECT})
+_HOLDING: Final = frozenset(
+    {Action.ERASE, Action.OBJECT, Action.RESTRICT, Action.CLEAR, Action.CORRECT}
+)
 
 NOBODY: Final = Suppressed(b"", ())

@@ -44,7 +44,9 @@ class SuppressionList:
     seconds.
     """
 
-    def __init__(self, folder: Path, guard: Path, store: Store | None = None, *, lock_seconds: float = 60) -> None:
+    def __init__(
+        self, folder: Path, guard: Path, store: Store | None = None, *, lock_seconds: float = 60
+    ) -> None:
         self.folder = folder
         self.guard = guard
         self._lock_seconds = lock_seconds
@@ -127,14 +129,19 @@ class SuppressionList:
             if theirs[: len(lines)] == lines:
                 lines = theirs
             lost = [*range(len(lines) + 1, known + 1)]
-            lines += [msgspec.json.encode(Entry(number=number, at=now, action=Action.LOST)) for number in lost]
+            lines += [
+                msgspec.json.encode(Entry(number=number, at=now, action=Action.LOST))
+                for number in lost
+            ]
             replace_file(self.folder / KEY_FILE, f"{key.hex()}\n".encode())
             name, mark = f"{VERSIONS}{len(lines):08}", _marks(key, lines)[-1]
             self._here.create(name, _document(mark, lines))
             replace_file(self.guard, f"{len(lines)} {mark}\n".encode())
             self._here.delete([one for one in self._here.list(VERSIONS) if one != name])
             if self._store is not None and theirs != lines:
-                self._store.delete([f"{_STORED}{KEY_FILE}", *self._store.list(f"{_STORED}{VERSIONS}")])
+                self._store.delete(
+                    [f"{_STORED}{KEY_FILE}", *self._store.list(f"{_STORED}{VERSIONS}")]
+                )
                 self._refresh()
 
         return lost
@@ -184,7 +191,11 @@ class SuppressionList:
         """The entries of a version's content. Raises StorageError if it isn't as it was written."""
         seal, *lines = content.split(b"\n")
         end = lines.pop() if lines else b"?"
-        if end or not lines or not hmac.compare_digest(seal, _marks(key or self._key(), lines)[-1].encode()):
+        if (
+            end
+            or not lines
+            or not hmac.compare_digest(seal, _marks(key or self._key(), lines)[-1].encode())
+        ):
             raise self._broken(f"{where} was changed, or the key belongs to another list")
         return lines
 
@@ -203,11 +214,15 @@ class SuppressionList:
     def _guarded(self) -> tuple[int, str]:
         with reading(self.guard):
             try:
-                number, _, mark = self.guard.read_text(encoding="ascii", errors="replace").strip().partition(" ")
+                number, _, mark = (
+                    self.guard.read_text(encoding="ascii", errors="replace").strip().partition(" ")
+                )
             except FileNotFoundError:
                 return 0, ""
         if not number.isdigit():
-            raise self._broken(f"{self.guard}, which holds the number of its last entry, can't be read")
+            raise self._broken(
+                f"{self.guard}, which holds the number of its last entry, can't be read"
+            )
         return int(number), mark
 
     # --- the same in a bucket, and from earlier versions --------------------------------------------------------------
@@ -216,7 +231,10 @@ class SuppressionList:
         if self._store is None:
             return
         self._refresh_key(self._store)
-        ours, theirs = self._lines(self._here, VERSIONS), self._lines(self._store, f"{_STORED}{VERSIONS}")
+        ours, theirs = (
+            self._lines(self._here, VERSIONS),
+            self._lines(self._store, f"{_STORED}{VERSIONS}"),
+        )
         if ours[: len(theirs)] != theirs[: len(ours)]:
             raise self._broken(f"it is another than the one in {self._store.address}")
         if len(ours) != len(theirs):
@@ -233,7 +251,9 @@ class SuppressionList:
         if here is None and there is not None:
             self._here.create(KEY_FILE, there)
         elif here != there:
-            raise self._broken(f"its key {self.folder / KEY_FILE} is another than the one in {store.address}")
+            raise self._broken(
+                f"its key {self.folder / KEY_FILE} is another than the one in {store.address}"
+            )
 
     def _take_over(self) -> None:
         """Make a version of an earlier pipeline's list, if there is none yet."""
@@ -257,9 +277,13 @@ class SuppressionList:
         if not lines:
             return
 
-        for number, (seal, mark) in enumerate(zip(sealed, _marks(self._key(), lines), strict=True), 1):
+        for number, (seal, mark) in enumerate(
+            zip(sealed, _marks(self._key(), lines), strict=True), 1
+        ):
             if not hmac.compare_digest(seal[0], mark.encode()):
-                raise self._broken(f"its line {number} was changed, or the key belongs to another list")
+                raise self._broken(
+                    f"its line {number} was changed, or the key belongs to another list"
+                )
 
         self._opened(lines, self._guarded())
         self._create(lines)
@@ -292,7 +316,9 @@ class SuppressionList:
         path = self.folder / KEY_FILE
         if not (path.exists() or self._newest() or self.guard.exists()):
             made = f"{secrets.token_hex(32)}\n".encode()
-            if self._store is not None and not self._store.create_once(f"{_STORED}{KEY_FILE}", made):
+            if self._store is not None and not self._store.create_once(
+                f"{_STORED}{KEY_FILE}", made
+            ):
                 made = self._store.get(f"{_STORED}{KEY_FILE}") or made
             replace_file(path, made)
 
@@ -317,7 +343,11 @@ def _entry(line: bytes) -> Entry:
     entry = _ENTRY.decode(line)
     if entry.action is Action.CLEAR:
         return msgspec.structs.replace(entry, emails=(), mailboxes=(), phones=(), names=())
-    return msgspec.structs.replace(entry, emails=entry.mailboxes, mailboxes=()) if entry.mailboxes else entry
+    return (
+        msgspec.structs.replace(entry, emails=entry.mailboxes, mailboxes=())
+        if entry.mailboxes
+        else entry
+    )
 
 
 def _versions(store: Store, prefix: str) -> list[str]:

@@ -105,7 +105,9 @@ class Gate:
         Raises StorageError if the two lists contradict.
         """
         copy = root / LIST
-        SuppressionList(copy, root / "guard").read()  # makes today's form of an earlier release's list
+        SuppressionList(
+            copy, root / "guard"
+        ).read()  # makes today's form of an earlier release's list
         SuppressionList(self.entries.folder, self.entries.guard, FolderStore(root)).refresh()
         receipts = copy / "receipts"
         if receipts.is_dir():
@@ -118,7 +120,10 @@ class Gate:
         """
         texts = corrected_texts(rows)
         # An answer mostly repeats what its window has.
-        shown = {LeadRow(place.kind.name, row.lead_id, place.day, texts.get(row, row.payload)) for row in rows}
+        shown = {
+            LeadRow(place.kind.name, row.lead_id, place.day, texts.get(row, row.payload))
+            for row in rows
+        }
         leads = self._leads_on_list(shown)
 
         aside = list[Row]()
@@ -176,14 +181,20 @@ class Gate:
         Midnight's lead is in two days. The nearest days are searched first. If raw has lost it, the list says so.
         """
         suppressed = self.entries.read()
-        lacking = {row.lead_id for row in rows if suppressed.corrected.is_known(window.kind.name, row.lead_id)}
+        lacking = {
+            row.lead_id
+            for row in rows
+            if suppressed.corrected.is_known(window.kind.name, row.lead_id)
+        }
         lacking -= {row.lead_id for row in rows if row.source == CORRECTION}
         if not lacking:
             return rows
 
         corrections = self._corrections_near(window, lacking)
         lost = lacking - _ids_of(corrections)
-        is_anonymous = self._key_of_day(window.day) is not None  # then there is no address to correct
+        is_anonymous = (
+            self._key_of_day(window.day) is not None
+        )  # then there is no address to correct
         if lost and not is_anonymous:
             hashed = {suppressed.hashed_lead(window.kind.name, lead_id) for lead_id in lost}
             self.entries.append(partial(_noted, Action.LACKING, 0, tuple(sorted(hashed))))
