@@ -1,6 +1,7 @@
 """What an erasure costs as the leads grow: the sweep of raw, and leads.duckdb built anew.
 
-Belongs here: making the leads, and timing the publication that carries the erasure out. Doesn't: finding the person.
+Belongs here: making the leads, and timing the publication that carries the erasure out. Doesn't:
+finding the person.
 """
 
 import os

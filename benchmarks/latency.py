@@ -15,10 +15,12 @@ def main() -> None:
     """Print a line per latency."""
     w1 = Workload("W1", FIRST, YESTERDAY, 50, LEADS)
     print(
-        f"W1, {w1.windows} windows, {CONCURRENCY} requests at a time; allowed is requests x latency / concurrency\n"
+        f"W1, {w1.windows} windows, {CONCURRENCY} requests at a time; allowed is requests x "
+        "latency / concurrency\n"
     )
     print(
-        "| latency ms | allowed s | fetch and land s | x allowed | whole job s | x allowed |\n|---|---|---|---|---|---|"
+        "| latency ms | allowed s | fetch and land s | x allowed | whole job s | x allowed |\n"
+        "|---|---|---|---|---|---|"
     )
     for milliseconds in LATENCIES_MS:
         with (
@@ -29,5 +31,6 @@ def main() -> None:
         allowed = w1.windows * milliseconds / 1000 / int(CONCURRENCY)
         pull, job = turn.phases["fetch and land"], turn.job_seconds
         print(
-            f"| {milliseconds} | {allowed:.1f} | {pull:.1f} | {pull / allowed:.2f} | {job:.1f} | {job / allowed:.2f} |"
+            f"| {milliseconds} | {allowed:.1f} | {pull:.1f} | {pull / allowed:.2f} | {job:.1f} | "
+            f"{job / allowed:.2f} |"
         )

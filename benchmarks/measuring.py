@@ -42,8 +42,8 @@ def measure(command: Sequence[str], environment: Mapping[str, str]) -> Measured:
             nonlocal peak
             while not is_over.wait(_EVERY_SECONDS):
                 looked = [resident_bytes(pid) for pid in _tree(process.pid)]
-                # A process knows its own top between two looks. (ru_maxrss wouldn't do: it begins with that of the
-                # process that forked.)
+                # A process knows its own top between two looks. (ru_maxrss wouldn't do: it begins
+                # with that of the process that forked.)
                 peak = max(peak, sum(now for now, _ in looked), *(top for _, top in looked))
 
         watcher = threading.Thread(target=watch)

@@ -1,8 +1,8 @@
 """A portal without limits: the simulator's leads of one day, as other people, listings and days.
 
-Belongs here: answers put together by replacing bytes, counting requests and tokens, latency. Doesn't: what a portal
-refuses (the simulator does). The simulator makes 33,000 leads a second, less than some contenders take; this one
-answers a window of 20 leads in 0.1 ms.
+Belongs here: answers put together by replacing bytes, counting requests and tokens, latency.
+Doesn't: what a portal refuses (the simulator does). The simulator makes 33,000 leads a second, less
+than some contenders take; this one answers a window of 20 leads in 0.1 ms.
 """
 
 import argparse

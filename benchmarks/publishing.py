@@ -2,8 +2,9 @@
 
 10,000 leads go into 0.3 to 3 million.
 
-Belongs here: making the history, and timing a day on top of it. Doesn't: what the pipeline does with a day. The
-history is made in SQL, by repeating one day's real leads under other ids, people and days.
+Belongs here: making the history, and timing a day on top of it. Doesn't: what the pipeline does
+with a day. The history is made in SQL, by repeating one day's real leads under other ids, people
+and days.
 """
 
 import os
@@ -86,12 +87,13 @@ def grow(path: Path, leads: int) -> None:
         for table in APPLICANT.tables:
             db.execute(f"create temp table first_{table} as from {table}")
         db.begin()
-        # Day after day, as they come: a day's rows lie together. A listing is on the market for some weeks.
+        # Day after day, as they come: a day's rows lie together. A listing is on the market for
+        # some weeks.
         for number in range(1, times):
             lead_id, day = f"lead_id || '-{number}' as lead_id", f"day - {number} as day"
             lead = (
-                f"uuid() as person, lead_day - {number} as lead_day, window_day - {number} as window_day, "
-                f"listing_details_id || '-{number // 60}' as listing_details_id"
+                f"uuid() as person, lead_day - {number} as lead_day, window_day - {number} as "
+                f"window_day, listing_details_id || '-{number // 60}' as listing_details_id"
             )
             for table, replaced in (
                 ("applicant_leads", f"{lead_id}, {lead}"),

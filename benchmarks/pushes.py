@@ -2,8 +2,8 @@
 
 1,200 leads of 60 branches come one by one, into 300,000.
 
-Belongs here: the day's clock, which runs as fast as the work allows. Doesn't: the runs of Dagster around each
-publication, which take some seconds of CPU each and write some 0.3 MB.
+Belongs here: the day's clock, which runs as fast as the work allows. Doesn't: the runs of Dagster
+around each publication, which take some seconds of CPU each and write some 0.3 MB.
 """
 
 import os
@@ -41,7 +41,8 @@ def used() -> tuple[float, float]:
 def main() -> None:
     """Print a line per size of the history."""
     print(
-        f"{'history':>10} {'pushes':>7} {'publications':>13} {'GB a day':>9} {'% of a core':>12} {'wait minutes':>13}"
+        f"{'history':>10} {'pushes':>7} {'publications':>13} {'GB a day':>9} {'% of a core':>12} "
+        f"{'wait minutes':>13}"
     )
     for millions in MILLIONS:
         with tempfile.TemporaryDirectory(dir=FOLDER) as name:

@@ -37,7 +37,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, portal.running(day.leads) as asked:
         increments["nothing"] = run(OWN_CODE, asked, day, Path(name)), 0.0
     print(
-        "| size | leads | job s | us a lead | fetch and land s | publish s | CPU s | peak MB | folder GB |"
+        "| size | leads | job s | us a lead | fetch and land s | publish s | CPU s | peak MB | "
+        "folder GB |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for times in TIMES:
@@ -50,8 +51,9 @@ def main() -> None:
             assert fingerprint(OWN_CODE, folder)["leads"] == leads
             size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e9
             print(
-                f"| x {times} | {leads:,} | {turn.job_seconds:.1f} | {turn.job_seconds / leads * 1e6:.0f} | "
-                f"{_phases(turn)} | {turn.measured.cpu_seconds:.1f} | {turn.measured.peak_mb:.0f} | {size:.2f} |"
+                f"| x {times} | {leads:,} | {turn.job_seconds:.1f} | "
+                f"{turn.job_seconds / leads * 1e6:.0f} | {_phases(turn)} | "
+                f"{turn.measured.cpu_seconds:.1f} | {turn.measured.peak_mb:.0f} | {size:.2f} |"
             )
             copying = copy_seconds(folder / WAREHOUSE_FILE, folder / "copy")
             with portal.running(day.leads) as asked:
@@ -63,7 +65,8 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for below, (turn, copying) in increments.items():
         print(
-            f"| {below} | {turn.job_seconds:.2f} | {_phases(turn)} | {copying:.2f} | {turn.measured.peak_mb:.0f} |"
+            f"| {below} | {turn.job_seconds:.2f} | {_phases(turn)} | {copying:.2f} | "
+            f"{turn.measured.peak_mb:.0f} |"
         )
 
 

@@ -1,7 +1,7 @@
 """The same leads into Parquet and DuckDB, by common tools, by the floor and by this pipeline.
 
-Belongs here: who runs when on which workload, that all hold the same leads afterwards, the tables. Doesn't: what a
-contender does (contenders/), the portal (portal.py).
+Belongs here: who runs when on which workload, that all hold the same leads afterwards, the tables.
+Doesn't: what a contender does (contenders/), the portal (portal.py).
 """
 
 import json
@@ -57,8 +57,8 @@ def _joined(path: str) -> str:
 class Contender:
     """How to run one, and what it calls things.
 
-    `script` is one with an environment of its own. `tables` are the leads, their viewing times and their images; one
-    without tables is no peer.
+    `script` is one with an environment of its own. `tables` are the leads, their viewing times and
+    their images; one without tables is no peer.
     """
 
     name: str

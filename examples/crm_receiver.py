@@ -3,7 +3,8 @@
     pip install standardwebhooks
     LEADS_DELIVERY_SECRET=whsec_… python crm_receiver.py
 
-Set LEADS_DELIVERY_URL=http://127.0.0.1:8010 for the pipeline. On another machine, put TLS in front (nginx, Caddy).
+Set LEADS_DELIVERY_URL=http://127.0.0.1:8010 for the pipeline. On another machine, put TLS in front
+(nginx, Caddy).
 """
 
 import os
@@ -15,7 +16,8 @@ from standardwebhooks import Webhook, WebhookVerificationError
 webhook = Webhook(os.environ["LEADS_DELIVERY_SECRET"])
 db = sqlite3.connect("crm.sqlite")
 db.execute(
-    "create table if not exists messages (id text primary key, lead_id text, occurred_at text, body text)"
+    "create table if not exists messages (id text primary key, lead_id text, occurred_at text, "
+    "body text)"
 )
 
 

@@ -1,7 +1,7 @@
 """The pipeline as a component, for projects of `dg`.
 
-Belongs here: what defs.yaml may say, and a first defs.yaml. Doesn't: the definitions (definitions.py), what a setting
-means (settings.py).
+Belongs here: what defs.yaml may say, and a first defs.yaml. Doesn't: the definitions
+(definitions.py), what a setting means (settings.py).
 """
 
 import os
@@ -43,15 +43,19 @@ _VARIABLE: Final = re.compile(r"\benv\.(\w+)")
 
 
 def _resolved(context: ResolutionContext, settings: Mapping[str, Any]) -> dict[str, Value]:
-    """Resolve the templates in settings. Raises SettingsError if a variable of the environment isn't set."""
+    """Resolve the templates in settings.
+
+    Raises SettingsError if a variable of the environment isn't set.
+    """
     return {name: _value_of(context, name, value) for name, value in settings.items()}
 
 
 def _value_of(context: ResolutionContext, name: str, value: Any) -> Any:
     """Resolve the templates in the value of a setting, or in each one of its list.
 
-    Dagster reads texts as Python: it would make 1000 of a secret 1_000. So plain texts are taken as they are, and a
-    template that reads the environment gives text. Any other template gives what Dagster makes of it, such as a list.
+    Dagster reads texts as Python: it would make 1000 of a secret 1_000. So plain texts are taken as
+    they are, and a template that reads the environment gives text. Any other template gives what
+    Dagster makes of it, such as a list.
     """
     if isinstance(value, list):
         return [_value_of(context, name, one) for one in value]
@@ -63,7 +67,8 @@ def _value_of(context: ResolutionContext, name: str, value: Any) -> Any:
     for variable in _VARIABLE.findall(value):
         if variable not in os.environ:
             raise SettingsError(
-                f"settings: {name} needs the variable {variable} of the environment, which isn't set."
+                f"settings: {name} needs the variable {variable} of the environment, which isn't "
+                "set."
             )
 
     return Template(value, undefined=StrictUndefined).render(context.scope)
@@ -92,13 +97,15 @@ class LeadsPipelineScaffolder(Scaffolder[Any]):
 class LeadsPipelineComponent(Component, Resolvable, Model):
     """Leads of a property portal, pulled day by day and branch by branch into Parquet and DuckDB.
 
-    The definitions are guests: every name begins with `key_prefix`, and nothing runs before somebody starts it.
+    The definitions are guests: every name begins with `key_prefix`, and nothing runs before
+    somebody starts it.
     """
 
     key_prefix: Annotated[
         str | Sequence[str],
         Field(
-            description="What the keys of all assets begin with, and the names of jobs, schedules and sensors."
+            description="What the keys of all assets begin with, and the names of jobs, schedules "
+            "and sensors."
         ),
     ]
     settings: Annotated[
@@ -107,16 +114,18 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
         Field(
             repr=False,  # it has secrets
             description=(
-                "The variables of the settings page, by their names. They also switch features on, for example "
-                "LEADS_DELIVERY_URL, and off: LEADS_TABLES: none. A secret is {{ env.LEADS_CLIENT_SECRET }}, or a "
-                "file: LEADS_CLIENT_SECRET_FILE. LEADS_DATA_DIR is an absolute path."
+                "The variables of the settings page, by their names. They also switch features on, "
+                "for example LEADS_DELIVERY_URL, and off: LEADS_TABLES: none. A secret is "
+                "{{ env.LEADS_CLIENT_SECRET }}, or a file: LEADS_CLIENT_SECRET_FILE. "
+                "LEADS_DATA_DIR is an absolute path."
             ),
         ),
     ]
     group_prefix: Annotated[
         str | None,
         Field(
-            description="What the names of groups begin with, in place of key_prefix. An empty text: nothing."
+            description="What the names of groups begin with, in place of key_prefix. An empty "
+            "text: nothing."
         ),
     ] = None
     owners: Annotated[

@@ -1,7 +1,8 @@
 """The wiring: settings into resources, assets, jobs and schedules.
 
 Belongs here: what exists in the code location that Dagster loads. Doesn't: what an asset does
-(orchestration/raw_leads.py, orchestration/warehouse.py), how the command line runs it (orchestration/runs.py).
+(orchestration/raw_leads.py, orchestration/warehouse.py), how the command line runs it
+(orchestration/runs.py).
 """
 
 import logging
@@ -53,10 +54,11 @@ def build_definitions(
     They have the names of environment variables. A missing service is no error here: the code
     location loads, and the assets that need it say what to set.
 
-    With a `key_prefix`, the definitions are a guest in somebody else's code location. Keys of assets begin with it, and
-    so do the names of groups, jobs, schedules, sensors, resources and the pool. No executor is set, and no schedule or
-    sensor runs before somebody starts it. LEADS_DATA_DIR has to be an absolute path. Merge them with your own:
-    `Definitions.merge(own, leads)`.
+    With a `key_prefix`, the definitions are a guest in somebody else's code location. Keys of
+    assets begin with it, and so do the names of groups, jobs, schedules, sensors, resources and the
+    pool. No executor is set, and no schedule or sensor runs before somebody starts it.
+    LEADS_DATA_DIR has to be an absolute path. Merge them with your own: `Definitions.merge(own,
+    leads)`.
 
     Raises SettingsError for a value that can't be right.
     """
@@ -77,8 +79,8 @@ def _want_absolute_folder(variables: Mapping[str, str], settings: Settings) -> N
     folder = Path(variables.get(name, "").strip())
     if not folder.expanduser().is_absolute():
         raise SettingsError(
-            f"Set {name} to an absolute path. The processes of your Dagster may start in different folders, and each "
-            "would work with a data folder of its own."
+            f"Set {name} to an absolute path. The processes of your Dagster may start in different "
+            "folders, and each would work with a data folder of its own."
         )
 
 
@@ -92,15 +94,17 @@ def defs() -> Definitions:
     environment = filled_in(os.environ)
     if "DAGSTER_HOME" not in environment:
         logger.warning(
-            "DAGSTER_HOME is not set, so Dagster forgets all runs when it ends. Use `leads-pipeline dev`, or set "
-            "DAGSTER_HOME to the absolute path of .dagster in the data folder."
+            "DAGSTER_HOME is not set, so Dagster forgets all runs when it ends. Use "
+            "`leads-pipeline dev`, or set DAGSTER_HOME to the absolute path of .dagster in the "
+            "data folder."
         )
     return _build(Settings.from_variables(environment), Names(is_served=SERVED in environment))
 
 
 def _build(settings: Settings, names: Names) -> Definitions:
     with warnings.catch_warnings():
-        # Backfill policies are what makes 15,000 windows one run; Dagster has called them beta for years.
+        # Backfill policies are what makes 15,000 windows one run; Dagster has called them beta for
+        # years.
         warnings.simplefilter("ignore", BetaWarning)
         return _wired(settings, names)
 
@@ -108,8 +112,8 @@ def _build(settings: Settings, names: Names) -> Definitions:
 def _wired(settings: Settings, names: Names) -> Definitions:
     first = first_day(settings)
     partitions = Partitions.of(settings, first)
-    # Loading the code location writes nothing. The first run or sensor remembers the first day, so that the partitions
-    # stay the same.
+    # Loading the code location writes nothing. The first run or sensor remembers the first day, so
+    # that the partitions stay the same.
     data = DataFolderResource.of(settings, None if settings.start_date else first)
 
     raw_leads = [raw_leads_asset(kind, settings, partitions, names) for kind in LEAD_KINDS]

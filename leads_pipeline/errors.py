@@ -2,7 +2,8 @@
 
 A TransientError can pass by itself. After a PermanentError, somebody has to change something first.
 
-Every message says what was tried, what came back and what to do now. None holds a secret, a token or a lead.
+Every message says what was tried, what came back and what to do now. None holds a secret, a token
+or a lead.
 """
 
 from datetime import UTC, datetime
@@ -13,9 +14,10 @@ from typing import ClassVar, Self
 class LeadsPipelineError(Exception):
     """Root of the tree.
 
-    `reason` names the cause in a few words, for example "busy (429)". It never varies with the window, the time or the
-    message. `attempts` counts the requests that were made. If there were any, the message ends with it.
-    `retry_after_seconds` is the wait that a service asked for, None if it named none.
+    `reason` names the cause in a few words, for example "busy (429)". It never varies with the
+    window, the time or the message. `attempts` counts the requests that were made. If there were
+    any, the message ends with it. `retry_after_seconds` is the wait that a service asked for, None
+    if it named none.
     """
 
     default_reason: ClassVar[str] = "unexpected"
@@ -143,5 +145,8 @@ def how_to_install(extra: str) -> str:
     """Say how to install an extra of the pipeline: the end of an error about a missing package."""
     is_checkout = Path(__file__).parents[1].joinpath("pyproject.toml").exists()
     if is_checkout:
-        return f"Install it in the checkout: `.venv/bin/uv pip install -c requirements.lock -e '.[{extra}]'`."
+        return (
+            "Install it in the checkout: `.venv/bin/uv pip install -c requirements.lock -e "
+            f"'.[{extra}]'`."
+        )
     return f"Install it into the same environment: `pip install 'leads-pipeline[{extra}]'`."

@@ -1,7 +1,7 @@
 """What features add to the core: lists that the core reads, and that `features/__init__.py` fills.
 
-Each entry but a folder is a name, as `module:object` or of a module. It is loaded when somebody needs it: `--help`
-doesn't wait for pydantic. `feature.py` says what each is.
+Each entry but a folder is a name, as `module:object` or of a module. It is loaded when somebody
+needs it: `--help` doesn't wait for pydantic. `feature.py` says what each is.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Sending a mail: by the server of LEADS_SMTP_URL.
 
-Belongs here: one mail, and the errors of sending it. Doesn't: when somebody is told of what (features). The address can
-hold a password: it is read like a secret, and is in no message and no log.
+Belongs here: one mail, and the errors of sending it. Doesn't: when somebody is told of what
+(features). The address can hold a password: it is read like a secret, and is in no message and no
+log.
 """
 
 import base64
@@ -62,9 +63,12 @@ class MailServer:
     def send(
         self, mail: Mail, recipients: Sequence[str], at: datetime, *, variable: str
     ) -> str | None:
-        """Send it in one message. Return a sentence about those who were refused, if not everybody was.
+        """Send it in one message.
 
-        `variable` names the recipients in errors. Raises UnreachableError, SettingsError and CredentialsError.
+        Return a sentence about those who were refused, if not everybody was.
+
+        `variable` names the recipients in errors. Raises UnreachableError, SettingsError and
+        CredentialsError.
         """
         address = _mail_address(self.name, read_secret(self._url).strip())
         user, password = unquote(address.username or ""), unquote(address.password or "")
@@ -113,12 +117,16 @@ def attempt(name: str, send: Callable[[], str | None]) -> tuple[bool, str | None
     except Exception as error:  # noqa: BLE001 - as the docstring says; its text can hold the address
         return (
             False,
-            f"{name} can't be used ({type(error).__name__}). Check its value and the proxy in the environment.",
+            f"{name} can't be used ({type(error).__name__}). Check its value and the proxy in the "
+            "environment.",
         )
 
 
 def _mail_address(name: str, url: str) -> SplitResult:
-    """Return the parts of the mail server's address. Raises SettingsError, without the address, if it can't be one."""
+    """Return the parts of the mail server's address.
+
+    Raises SettingsError, without the address, if it can't be one.
+    """
     before_at = url.partition("://")[2].rpartition("@")[0]
     for character, escaped in (("/", "%2F"), ("?", "%3F"), ("#", "%23")):
         if character in before_at:
@@ -148,8 +156,9 @@ def _connected(name: str, address: SplitResult) -> smtplib.SMTP:
             server.starttls(context=tls_context())
         elif address.query != "tls=none" and not is_loopback(host):
             raise UnreachableError(
-                f"The mail server of {name} offers no encryption (STARTTLS), so nothing was sent. Write smtps://, or "
-                "put ?tls=none at the end of the address to send password and messages unencrypted."
+                f"The mail server of {name} offers no encryption (STARTTLS), so nothing was sent. "
+                "Write smtps://, or put ?tls=none at the end of the address to send password and "
+                "messages unencrypted."
             )
     except BaseException:
         server.close()
@@ -174,7 +183,10 @@ def _smtp_verdict(error: OSError, variable: str) -> str:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return _refused_recipients(error.recipients, variable)
     if isinstance(error, smtplib.SMTPNotSupportedError):
-        return "takes no password without TLS, or none at all. Write smtps://, or leave user and password out."
+        return (
+            "takes no password without TLS, or none at all. Write smtps://, or leave user and "
+            "password out."
+        )
     if isinstance(error, smtplib.SMTPResponseException):
         code = error.smtp_code
         if code // 100 == 4:
@@ -184,8 +196,8 @@ def _smtp_verdict(error: OSError, variable: str) -> str:
         return f"refuses the message ({code}). If it wants another sender, set LEADS_ALERT_FROM."
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            "has a certificate that isn't trusted. If your network has its own certificate authority, put that "
-            "authority's file into SSL_CERT_FILE."
+            "has a certificate that isn't trusted. If your network has its own certificate "
+            "authority, put that authority's file into SSL_CERT_FILE."
         )
     if isinstance(error, ssl.SSLError):
         return "doesn't begin with TLS. Write smtp:// with its port for STARTTLS, usually 587."

@@ -1,8 +1,8 @@
 """The settings of an installation: a field for each variable, with help, default and section.
 
-The core's are here, and each feature's in a model of its own. From the models are made `.env.example`,
-docs/reference/settings.md, hints for misspelled names, the list of secrets and `leads-pipeline settings`. Doesn't
-belong here: reading a secret (portal/credentials.py).
+The core's are here, and each feature's in a model of its own. From the models are made
+`.env.example`, docs/reference/settings.md, hints for misspelled names, the list of secrets and
+`leads-pipeline settings`. Doesn't belong here: reading a secret (portal/credentials.py).
 """
 
 import ipaddress
@@ -61,7 +61,7 @@ class Secret:
     file: Path | None = None
 
 
-# --- what a value may be: each function reads one, or raises ValueError with what follows the variable's name ---------
+# --- what a value may be: each function reads one, or raises ValueError with what follows the varia
 
 
 def path_of(value: str) -> Path:
@@ -80,7 +80,8 @@ def _check_path(variable: str, folder: Path, program: str, odd: re.Pattern[str],
     for path in (str(folder), os.path.realpath(folder)):
         if found := odd.search(path):
             raise ValueError(
-                f"{variable} names {path}, and {program} can't use the {found[0]} in that path. {do}"
+                f"{variable} names {path}, and {program} can't use the {found[0]} in that path. "
+                f"{do}"
             )
 
 
@@ -116,8 +117,9 @@ def odd_character(value: str) -> str | None:
     for position, character in enumerate(value, start=1):
         if not " " <= character <= "~":
             return (
-                f"holds a character at position {position} that neither a client id nor a client secret may have, such "
-                "as an accented letter, a typographic quotation mark, a special space or an invisible one"
+                f"holds a character at position {position} that neither a client id nor a client "
+                "secret may have, such as an accented letter, a typographic quotation mark, a "
+                "special space or an invisible one"
             )
     return None
 
@@ -154,14 +156,16 @@ def _address(value: str) -> str:
     It carries a secret, or a token and leads.
     """
     parts = address_parts(value)
-    # Searched in the text, because urlsplit drops line breaks and can't tell an empty query from none.
+    # Searched in the text, because urlsplit drops line breaks and can't tell an empty query from
+    # none.
     if parts is None or re.search(r"[\s?#@\\]", value):
         raise ValueError(
             "is not an address. Write it like https://portal.example, without query or user."
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ValueError(
-            "begins with http://, so that anybody on the way could read secrets and leads. Write https://."
+            "begins with http://, so that anybody on the way could read secrets and leads. Write "
+            "https://."
         )
 
     return value.rstrip("/")
@@ -246,8 +250,8 @@ def _data_address(value: str) -> str:
         is None
     ):
         raise ValueError(
-            "is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and a whole path for a "
-            "folder that several machines mount, or a path."
+            "is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and a "
+            "whole path for a folder that several machines mount, or a path."
         )
     return value.rstrip("/")
 
@@ -265,7 +269,8 @@ def _owners(value: str) -> tuple[str, ...]:
     for owner in owners:
         if not re.fullmatch(r"[\w.%+-]+@[\w-]+(\.[\w-]+)+|team:[\w-]+", owner, re.ASCII):
             raise ValueError(
-                f"holds {owner!r}. Write teams and e-mail addresses with commas between them: team:data."
+                f"holds {owner!r}. Write teams and e-mail addresses with commas between them: "
+                "team:data."
             )
     return owners
 
@@ -278,8 +283,9 @@ def _host_names(value: str) -> tuple[str, ...]:
             r"[a-z0-9_]([\w-]*[a-z0-9_])?(\.[a-z0-9_]([\w-]*[a-z0-9_])?)*", name, re.ASCII
         ):
             raise ValueError(
-                f"holds {name!r}. Write names alone, without https:// and without a port, with commas between them: "
-                "pipeline.agency.example. A name with other letters is written as browsers send it: xn--…"
+                f"holds {name!r}. Write names alone, without https:// and without a port, with "
+                "commas between them: pipeline.agency.example. A name with other letters is "
+                "written as browsers send it: xn--…"
             )
     return names
 
@@ -418,11 +424,15 @@ class Settings(BaseModel):
     work_dir: AbsolutePath = setting("LEADS_WORK_DIR", _PULL)
     """With a bucket: the folder of that copy; `data` if it is empty"""
     smtp_url: Secret | None = setting("LEADS_SMTP_URL", _MAIL)
-    """The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS. In user and password, write %,
-    @ and / as %25, %40 and %2F. `?tls=none` at the end sends unencrypted, to a server of your own network"""
+    """The mail server: smtps://user:password@host:465, or smtp://host:587 with STARTTLS.
+
+    In user and password, write %, @ and / as %25, %40 and %2F. `?tls=none` at the end sends
+    unencrypted, to a server of your own network
+    """
     mail_from: str | None = setting("LEADS_ALERT_FROM", _MAIL)
-    """The sender of the mails; if it is empty, the user of LEADS_SMTP_URL if that is an address, else the first
-    recipient"""
+    """The sender of the mails; if it is empty, the user of LEADS_SMTP_URL if that is an address,
+    else the first recipient
+    """
     owners: Annotated[tuple[str, ...], PlainValidator(_owners)] = setting(
         "LEADS_OWNERS", OF_DAGSTER, ()
     )
@@ -504,7 +514,8 @@ class Settings(BaseModel):
     def _fit_together(self) -> Self:
         if self.work_dir is not None and self.store is None:
             raise ValueError(
-                "LEADS_WORK_DIR is for a bucket alone, and LEADS_DATA_DIR names a folder. Unset LEADS_WORK_DIR."
+                "LEADS_WORK_DIR is for a bucket alone, and LEADS_DATA_DIR names a folder. Unset "
+                "LEADS_WORK_DIR."
             )
 
         if self.bucket_endpoint and self.store is not None:
@@ -541,8 +552,8 @@ class Settings(BaseModel):
         """Raise SettingsError if a variable isn't set that every pull needs."""
         if self.missing:
             raise SettingsError(
-                f"Settings are missing: {', '.join(self.missing)}. Put them into .env or the environment. "
-                "`leads-pipeline settings` says what each means."
+                f"Settings are missing: {', '.join(self.missing)}. Put them into .env or the "
+                "environment. `leads-pipeline settings` says what each means."
             )
 
     @property

@@ -1,4 +1,6 @@
-"""What holds for every test: no setting of the developer's own, no deadline on a busy machine, one seed."""
+"""What holds for every test: no setting of the developer's own, no deadline on a busy machine, one
+seed.
+"""
 
 import math
 import os
@@ -20,14 +22,16 @@ from leads_pipeline_tests.support.migrations import read_migrations_once
 from leads_pipeline_tests.support.progress import show_progress
 from leads_pipeline_tests.support.raw_server import RawServer
 
-# The seed of the tests that choose at random. It is set here, so that all workers of pytest-xdist have the same.
+# The seed of the tests that choose at random. It is set here, so that all workers of pytest-xdist
+# have the same.
 SEED_VARIABLE = "CHAOS_SEED"
 os.environ.setdefault(SEED_VARIABLE, str(random.SystemRandom().randrange(10**9)))
 
 CHAOS = Path(__file__).parent / "chaos"
 
-# A test must neither depend on the variables of whoever runs it nor reach their portal or their Dagster. Without
-# compiled modules, each program that a test starts would compile Dagster: 3 seconds of CPU (measured).
+# A test must neither depend on the variables of whoever runs it nor reach their portal or their
+# Dagster. Without compiled modules, each program that a test starts would compile Dagster: 3
+# seconds of CPU (measured).
 for name in list(os.environ):
     if name.startswith(("LEADS_", "INVENTORY_")) or name in (
         "DAGSTER_HOME",
@@ -60,7 +64,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"{SEED_VARIABLE}={os.environ[SEED_VARIABLE]} repeats the tests with a seed, and the order of --minutes."
+    return (
+        f"{SEED_VARIABLE}={os.environ[SEED_VARIABLE]} repeats the tests with a seed, and the order "
+        "of --minutes."
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -70,8 +77,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("chaos")
     if config.getoption("--minutes"):
         items.sort(
-            key=lambda item: random.Random(f"{os.environ[SEED_VARIABLE]} {item.nodeid}").random()
-        )  # noqa: S311
+            key=lambda item: random.Random(f"{os.environ[SEED_VARIABLE]} {item.nodeid}").random()  # noqa: S311
+        )
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -81,7 +88,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(autouse=True)
 def environment() -> Iterator[None]:
-    """Take back what a test changes in the environment: commands set Dagster's home, for what they start."""
+    """Take back what a test changes in the environment: commands set Dagster's home, for what they
+    start.
+    """
     with patch.dict(os.environ):
         yield
 

@@ -1,4 +1,6 @@
-"""What lies in deploy/: it names commands that there are, and does what it says, as far as it can be tried here."""
+"""What lies in deploy/: it names commands that there are, and does what it says, as far as it can
+be tried here.
+"""
 
 import base64
 import http.client
@@ -81,7 +83,8 @@ def faults(pod: Mapping[str, Any]) -> Iterator[str]:
         yield from _faults_of(container)
 
 
-# What each container has, and nothing beside it: a field that is there may take back what the pod says.
+# What each container has, and nothing beside it: a field that is there may take back what the pod
+# says.
 _CONTEXT = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -175,7 +178,7 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
     assert all(f"\n!{name}\n" in let_through for names in copied for name in names.split())
 
 
-# --- examples of dagster.yaml ----------------------------------------------------------------------------------------
+# --- examples of dagster.yaml ---------------------------------------------------------------------
 
 
 def loaded(name: str, monkeypatch: pytest.MonkeyPatch) -> InstanceRef:
@@ -250,11 +253,12 @@ def test_with_a_bucket_every_container_of_ours_works_in_the_volume() -> None:
     for added in COMPOSE_S3["services"].values():
         assert added.keys() == {"environment"}
         assert added["environment"]["LEADS_WORK_DIR"] == path
-        # Compose refuses to start where nobody says which: the folder would be the truth, and the bucket stay empty.
+        # Compose refuses to start where nobody says which: the folder would be the truth, and the
+        # bucket stay empty.
         assert added["environment"]["LEADS_DATA_DIR"].startswith("${BUCKET:?")
 
 
-# --- Kubernetes ------------------------------------------------------------------------------------------------------
+# --- Kubernetes -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -372,7 +376,10 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     name = "pipeline.agency.example"
     certificate, key = tmp_path / "pipeline.pem", tmp_path / "pipeline.key"
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    make = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
+        "subjectAltName=DNS:localhost"
+    )
     subprocess.run(
         [*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True
     )
@@ -452,7 +459,8 @@ def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
             assert [
                 ask("readers", "GET", path, **report)[0] for path in ("/leads.html", "/../raw")
             ] == [404, 400]
-            # A slow head for the last server: until it has come, nginx goes by what the first one says.
+            # A slow head for the last server: until it has come, nginx goes by what the first one
+            # says.
             with (
                 socket.create_connection(("127.0.0.1", port), 30) as plain,
                 trusting.wrap_socket(plain, server_hostname="localhost") as slow,

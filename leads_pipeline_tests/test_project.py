@@ -151,7 +151,8 @@ def test_the_code_names_no_variable_that_there_is_not() -> None:
 def shown_texts(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """The texts of a module that a user may see, each with the function that it is in.
 
-    The docstrings of commands and finders are shown, and these have decorators. Other docstrings aren't.
+    The docstrings of commands and finders are shown, and these have decorators. Other docstrings
+    aren't.
     """
 
     def texts(node: ast.AST, function: str) -> Iterator[tuple[str, str]]:

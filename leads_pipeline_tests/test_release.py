@@ -1,4 +1,5 @@
-"""What a release needs: pinned actions and images, one version, its changelog, and forms that ask for nobody's data.
+"""What a release needs: pinned actions and images, one version, its changelog, and forms that ask
+for nobody's data.
 
 `make lint` also runs zizmor, which knows more of workflows.
 """
@@ -25,7 +26,7 @@ IMAGES = [ROOT / "deploy" / "Containerfile", ROOT / ".devcontainer" / "Container
 RELEASE: dict[str, Any] = WORKFLOWS["release.yml"]["jobs"]
 
 
-# --- what is pinned ---------------------------------------------------------------------------------------------------
+# --- what is pinned -------------------------------------------------------------------------------
 
 
 def actions() -> Iterator[tuple[str, str]]:
@@ -56,7 +57,7 @@ def test_images_begin_with_one_digest() -> None:
     assert re.fullmatch(r"docker\.io/library/debian:bookworm-slim@sha256:[0-9a-f]{64}", base)
 
 
-# --- what the workflow may do -----------------------------------------------------------------------------------------
+# --- what the workflow may do ---------------------------------------------------------------------
 
 
 def test_each_job_has_the_rights_that_it_needs() -> None:
@@ -85,7 +86,7 @@ def test_nothing_is_public_before_it_is_tested_and_the_upload_to_pypi_comes_late
     assert commands[1:] == ["make check", "make wheel", "make sbom"]
 
 
-# --- the version ------------------------------------------------------------------------------------------------------
+# --- the version ----------------------------------------------------------------------------------
 
 
 def release_notes(tag: str) -> "subprocess.CompletedProcess[str]":
@@ -116,7 +117,7 @@ def test_manifests_name_the_image_of_the_version() -> None:
     assert set(re.findall(r"/leads-pipeline:([\w.-]+)", manifests)) == {VERSION}
 
 
-# --- what contributors meet -------------------------------------------------------------------------------------------
+# --- what contributors meet -----------------------------------------------------------------------
 
 FORMS = [
     path for path in sorted(ROOT.glob(".github/ISSUE_TEMPLATE/*.yml")) if path.name != "config.yml"

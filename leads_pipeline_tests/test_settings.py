@@ -460,8 +460,8 @@ def test_a_folder_to_work_in_is_for_stores_alone() -> None:
         ),
         (
             {"LEADS_DATA_DIR": "/srv/a%20b"},
-            "LEADS_DATA_DIR names /srv/a%20b/.dagster, and Dagster can't use the %20 in that path. Choose another "
-            "folder, or set DAGSTER_HOME to one.",
+            "LEADS_DATA_DIR names /srv/a%20b/.dagster, and Dagster can't use the %20 in that path. "
+            "Choose another folder, or set DAGSTER_HOME to one.",
         ),
     ],
 )
@@ -529,7 +529,7 @@ def test_a_process_that_works_elsewhere_gets_whole_paths(
     assert of_a_store == {"LEADS_WORK_DIR": str(tmp_path / "copy")}
 
 
-# --- what is made from the model --------------------------------------------------------------------------------------
+# --- what is made from the model ------------------------------------------------------------------
 
 
 def test_env_example_and_the_page_of_settings_are_made_from_the_model() -> None:

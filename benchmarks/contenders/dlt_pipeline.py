@@ -1,12 +1,12 @@
-# /// script
-# dependencies = ["dlt[duckdb,parquet]==1.31.0", "duckdb==2.0.1", "pyarrow==26.0.1", "orjson==3.13.0"]
-# ///
+# /// script dependencies = ["dlt[duckdb,parquet]==1.31.0", "duckdb==2.0.1", "pyarrow==26.0.1",
+# "orjson==3.13.0"] ///
 """dlt as its performance guide has it.
 
 Windows are fetched in parallel. Parquet lies between the stages, and each has workers.
 
-Merged by id, since both ends of a window are included and a day can be pulled twice; lists become child tables by
-themselves. The Parquet at the end is a copy of each table, because dlt's own is gone or in pieces after loading.
+Merged by id, since both ends of a window are included and a day can be pulled twice; lists become
+child tables by themselves. The Parquet at the end is a copy of each table, because dlt's own is
+gone or in pieces after loading.
 """
 
 import os

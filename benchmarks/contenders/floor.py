@@ -1,7 +1,7 @@
 """The floor: the same requests and the same tables with nothing that a pipeline is for.
 
-Each answer is a raw file, each day one json_transform, and the tables take what they don't hold yet. No fsync, no
-retry, no strict type, nothing kept of fields that aren't declared.
+Each answer is a raw file, each day one json_transform, and the tables take what they don't hold
+yet. No fsync, no retry, no strict type, nothing kept of fields that aren't declared.
 """
 
 import asyncio
@@ -99,7 +99,10 @@ def flatten(day: date) -> None:
         statements = {APPLICANT.table: f"select lead.id as lead_id, {columns}, window_day from day"}
         for child in APPLICANT.children:
             columns = ", ".join(f"item.{field.path} as {field.column}" for field in child.fields)
-            items = f"(select lead.id as lead_id, unnest(lead.{child.path}) as item, window_day from day)"
+            items = (
+                f"(select lead.id as lead_id, unnest(lead.{child.path}) as item, window_day from "
+                "day)"
+            )
             statements[child.name] = f"select lead_id, {columns}, window_day from {items}"
         for table, statement in statements.items():
             staged(table, day).parent.mkdir(parents=True, exist_ok=True)
@@ -127,7 +130,8 @@ def load(days: list[date]) -> None:
         )
         for table, source in files.items():
             db.execute(
-                f"insert into {table} select * from {source} semi join new using (lead_id, window_day)"
+                f"insert into {table} select * from {source} semi join new using (lead_id, "
+                "window_day)"
             )
 
 

@@ -1,6 +1,7 @@
 """This pipeline's own code without Dagster: fetch, land and load ahead, publish.
 
-Prints the seconds of each phase as JSON, and its CPU seconds, which tell more on a machine with other work.
+Prints the seconds of each phase as JSON, and its CPU seconds, which tell more on a machine with
+other work.
 """
 
 import json

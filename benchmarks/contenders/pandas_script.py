@@ -47,11 +47,13 @@ def main() -> None:
     with duckdb.connect(str(FOLDER / "leads.duckdb")) as db:
         pulls = f"read_parquet('{FOLDER}/%s/*.parquet', union_by_name = true)"
         db.execute(
-            f"create temp table newest as select id, max(pull) as pull from {pulls % 'leads'} group by id"
+            f"create temp table newest as select id, max(pull) as pull from {pulls % 'leads'} "
+            "group by id"
         )
         for name in tables:
             db.execute(
-                f"create or replace table {name} as from {pulls % name} semi join newest using (id, pull)"
+                f"create or replace table {name} as from {pulls % name} semi join newest using "
+                "(id, pull)"
             )
 
 

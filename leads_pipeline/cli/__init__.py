@@ -1,9 +1,10 @@
 """The `leads-pipeline` command.
 
-Belongs here: which commands there are, and .env. Doesn't: a command itself, which is a module of its own.
+Belongs here: which commands there are, and .env. Doesn't: a command itself, which is a module of
+its own.
 
-Exit code 0: everything that was asked for is done. 1: a part of it isn't. 2: an argument, a setting or the folder is
-wrong.
+Exit code 0: everything that was asked for is done. 1: a part of it isn't. 2: an argument, a setting
+or the folder is wrong.
 """
 
 import os
@@ -15,8 +16,8 @@ import click
 from leads_pipeline.features import FEATURES
 from leads_pipeline.features.feature import Command
 
-# The module and the line of help of each command. The module is loaded when the command runs: `--help` is immediate,
-# and commands that only look don't wait for Dagster.
+# The module and the line of help of each command. The module is loaded when the command runs:
+# `--help` is immediate, and commands that only look don't wait for Dagster.
 _CORE = {
     "acknowledge": ("health", "Hide a finding about lost leads or new fields."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
@@ -107,7 +108,8 @@ def main(context: click.Context) -> None:
     from leads_pipeline.settings import filled_in, unknown
 
     forgo_core_dumps()
-    # Nothing that a command makes is for other users, whatever the shell says. Dagster sets no modes of its own.
+    # Nothing that a command makes is for other users, whatever the shell says. Dagster sets no
+    # modes of its own.
     os.umask(os.umask(0o077) | 0o007)
     context.obj = _read_env_file(Path.cwd() / ".env")
     for hint in unknown(filled_in(os.environ)):
@@ -126,7 +128,8 @@ def _read_env_file(path: Path) -> frozenset[str]:
     try:
         if path.exists() and not path.is_file() and not path.is_fifo():
             raise SettingsError(
-                f"{path} is not a file. Make it one, with lines like LEADS_BRANCH_IDS=101,102, or remove it."
+                f"{path} is not a file. Make it one, with lines like LEADS_BRANCH_IDS=101,102, or "
+                "remove it."
             )
         lines = dotenv_values(
             path, encoding="utf-8-sig"

@@ -67,8 +67,8 @@ def backfill(
 ) -> None:
     """Pull days of leads and publish them in leads.duckdb, without the Dagster UI.
 
-    Exit code 0 if every window landed, 1 if one did not, 2 if an argument, a setting or the folder is wrong. Windows
-    that landed are published in any case.
+    Exit code 0 if every window landed, 1 if one did not, 2 if an argument, a setting or the folder
+    is wrong. Windows that landed are published in any case.
     """
     # Loaded here, as they load Dagster.
     from leads_pipeline.cli.session import Session
@@ -94,7 +94,8 @@ def backfill(
         for one in named:
             if last < session.today:
                 raise click.UsageError(
-                    f"--kind {one.name}: the API knows the present only. Let --to be today, {session.today}."
+                    f"--kind {one.name}: the API knows the present only. Let --to be today, "
+                    f"{session.today}."
                 )
         windows = [
             Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes
@@ -116,8 +117,8 @@ def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
     configured = [scope.key for scope in settings.scopes]
     if unknown := [key for key in keys if key not in configured]:
         raise QuestionError(
-            f"--scope: {', '.join(unknown)} is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES. They are "
-            f"{some(configured)}."
+            f"--scope: {', '.join(unknown)} is not among the scopes of LEADS_BRANCH_IDS or "
+            f"LEADS_SCOPES. They are {some(configured)}."
         )
     return [scope for scope in settings.scopes if not keys or scope.key in keys]
 
@@ -137,12 +138,14 @@ def _chosen(
         raise click.UsageError(f"--to {last} lies before --from {first}.")
     if last > session.today:
         raise click.UsageError(
-            f"--to {last} is in the future: today in {session.settings.zone.key} is {session.today}."
+            f"--to {last} is in the future: today in {session.settings.zone.key} is "
+            f"{session.today}."
         )
     if first < session.first_day:
         raise click.UsageError(
-            f"--from {first} is before the first day of this data folder, {session.first_day}. To begin earlier, set "
-            f"LEADS_START_DATE={first}. The portal keeps leads for {RETENTION.days} days."
+            f"--from {first} is before the first day of this data folder, {session.first_day}. To "
+            f"begin earlier, set LEADS_START_DATE={first}. The portal keeps leads for "
+            f"{RETENTION.days} days."
         )
 
     return first, last

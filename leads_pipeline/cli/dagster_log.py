@@ -1,6 +1,7 @@
 """Makes what Dagster's processes print readable: one line a cause, and the address of the run.
 
-Belongs here: the text of Dagster's log. Doesn't: its processes (serving.py). The Dagster UI has every stack trace.
+Belongs here: the text of Dagster's log. Doesn't: its processes (serving.py). The Dagster UI has
+every stack trace.
 """
 
 import re
@@ -8,7 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from leads_pipeline.orchestration.dagster_compat import CANT_STORE, GOES_ON
 
-# 2026-11-27 07:51:45 +0000 - dagster - ERROR - pull_leads - 35b3bab8-… - 31708 - raw_applicant_leads - STEP_FAILURE - …
+# 2026-11-27 07:51:45 +0000 - dagster - ERROR - pull_leads - 35b3bab8-… - 31708 -
+# raw_applicant_leads - STEP_FAILURE - …
 _RECORD = re.compile(
     r"\d{4}-\d\d-\d\d (?P<time>\d\d:\d\d:\d\d) [+-]\d{4} - (?P<source>\S+ - [A-Z]+) - (?P<text>.*)"
 )
@@ -26,9 +28,9 @@ _INTERRUPTED = "dagster._core.errors.DagsterExecutionInterruptedError"
 def readable(lines: Iterable[str], pages: str) -> Iterator[str]:
     """Shorten the lines of a log. `pages` is the address of the Dagster UI.
 
-    A failed step becomes its run's address and the lines of its error. A stack trace is left out. So is the failure of
-    a run whose step has failed, as it repeats the step's, and the failure of a step whose run was cancelled. So is what
-    runs say while all is well.
+    A failed step becomes its run's address and the lines of its error. A stack trace is left out.
+    So is the failure of a run whose step has failed, as it repeats the step's, and the failure of a
+    step whose run was cancelled. So is what runs say while all is well.
     """
     log = _Log(pages)
     for line in lines:

@@ -42,9 +42,9 @@ def demo() -> None:
             for scope in scopes
         ]
         click.echo(
-            f"The simulated portal runs at {session.settings.base_url}. The demo pulls {DEMO_DAYS} days ({first} to "
-            f"{last}) of {len(scopes)} branches.\n"
-            "A window is one kind of lead, one day and one branch.\n"
+            f"The simulated portal runs at {session.settings.base_url}. The demo pulls {DEMO_DAYS} "
+            f"days ({first} to {last}) of {len(scopes)} branches.\nA window is one kind of lead, "
+            "one day and one branch.\n"
         )
         is_done = session.bring(dict.fromkeys(LEAD_KINDS, windows), pulled_today())
         for of_feature in loaded(DEMOS):

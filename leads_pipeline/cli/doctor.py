@@ -28,8 +28,8 @@ _COLOURS = {Light.GREEN: "green", Light.HINT: "cyan", Light.YELLOW: "yellow", Li
 def doctor(as_json: bool) -> None:
     """Check settings, secret, services and data folder, and say what to do if one doesn't work.
 
-    Sends one small request for each branch. Exit code 0 if no line is red, 1 if one is, 2 if a setting is missing or
-    wrong.
+    Sends one small request for each branch. Exit code 0 if no line is red, 1 if one is, 2 if a
+    setting is missing or wrong.
     """
     _show(_answers(), as_json=as_json)
 
@@ -39,8 +39,8 @@ def doctor(as_json: bool) -> None:
 def verify(as_json: bool) -> None:
     """Check every file by its hash, and compare counts from raw files to leads.duckdb and marts.
 
-    Like every run, it moves damaged raw files to quarantine/. Exit code 0 if no line is red, 1 if one is, 2 if it can't
-    tell.
+    Like every run, it moves damaged raw files to quarantine/. Exit code 0 if no line is red, 1 if
+    one is, 2 if it can't tell.
     """
     facts = facts_now()
     facts.data.share()

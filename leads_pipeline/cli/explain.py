@@ -25,8 +25,8 @@ _WIDTH = 100
 def explain(key: str | None) -> None:
     """Show what a finding means and what to do. Without KEY, list all findings and checks.
 
-    KEY is the key of a finding, such as windows-refused/refused-403, or the part before the slash. Or it is the name of
-    a check in the Dagster UI.
+    KEY is the key of a finding, such as windows-refused/refused-403, or the part before the slash.
+    Or it is the name of a check in the Dagster UI.
     """
     if key is not None:
         _show(entry_of(key))

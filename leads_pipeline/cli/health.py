@@ -100,7 +100,8 @@ def findings(as_json: bool) -> None:
 def acknowledge(keys: Sequence[str]) -> None:
     """Hide a finding about lost leads or new fields.
 
-    KEY is the key of a finding, such as windows-lost/2026-11-19. windows-lost alone means all findings of that kind.
+    KEY is the key of a finding, such as windows-lost/2026-11-19. windows-lost alone means all
+    findings of that kind.
     """
     for one in take_note(facts_now(), keys):
         click.echo(f"Hidden: {one.key}")

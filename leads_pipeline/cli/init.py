@@ -1,7 +1,8 @@
 """The files that an installation without a checkout needs: `init`.
 
-Belongs here: .env, the systemd unit and the compose file, made from the settings' model and from the files in deploy/.
-The folder leads_pipeline/deploy links to these, and a wheel has copies. Doesn't: what the settings mean (settings.py).
+Belongs here: .env, the systemd unit and the compose file, made from the settings' model and from
+the files in deploy/. The folder leads_pipeline/deploy links to these, and a wheel has copies.
+Doesn't: what the settings mean (settings.py).
 """
 
 import grp
@@ -44,12 +45,14 @@ _COMPOSE_HEAD: Final = """\
 def init(folder: Path) -> None:
     """Write .env, a systemd unit and a compose file into FOLDER, or into the working directory.
 
-    The unit runs this very program in FOLDER, with the data in its subfolder data. Files that are there are left.
+    The unit runs this very program in FOLDER, with the data in its subfolder data. Files that are
+    there are left.
     """
     folder = folder.resolve()
     if not str(folder).isprintable():
         raise QuestionError(
-            f"A systemd unit can't hold the path {str(folder)!r}. Choose another name for the folder."
+            f"A systemd unit can't hold the path {str(folder)!r}. Choose another name for the "
+            "folder."
         )
     program = Path(sys.executable).with_name("leads-pipeline")
     texts = {
@@ -73,7 +76,8 @@ def init(folder: Path) -> None:
 def env_file() -> str:
     """Return the text of an .env that isn't filled in.
 
-    DAGSTER_HOME is a comment, as an empty value there would win in Dagster. So are values that are only proposed.
+    DAGSTER_HOME is a comment, as an empty value there would win in Dagster. So are values that are
+    only proposed.
     """
     lines = [_ENV_HEAD]
     for section, variables in groupby(described(), lambda one: one.section):
@@ -96,7 +100,7 @@ def _lines_of(variable: Variable) -> Iterator[str]:
         yield f"{variable.name}_FILE=\n"
 
 
-# --- the systemd unit -------------------------------------------------------------------------------------------------
+# --- the systemd unit -----------------------------------------------------------------------------
 
 
 def _unit(folder: Path, program: Path) -> str:
@@ -160,7 +164,7 @@ def _quoted(path: Path) -> str:
     return f'"{escaped}"'
 
 
-# --- the compose file -------------------------------------------------------------------------------------------------
+# --- the compose file -----------------------------------------------------------------------------
 
 
 def _compose_file() -> str:

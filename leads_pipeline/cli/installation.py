@@ -1,6 +1,7 @@
 """The installation that the variables name: its settings, its data folder and the facts about it.
 
-Belongs here: what each command opens first. Doesn't: Dagster (session.py), so that commands that look are quick.
+Belongs here: what each command opens first. Doesn't: Dagster (session.py), so that commands that
+look are quick.
 """
 
 import os
@@ -20,7 +21,8 @@ from leads_pipeline.settings import THIS_MACHINE, Settings, origin
 def existing() -> tuple[Settings, DataFolder]:
     """Return the settings and the data folder. Nothing is made or changed.
 
-    Raises SettingsError if nothing was ever pulled into the folder: a mistyped name would look like an empty folder.
+    Raises SettingsError if nothing was ever pulled into the folder: a mistyped name would look like
+    an empty folder.
     """
     settings = Settings.from_variables(os.environ)
     data = DataFolder.of(settings)
@@ -32,8 +34,9 @@ def existing() -> tuple[Settings, DataFolder]:
     ):
         state = "has no leads" if data.folder.exists() else "doesn't exist"
         raise SettingsError(
-            f"The data folder {data.folder} {state}. If that is the wrong folder, correct LEADS_DATA_DIR. If it is "
-            "new, pull first: run `leads-pipeline backfill --last 3d`, or start the pull in your own Dagster."
+            f"The data folder {data.folder} {state}. If that is the wrong folder, correct "
+            "LEADS_DATA_DIR. If it is new, pull first: run `leads-pipeline backfill --last 3d`, "
+            "or start the pull in your own Dagster."
         )
 
     return settings, data

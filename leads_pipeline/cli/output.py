@@ -1,6 +1,7 @@
 """How commands print and listen: consoles, tables, errors as sentences, ports.
 
-Belongs here: what every command needs. Doesn't: Dagster and the settings' model, so that `--help` is quick.
+Belongs here: what every command needs. Doesn't: Dagster and the settings' model, so that `--help`
+is quick.
 """
 
 import errno
@@ -81,8 +82,8 @@ def plain_errors() -> Iterator[None]:
         if isinstance(error, OSError) and _is_of_output(error):
             _give_up(sys.stdout)
             raise Refusal(
-                f"The output can't be written: {error.strerror}. Send it to another file or device. What the command "
-                "has done stays."
+                f"The output can't be written: {error.strerror}. Send it to another file or "
+                "device. What the command has done stays."
             ) from error
         if message := _disk_trouble(error):
             raise Refusal(message) from error
@@ -123,10 +124,13 @@ def _disk_trouble(error: Exception) -> str | None:
 
     if (failure := sqlite_error(error)) is not None:
         if is_short_of_files():
-            return f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. {MORE_FILES}"
+            return (
+                f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. "
+                f"{MORE_FILES}"
+            )
         return (
-            f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. Check the disk, then run "
-            "again. Landed leads are safe."
+            f"Dagster's database in {settings.dagster_folder} can't be used: {failure}. Check the "
+            "disk, then run again. Landed leads are safe."
         )
 
     return None

@@ -1,10 +1,11 @@
 """Dagster's web pages behind a guard, so that they obey only their own pages and programs.
 
-A browser sends what any page tells it to send: also to this machine, and from inside of a network. Dagster obeys all of
-it, and its pages have no login. The guard refuses requests that another website causes.
+A browser sends what any page tells it to send: also to this machine, and from inside of a network.
+Dagster obeys all of it, and its pages have no login. The guard refuses requests that another
+website causes.
 
-Belongs here: which requests reach Dagster. Doesn't: a login, which is for a proxy, and the other processes
-(processes.py).
+Belongs here: which requests reach Dagster. Doesn't: a login, which is for a proxy, and the other
+processes (processes.py).
 """
 
 import ipaddress
@@ -29,7 +30,8 @@ from leads_pipeline.settings import Settings
 # Probes ask for it under any name. It tells the versions of Dagster, and nothing else.
 _PROBED: Final = "/server_info"
 
-# HTTP's methods that change nothing. Dagster keeps to that, except that /graphql obeys a query in the address.
+# HTTP's methods that change nothing. Dagster keeps to that, except that /graphql obeys a query in
+# the address.
 _READING: Final = ("GET", "HEAD", "OPTIONS")
 
 _JSON: Final = "application/json"
@@ -52,24 +54,25 @@ class PageRefusal:
 
 UNKNOWN_HOST: Final = PageRefusal(
     421,
-    "The pages are not known under this name. If it is yours, for example that of a proxy, add it to LEADS_UI_HOSTS "
-    "and restart leads-pipeline. Otherwise open them by address, or as localhost.",
+    "The pages are not known under this name. If it is yours, for example that of a proxy, add it "
+    "to LEADS_UI_HOSTS and restart leads-pipeline. Otherwise open them by address, or as "
+    "localhost.",
 )
 QUERY_BY_GET: Final = PageRefusal(
     405,
-    "Send GraphQL by POST, as application/json. A query in the address is refused, because a link or an image on any "
-    "website could hold it.",
+    "Send GraphQL by POST, as application/json. A query in the address is refused, because a link "
+    "or an image on any website could hold it.",
 )
 OTHER_ORIGIN: Final = PageRefusal(
     403,
-    "This request comes from another website: its Origin isn't its Host. If the pages themselves have sent it, a proxy "
-    "has changed the Host. Have the proxy pass it as it arrived, with its port. In nginx: proxy_set_header Host "
-    "$http_host;",
+    "This request comes from another website: its Origin isn't its Host. If the pages themselves "
+    "have sent it, a proxy has changed the Host. Have the proxy pass it as it arrived, with its "
+    "port. In nginx: proxy_set_header Host $http_host;",
 )
 NOT_JSON: Final = PageRefusal(
     415,
-    "Send this with the header Content-Type: application/json. Other types are refused, because any website can have a "
-    "browser send them.",
+    "Send this with the header Content-Type: application/json. Other types are refused, because "
+    "any website can have a browser send them.",
 )
 
 
@@ -84,7 +87,8 @@ def main(host: str, port: int, workspace: str, log_level: str) -> None:
         settings = Settings.from_variables(os.environ)
         names = known_names(host, settings.ui_hosts)
 
-        # Nobody else can listen there from here on: not even a later Dagster that serves its pages in another way.
+        # Nobody else can listen there from here on: not even a later Dagster that serves its pages
+        # in another way.
         with listening(host, port) as door:
             run_webserver(host, port, workspace, log_level, serve=partial(_serve, names, door))
 
@@ -162,7 +166,8 @@ def refusal(scope: Scope, names: Collection[str]) -> PageRefusal | None:
     if scope["path"] == _PROBED and not is_websocket:
         return None
 
-    # A website can point its own name at this machine. The browser then takes the pages for the website's own.
+    # A website can point its own name at this machine. The browser then takes the pages for the
+    # website's own.
     host = _Host.parse(headers.getlist("host"))
     if host is None or not host.is_known(names):
         return UNKNOWN_HOST

@@ -1,7 +1,7 @@
 """Dagster's web pages, daemon and code location, run together.
 
-Belongs here: which processes run, and that they end together. Doesn't: starting them again, which is for systemd or the
-container's engine.
+Belongs here: which processes run, and that they end together. Doesn't: starting them again, which
+is for systemd or the container's engine.
 """
 
 import ctypes
@@ -50,16 +50,18 @@ _PAGES_MODULE: Final = "leads_pipeline.cli.pages"
 _SOCKET: Final = "code"
 _RUNTIME: Final = "serve-"
 
-# How long processes may take to end before they are killed: first the daemon and the pages, then the code location with
-# its runs.
+# How long processes may take to end before they are killed: first the daemon and the pages, then
+# the code location with its runs.
 _END_SECONDS: Final = 10.0
 _TICK_SECONDS: Final = 0.1
 
-# How often the code location's socket is tried, and after how long without an answer all processes are ended.
+# How often the code location's socket is tried, and after how long without an answer all processes
+# are ended.
 _ASK_SECONDS: Final = 5.0
 _UNREACHABLE_SECONDS: Final = 60.0
 
-# If the clock is set back, Dagster's loops wait until it is there again. After a longer step all processes are ended.
+# If the clock is set back, Dagster's loops wait until it is there again. After a longer step all
+# processes are ended.
 _MOST_SET_BACK_SECONDS: Final = 600.0
 
 # prctl(2): the signal that a child gets when its parent is gone.
@@ -84,8 +86,8 @@ def run_together(
     writable(settings)
     data, home = opened(settings), dagster_home(settings)
     data.want_restored()
-    # Dagster gives an .env in its working directory precedence over the environment, even its empty lines. So it works
-    # in its home, and its environment has everything.
+    # Dagster gives an .env in its working directory precedence over the environment, even its empty
+    # lines. So it works in its home, and its environment has everything.
     os.environ.update({**settings.whole_paths(), "DAGSTER_HOME": str(home), SERVED: "yes"})
     stop = Event()
 
@@ -113,8 +115,8 @@ def run_together(
         return 0
 
     click.echo(
-        f"{ended}, so all processes were ended. Landed leads stay. systemd and containers start it again by "
-        "themselves; otherwise run this command again.",
+        f"{ended}, so all processes were ended. Landed leads stay. systemd and containers start it "
+        "again by themselves; otherwise run this command again.",
         err=True,
     )
     return 1
@@ -141,8 +143,9 @@ def runtime_folder(home: Path) -> Iterator[Path]:
                 yield Path(folder)
                 return
     raise SettingsError(
-        f"The code location's socket finds no place. None of {', '.join(map(str, places))} takes a socket, whose path "
-        "has 107 characters at most. Set TMPDIR to a folder with a short path, such as /tmp."
+        f"The code location's socket finds no place. None of {', '.join(map(str, places))} takes a "
+        "socket, whose path has 107 characters at most. Set TMPDIR to a folder with a short path, "
+        "such as /tmp."
     )
 
 

@@ -24,13 +24,14 @@ port_option = click.option(
 def serve(port: int, host: str) -> None:
     """Run the Dagster UI, the daemon and the code location until ctrl-C or SIGTERM.
 
-    If one of them ends by itself, the code location can't be reached for a minute, or the clock is set back by more
-    than 10 minutes, all of them are ended. Then systemd or the container starts them again. Exit code 0 after ctrl-C
-    or SIGTERM, 1 if something else ended them, 2 if a setting or the folder is wrong.
+    If one of them ends by itself, the code location can't be reached for a minute, or the clock is
+    set back by more than 10 minutes, all of them are ended. Then systemd or the container starts
+    them again. Exit code 0 after ctrl-C or SIGTERM, 1 if something else ended them, 2 if a setting
+    or the folder is wrong.
 
-    The UI has no login: anybody who reaches it can start and stop everything. Put a proxy with TLS and a login in front
-    of it, or use a tunnel. If people open the UI by a name, set LEADS_UI_HOSTS to that name. Requests of other websites
-    are refused.
+    The UI has no login: anybody who reaches it can start and stop everything. Put a proxy with TLS
+    and a login in front of it, or use a tunnel. If people open the UI by a name, set LEADS_UI_HOSTS
+    to that name. Requests of other websites are refused.
     """
     from leads_pipeline.cli.processes import run_together  # loads Dagster
 

@@ -1,6 +1,7 @@
 """Dagster runs in this process: pulling and publishing without the UI, and showing the outcome.
 
-Belongs here: what the commands that start runs share. Doesn't: the runs (orchestration/runs.py). It loads Dagster.
+Belongs here: what the commands that start runs share. Doesn't: the runs (orchestration/runs.py). It
+loads Dagster.
 """
 
 import os
@@ -169,7 +170,8 @@ class Session:
                     1 for row in rows if row.fetched_at is not None and row.fetched_at >= began_at
                 )
             raise KeyboardInterrupt(
-                f"Cancelled. {counted(landed, 'window')} landed and stay. To pull the others, run the command again."
+                f"Cancelled. {counted(landed, 'window')} landed and stay. To pull the others, run "
+                "the command again."
             ) from None
 
     def publish(self) -> str | None:
@@ -241,17 +243,19 @@ def _look_at_home(data: DataFolder, home: Path) -> None:
 
     if is_here and key_prefix:
         raise SettingsError(
-            f"In the Dagster of DAGSTER_HOME={home}, these leads have the key_prefix {key_prefix}, and this command "
-            "would record its run under other keys. Start a run there, or unset DAGSTER_HOME for this command. Then it "
-            "works with a home of its own. The leads are the same."
+            f"In the Dagster of DAGSTER_HOME={home}, these leads have the key_prefix {key_prefix}, "
+            "and this command would record its run under other keys. Start a run there, or unset "
+            "DAGSTER_HOME for this command. Then it works with a home of its own. The leads are "
+            "the same."
         )
     if is_here or not keeps_its_own_state(home):
         return
 
     to_see = "" if key_prefix else f" To see the next run there, set DAGSTER_HOME={of_service}."
     click.echo(
-        f"{click.style('warning:', fg='yellow', bold=True)} The service works with another Dagster home, {of_service}. "
-        f"Its UI doesn't show what this command runs in {home}. The leads are the same.{to_see}",
+        f"{click.style('warning:', fg='yellow', bold=True)} The service works with another Dagster "
+        f"home, {of_service}. Its UI doesn't show what this command runs in {home}. The leads are "
+        f"the same.{to_see}",
         err=True,
     )
 
@@ -262,6 +266,7 @@ def dagster_instance(home: Path) -> DagsterInstance:
         return DagsterInstance.get()
     except DagsterError as error:  # its message may quote a password of the file
         raise SettingsError(
-            f"Dagster refuses {home / 'dagster.yaml'} ({type(error).__name__}). Correct the file and the variables "
-            "that it names. Or move it away: the next start writes a new one, with a new history. The leads stay."
+            f"Dagster refuses {home / 'dagster.yaml'} ({type(error).__name__}). Correct the file "
+            "and the variables that it names. Or move it away: the next start writes a new one, "
+            "with a new history. The leads stay."
         ) from None

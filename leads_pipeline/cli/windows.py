@@ -38,7 +38,8 @@ def coverage(count: int, as_json: bool) -> None:
 
     Changes nothing. A window of today is open until the day is over.
 
-    Exit code 0 if every window that is over has landed whole and is published, 1 if one has not, 2 if it can't tell.
+    Exit code 0 if every window that is over has landed whole and is published, 1 if one has not, 2
+    if it can't tell.
     """
     facts = facts_now()
     windows = facts.windows_from(facts.today - timedelta(days=count))
@@ -70,7 +71,8 @@ def coverage(count: int, as_json: bool) -> None:
         publish = f"{how_to_publish(facts.data.state)}."
         if facts.leads_duckdb_trouble:
             click.echo(
-                f"\n{facts.leads_duckdb_trouble} The figures above are those of raw files. {publish}"
+                f"\n{facts.leads_duckdb_trouble} The figures above are those of raw files. "
+                f"{publish}"
             )
         elif unpublished:
             do = "The service publishes them within minutes." if facts.is_served else publish
@@ -115,7 +117,10 @@ def _show_not_landed(facts: Facts, not_landed: Sequence[WindowRow]) -> None:
     for cause, rows in causes.items():
         until = deletion(facts, rows)
         if rows[0].state is WindowState.PARTIAL:
-            until = f"The portal had begun to delete {'its' if len(rows) == 1 else 'their'} leads before the pull."
+            until = (
+                f"The portal had begun to delete {'its' if len(rows) == 1 else 'their'} leads "
+                "before the pull."
+            )
         elif all(row.window.is_deleted(facts.now) for row in rows):
             until = f"The portal has deleted {'its' if len(rows) == 1 else 'their'} leads."
         why = rows[0].failure.message if rows[0].failure else ""

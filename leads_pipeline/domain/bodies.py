@@ -1,7 +1,8 @@
 """Cutting what the portal sends into leads, each with its exact text.
 
-Belongs here: which bodies are answers, the id of a lead. Doesn't: requests (portal/), where a piece of JSON begins and
-ends (json_pieces.py), what a lead's members mean (contract.py), typed rows (warehouse/typed_rows.py).
+Belongs here: which bodies are answers, the id of a lead. Doesn't: requests (portal/), where a piece
+of JSON begins and ends (json_pieces.py), what a lead's members mean (contract.py), typed rows
+(warehouse/typed_rows.py).
 """
 
 import codecs
@@ -35,7 +36,8 @@ _PAGING: Final = re.compile(
     r"next|pag(e|ing|ination)|total|cursor|count$|has(more|next)|more(results|available)|(is)?truncated|offset"
 )
 
-# Usual names of members beside a list, likewise. Any other name may repeat the request, so it is not shown.
+# Usual names of members beside a list, likewise. Any other name may repeat the request, so it is
+# not shown.
 _USUAL: Final = re.compile(
     r"(total|count)(count|pages|results|records|elements|items|hits|leads|applicants|appraisals)?"
     r"|(page|result|record|element|item|hit|lead|applicant|appraisal)s?count|numfound|(num|number)?(of)?pages"
@@ -52,8 +54,8 @@ _DEPTH: Final = 3
 class CutAnswer:
     """A body, cut into its leads.
 
-    `unknown_members` are those beside the list, each with its path and JSON type as `meta.nextToken/text`. A name that
-    could be a person's is `…` there.
+    `unknown_members` are those beside the list, each with its path and JSON type as
+    `meta.nextToken/text`. A name that could be a person's is `…` there.
     """
 
     leads: tuple[ReceivedLead, ...]
@@ -63,10 +65,10 @@ class CutAnswer:
 def cut_leads(kind: LeadKind, body: bytes) -> CutAnswer:
     """Cut a 200 body into its leads.
 
-    An answer is a JSON object that holds the kind's list; an empty list means no leads. The list's key counts in any
-    spelling, and each time it occurs. An odd lead, such as NaN, a lone surrogate or an integer of 5,000 digits, is kept
-    and flagged. The other leads are not affected. Raises InvalidAnswerError for everything else; its message describes
-    the body without quoting it.
+    An answer is a JSON object that holds the kind's list; an empty list means no leads. The list's
+    key counts in any spelling, and each time it occurs. An odd lead, such as NaN, a lone surrogate
+    or an integer of 5,000 digits, is kept and flagged. The other leads are not affected. Raises
+    InvalidAnswerError for everything else; its message describes the body without quoting it.
     """
     elements, members = cut_list(kind.list_key, body)
     beside = {name: parsed(value) for name, value in members if name is not None}
@@ -79,9 +81,10 @@ def cut_leads(kind: LeadKind, body: bytes) -> CutAnswer:
 def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
     """Cut a push into its leads, each with its kind and the exact text received.
 
-    The body is a JSON object (specification, "Events"). It holds a lead under its kind's name, `{"applicant": {…}}`, or
-    a list under the kind's list key, as an answer does. A name with null holds none. Each lead is judged as in
-    cut_leads. Raises InvalidAnswerError for everything else; its message quotes nothing of the body.
+    The body is a JSON object (specification, "Events"). It holds a lead under its kind's name,
+    `{"applicant": {…}}`, or a list under the kind's list key, as an answer does. A name with null
+    holds none. Each lead is judged as in cut_leads. Raises InvalidAnswerError for everything else;
+    its message quotes nothing of the body.
     """
     leads: list[tuple[LeadKind, ReceivedLead]] = []
     has_leads = False
@@ -173,7 +176,7 @@ def _json_type(value: object) -> str:
     return types.get(type(value), "unreadable")
 
 
-# --- one lead ----------------------------------------------------------------------------------------------------
+# --- one lead -------------------------------------------------------------------------------------
 
 
 class _Identified(msgspec.Struct):
@@ -189,7 +192,8 @@ def received(element: bytes) -> tuple[str, str]:
     try:
         payload = element.decode()
     except UnicodeDecodeError:
-        # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with .encode("latin-1").
+        # ISO 8859-1 maps every byte to a character, so the exact bytes can be had back with
+        # .encode("latin-1").
         payload = element.decode("latin-1")
 
     try:

@@ -1,7 +1,7 @@
 """The wire: paths, parameter names, valid answers, and the declared fields of each lead kind.
 
-Belongs here: everything that the portal decides, as data. Doesn't: sending requests (portal/), cutting a body into
-leads (domain/bodies.py), how a declared type is cast (warehouse/typed_rows.py).
+Belongs here: everything that the portal decides, as data. Doesn't: sending requests (portal/),
+cutting a body into leads (domain/bodies.py), how a declared type is cast (warehouse/typed_rows.py).
 """
 
 import re
@@ -16,7 +16,8 @@ from leads_pipeline.errors import LeadsPipelineError
 
 LEADS_TOKEN_PATH: Final = "/oauth2/token"  # noqa: S105 - a path, not a secret
 
-# The year-1 moment that the portal sends for "unknown" (openapi.yaml, Timestamp), without its seconds and zone.
+# The year-1 moment that the portal sends for "unknown" (openapi.yaml, Timestamp), without its
+# seconds and zone.
 UNKNOWN_MOMENT: Final = "0001-01-01T00:00"
 
 
@@ -105,8 +106,8 @@ def declared_members(fields: Iterable[Field], children: Iterable[ChildTable]) ->
 class ReceivedLead(NamedTuple):
     """One element of an answer's list, as received.
 
-    `payload` is the exact text. `lead_id` is the lead's own id, or `sha256:` and the hash of its payload where it
-    has none.
+    `payload` is the exact text. `lead_id` is the lead's own id, or `sha256:` and the hash of its
+    payload where it has none.
     """
 
     lead_id: str
@@ -134,11 +135,13 @@ def _printable(lead_id: str) -> str:
 class Answer:
     """A valid answer for one window, with how it was had.
 
-    `attempts` counts requests, retries included; `duration_seconds` spans them all. `body_bytes` is the decoded size.
+    `attempts` counts requests, retries included; `duration_seconds` spans them all. `body_bytes` is
+    the decoded size.
 
-    A window that came in pieces has one answer: `fetched_at` is that of the first piece. `body_sha256` and `body_bytes`
-    are of all bodies, one after the other. `failure` says why some of the leads are missing. Without them, the window
-    isn't landed. None if all are there. `unknown_members` are as in CutAnswer (bodies.py).
+    A window that came in pieces has one answer: `fetched_at` is that of the first piece.
+    `body_sha256` and `body_bytes` are of all bodies, one after the other. `failure` says why some
+    of the leads are missing. Without them, the window isn't landed. None if all are there.
+    `unknown_members` are as in CutAnswer (bodies.py).
     """
 
     window: Window
@@ -167,7 +170,7 @@ def _wire_moment(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# --- declared fields (openapi.yaml, Applicant and Appraisal) -------------------------------------------------------
+# --- declared fields (openapi.yaml, Applicant and Appraisal) --------------------------------------
 
 _T, _B, _I, _N, _A, _M = (
     FieldType.TEXT,
@@ -425,22 +428,24 @@ def lead_kind(name: str) -> LeadKind:
     return next(kind for kind in LEAD_KINDS if kind.name == name)
 
 
-# --- enumerated fields (openapi.yaml's examples, and published members; new ones can appear at any time) -----------
+# --- enumerated fields (openapi.yaml's examples, and published members; new ones can appear at any
 
 _PROPERTY_TYPES: Final = (
-    "FLAT DETACHED SEMI_DETACHED TERRACED END_TERRACE DETACHED_BUNGALOW BUNGALOW STUDIO MAISONETTE TOWN_HOUSE COTTAGE "
-    "SEMI_DETACHED_BUNGALOW LAND PARK_HOME LINK_DETACHED BARN_CONVERSION MEWS CHALET VILLA FARMHOUSE COUNTRY_HOUSE "
-    "TERRACED_BUNGALOW PARKING BLOCK_OF_FLATS EQUESTRIAN LODGE HOUSEBOAT FARM CHATEAU FARM_BARN FINCA HOTEL INDUSTRIAL "
-    "JUNK LEISURE LIGHT_INDUSTRIAL LONGERE OFFICE PUB_BAR RESTAURANT RETAIL RIAD WAREHOUSE MID_TERRACE"
+    "FLAT DETACHED SEMI_DETACHED TERRACED END_TERRACE DETACHED_BUNGALOW BUNGALOW STUDIO MAISONETTE "
+    "TOWN_HOUSE COTTAGE SEMI_DETACHED_BUNGALOW LAND PARK_HOME LINK_DETACHED BARN_CONVERSION MEWS "
+    "CHALET VILLA FARMHOUSE COUNTRY_HOUSE TERRACED_BUNGALOW PARKING BLOCK_OF_FLATS EQUESTRIAN "
+    "LODGE HOUSEBOAT FARM CHATEAU FARM_BARN FINCA HOTEL INDUSTRIAL JUNK LEISURE LIGHT_INDUSTRIAL "
+    "LONGERE OFFICE PUB_BAR RESTAURANT RETAIL RIAD WAREHOUSE MID_TERRACE"
 )
 _CONFIDENCE_BANDS: Final = "LOW MEDIUM HIGH"
 
 # The portal's default member of every enumeration.
 _DEFAULT: Final = "UNSPECIFIED"
 
-# Path, common prefix of the members, and the rest of each but the default. A path may have several lines. The lists
-# are complete for consumerSituation, enquiryType, propertyUse and propertyType. Of the others, only examples are
-# published. A member that isn't here is kept all the same, and is a hint of drift.
+# Path, common prefix of the members, and the rest of each but the default. A path may have several
+# lines. The lists are complete for consumerSituation, enquiryType, propertyUse and propertyType. Of
+# the others, only examples are published. A member that isn't here is kept all the same, and is a
+# hint of drift.
 _MEMBERS: Final = (
     ("intent", "APPLICANT_INTENT_", "BUY RENT"),
     ("intent", "APPRAISAL_INTENT_", "SELL LET"),
@@ -455,8 +460,8 @@ _MEMBERS: Final = (
     (
         "consumerSituation",
         "CONSUMER_SITUATION_",
-        "OTHER PROPERTY_TO_SELL PROPERTY_TO_LET OFFER_ON_OWN_PROPERTY RECENTLY_SOLD FIRST_TIME_BUYER "
-        "BUYER_NOT_FIRST_TIME LOOKING_TO_INVEST NO_PROPERTY_TO_SELL",
+        "OTHER PROPERTY_TO_SELL PROPERTY_TO_LET OFFER_ON_OWN_PROPERTY RECENTLY_SOLD "
+        "FIRST_TIME_BUYER BUYER_NOT_FIRST_TIME LOOKING_TO_INVEST NO_PROPERTY_TO_SELL",
     ),
     ("urgency", "URGENCY_", "ASAP WITHIN_3_MONTHS WITHIN_6_MONTHS"),
     ("searchCriteria.priceFrequency", "RENT_FREQUENCY_", "PER_WEEK PER_MONTH"),
@@ -486,15 +491,15 @@ def _declared_enumerations() -> dict[str, tuple[str, ...]]:
 # The whole members, by path.
 ENUMERATIONS: Final = _declared_enumerations()
 
-# Prefixes of members that readable text leaves out, the longest first. Two of the same length always have the same
-# order: marts are made anew when the patterns below change.
+# Prefixes of members that readable text leaves out, the longest first. Two of the same length
+# always have the same order: marts are made anew when the patterns below change.
 ENUM_PREFIXES: Final = sorted(
     {prefix for _, prefix, _ in _MEMBERS}, key=lambda prefix: (-len(prefix), prefix)
 )
 
-# The form of a member, known or not: a declared prefix, then a name in capitals, digits and underscores. Nobody types
-# that into a form, so it is no personal data and may be shown. Any other value may be a person's words.
-# SQL reads these patterns too (sql/macros/marts.sql).
+# The form of a member, known or not: a declared prefix, then a name in capitals, digits and
+# underscores. Nobody types that into a form, so it is no personal data and may be shown. Any other
+# value may be a person's words. SQL reads these patterns too (sql/macros/marts.sql).
 PREFIX_PATTERN: Final = f"^(?:{'|'.join(ENUM_PREFIXES)})"
 MEMBER_PATTERN: Final = f"{PREFIX_PATTERN}[A-Z0-9][A-Z0-9_]{{0,59}}"
 

@@ -1,7 +1,7 @@
 """When a window is asked for: one rule for the nightly pull, further fetches and retries.
 
-Belongs here: the rule, and the failure that it takes into account. Doesn't: reading both from the disk (raw/),
-starting a run (orchestration/asking.py).
+Belongs here: the rule, and the failure that it takes into account. Doesn't: reading both from the
+disk (raw/), starting a run (orchestration/asking.py).
 """
 
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ import msgspec
 
 from leads_pipeline.domain.window import RETENTION, Window
 
-# After a window's end. A closed day's list may be filled a little later. Late, moved and corrected leads come in the
-# days after.
+# After a window's end. A closed day's list may be filled a little later. Late, moved and corrected
+# leads come in the days after.
 FETCHES: Final = (
     timedelta(minutes=75),
     *(timedelta(days=days, minutes=75) for days in (1, 2, 7, 14, 21, 28)),
@@ -68,8 +68,8 @@ def due_at(
 ) -> datetime | None:
     """Return when to ask for the window next: None if no fetch is left, or the portal deleted it.
 
-    `fetched_at` is its newest whole fetch. `started_at` is when the service was last started: a refusal from before
-    doesn't wait, as somebody may have corrected a setting.
+    `fetched_at` is its newest whole fetch. `started_at` is when the service was last started: a
+    refusal from before doesn't wait, as somebody may have corrected a setting.
     """
     fetch = next_fetch(window, fetched_at, failure, now)
     if fetch is None or failure is None or failure.attempts == 0:

@@ -2,7 +2,8 @@
 
 One piece with invalid JSON doesn't spoil the others.
 
-Belongs here: members of an object and elements of a list, as bytes. Doesn't: what they mean (bodies.py).
+Belongs here: members of an object and elements of a list, as bytes. Doesn't: what they mean
+(bodies.py).
 """
 
 import codecs
@@ -26,8 +27,8 @@ _BEGINNING: Final = 256
 def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None, bytes]]]:
     """Return the elements of a JSON object's list `key`, each as received, and the other members.
 
-    The key counts in any spelling, and each time it occurs. Raises InvalidAnswerError if the body isn't an object, or
-    `key` isn't a list in it.
+    The key counts in any spelling, and each time it occurs. Raises InvalidAnswerError if the body
+    isn't an object, or `key` isn't a list in it.
     """
     body = body.removeprefix(codecs.BOM_UTF8)
     try:
@@ -36,7 +37,8 @@ def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None,
     except (msgspec.DecodeError, KeyError, RecursionError, UnicodeDecodeError):
         return _cut_by_structure(key, body)
 
-    # The text around the list is short. A key that stands twice there is found by structure, as msgspec keeps one.
+    # The text around the list is short. A key that stands twice there is found by structure, as
+    # msgspec keeps one.
     start = body.find(
         text[:_BEGINNING]
     )  # to search for the whole text takes longer than to decode it

@@ -1,12 +1,14 @@
 """Comparing the present with moments that the program stored itself.
 
-A moment in the future was stored while the machine's clock ran ahead. Nothing may wait until that time comes.
+A moment in the future was stored while the machine's clock ran ahead. Nothing may wait until that
+time comes.
 """
 
 from datetime import datetime, timedelta
 from typing import Final
 
-# Another process may have stored a moment while this one looks, so somewhat later than `now`. No clock ran ahead then.
+# Another process may have stored a moment while this one looks, so somewhat later than `now`. No
+# clock ran ahead then.
 _BESIDE: Final = timedelta(minutes=10)
 
 

@@ -1,7 +1,7 @@
 """Days, scopes and windows: which partition asks the portal for which stretch of time.
 
-Belongs here: day + scope ⇄ partition key ⇄ UTC interval, and what retention leaves of it. Doesn't: HTTP, files,
-Dagster's own partition objects (orchestration/partitions.py).
+Belongs here: day + scope ⇄ partition key ⇄ UTC interval, and what retention leaves of it. Doesn't:
+HTTP, files, Dagster's own partition objects (orchestration/partitions.py).
 """
 
 import re
@@ -22,11 +22,13 @@ RETENTION = timedelta(days=30)
 # The agency's own retention isn't shorter: checks compare the last 35 days.
 SHORTEST_RETENTION = timedelta(days=35)
 
-# An id becomes a folder name and half of a partition key. So separators of paths, of Dagster's keys ("|", ",", "...")
-# and of SQL are refused, and dots stand alone and never last. The portal's ids are digits.
+# An id becomes a folder name and half of a partition key. So separators of paths, of Dagster's keys
+# ("|", ",", "...") and of SQL are refused, and dots stand alone and never last. The portal's ids
+# are digits.
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-])){0,63}", re.ASCII)
 
-# Dagster joins the dimensions of a multi-partition key in the order of their names: "day" before "scope".
+# Dagster joins the dimensions of a multi-partition key in the order of their names: "day" before
+# "scope".
 _KEY_SEPARATOR = "|"
 
 
@@ -55,8 +57,8 @@ class Scope:
     def parse(cls, text: str) -> Self:
         """Read a scope key such as `branch-101` or `all`.
 
-        Raises SettingsError naming the text when the kind is unknown or the id holds anything but ASCII letters,
-        digits, `_`, `-` and single dots between them.
+        Raises SettingsError naming the text when the kind is unknown or the id holds anything but
+        ASCII letters, digits, `_`, `-` and single dots between them.
         """
         if text == ScopeKind.ALL:
             return cls(ScopeKind.ALL)
@@ -64,8 +66,9 @@ class Scope:
         kind, _, id_ = text.partition("-")
         if kind not in {k for k in ScopeKind if k is not ScopeKind.ALL} or not _ID.fullmatch(id_):
             raise SettingsError(
-                f"{text!r} is not a scope. Write branch-ID, brand-ID, company-ID, group-ID or all. The id has at "
-                "most 64 letters, digits, '_', '-' and single dots, and doesn't end with a dot."
+                f"{text!r} is not a scope. Write branch-ID, brand-ID, company-ID, group-ID or all. "
+                "The id has at most 64 letters, digits, '_', '-' and single dots, and doesn't end "
+                "with a dot."
             )
 
         return cls(ScopeKind(kind), id_)
@@ -80,8 +83,8 @@ class Scope:
 class Window:
     """One day of one scope: the unit that is fetched, landed, retried and counted.
 
-    `start` and `end` bound the half-open interval [start, end) and are UTC; `day` is a calendar day in the
-    pipeline's time zone.
+    `start` and `end` bound the half-open interval [start, end) and are UTC; `day` is a calendar day
+    in the pipeline's time zone.
     """
 
     day: date
@@ -123,9 +126,9 @@ class Window:
 def day_interval(day: date, zone: ZoneInfo) -> tuple[datetime, datetime]:
     """First moment of `day` and of the next day in `zone`, both UTC.
 
-    The difference is 23, 24 or 25 hours where clocks change. If a change of the clock skips midnight, the day begins at
-    the moment of the change, so days always tile. PEP 495: a missing local time with fold=0 is read with the offset
-    before it.
+    The difference is 23, 24 or 25 hours where clocks change. If a change of the clock skips
+    midnight, the day begins at the moment of the change, so days always tile. PEP 495: a missing
+    local time with fold=0 is read with the offset before it.
     """
     return _first_moment(day, zone), _first_moment(day + timedelta(days=1), zone)
 

@@ -1,7 +1,8 @@
 """The steps of a publication, the core's and the features', in their order.
 
-Belongs here: the list, what each step is given, and why it stands where it stands. Doesn't: the steps themselves,
-the publication (warehouse/publication.py), when it is made (orchestration/publish_sensor.py).
+Belongs here: the list, what each step is given, and why it stands where it stands. Doesn't: the
+steps themselves, the publication (warehouse/publication.py), when it is made
+(orchestration/publish_sensor.py).
 """
 
 from datetime import datetime
@@ -69,13 +70,14 @@ def steps_of(
         MakeBranches(settings.branches),
         # It reads the leads, and marts show the new values that it finds.
         FindDrift(to_day),
-        # Of inventory (table.py), own_tables (own_marts.py) and lake (step.py). What they fill is there for marts.
+        # Of inventory (table.py), own_tables (own_marts.py) and lake (step.py). What they fill is
+        # there for marts.
         *(step for of_feature in brought("steps") for step in of_feature(data, settings, now)),
         MakeMarts(zone, to_day),
         # After the swap, and after what features make then from what is published.
         DeleteCache(data),
         DeleteUnclaimed(data, {pattern for feature in FEATURES for pattern in feature.derives}),
-        # Before anything is read, it takes out of raw whom the list keeps out. And the folder follows the list once
-        # nothing that is made holds anybody who had to go.
+        # Before anything is read, it takes out of raw whom the list keeps out. And the folder
+        # follows the list once nothing that is made holds anybody who had to go.
         *(follow_list or [ShowEverybody(data)]),
     ]

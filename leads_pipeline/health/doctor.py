@@ -2,9 +2,9 @@
 
 The answer says what to do if one doesn't.
 
-Belongs here: live questions, a function each, and the short line if a finder found nothing. Doesn't: what is wrong with
-the data (findings.py), reading every file (verify.py). Only tokens are stored. The file system and the bucket are
-tried out, and nothing stays there.
+Belongs here: live questions, a function each, and the short line if a finder found nothing.
+Doesn't: what is wrong with the data (findings.py), reading every file (verify.py). Only tokens are
+stored. The file system and the bucket are tried out, and nothing stays there.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,8 @@ _ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)
 _CLOCK_WARN_SECONDS: Final = 30
 # A day would count as closed while the portal still adds leads to it.
 _CLOCK_FAIL_SECONDS: Final = 300
-# The window of the test request. It is short, so the answer is quick. It is over, even if a clock is wrong.
+# The window of the test request. It is short, so the answer is quick. It is over, even if a clock
+# is wrong.
 _WINDOW_LENGTH: Final = timedelta(minutes=1)
 _WINDOW_AGE: Final = timedelta(minutes=10)
 
@@ -80,7 +81,7 @@ def ask(check: str, question: Callable[[], str]) -> Seen:
         return Seen(check, Light.RED, str(error))
 
 
-# --- settings and services ------------------------------------------------------------------------------------------
+# --- settings and services ------------------------------------------------------------------------
 
 
 def ask_settings(settings: Settings, env_file: Path) -> Iterator[Seen]:
@@ -92,14 +93,18 @@ def ask_settings(settings: Settings, env_file: Path) -> Iterator[Seen]:
 
 def _settings(settings: Settings) -> str:
     settings.want_portal()
-    return f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in {settings.zone.key}."
+    return (
+        f"{counted(len(settings.scopes), 'scope')} at {settings.base_url}, days in "
+        f"{settings.zone.key}."
+    )
 
 
 def _env_file(path: Path) -> str:
     ways = path.absolute().parents
     if path.stat().st_mode & 0o004 and all(folder.stat().st_mode & 0o001 for folder in ways):
         raise Doubt(
-            f"Other users of this machine can read it and the secrets in it. Run `chmod 600 {path}`."
+            "Other users of this machine can read it and the secrets in it. Run `chmod 600 "
+            f"{path}`."
         )
     return "Other users can't read it."
 
@@ -149,13 +154,17 @@ def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
         raise Doubt(f"It works, but other users can read the private key. Run `chmod 600 {key}`.")
 
     given = settings.client_secret
-    return f"Read from {settings.client_secret_pgp_file or (given and (given.file or given.variable))}."
+    return (
+        "Read from "
+        f"{settings.client_secret_pgp_file or (given and (given.file or given.variable))}."
+    )
 
 
 def _clock(theirs: datetime | None, ours: datetime) -> str:
     if theirs is None:
         raise Doubt(
-            "The portal sends no time to compare with. Check that this machine sets its clock by NTP."
+            "The portal sends no time to compare with. Check that this machine sets its clock by "
+            "NTP."
         )
 
     seconds = (ours - theirs).total_seconds()
@@ -163,7 +172,10 @@ def _clock(theirs: datetime | None, ours: datetime) -> str:
         return f"Within {max(1, round(abs(seconds)))} s of the portal's clock."
 
     way = "ahead of" if seconds > 0 else "behind"
-    what = f"This machine's clock is {abs(seconds):.0f} s {way} the portal's. Run `timedatectl set-ntp true`."
+    what = (
+        f"This machine's clock is {abs(seconds):.0f} s {way} the portal's. Run `timedatectl "
+        "set-ntp true`."
+    )
 
     if abs(seconds) > _CLOCK_FAIL_SECONDS:
         raise SettingsError(f"{what} Until then, days may be pulled before they are over.")
@@ -203,7 +215,8 @@ def _small_requests(
 
     if failed:
         lines = [
-            f"{reason}: {len(cases)} of {len(windows)} scopes ({some(sorted(key for key, _ in cases))}). {cases[0][1]}"
+            f"{reason}: {len(cases)} of {len(windows)} scopes "
+            f"({some(sorted(key for key, _ in cases))}). {cases[0][1]}"
             for reason, cases in sorted(failed.items())
         ]
         if all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases):
@@ -214,7 +227,7 @@ def _small_requests(
     return f"{scopes} within {slowest:.2f} s."
 
 
-# --- Dagster ----------------------------------------------------------------------------------------------------------
+# --- Dagster --------------------------------------------------------------------------------------
 
 
 def ask_pool(facts: Facts, pool: str, limit: Callable[[], int | None]) -> Iterator[Seen]:
@@ -237,13 +250,14 @@ def _pool(home: Path, pool: str, limit: Callable[[], int | None]) -> str:
 
     has = "has no limit" if number is None else f"has the limit {number}"
     raise Doubt(
-        f"Dagster's pool {pool} {has}. Two machines that pull at once don't know when the portal asks the other one to "
-        f"slow down. Run `DAGSTER_HOME={home} dagster instance concurrency set {pool} 1`, or set it in the UI: "
-        "Deployment > Concurrency. In dagster.yaml, `concurrency: {pools: {default_limit: 1}}` sets it for all pools."
+        f"Dagster's pool {pool} {has}. Two machines that pull at once don't know when the portal "
+        f"asks the other one to slow down. Run `DAGSTER_HOME={home} dagster instance concurrency "
+        f"set {pool} 1`, or set it in the UI: Deployment > Concurrency. In dagster.yaml, "
+        "`concurrency: {pools: {default_limit: 1}}` sets it for all pools."
     )
 
 
-# --- the data folder --------------------------------------------------------------------------------------------------
+# --- the data folder ------------------------------------------------------------------------------
 
 
 def ask_folder(facts: Facts) -> Iterator[Seen]:
@@ -291,8 +305,8 @@ def _file_system(folder: Path) -> str:
         path.name for path in folder.iterdir() if path.is_dir() and path.stat().st_dev != device
     ]:
         raise StorageError(
-            f"{', '.join(sorted(others))} in {folder}: on another file system. Damaged files are set aside by "
-            "renaming, which works within one. Mount the data folder as a whole."
+            f"{', '.join(sorted(others))} in {folder}: on another file system. Damaged files are "
+            "set aside by renaming, which works within one. Mount the data folder as a whole."
         )
 
     message = "The data folder is on one file system."
@@ -309,8 +323,8 @@ def _store(facts: Facts, store: Store) -> str:
     facts.data.share()
     if abs(seconds) > _CLOCK_WARN_SECONDS:
         raise Doubt(
-            f"The clocks of {store.address} and of this machine are {abs(seconds)} s apart. Set both by NTP. Of two "
-            "machines, the one that is ahead would have the newer leads."
+            f"The clocks of {store.address} and of this machine are {abs(seconds)} s apart. Set "
+            "both by NTP. Of two machines, the one that is ahead would have the newer leads."
         )
     return f"{store.address} can be written to and read."
 
@@ -320,7 +334,10 @@ def _source(facts: Facts) -> str:
     claimed = facts.data.state.claimed_by()
     if claimed is None:
         return "No leads yet."
-    return f"The data comes from {'the simulator on this machine' if claimed == THIS_MACHINE else claimed}."
+    return (
+        "The data comes from "
+        f"{'the simulator on this machine' if claimed == THIS_MACHINE else claimed}."
+    )
 
 
 def _modes(folder: Path) -> str:

@@ -1,7 +1,7 @@
 """The facts that findings and figures are made of, each computed when it is first asked for.
 
-Belongs here: reading what lies in the data folder. Doesn't: judging it (findings.py). Nothing is made or changed, no
-service is asked, and no Dagster is needed.
+Belongs here: reading what lies in the data folder. Doesn't: judging it (findings.py). Nothing is
+made or changed, no service is asked, and no Dagster is needed.
 """
 
 import shutil
@@ -30,7 +30,8 @@ from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.published import LeadsFile
 
-# The windows that are listed: the portal's 30 days, and some days for publications, which know the older ones.
+# The windows that are listed: the portal's 30 days, and some days for publications, which know the
+# older ones.
 CHECKED_DAYS: Final = 35
 
 # The sensor `alert` notes every five minutes that it works.
@@ -44,7 +45,8 @@ class UnreadableFileError(StorageError):
 class Damaged(NamedTuple):
     """A file in quarantine/, or the folder of a window with published leads and no file.
 
-    `place` is the window's, None if the file is no window's. The portal doesn't send pushed leads again.
+    `place` is the window's, None if the file is no window's. The portal doesn't send pushed leads
+    again.
     """
 
     key: str
@@ -72,7 +74,7 @@ class Facts:
     kinds: Sequence[LeadKind] = LEAD_KINDS
     is_thorough: bool = False
 
-    # --- windows ------------------------------------------------------------------------------------------------------
+    # --- windows ----------------------------------------------------------------------------------
 
     @cached_property
     def zone(self) -> ZoneInfo:
@@ -165,7 +167,7 @@ class Facts:
         """The branches' names, as far as they can be read."""
         return readable_branches(self.settings.branches_file)
 
-    # --- leads.duckdb -------------------------------------------------------------------------------------------------
+    # --- leads.duckdb -----------------------------------------------------------------------------
 
     @cached_property
     def has_published(self) -> bool:
@@ -281,7 +283,7 @@ class Facts:
         """How publications went."""
         return Publications.read(self.data.state.path)
 
-    # --- the installation ---------------------------------------------------------------------------------------------
+    # --- the installation -------------------------------------------------------------------------
 
     @cached_property
     def service(self) -> tuple[datetime, list[str]] | None:

@@ -2,7 +2,8 @@
 
 There is one figure for one thing.
 
-Belongs here: which figures there are, and their form for Prometheus. Doesn't: problems (findings.py), printing (cli/).
+Belongs here: which figures there are, and their form for Prometheus. Doesn't: problems
+(findings.py), printing (cli/).
 """
 
 from collections import Counter
@@ -31,8 +32,8 @@ from leads_pipeline.warehouse.published import LeadsFile
 class CountedByState:
     """The figures of a feature: how many things are in each state, and when the last one was done.
 
-    `by_state` is empty if there never was any. `by_place` has the same for each `place`, such as a destination. Names
-    and words are those of `status --json` and of the metrics.
+    `by_state` is empty if there never was any. `by_place` has the same for each `place`, such as a
+    destination. Names and words are those of `status --json` and of the metrics.
     """
 
     name: str
@@ -51,8 +52,8 @@ class Figures:
 
     A moment is None if the thing never happened, or isn't there any more.
 
-    `leads` counts those in leads.duckdb by kind. It is empty if nothing was published, None if the file can't be read.
-    `windows` counts those that the portal still has, by state.
+    `leads` counts those in leads.duckdb by kind. It is empty if nothing was published, None if the
+    file can't be read. `windows` counts those that the portal still has, by state.
     `next_deletion_at` is when the portal begins to delete the first window that has not landed.
     """
 
@@ -138,7 +139,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-# --- for Prometheus ---------------------------------------------------------------------------------------------------
+# --- for Prometheus -------------------------------------------------------------------------------
 
 _MOMENTS: Final = {
     "last_landing": "an answer of the portal was last landed",

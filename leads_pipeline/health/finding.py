@@ -40,13 +40,14 @@ class Level(StrEnum):
 class Finding:
     """Something that a person should know of.
 
-    `key` names it for as long as it lasts: the finder's name, and what it found if there can be several
-    (`windows-lost/2026-11-19`, `drift/applicant/newField`). `message` says what happened and why it matters,
-    `what_to_do` what to do now, as a command if there is one. `since` is when it began, None if that isn't known.
-    `link` is the command that prints its entry in the runbook. If `may_pass`, it often ends by itself: alerts wait an
-    hour.
+    `key` names it for as long as it lasts: the finder's name, and what it found if there can be
+    several (`windows-lost/2026-11-19`, `drift/applicant/newField`). `message` says what happened
+    and why it matters, `what_to_do` what to do now, as a command if there is one. `since` is when
+    it began, None if that isn't known. `link` is the command that prints its entry in the runbook.
+    If `may_pass`, it often ends by itself: alerts wait an hour.
 
-    A finder gives as `key` what tells it from its other findings. `find_all` puts the finder's name before it.
+    A finder gives as `key` what tells it from its other findings. `find_all` puts the finder's name
+    before it.
     """
 
     key: str = field(default="", kw_only=True)
@@ -65,8 +66,8 @@ Find = Callable[[Facts], Iterator[Finding]]
 class Finder:
     """A function over the facts. Its docstring is the entry in the runbook.
 
-    `stays`: it happened, and has no end. A person ends it by `leads-pipeline acknowledge KEY`. `is_verified`: `verify`
-    asks it.
+    `stays`: it happened, and has no end. A person ends it by `leads-pipeline acknowledge KEY`.
+    `is_verified`: `verify` asks it.
     """
 
     name: str
@@ -100,8 +101,8 @@ def find_all(
 ) -> tuple[list[Finding], set[str]]:
     """Return what all finders find, and the names of those that fail.
 
-    Errors come first, then the oldest. Acknowledged findings are left out. A finder that fails is a finding itself,
-    unless the reason is a leads.duckdb that is a finding already.
+    Errors come first, then the oldest. Acknowledged findings are left out. A finder that fails is a
+    finding itself, unless the reason is a leads.duckdb that is a finding already.
     """
     found, failed = list[Finding](), dict[str, LeadsPipelineError]()
     with LeadsFile(facts.data).kept_open():

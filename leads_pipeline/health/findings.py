@@ -1,10 +1,12 @@
 """The problems and hints of this moment: one list for commands, checks, alerts and metrics.
 
-Belongs here: the finders, a function each, but for those of windows (window_findings.py). A finder's docstring is its
-entry in the runbook: a title, then Meaning, Do and Over. Doesn't: the facts (facts.py), who is told (alerts.py).
+Belongs here: the finders, a function each, but for those of windows (window_findings.py). A
+finder's docstring is its entry in the runbook: a title, then Meaning, Do and Over. Doesn't: the
+facts (facts.py), who is told (alerts.py).
 
-An error needs a person now: leads are late, unreadable or lost, or soon will be. A warning becomes an error if nobody
-acts. Things that were never set up are a hint with the simulator, and a warning with a real portal.
+An error needs a person now: leads are late, unreadable or lost, or soon will be. A warning becomes
+an error if nobody acts. Things that were never set up are a hint with the simulator, and a warning
+with a real portal.
 """
 
 from collections.abc import Iterator
@@ -60,17 +62,18 @@ _WARNING_BYTES: Final = 1_000_000_000
 _ERROR_BYTES: Final = 100_000_000
 
 
-# --- leads.duckdb and the files ---------------------------------------------------------------------------------------
+# --- leads.duckdb and the files -------------------------------------------------------------------
 
 
 @finder(LEADS_DUCKDB)
 def leads_duckdb(facts: Facts) -> Iterator[Finding]:
     """leads.duckdb is missing, damaged or not up to date.
 
-    Meaning: nobody can query it, or analysts see old figures. A new one is made from raw files. Leads whose raw file is
-    lost come from the version before.
-    Do: nothing for a few minutes if the service runs. Then see the last run of `publish` in the Dagster UI, or run
-    `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't. Mostly the disk is full.
+    Meaning: nobody can query it, or analysts see old figures. A new one is made from raw files.
+    Leads whose raw file is lost come from the version before.
+    Do: nothing for a few minutes if the service runs. Then see the last run of `publish` in the
+    Dagster UI, or run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't.
+    Mostly the disk is full.
     Over: when a publication succeeds.
     """
     state, now = facts.publications, facts.now
@@ -92,14 +95,16 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.ERROR,
             f"{trouble} A new one is made from raw files.",
-            "Nothing: the service publishes a new one within a minute. If it happens again, check the disk."
+            "Nothing: the service publishes a new one within a minute. If it happens again, check "
+            "the disk."
             if is_renewed
             else publish,
         )
     elif failures > 0:
         yield Finding(
             Level.ERROR,
-            f"Publishing leads.duckdb failed {counted(failures, 'time')} in a row. Newer leads wait in raw.",
+            f"Publishing leads.duckdb failed {counted(failures, 'time')} in a row. Newer leads "
+            "wait in raw.",
             publish,
             published_at or landed_at,
             may_pass=True,
@@ -153,11 +158,13 @@ def check_tables(facts: Facts) -> Iterator[Finding]:
 def answer_members(facts: Facts) -> Iterator[Finding]:
     """The portal's answers have an unknown member beside the list of leads.
 
-    Meaning: an error if the name is one of paging, such as `next`, `page`, `total`, `cursor` or `count`. The portal may
-    answer in pages, and the leads of further pages are missing. Another name is a warning. The leads that arrived have
-    landed. A name that could be a person's is shown as `…`.
-    Do: ask the portal's technical contact what the member means. If leads come in pages, look for a newer version of
-    leads-pipeline before the portal deletes them. Then hide it with `leads-pipeline acknowledge KEY`.
+    Meaning: an error if the name is one of paging, such as `next`, `page`, `total`, `cursor` or
+    `count`. The portal may answer in pages, and the leads of further pages are missing. Another
+    name is a warning. The leads that arrived have landed. A name that could be a person's is shown
+    as `…`.
+    Do: ask the portal's technical contact what the member means. If leads come in pages, look for a
+    newer version of leads-pipeline before the portal deletes them. Then hide it with
+    `leads-pipeline acknowledge KEY`.
     Over: when a person acknowledges its name and type.
     """
     kinds = {kind.name for kind in facts.kinds}
@@ -173,10 +180,10 @@ def answer_members(facts: Facts) -> Iterator[Finding]:
             )
         yield Finding(
             Level.ERROR if is_of_paging(name) else Level.WARNING,
-            f"The portal's answers with {kind} leads have an unknown member beside the list: {name} ({type_}). "
-            f"{meaning}",
-            "Ask the portal's technical contact what it means. Then hide it: `leads-pipeline acknowledge "
-            f"answer-members/{member}`.",
+            f"The portal's answers with {kind} leads have an unknown member beside the list: "
+            f"{name} ({type_}). {meaning}",
+            "Ask the portal's technical contact what it means. Then hide it: `leads-pipeline "
+            f"acknowledge answer-members/{member}`.",
             key=member,
         )
 
@@ -185,12 +192,13 @@ def answer_members(facts: Facts) -> Iterator[Finding]:
 def drift(facts: Facts) -> Iterator[Finding]:
     """The portal sends something that the contract doesn't know.
 
-    Meaning: a new field, a new value, or a value of another type, from at least three people. A new member of an
-    enumeration, such as `PROPERTY_TYPE_IGLOO`, is only a hint: marts show it in words at once. No lead is lost by it.
-    Raw has all of it, and `_extra` shows new fields.
-    Do: nothing now. To use a new field, read it from `_extra` in a mart of your own. `leads-pipeline acknowledge KEY`
-    hides it.
-    Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges it.
+    Meaning: a new field, a new value, or a value of another type, from at least three people. A new
+    member of an enumeration, such as `PROPERTY_TYPE_IGLOO`, is only a hint: marts show it in words
+    at once. No lead is lost by it. Raw has all of it, and `_extra` shows new fields.
+    Do: nothing now. To use a new field, read it from `_extra` in a mart of your own.
+    `leads-pipeline acknowledge KEY` hides it.
+    Over: when the contract knows it, when it didn't come for 60 days, or when a person acknowledges
+    it.
     """
     rows = "select kind, change, field, value, first_seen_day, leads from drift"
     for kind, change, field, value, day, leads in facts.rows(rows):
@@ -203,7 +211,8 @@ def drift(facts: Facts) -> Iterator[Finding]:
         )
         yield Finding(
             Level.HINT if is_member else Level.WARNING,
-            f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since {day}. None is lost.",
+            f"The portal sends a {change}: {what}, in {counted(leads, f'{kind} lead')} since "
+            f"{day}. None is lost.",
             f"Nothing now. {where} Hide it: `leads-pipeline acknowledge drift`.",
             key=f"{kind}/{what}",
         )
@@ -213,11 +222,12 @@ def drift(facts: Facts) -> Iterator[Finding]:
 def contacts_emptied(facts: Facts) -> Iterator[Finding]:
     """The portal emptied contacts of leads that it had sent with them.
 
-    Meaning: the newest version of a lead counts, so its name, address or number is gone from leads.duckdb. Raw keeps
-    the earlier versions. More than a few leads of a day may be a mistake of the portal.
-    Do: ask the portal if it meant to. In DuckDB, this shows each version of a lead: `select payload from
-    read_parquet('data/raw/applicant_leads/*/*/*.parquet') where lead_id = 'THE-ID' order by number`. Then hide the
-    finding with `leads-pipeline acknowledge KEY`.
+    Meaning: the newest version of a lead counts, so its name, address or number is gone from
+    leads.duckdb. Raw keeps the earlier versions. More than a few leads of a day may be a mistake of
+    the portal.
+    Do: ask the portal if it meant to. In DuckDB, this shows each version of a lead: `select payload
+    from read_parquet('data/raw/applicant_leads/*/*/*.parquet') where lead_id = 'THE-ID' order by
+    number`. Then hide the finding with `leads-pipeline acknowledge KEY`.
     Over: when the contacts are back, or when a person acknowledges it.
     """
     for kind in LEAD_KINDS:
@@ -234,29 +244,33 @@ def contacts_emptied(facts: Facts) -> Iterator[Finding]:
             level = Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING
             yield Finding(
                 level,
-                f"The portal emptied the contact of {without} of {leads} {kind.name} leads of {day}: a name, address "
-                "or number that it had sent before. Raw keeps the earlier versions.",
-                "Ask the portal if it meant to. `leads-pipeline explain contacts-emptied` has the query for earlier "
-                "versions. Then hide it: `leads-pipeline acknowledge contacts-emptied`.",
+                f"The portal emptied the contact of {without} of {leads} {kind.name} leads of "
+                f"{day}: a name, address or number that it had sent before. Raw keeps the earlier "
+                "versions.",
+                "Ask the portal if it meant to. `leads-pipeline explain contacts-emptied` has the "
+                "query for earlier versions. Then hide it: `leads-pipeline acknowledge "
+                "contacts-emptied`.",
                 # A mistake of the portal isn't hidden by a person's own wish.
                 key=f"{kind.name}/{day}/{level}",
             )
 
 
-# --- leads on their way -----------------------------------------------------------------------------------------------
+# --- leads on their way ---------------------------------------------------------------------------
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
 @finder("time-zone")
 def time_zone(facts: Facts) -> Iterator[Finding]:
     """The time zone was changed, or never set.
 
-    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other hours: leads at
-    their edges are in the neighbouring day. No lead is lost. Without the setting, days begin at 00:00 UTC.
-    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder. With a bucket, first delete
-    `state/time_zone` there. Then the portal's last 28 days are pulled again with the new hours.
+    Meaning: `LEADS_TIMEZONE` says when a day begins. Days that landed under another zone have other
+    hours: leads at their edges are in the neighbouring day. No lead is lost. Without the setting,
+    days begin at 00:00 UTC.
+    Do: set it back. Or keep the new one, and delete `.state/time_zone` in the data folder. With a
+    bucket, first delete `state/time_zone` there. Then the portal's last 28 days are pulled again
+    with the new hours.
     Over: when the setting and the folder agree.
     """
     settings, remembered = facts.settings, facts.data.state.time_zone()
@@ -266,15 +280,18 @@ def time_zone(facts: Facts) -> Iterator[Finding]:
             files.insert(0, f"{bucket.address}/state/time_zone")
         yield Finding(
             Level.ERROR,
-            f"LEADS_TIMEZONE is {settings.zone.key}, and earlier days were pulled as days of {remembered}. Leads at "
-            "midnight are in another day than before.",
-            f"Set LEADS_TIMEZONE={remembered}. To keep {settings.zone.key}, delete {' and '.join(files)}.",
+            f"LEADS_TIMEZONE is {settings.zone.key}, and earlier days were pulled as days of "
+            f"{remembered}. Leads at midnight are in another day than before.",
+            f"Set LEADS_TIMEZONE={remembered}. To keep {settings.zone.key}, delete "
+            f"{' and '.join(files)}.",
         )
     elif settings.scopes and "zone" not in settings.model_fields_set:
         yield Finding(
             never_set_up(facts),
-            "LEADS_TIMEZONE isn't set, so days begin at 00:00 UTC. In summer, that is 01:00 in Britain.",
-            "Set LEADS_TIMEZONE=Europe/London if your branches are in Britain, or LEADS_TIMEZONE=UTC to keep it so.",
+            "LEADS_TIMEZONE isn't set, so days begin at 00:00 UTC. In summer, that is 01:00 in "
+            "Britain.",
+            "Set LEADS_TIMEZONE=Europe/London if your branches are in Britain, or "
+            "LEADS_TIMEZONE=UTC to keep it so.",
         )
 
 
@@ -311,17 +328,18 @@ def branch_names(facts: Facts) -> Iterator[Finding]:
     )
 
 
-# --- the machine and the service --------------------------------------------------------------------------------------
+# --- the machine and the service ------------------------------------------------------------------
 
 
 @finder("disk")
 def disk(facts: Facts) -> Iterator[Finding]:
     """The disk of the data folder is nearly full.
 
-    Meaning: a publication needs room for a second leads.duckdb, an erasure for two. On a full disk nothing lands and
-    nothing is published. When there is room, the service goes on by itself.
-    Do: delete old backups on this disk, or move the data folder to a larger one. `LEADS_TABLES=none` saves the room of
-    `tables/`. Never delete `raw/`, `privacy/`, `.state/` or `restricted/`.
+    Meaning: a publication needs room for a second leads.duckdb, an erasure for two. On a full disk
+    nothing lands and nothing is published. When there is room, the service goes on by itself.
+    Do: delete old backups on this disk, or move the data folder to a larger one.
+    `LEADS_TABLES=none` saves the room of `tables/`. Never delete `raw/`, `privacy/`, `.state/` or
+    `restricted/`.
     Over: when there is room again.
     """
     file = facts.data.folder / WAREHOUSE_FILE
@@ -331,9 +349,11 @@ def disk(facts: Facts) -> Iterator[Finding]:
         is_error = free < _ERROR_BYTES + size
         yield Finding(
             Level.ERROR if is_error else Level.WARNING,
-            f"{free / 1e9:.1f} GB are free on the disk of {facts.data.folder}. Publishing leads.duckdb needs up "
-            f"to {(size + _ERROR_BYTES) / 1e9:.1f} GB{', so it may fail' if is_error else ', an erasure twice that'}.",
-            "Delete old backups on this disk, or move the data folder. Never delete raw/, privacy/ or .state/.",
+            f"{free / 1e9:.1f} GB are free on the disk of {facts.data.folder}. Publishing "
+            f"leads.duckdb needs up to {(size + _ERROR_BYTES) / 1e9:.1f} "
+            f"GB{', so it may fail' if is_error else ', an erasure twice that'}.",
+            "Delete old backups on this disk, or move the data folder. Never delete raw/, privacy/ "
+            "or .state/.",
         )
 
 
@@ -350,13 +370,14 @@ def backup(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             never_set_up(facts),
             "No backup yet. Leads that the portal has deleted exist only on this disk.",
-            "Run `leads-pipeline backup TARGET` each night. TARGET is a folder on another disk, such as /mnt/backup.",
+            "Run `leads-pipeline backup TARGET` each night. TARGET is a folder on another disk, "
+            "such as /mnt/backup.",
         )
     elif made_at and has_passed(_OLDEST_BACKUP, made_at, facts.now):
         yield Finding(
             Level.WARNING,
-            f"The last backup is from {moment(made_at)}. Once the portal deletes newer leads, they exist "
-            "only on this disk.",
+            f"The last backup is from {moment(made_at)}. Once the portal deletes newer leads, they "
+            "exist only on this disk.",
             "Run `leads-pipeline backup TARGET`, and see why it doesn't run each night.",
             made_at,
         )
@@ -366,11 +387,13 @@ def backup(facts: Facts) -> Iterator[Finding]:
 def service(facts: Facts) -> Iterator[Finding]:
     """The service gives no sign of life, or a schedule or sensor is off.
 
-    Meaning: the service doesn't run, its daemon hangs, or the sensors `retry_failed_partitions` and `alert` are off:
-    then nothing is pulled again. Or the schedule or sensor that the message names is off, and does nothing.
-    Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it runs, switch the
-    schedule or sensor on in the Dagster UI, under Automation.
-    Over: within five minutes. A service that is stopped by ctrl-C, SIGTERM or `systemctl stop` is no finding.
+    Meaning: the service doesn't run, its daemon hangs, or the sensors `retry_failed_partitions` and
+    `alert` are off: then nothing is pulled again. Or the schedule or sensor that the message names
+    is off, and does nothing.
+    Do: start the service: `leads-pipeline serve`, or `systemctl restart leads-pipeline`. If it
+    runs, switch the schedule or sensor on in the Dagster UI, under Automation.
+    Over: within five minutes. A service that is stopped by ctrl-C, SIGTERM or `systemctl stop` is
+    no finding.
     """
     seen_at, stopped = facts.service or (facts.now, [])
     if has_passed(SILENCE, seen_at, facts.now):
@@ -380,7 +403,8 @@ def service(facts: Facts) -> Iterator[Finding]:
         sensor = name_in_dagster(facts.data.state, "retry_failed_partitions")
         yield Finding(
             Level.ERROR,
-            f"The service gave no sign of life since {moment(seen_at)}. Nothing is pulled or published.",
+            f"The service gave no sign of life since {moment(seen_at)}. Nothing is pulled or "
+            "published.",
             f"{start}. If it runs, switch the sensor `{sensor}` on in the Dagster UI.",
             seen_at,
         )

@@ -1,7 +1,8 @@
 """The runbook: what each finding and each check means, and what to do.
 
-Belongs here: the entries. They are made from the docstrings of the finders, and from sql/checks/. docs/findings.md and
-`leads-pipeline explain` show them. Doesn't: the finders (findings.py, window_findings.py), the form of a page.
+Belongs here: the entries. They are made from the docstrings of the finders, and from sql/checks/.
+docs/findings.md and `leads-pipeline explain` show them. Doesn't: the finders (findings.py,
+window_findings.py), the form of a page.
 """
 
 import inspect
@@ -58,7 +59,8 @@ RAW_CHECKS: Final[Mapping[str, RawCheck]] = {
     "files": RawCheck("No file is damaged or missing", (all_finders()["files-damaged"],)),
 }
 
-# The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts any old window.
+# The check that says whether raw leads are fresh. A freshness policy goes by the asset, and counts
+# any old window.
 YESTERDAY: Final = "yesterday_has_landed"
 YESTERDAY_TEXT: Final = (
     "Yesterday's windows have landed. Before 06:00 in LEADS_TIMEZONE, only refused ones fail it"

@@ -1,7 +1,7 @@
 """The questions of `verify`: whether files are whole, and counts agree from raw files to marts.
 
-Belongs here: reading all of a data folder once. Doesn't: what whole means (raw/, warehouse/), services and settings
-(doctor.py).
+Belongs here: reading all of a data folder once. Doesn't: what whole means (raw/, warehouse/),
+services and settings (doctor.py).
 """
 
 # ruff: noqa: S608 - only our own names are in the statements
@@ -38,8 +38,8 @@ _Windows = dict[WindowKey, tuple[str, set[str]]]
 def verify(facts: Facts) -> Iterator[Seen]:
     """Read every file, compare every hash, then count from raw to the marts. Raises StorageError.
 
-    A damaged raw file is moved to quarantine, as by any run. Windows that wait for a publication, for example after an
-    erasure, aren't counted.
+    A damaged raw file is moved to quarantine, as by any run. Windows that wait for a publication,
+    for example after an erasure, aren't counted.
     """
     data, raw, files, windows = facts.data, _Windows(), 0, set[WindowKey]()
     for place in [*list_places(data.store), *list_places(data.store, RESTRICTED)]:
@@ -72,8 +72,8 @@ def verify(facts: Facts) -> Iterator[Seen]:
         yield Seen(
             LEADS_DUCKDB,
             Light.YELLOW,
-            f"The link leads.duckdb is missing, as in a backup. The file behind it is .versions/{edition.name}. "
-            f"{publish}",
+            "The link leads.duckdb is missing, as in a backup. The file behind it is "
+            f".versions/{edition.name}. {publish}",
         )
 
     yield from _published(data, edition, raw, publish)

@@ -1,6 +1,7 @@
 """Findings about windows and their raw files: refused, failing, missing, damaged and lost ones.
 
-Belongs here: the finders that look at the table of windows. Doesn't: the other finders (findings.py).
+Belongs here: the finders that look at the table of windows. Doesn't: the other finders
+(findings.py).
 """
 
 from collections import defaultdict
@@ -25,12 +26,13 @@ _OVERDUE: Final = timedelta(days=1)
 def windows_refused(facts: Facts) -> Iterator[Finding]:
     """The portal refuses windows.
 
-    Meaning: the portal answers 403, for example, or 401 to two tokens in a row. A branch id is wrong, the client may
-    not read the branch or this kind of leads, or the credentials are refused. No lead is lost before the portal deletes
-    it after 30 days. The branch's missing windows, which nobody asked for since, are counted with them.
-    Do: correct the setting that the message names, or ask the portal for access. Save a new secret over the old one.
-    Then restart the service: it asks again within five minutes, without a restart once a day. `leads-pipeline doctor`
-    tries the secret and the token.
+    Meaning: the portal answers 403, for example, or 401 to two tokens in a row. A branch id is
+    wrong, the client may not read the branch or this kind of leads, or the credentials are refused.
+    No lead is lost before the portal deletes it after 30 days. The branch's missing windows, which
+    nobody asked for since, are counted with them.
+    Do: correct the setting that the message names, or ask the portal for access. Save a new secret
+    over the old one. Then restart the service: it asks again within five minutes, without a restart
+    once a day. `leads-pipeline doctor` tries the secret and the token.
     Over: when the windows land, or the branch is no longer configured.
     """
     by_reason: defaultdict[str, list[WindowRow]] = defaultdict(list)
@@ -43,7 +45,8 @@ def windows_refused(facts: Facts) -> Iterator[Finding]:
         then = "Then restart the service" if facts.is_served else how_to_pull(facts, rows)
         yield Finding(
             Level.ERROR,
-            f"The portal refuses {_windows(facts, rows)}. {_messages(rows)} {deletion(facts, rows)}",
+            f"The portal refuses {_windows(facts, rows)}. {_messages(rows)} "
+            f"{deletion(facts, rows)}",
             f"Do what the message says. {then}.",
             _first_failed_at(rows),
             key=reason,
@@ -54,10 +57,11 @@ def windows_refused(facts: Facts) -> Iterator[Finding]:
 def windows_failing(facts: Facts) -> Iterator[Finding]:
     """Windows fail with temporary errors.
 
-    Meaning: the portal, or the network on the way to it, doesn't answer as it should. The service asks again after 10
-    minutes, then less often, down to twice a day. No lead is lost before the portal deletes it after 30 days.
-    Do: nothing for a day. Then ask the portal. Once it works again, `leads-pipeline coverage` prints the command that
-    pulls the windows now.
+    Meaning: the portal, or the network on the way to it, doesn't answer as it should. The service
+    asks again after 10 minutes, then less often, down to twice a day. No lead is lost before the
+    portal deletes it after 30 days.
+    Do: nothing for a day. Then ask the portal. Once it works again, `leads-pipeline coverage`
+    prints the command that pulls the windows now.
     Over: when the windows land.
     """
     if rows := _failed(facts, "temporary"):
@@ -79,14 +83,17 @@ def windows_failing(facts: Facts) -> Iterator[Finding]:
 def windows_missing(facts: Facts) -> Iterator[Finding]:
     """Windows were not pulled, or not looked at again.
 
-    Meaning: an error if nobody tried to pull a window for more than a day. A warning if windows that landed should have
-    been looked at again: late leads would be missed. A hint at a first start, after a pause of the machine, or with a
-    new branch: the service pulls these windows within minutes. While a pull is under way, an error comes a day later.
-    Do: see that the service runs, and that `retry_failed_partitions` is on in the Dagster UI. Or pull them by hand. If
-    a pull hangs, or somebody has suspended a `backfill`, all others wait for it: the message says how to find it.
+    Meaning: an error if nobody tried to pull a window for more than a day. A warning if windows
+    that landed should have been looked at again: late leads would be missed. A hint at a first
+    start, after a pause of the machine, or with a new branch: the service pulls these windows
+    within minutes. While a pull is under way, an error comes a day later.
+    Do: see that the service runs, and that `retry_failed_partitions` is on in the Dagster UI. Or
+    pull them by hand. If a pull hangs, or somebody has suspended a `backfill`, all others wait for
+    it: the message says how to find it.
     Over: when the windows land.
     """
-    # A pull that is under way may bring them. One that is stopped or hangs keeps all others waiting.
+    # A pull that is under way may bring them. One that is stopped or hangs keeps all others
+    # waiting.
     is_pulling = facts.data.state.is_pulling()
     overdue = facts.now - (2 * _OVERDUE if is_pulling else _OVERDUE)
     late, again, others = (
@@ -117,7 +124,10 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
         yield Finding(Level.ERROR, message, what_to_do, min(late.values()), may_pass=True)
 
     if rows := [*again]:
-        message = f"Not looked at again, so that late leads would be missed: {_windows(facts, rows)}. {_messages(rows)}"
+        message = (
+            f"Not looked at again, so that late leads would be missed: {_windows(facts, rows)}. "
+            f"{_messages(rows)}"
+        )
         what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
         yield Finding(
             Level.WARNING,
@@ -137,8 +147,10 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
 def windows_lost(facts: Facts) -> Iterator[Finding]:
     """The portal deleted windows before they landed.
 
-    Meaning: leads of that day are lost, unless the portal pushed them. Figures of that day are too low.
-    Do: ask the portal whether it can still send them. Then hide it with `leads-pipeline acknowledge KEY`.
+    Meaning: leads of that day are lost, unless the portal pushed them. Figures of that day are too
+    low.
+    Do: ask the portal whether it can still send them. Then hide it with `leads-pipeline acknowledge
+    KEY`.
     Over: when a person acknowledges it.
     """
     lost = [
@@ -159,8 +171,10 @@ def windows_lost(facts: Facts) -> Iterator[Finding]:
     for day, named in sorted(by_day.items()):
         yield Finding(
             Level.ERROR,
-            f"Leads of {day} are lost: the portal deleted {some(named)} before it was landed whole.",
-            f"Ask the portal whether it still has them. Then hide it: `leads-pipeline acknowledge windows-lost/{day}`.",
+            f"Leads of {day} are lost: the portal deleted {some(named)} before it was landed "
+            "whole.",
+            "Ask the portal whether it still has them. Then hide it: `leads-pipeline acknowledge "
+            f"windows-lost/{day}`.",
             day_interval(day, facts.zone)[1] + RETENTION,
             key=str(day),
         )
@@ -170,11 +184,14 @@ def windows_lost(facts: Facts) -> Iterator[Finding]:
 def files_damaged(facts: Facts) -> Iterator[Finding]:
     """Raw files are damaged or missing.
 
-    Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`. Leads that were
-    published stay in leads.duckdb. If a window older than 35 days is missing, the publication of the night notices it.
-    Do: check the disk. While the portal has the window, pull it again with the command of the finding. Otherwise copy
-    the file from a backup to the same place below `raw/`: the publication of the night reads it.
-    Over: when each damaged file was replaced, or you deleted from `quarantine/` the files that can't be replaced.
+    Meaning: the disk fails, or somebody changed files by hand. A damaged file is in `quarantine/`.
+    Leads that were published stay in leads.duckdb. If a window older than 35 days is missing, the
+    publication of the night notices it.
+    Do: check the disk. While the portal has the window, pull it again with the command of the
+    finding. Otherwise copy the file from a backup to the same place below `raw/`: the publication
+    of the night reads it.
+    Over: when each damaged file was replaced, or you deleted from `quarantine/` the files that
+    can't be replaced.
     """
     windows = {(row.kind, row.day, row.scope): row for row in facts.windows}
     to_pull, left, others = dict[WindowRow, None](), list[str](), list[str]()
@@ -188,7 +205,10 @@ def files_damaged(facts: Facts) -> Iterator[Finding]:
             left.append(one.key)
 
     if rows := [*to_pull]:
-        until = f"The portal has {'it' if len(rows) == 1 else 'the first of them'} until {_deleted_at(rows):%Y-%m-%d} UTC."
+        until = (
+            f"The portal has {'it' if len(rows) == 1 else 'the first of them'} until "
+            f"{_deleted_at(rows):%Y-%m-%d} UTC."
+        )
         yield Finding(
             Level.ERROR,
             f"Raw files of {_windows(facts, rows)} are damaged or missing. {_STAY}",
@@ -198,17 +218,18 @@ def files_damaged(facts: Facts) -> Iterator[Finding]:
     if left:
         yield Finding(
             Level.ERROR,
-            f"{counted(len(left), 'raw file')} can't be pulled again, and {'is' if len(left) == 1 else 'are'} damaged "
-            f"or missing: {some(left)}. {_STAY}",
-            "Copy them from a backup to the same places below raw/. The publication of the night reads them.",
+            f"{counted(len(left), 'raw file')} can't be pulled again, and "
+            f"{'is' if len(left) == 1 else 'are'} damaged or missing: {some(left)}. {_STAY}",
+            "Copy them from a backup to the same places below raw/. The publication of the night "
+            "reads them.",
             key="backup",
         )
 
     if others:
         yield Finding(
             Level.ERROR,
-            f"{counted(len(others), 'file')} in quarantine/ {'is' if len(others) == 1 else 'are'} of no window: "
-            f"{some(others)}.",
+            f"{counted(len(others), 'file')} in quarantine/ {'is' if len(others) == 1 else 'are'} "
+            f"of no window: {some(others)}.",
             "Look into them, then delete them or move them away.",
             key="others",
         )
@@ -247,7 +268,10 @@ def _failed(facts: Facts, verdict: str) -> list[WindowRow]:
 def _overdue(facts: Facts, rows: Sequence[WindowRow], *, is_pulling: bool) -> str:
     if is_pulling:
         lock = facts.data.state.path / "locks" / "pull.lock"
-        return f"A pull is under way, and others wait for it. If it hangs, end it: `fuser {lock}` names its process."
+        return (
+            f"A pull is under way, and others wait for it. If it hangs, end it: `fuser {lock}` "
+            "names its process."
+        )
     sensor = name_in_dagster(facts.data.state, "retry_failed_partitions")
     return _pull(facts, rows, f"See that `{sensor}` is on in the Dagster UI.")
 
@@ -288,7 +312,10 @@ def deletion(facts: Facts, rows: Sequence[WindowRow]) -> str:
 
 def pull_command(facts: Facts, rows: Sequence[WindowRow]) -> str:
     """Return the command that pulls these windows, and as few others as possible."""
-    command = f"leads-pipeline backfill --from {min(row.day for row in rows)} --to {max(row.day for row in rows)}"
+    command = (
+        f"leads-pipeline backfill --from {min(row.day for row in rows)} --to "
+        f"{max(row.day for row in rows)}"
+    )
     kinds = sorted({row.kind for row in rows})
     command += "".join(f" --scope {scope}" for scope in _scopes_to_name(facts, rows))
     if len(kinds) < len(LEAD_KINDS):
@@ -340,13 +367,14 @@ def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
 
     if any(_is_asked_after_a_restart(row, now) for row in others):
         sentences.append(
-            "After a restart, for example with a corrected secret, it asks for refused ones at once."
+            "After a restart, for example with a corrected secret, it asks for refused ones at "
+            "once."
         )
 
     if landed:
         sentences.append(
-            f"Landed before: {counted(len(landed), 'window')}. Their leads stay. The next automatic run shows them as "
-            "landed, and doesn't ask for them."
+            f"Landed before: {counted(len(landed), 'window')}. Their leads stay. The next "
+            "automatic run shows them as landed, and doesn't ask for them."
         )
 
     if deleted:

@@ -1,7 +1,7 @@
 """Asks for windows that are due: the schedules, and the sensor that retries.
 
-Belongs here: which windows a run is for, and when one is asked for. Doesn't: when a window is due (domain/due.py), the
-pull (pull.py).
+Belongs here: which windows a run is for, and when one is asked for. Doesn't: when a window is due
+(domain/due.py), the pull (pull.py).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,8 @@ RETRY_SECONDS: Final = 300
 
 FINISHED: Final = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
 
-# Dagster's queue takes the highest integer first. A run without this tag has 0, as most runs of other people.
+# Dagster's queue takes the highest integer first. A run without this tag has 0, as most runs of
+# other people.
 _PRIORITY_TAG: Final = "dagster/priority"
 _PRIORITIES: Final = {"daily": "1", "hourly": "1", "retry": "0"}
 DAILY_TAGS: Final = {_PRIORITY_TAG: _PRIORITIES["daily"]}
@@ -56,7 +57,8 @@ LAST_IN_QUEUE: Final = {_PRIORITY_TAG: "-1"}
 class PullConfig(Config):
     """The windows to pull, if tags don't name them.
 
-    `requested_at` is when a schedule or a sensor asked, as ISO 8601. Without it, a person asks for exactly these keys.
+    `requested_at` is when a schedule or a sensor asked, as ISO 8601. Without it, a person asks for
+    exactly these keys.
     """
 
     partition_keys: list[str] = []  # noqa: RUF012 - a field of a pydantic model, copied for each
@@ -78,7 +80,7 @@ def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) 
     return due(((row.window, row.fetched_at, row.failure) for row in rows), started_at, now)
 
 
-# --- what is asked for ------------------------------------------------------------------------------------------------
+# --- what is asked for ----------------------------------------------------------------------------
 
 
 def pull_request(
@@ -91,7 +93,8 @@ def pull_request(
     return RunRequest(
         run_key=f"{why}-{now:%Y-%m-%dT%H:%MZ}",
         asset_selection=[raw_key(kind, names) for kind in keys],
-        # Dagster runs no checks of selected assets unless they are named, and our assets always yield theirs.
+        # Dagster runs no checks of selected assets unless they are named, and our assets always
+        # yield theirs.
         asset_check_keys=[
             spec.key for kind in keys for spec in raw_check_specs(raw_key(kind, names))
         ],
@@ -150,7 +153,8 @@ class Asking:
             execution_timezone=self.settings.zone.key,
             default_status=self.names.schedule_status,
             required_resource_keys={self.names.name("data")},
-            description="Pulls the windows that are due, one run for all: the day that has closed, and others again.",
+            description="Pulls the windows that are due, one run for all: the day that has closed, "
+            "and others again.",
         )
         def pull_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
             data: DataFolder = self.names.resource(context.resources, "data")
@@ -162,7 +166,8 @@ class Asking:
             cron_schedule=HOURLY_CRON,
             execution_timezone=self.settings.zone.key,
             required_resource_keys={self.names.name("data")},
-            description="Pulls the day under way. Off until you switch it on: daily is enough for most agencies.",
+            description="Pulls the day under way. Off until you switch it on: daily is enough for "
+            "most agencies.",
         )
         def pull_hourly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
             data: DataFolder = self.names.resource(context.resources, "data")
@@ -180,8 +185,9 @@ class Asking:
             default_status=self.names.sensor_status,
             required_resource_keys={self.names.name("data")},
             description=(
-                "Pulls the windows that are due, one run for all: missing ones, failed ones after a wait of 10 minutes "
-                "to 12 hours, refused ones once a day and after a start of the service. Soonest deleted first."
+                "Pulls the windows that are due, one run for all: missing ones, failed ones after "
+                "a wait of 10 minutes to 12 hours, refused ones once a day and after a start of "
+                "the service. Soonest deleted first."
             ),
         )
         def retry_failed_partitions(context: SensorEvaluationContext) -> RunRequest | SkipReason:
@@ -190,8 +196,8 @@ class Asking:
             note_service(context.instance, self.settings, data.state, self.clock(), self.names)
             end_dead_runs(context.instance, data, self.clock(), is_own=self._is_own)
 
-            # After correcting a setting, a person starts the service anew. The age of this process says nothing about
-            # that: a daemon that loads the code itself replaces it every minute.
+            # After correcting a setting, a person starts the service anew. The age of this process
+            # says nothing about that: a daemon that loads the code itself replaces it every minute.
             if daemon := daemon_id(context.instance):
                 note_start(data.state.path, daemon, self.clock())
 
@@ -212,7 +218,8 @@ class Asking:
             return SkipReason("LEADS_BRANCH_IDS names no branch, so there is nothing to pull.")
         if data.state.is_pulling() or is_under_way(instance, PULL_JOB, self.names):
             return SkipReason(
-                "A pull is under way. Windows that are due then are asked for within 5 minutes of its end."
+                "A pull is under way. Windows that are due then are asked for within 5 minutes of "
+                "its end."
             )
 
         now = self.clock()

@@ -1,7 +1,7 @@
 """The entries of Dagster's catalog: columns, lineage, owners, tags, freshness, and links to code.
 
-Belongs here: metadata of definitions. Doesn't: what a run records (pull.py, warehouse.py), columns of tables
-(warehouse/tables.py, sql/).
+Belongs here: metadata of definitions. Doesn't: what a run records (pull.py, warehouse.py), columns
+of tables (warehouse/tables.py, sql/).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,8 +55,8 @@ def with_conventions(
 
     Assets that nobody expects are never late.
     """
-    # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing is ever fresh. Of raw
-    # leads a check says it, because a policy counts any old window.
+    # The daily pull is at 01:15 and the publication of the night at two. Without a portal nothing
+    # is ever fresh. Of raw leads a check says it, because a policy counts any old window.
     fresh = (
         FreshnessPolicy.cron(f"0 {FRESH_HOUR} * * *", timedelta(hours=6), settings.zone.key)
         if settings.base_url and are_expected

@@ -1,8 +1,9 @@
 """Dagster's checks: findings on raw windows and files, and sql/checks/ on published tables.
 
-Belongs here: specs and results, and the failure of a run in our words. Doesn't: the findings (health/findings.py),
-what a statement checks (sql/checks/).
-A failed check with `is_error` stops the assets below it in the run. leads.duckdb is published all the same.
+Belongs here: specs and results, and the failure of a run in our words. Doesn't: the findings
+(health/findings.py), what a statement checks (sql/checks/).
+A failed check with `is_error` stops the assets below it in the run. leads.duckdb is published all
+the same.
 """
 
 from collections.abc import Iterator, Sequence

@@ -13,8 +13,8 @@ from dagster import AssetExecutionContext, DagsterEvent, DagsterInstance
 from leads_pipeline.errors import BugError
 
 try:
-    # A run by a list of keys shows exactly its failed windows red only if they were planned in it. There is no public
-    # way to plan a partition from inside of a run.
+    # A run by a list of keys shows exactly its failed windows red only if they were planned in it.
+    # There is no public way to plan a partition from inside of a run.
     from dagster._core.events import AssetMaterializationPlannedData
 except ImportError:
     AssetMaterializationPlannedData = None  # type: ignore[assignment,misc]
@@ -22,10 +22,12 @@ except ImportError:
 # The daemon has no public module to run.
 DAEMON_MODULE = "dagster._daemon"
 
-# A step that ctrl-C ends fails with an error of this name. A command has to end as an interrupted program does.
+# A step that ctrl-C ends fails with an error of this name. A command has to end as an interrupted
+# program does.
 INTERRUPTED = "DagsterExecutionInterruptedError"
 
-# Dagster writes these to the standard error output, with the SQL, before it raises the error or goes on.
+# Dagster writes these to the standard error output, with the SQL, before it raises the error or
+# goes on.
 CANT_STORE = (
     "Exception while storing event batch: ",
     "Exception while writing logger call to event log: ",
@@ -65,8 +67,9 @@ def daemon_id(instance: DagsterInstance) -> str | None:
 def forget_future_ticks(instance: DagsterInstance, now: datetime) -> None:
     """Have sensors and schedules tick again that ticked while the clock ran ahead.
 
-    Dagster would wait until the clock is there again. A schedule's history of ticks is lost. Raises BugError if there
-    are such ticks, and this Dagster has moved the names that are needed to forget them.
+    Dagster would wait until the clock is there again. A schedule's history of ticks is lost. Raises
+    BugError if there are such ticks, and this Dagster has moved the names that are needed to forget
+    them.
     """
     moment = now.timestamp()
     for state in instance.all_instigator_state():
@@ -83,9 +86,10 @@ def _forget_ticks(instance: DagsterInstance, state: Any, last: float, moment: fl
         from dagster._core.scheduler.instigation import ScheduleInstigatorData, SensorInstigatorData
     except ImportError:
         raise BugError(
-            f"{state.instigator_name} ticked while the clock ran ahead, so it would wait until that time comes. This "
-            "version of Dagster offers no way to forget that. Install an older version of Dagster, or move Dagster's "
-            "home, .dagster in the data folder, aside. Its history of runs goes with it, and no lead."
+            f"{state.instigator_name} ticked while the clock ran ahead, so it would wait until "
+            "that time comes. This version of Dagster offers no way to forget that. Install an "
+            "older version of Dagster, or move Dagster's home, .dagster in the data folder, "
+            "aside. Its history of runs goes with it, and no lead."
         ) from None
 
     data = state.instigator_data
@@ -130,6 +134,6 @@ def run_webserver(
 
     if not is_reached:
         raise BugError(
-            "Dagster's web server didn't call uvicorn.run, so its pages were not served: nothing would keep other "
-            "websites from them. Install an older version of Dagster."
+            "Dagster's web server didn't call uvicorn.run, so its pages were not served: nothing "
+            "would keep other websites from them. Install an older version of Dagster."
         )

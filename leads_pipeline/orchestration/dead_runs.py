@@ -1,6 +1,7 @@
 """Runs whose process is gone. Dagster would wait for them for hours.
 
-Belongs here: which runs are dead, and ending them. Doesn't: what they left undone, which is due again (domain/due.py).
+Belongs here: which runs are dead, and ending them. Doesn't: what they left undone, which is due
+again (domain/due.py).
 """
 
 import platform
@@ -30,7 +31,8 @@ _OF_A_PROCESS: Final = [
     DagsterRunStatus.STARTED,
 ]
 
-# A run takes its lock within seconds of its start, and lives on for a while after it has released it.
+# A run takes its lock within seconds of its start, and lives on for a while after it has released
+# it.
 _DEAD_AFTER: Final = timedelta(minutes=10)
 _SECOND_LOOK_SECONDS: Final = 2.0
 
@@ -49,9 +51,10 @@ def end_dead_runs(
     Dagster would wait for them for hours. `is_own` tells our runs from those of others in the same
     Dagster, which are left alone.
 
-    A pull and a publication hold a lock while they work. A run that began less than `dead_after` ago may not have it
-    yet. Locks of other machines aren't seen, so their runs are left to Dagster's run monitoring: those of another
-    launcher, and commands on another machine with the same bucket.
+    A pull and a publication hold a lock while they work. A run that began less than `dead_after`
+    ago may not have it yet. Locks of other machines aren't seen, so their runs are left to
+    Dagster's run monitoring: those of another launcher, and commands on another machine with the
+    same bucket.
     """
     if not isinstance(instance.run_launcher, DefaultRunLauncher):
         return 0

@@ -1,7 +1,7 @@
 """Dagster's home: where its own state lies, and the dagster.yaml that a new one begins with.
 
-Belongs here: writing the dagster.yaml beside this file with what features add, and what a home says. Doesn't: the event
-log (event_log.py).
+Belongs here: writing the dagster.yaml beside this file with what features add, and what a home
+says. Doesn't: the event log (event_log.py).
 """
 
 import re
@@ -44,8 +44,8 @@ def pool_limit(home: Path, pool: str) -> int | None:
     """
     if not (home / "dagster.yaml").is_file():
         raise SettingsError(
-            f"{home} has no dagster.yaml yet. `leads-pipeline serve` writes one. If another Dagster runs the pulls, "
-            "set DAGSTER_HOME to its home and run this again."
+            f"{home} has no dagster.yaml yet. `leads-pipeline serve` writes one. If another "
+            "Dagster runs the pulls, set DAGSTER_HOME to its home and run this again."
         )
 
     try:
@@ -54,7 +54,8 @@ def pool_limit(home: Path, pool: str) -> int | None:
             default = instance.get_concurrency_config().pool_config.default_pool_limit
     except Exception as error:  # noqa: BLE001 - of any storage. Its message may quote a password
         raise SettingsError(
-            f"Dagster's state in {home} can't be read ({type(error).__name__}). Start Dagster there to see why."
+            f"Dagster's state in {home} can't be read ({type(error).__name__}). Start Dagster "
+            "there to see why."
         ) from None
 
     return limits.get(pool, default)

@@ -1,7 +1,7 @@
 """The names of one installation in Dagster.
 
-Belongs here: names of assets, groups, jobs, schedules, sensors, resources and pools, and which runs are the
-installation's own. Doesn't: what they do.
+Belongs here: names of assets, groups, jobs, schedules, sensors, resources and pools, and which runs
+are the installation's own. Doesn't: what they do.
 """
 
 import re
@@ -16,14 +16,16 @@ from leads_pipeline.errors import SettingsError
 PULL_JOB: Final = "pull_leads"
 PUBLISH_JOB: Final = "publish"
 
-# The core's schedules and sensors without which leads would be late. `pull_hourly` isn't one of them.
+# The core's schedules and sensors without which leads would be late. `pull_hourly` isn't one of
+# them.
 NEEDED: Final = ("pull_daily", "retry_failed_partitions", "publish_changes")
 
-# `serve` and `dev` set this variable for their processes. A company that loads the same code location doesn't have it,
-# so nothing pulls there before somebody starts it.
+# `serve` and `dev` set this variable for their processes. A company that loads the same code
+# location doesn't have it, so nothing pulls there before somebody starts it.
 SERVED: Final = "_LEADS_PIPELINE_IS_SERVED"
 
-# Each run of a job of ours has it. In a Dagster that is shared with others, it tells our runs from theirs.
+# Each run of a job of ours has it. In a Dagster that is shared with others, it tells our runs from
+# theirs.
 _TAG: Final = "leads_pipeline/installation"
 
 
@@ -31,8 +33,9 @@ _TAG: Final = "leads_pipeline/installation"
 class Names:
     """The names as the documentation has them, or with a prefix.
 
-    With a prefix, the installation is a guest in somebody's code location, and nothing of it meets a name of theirs.
-    `is_served`: schedules and sensors run by themselves. Otherwise none runs before somebody starts it.
+    With a prefix, the installation is a guest in somebody's code location, and nothing of it meets
+    a name of theirs. `is_served`: schedules and sensors run by themselves. Otherwise none runs
+    before somebody starts it.
     """
 
     prefix: tuple[str, ...] = ()
@@ -48,8 +51,8 @@ class Names:
         for part in parts:
             if not re.fullmatch(r"[A-Za-z0-9_]+", part):
                 raise SettingsError(
-                    f"The key_prefix {part!r} can't be used, because names of jobs and resources begin with it. Use "
-                    "letters, digits and underscores."
+                    f"The key_prefix {part!r} can't be used, because names of jobs and resources "
+                    "begin with it. Use letters, digits and underscores."
                 )
         return cls(parts, is_served=False)
 

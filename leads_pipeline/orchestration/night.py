@@ -1,7 +1,8 @@
 """The work of a night, before its publication.
 
-Belongs here: what the core does, asking the features for theirs, and what was done, as counts. Doesn't: when it runs
-(publish_sensor.py), publishing what it changed (features/publication_steps.py).
+Belongs here: what the core does, asking the features for theirs, and what was done, as counts.
+Doesn't: when it runs (publish_sensor.py), publishing what it changed
+(features/publication_steps.py).
 """
 
 from collections.abc import Callable, Iterable

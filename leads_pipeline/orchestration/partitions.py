@@ -1,7 +1,7 @@
 """Which partitions exist, and which of them a run is for.
 
-Belongs here: days, days x scopes, and reading a run's request in whatever form it came. Doesn't: what is done with a
-partition.
+Belongs here: days, days x scopes, and reading a run's request in whatever form it came. Doesn't:
+what is done with a partition.
 """
 
 from collections.abc import Sequence
@@ -51,8 +51,8 @@ def requested_keys(
 ) -> list[str]:
     """Return the partition keys that this run was started for, soonest deleted first.
 
-    Not `context.partition_keys`: a backfill launched on a job sets the range tags *and* the first key's dimension
-    tags, and `partition_keys` then names that one key alone.
+    Not `context.partition_keys`: a backfill launched on a job sets the range tags *and* the first
+    key's dimension tags, and `partition_keys` then names that one key alone.
     """
     tags = context.run.tags
     keys: Sequence[str]

@@ -1,7 +1,7 @@
 """One run's pull of one kind of leads: the windows, the landing, and what Dagster shows of it.
 
-Belongs here: from partition keys to records of Dagster, and the run's own failure. Doesn't: the asset (raw_leads.py),
-HTTP (portal/), files (raw/), when a run starts (asking.py).
+Belongs here: from partition keys to records of Dagster, and the run's own failure. Doesn't: the
+asset (raw_leads.py), HTTP (portal/), files (raw/), when a run starts (asking.py).
 """
 
 import time
@@ -50,14 +50,15 @@ from leads_pipeline.words import counted, some
 Record = AssetMaterialization | AssetObservation
 
 
-# --- which windows ----------------------------------------------------------------------------------------------------
+# --- which windows --------------------------------------------------------------------------------
 
 
 class Plan(NamedTuple):
     """The windows of a run.
 
-    `windows` are asked for, in this order. `rows` has what is known of them, and of all others if a schedule or a
-    sensor started the run. `always_shown` are windows that Dagster is to show even if they have nothing new.
+    `windows` are asked for, in this order. `rows` has what is known of them, and of all others if a
+    schedule or a sensor started the run. `always_shown` are windows that Dagster is to show even if
+    they have nothing new.
     """
 
     windows: list[Window]
@@ -91,8 +92,9 @@ class Plan(NamedTuple):
         rows = known_windows(
             data.store, kind, settings.scopes, settings.zone, partitions.first_day, now
         )
-        # Another run may have pulled some meanwhile. The day under way is never due. A refused window that was due when
-        # the run was asked for still is, so the moment of the request stands for the start of the service.
+        # Another run may have pulled some meanwhile. The day under way is never due. A refused
+        # window that was due when the run was asked for still is, so the moment of the request
+        # stands for the start of the service.
         asked_for_at = datetime.fromisoformat(config.requested_at)
         due = set(due_windows(rows, started_at=asked_for_at, now=now))
         windows = [window for window in windows if window in due or not window.is_closed(now)]
@@ -117,7 +119,7 @@ def _not_shown(
     return {row.window for row in rows if row.window.partition_key not in shown}
 
 
-# --- the pull ---------------------------------------------------------------------------------------------------------
+# --- the pull -------------------------------------------------------------------------------------
 
 
 class LandedAnswer(NamedTuple):
@@ -147,8 +149,8 @@ class LandedAnswer(NamedTuple):
 class Pull:
     """A pull under way. The lock of pulls is held.
 
-    `failures` has the verdict on each window that failed. `not_asked` counts windows that wait as before, because the
-    run ended early.
+    `failures` has the verdict on each window that failed. `not_asked` counts windows that wait as
+    before, because the run ended early.
     """
 
     context: AssetExecutionContext
@@ -187,7 +189,8 @@ class Pull:
         self._log_end(time.monotonic() - began)
 
     def _all_records(self, client_of: Callable[[], LeadsClient]) -> Iterator[Record]:
-        # A killed run may have landed them, or a person's run may have failed for windows that had landed before.
+        # A killed run may have landed them, or a person's run may have failed for windows that had
+        # landed before.
         now = self.clock()
         not_asked_for = self.plan.always_shown.difference(self.plan.windows)
         for row in self.plan.rows.values():
@@ -219,7 +222,7 @@ class Pull:
         for window, verdict in self._verdicts_on_refused_tokens(token_refused).items():
             yield from self._failed(window, verdict)
 
-    # --- an answer ----------------------------------------------------------------------------------------------------
+    # --- an answer --------------------------------------------------------------------------------
 
     def _land(self, answer: Answer) -> LandedAnswer:
         """Land an answer.
@@ -267,7 +270,7 @@ class Pull:
         # The first fetch after its end: the window is closed now.
         return fetched_at < window.end <= outcome.answer.fetched_at
 
-    # --- a failure ----------------------------------------------------------------------------------------------------
+    # --- a failure --------------------------------------------------------------------------------
 
     def _verdicts_on_refused_tokens(
         self, token_refused: Mapping[Window, TokenRefusedError]
@@ -298,7 +301,8 @@ class Pull:
         if is_deleted_there and row.state in (WindowState.LANDED, WindowState.EMPTY):
             yield self._as_landed_before(row)
             return
-        # A refused credential is a verdict on each window, asked for or not: it would be refused again.
+        # A refused credential is a verdict on each window, asked for or not: it would be refused
+        # again.
         if not error.attempts and not isinstance(error, StorageError | PermanentError):
             self.not_asked += 1
             return
@@ -318,7 +322,7 @@ class Pull:
             self.context.asset_key, partition=window.partition_key, metadata=metadata
         )
 
-    # --- what Dagster shows -------------------------------------------------------------------------------------------
+    # --- what Dagster shows -----------------------------------------------------------------------
 
     def _materialization(
         self, window: Window, metadata: dict[str, str | int | float]
@@ -347,7 +351,8 @@ class Pull:
 
     def _log_end(self, seconds: float) -> None:
         self.context.log.info(
-            "Landed %s windows of %s leads, %s new and %s changed, in %.1f s. Failed: %s. Not asked for: %s.",
+            "Landed %s windows of %s leads, %s new and %s changed, in %.1f s. Failed: %s. Not "
+            "asked for: %s.",
             len(self._landed),
             self.kind.name,
             sum(landed.new for landed in self._landed),
@@ -365,7 +370,8 @@ class Pull:
         lines = [f"{len(self.failures)} of {len(self.plan.windows)} windows failed."]
         if self.not_asked:
             lines.append(
-                f"The run ended early. {self.not_asked} windows were not asked for, and are as before."
+                f"The run ended early. {self.not_asked} windows were not asked for, and are as "
+                "before."
             )
         lines += self._reasons()
 

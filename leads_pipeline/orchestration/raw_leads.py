@@ -1,7 +1,7 @@
 """The raw assets: each window of the portal is pulled into Parquet.
 
-Belongs here: the asset, and what the catalog says of it. Doesn't: the pull itself (pull.py), when a run starts
-(asking.py).
+Belongs here: the asset, and what the catalog says of it. Doesn't: the pull itself (pull.py), when a
+run starts (asking.py).
 """
 
 from collections.abc import Callable, Iterator
@@ -63,9 +63,10 @@ def raw_leads_asset(
         key=key,
         required_resource_keys={names.name("leads"), names.name("data")},
         description=(
-            f"{kind.description}: one folder of Parquet per day and scope in raw/{kind.table}/, each lead as the exact "
-            "JSON text received. Landing merges: what was landed once is never taken away. A backfill in the UI starts "
-            "a run for each day or each scope, whichever are fewer. Sensors and `leads-pipeline backfill` start one."
+            f"{kind.description}: one folder of Parquet per day and scope in raw/{kind.table}/, "
+            "each lead as the exact JSON text received. Landing merges: what was landed once is "
+            "never taken away. A backfill in the UI starts a run for each day or each scope, "
+            "whichever are fewer. Sensors and `leads-pipeline backfill` start one."
         ),
         partitions_def=partitions.windows,
         backfill_policy=BackfillPolicy.single_run(),
@@ -90,8 +91,8 @@ def raw_leads_asset(
 
         if data.state.is_pulling():
             context.log.info(
-                "Another pull is under way: of the other kind of leads in this run, of another run or of a command. "
-                "This one begins after it."
+                "Another pull is under way: of the other kind of leads in this run, of another run "
+                "or of a command. This one begins after it."
             )
 
         try:

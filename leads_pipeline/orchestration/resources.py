@@ -1,7 +1,7 @@
 """The Dagster resources: the authenticated client of leads, the data folder, and leads.duckdb.
 
-Belongs here: a client made of the settings. Fields are what the UI may show, so none holds a secret. Doesn't: which
-windows are pulled (asking.py), or what a value may be (settings.py).
+Belongs here: a client made of the settings. Fields are what the UI may show, so none holds a
+secret. Doesn't: which windows are pulled (asking.py), or what a value may be (settings.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,8 +27,8 @@ T = TypeVar("T")
 class DataFolderResource(ConfigurableResource[DataFolder]):
     """The folder or bucket of Parquet, leads.duckdb and the pipeline's own state.
 
-    `store` is the address of the bucket, if the data is in one. `first_day` is the first partition. The
-    first run or sensor remembers it.
+    `store` is the address of the bucket, if the data is in one. `first_day` is the first partition.
+    The first run or sensor remembers it.
     """
 
     settings: ResourceDependency[Settings]
@@ -82,7 +82,8 @@ class LeadsService(ConfigurableResource[None]):
     def connect(self) -> LeadsClient:
         """Return a client, and claim the data folder for this portal.
 
-        Raises SettingsError naming the missing variables, or the folder if it holds another portal's leads.
+        Raises SettingsError naming the missing variables, or the folder if it holds another
+        portal's leads.
         """
         base_url, tokens = required(self.base_url, "LEADS_BASE_URL"), self.tokens()
         self.data.state.claim(origin(base_url))
@@ -121,8 +122,8 @@ class LeadsService(ConfigurableResource[None]):
 class PublishedLeads(ConfigurableResource[None]):
     """leads.duckdb, read-only: for assets of your own that read the leads.
 
-    `data_dir` is the folder that holds leads.duckdb: LEADS_DATA_DIR, or LEADS_WORK_DIR if the data is in a bucket. Each
-    query sees one whole publication, and waits for none.
+    `data_dir` is the folder that holds leads.duckdb: LEADS_DATA_DIR, or LEADS_WORK_DIR if the data
+    is in a bucket. Each query sees one whole publication, and waits for none.
     """
 
     data_dir: str
@@ -139,7 +140,8 @@ class PublishedLeads(ConfigurableResource[None]):
     def query(self, statement: str, parameters: Mapping[str, object] | None = None) -> Any:
         """Return the answer to one query as a table of pyarrow, which has `to_pandas()`.
 
-        Raises StorageError if nothing is published yet, and DuckDB's own errors for a wrong statement.
+        Raises StorageError if nothing is published yet, and DuckDB's own errors for a wrong
+        statement.
         """
         with self.connect() as db:
             return table_of(db, statement, parameters)
@@ -149,7 +151,7 @@ def required(value: T | None, variable: str) -> T:
     """Return the value of a setting. Raises SettingsError if there is none."""
     if not value:
         raise SettingsError(
-            f"{variable} is not set. Put it into .env or the environment and start again; `leads-pipeline demo` shows "
-            "everything without a real service."
+            f"{variable} is not set. Put it into .env or the environment and start again; "
+            "`leads-pipeline demo` shows everything without a real service."
         )
     return value

@@ -1,7 +1,7 @@
 """Runs without the UI: the same assets on the same Dagster instance.
 
-Belongs here: running a job in this process, and how a pull went. Doesn't: what the assets do, how a result is shown
-(cli/).
+Belongs here: running a job in this process, and how a pull went. Doesn't: what the assets do, how a
+result is shown (cli/).
 """
 
 import os

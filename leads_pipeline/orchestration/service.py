@@ -1,6 +1,7 @@
 """What the data folder remembers of the service: its start, its Dagster home, and what is off.
 
-Belongs here: noting it, in ticks of the daemon. Doesn't: starting the service (cli/processes.py), findings.
+Belongs here: noting it, in ticks of the daemon. Doesn't: starting the service (cli/processes.py),
+findings.
 """
 
 from datetime import UTC, datetime
@@ -39,8 +40,8 @@ def note_service(
 ) -> None:
     """Note that the daemon works, and which of the needed schedules and sensors are off.
 
-    More than one sensor does it, so that each is noted if it is off. `status` reads it in the data folder and needs no
-    Dagster. Raises StorageError.
+    More than one sensor does it, so that each is noted if it is off. `status` reads it in the data
+    folder and needs no Dagster. Raises StorageError.
     """
     is_running = {one.instigator_name: one.is_running for one in instance.all_instigator_state()}
     state.note_service(

@@ -1,7 +1,8 @@
 """The assets of leads.duckdb, which one run publishes together.
 
-Belongs here: what a run publishes, checks and records. Doesn't: the publication (publication_steps.py), when it runs
-(publish_sensor.py), what the catalog says of each table (catalog.py).
+Belongs here: what a run publishes, checks and records. Doesn't: the publication
+(publication_steps.py), when it runs (publish_sensor.py), what the catalog says of each table
+(catalog.py).
 """
 
 import time
@@ -47,9 +48,9 @@ from leads_pipeline.warehouse.tables import lead_tables
 class Publishing:
     """What the features bring to a publication.
 
-    `bring_up_to_date` publishes. `inputs` returns a text that changes with what else is published than what lands.
-    `made_tables` returns the names of tables that the last publication made, and that aren't assets of this run.
-    `night` is what they do before the publication of a night.
+    `bring_up_to_date` publishes. `inputs` returns a text that changes with what else is published
+    than what lands. `made_tables` returns the names of tables that the last publication made, and
+    that aren't assets of this run. `night` is what they do before the publication of a night.
     """
 
     bring_up_to_date: Callable[[DataFolder, PublicationSettings, datetime], Publication]
@@ -197,8 +198,8 @@ def _tell_of_night(night: Night, context: AssetExecutionContext) -> None:
 
     if night.troubles:
         raise Failure(
-            f"leads.duckdb is published. Tasks of the night that failed: {len(night.troubles)}. The next night tries "
-            f"them again. {night.troubles[0]}",
+            f"leads.duckdb is published. Tasks of the night that failed: {len(night.troubles)}. "
+            f"The next night tries them again. {night.troubles[0]}",
             metadata={**night.counts, "troubles": night.troubles},
             allow_retries=False,
         )

@@ -1,7 +1,7 @@
 """The portal's side: access tokens, requests, and what each answer means.
 
-Belongs here: everything that speaks HTTP with the portal. Doesn't: what an answer holds (domain/bodies.py), files
-(raw/), which windows are asked for (orchestration/).
+Belongs here: everything that speaks HTTP with the portal. Doesn't: what an answer holds
+(domain/bodies.py), files (raw/), which windows are asked for (orchestration/).
 """
 
 from leads_pipeline.portal.client import LeadsClient

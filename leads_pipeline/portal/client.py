@@ -33,8 +33,8 @@ MAX_FAILED_HOURS: Final = 3
 LANDING_THREADS: Final = 4
 # How long a run that ends waits for landings under way. It doesn't wait for requests.
 STOP_SECONDS: Final = 5.0
-# For longer, no window of a run takes to come or to fail, by hours and with all its waits. Only headers that arrive
-# byte by byte can hold a request for longer than its deadline.
+# For longer, no window of a run takes to come or to fail, by hours and with all its waits. Only
+# headers that arrive byte by byte can hold a request for longer than its deadline.
 STANDSTILL_SECONDS: Final = 6 * 3600.0
 
 _LEADS_401 = f"If it stays so for an hour: {CHECK_ACCESS}"
@@ -46,8 +46,8 @@ T = TypeVar("T")
 class LeadsClient:
     """Fetches windows of leads.
 
-    `keep_unreadable` takes an answer that can't be read, with its window. Proxies come from the environment
-    (HTTPS_PROXY, NO_PROXY). `options` are those of Service: clocks and limits.
+    `keep_unreadable` takes an answer that can't be read, with its window. Proxies come from the
+    environment (HTTPS_PROXY, NO_PROXY). `options` are those of Service: clocks and limits.
     """
 
     def __init__(
@@ -80,8 +80,9 @@ class LeadsClient:
         window also calls `then`, which may wait for a disk. At most `max_concurrency` requests are
         under way. An answer with a `failure` holds only a part of the window's leads.
 
-        Windows start in the given order. Closing the iterator ends the run, and waits some seconds for a `then` that
-        has begun. Raises UnreachableError if the service keeps all connections busy for hours with nothing.
+        Windows start in the given order. Closing the iterator ends the run, and waits some seconds
+        for a `then` that has begun. Raises UnreachableError if the service keeps all connections
+        busy for hours with nothing.
         """
         run = Requests(
             self._service,
@@ -108,8 +109,9 @@ class LeadsClient:
                     window, outcome = done.get(timeout=self._standstill_seconds)
                 except queue.Empty:
                     raise UnreachableError(
-                        f"The run stood still for {self._standstill_seconds / 3600:g} hours: answers began and didn't "
-                        f"go on. {LATER} If it stays so, check the proxy, or tell the portal's technical contact.",
+                        f"The run stood still for {self._standstill_seconds / 3600:g} hours: "
+                        f"answers began and didn't go on. {LATER} If it stays so, check the proxy, "
+                        "or tell the portal's technical contact.",
                         reason=DEADLINE_PASSED,
                     ) from None
                 if isinstance(outcome, BaseException) and not isinstance(
@@ -152,8 +154,8 @@ class LeadsClient:
 
         if window.is_deleted(timing.now()):
             raise RetentionError(
-                f"The window {window.partition_key} was not asked for: it is over {RETENTION.days} days old, so the "
-                "portal has deleted it. What was landed of it stays."
+                f"The window {window.partition_key} was not asked for: it is over {RETENTION.days} "
+                "days old, so the portal has deleted it. What was landed of it stays."
             )
 
         attempts = 0
@@ -254,9 +256,9 @@ def _failure(
     """
     hour, verdict = next((one for one in missing if one[1].is_transient), missing[0])
     message = (
-        f"The window {window.partition_key} is too large or too slow for one answer, so it was asked for hour by hour. "
-        f"{came} leads came and are kept. The window stays failed until the rest has come. For "
-        f"{hour.start:%H:%M} to {hour.end:%H:%M} UTC: {verdict.args[0]}"
+        f"The window {window.partition_key} is too large or too slow for one answer, so it was "
+        f"asked for hour by hour. {came} leads came and are kept. The window stays failed until "
+        f"the rest has come. For {hour.start:%H:%M} to {hour.end:%H:%M} UTC: {verdict.args[0]}"
     )
     return verdict.reworded(message, attempts=verdict.attempts)
 
@@ -286,10 +288,10 @@ def _hours(window: Window) -> list[Window]:
 def _scope_advice(window: Window) -> str:
     if window.scope.kind is ScopeKind.ALL:
         return (
-            "LEADS_SCOPES=all asks without a filter, which only a set-up with a single branch allows. Name the "
-            "branches, or ask the portal's technical contact."
+            "LEADS_SCOPES=all asks without a filter, which only a set-up with a single branch "
+            "allows. Name the branches, or ask the portal's technical contact."
         )
     return (
-        f"Check that {window.scope.key} is an internal id of the portal, not your own, and that these credentials may "
-        "read it; the portal's technical contact knows."
+        f"Check that {window.scope.key} is an internal id of the portal, not your own, and that "
+        "these credentials may read it; the portal's technical contact knows."
     )

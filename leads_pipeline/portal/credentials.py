@@ -1,7 +1,7 @@
 """The sources of a secret: a variable, a file, or a PGP message. Each file is read once a process.
 
-Belongs here: sources of secrets, and clear words if one can't be read. Doesn't: the use of a secret (portal/), or which
-variables name it (orchestration/resources.py, cli/).
+Belongs here: sources of secrets, and clear words if one can't be read. Doesn't: the use of a secret
+(portal/), or which variables name it (orchestration/resources.py, cli/).
 """
 
 import stat
@@ -95,7 +95,8 @@ def _content(path: Path, max_bytes: int, named: str) -> bytes:
             content = file.read(max_bytes + 1)
     except OSError as error:
         raise CredentialsError(
-            f"{named} can't be read ({error.strerror}). Put it there, readable for the user that runs this."
+            f"{named} can't be read ({error.strerror}). Put it there, readable for the user that "
+            "runs this."
         ) from None
 
     if len(content) > max_bytes:
@@ -123,6 +124,7 @@ def _checked(value: str, named: str) -> str:
         raise CredentialsError(f"{named} is empty. Put the secret alone there.")
     if any(unicodedata.category(character) in {"Cc", "Cs"} for character in value):
         raise CredentialsError(
-            f"{named} holds a line break or another control character. It must be the secret alone, decrypted."
+            f"{named} holds a line break or another control character. It must be the secret "
+            "alone, decrypted."
         )
     return value

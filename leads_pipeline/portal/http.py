@@ -28,8 +28,9 @@ READ_TIMEOUT_SECONDS = 60.0
 KEEPALIVE_SECONDS = 4.0
 
 ADDRESS_HINT = (
-    "Check the address in the settings and the proxy in the environment (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY): write "
-    "one like http://proxy.example:3128, with user and password percent-encoded, or unset it."
+    "Check the address in the settings and the proxy in the environment (HTTPS_PROXY, HTTP_PROXY, "
+    "ALL_PROXY): write one like http://proxy.example:3128, with user and password percent-encoded, "
+    "or unset it."
 )
 
 _Client = TypeVar("_Client", httpx.Client, httpx.AsyncClient)
@@ -43,7 +44,8 @@ def make_client(
 ) -> httpx.Client:
     """Return a client with one kept connection, for one thread. It follows no redirects.
 
-    Proxies come from the environment. Raises SettingsError if the proxy or the file of certificates can't be used.
+    Proxies come from the environment. Raises SettingsError if the proxy or the file of certificates
+    can't be used.
     """
     hooks = {"response": [_forget_redirect]}
     return _made(
@@ -125,8 +127,8 @@ def tls_context() -> ssl.SSLContext:
     except OSError:
         name = "SSL_CERT_FILE" if os.environ.get("SSL_CERT_FILE") else "SSL_CERT_DIR"
         raise SettingsError(
-            f"{name} is {os.environ.get(name)}, and no certificates can be read there. Correct it, or unset it to "
-            "trust the usual authorities."
+            f"{name} is {os.environ.get(name)}, and no certificates can be read there. Correct it, "
+            "or unset it to trust the usual authorities."
         ) from None
 
 
@@ -140,7 +142,8 @@ def checked_address(name: str, url: str, schemes: Sequence[str] = ("https", "htt
     parts = address_parts(url, schemes)
     if parts is None:
         raise SettingsError(
-            f"{name} isn't an address. It begins with {' or '.join(f'{one}://' for one in schemes)}."
+            f"{name} isn't an address. It begins with "
+            f"{' or '.join(f'{one}://' for one in schemes)}."
         )
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise SettingsError(
@@ -176,8 +179,8 @@ def checked_header(name: str, text: str) -> str:
 def read_body(response: httpx.Response, max_bytes: int, until: float) -> bytes:
     """Return the body. Both its received and its decoded size are limited to `max_bytes`.
 
-    `until` is by time.monotonic. Raises TooLargeError, InvalidAnswerError and UnreachableError. It decodes gzip itself,
-    because httpx takes a gzip body that is cut off for a whole one.
+    `until` is by time.monotonic. Raises TooLargeError, InvalidAnswerError and UnreachableError. It
+    decodes gzip itself, because httpx takes a gzip body that is cut off for a whole one.
     """
     pieces, size = [], 0
     for piece in cast(

@@ -1,6 +1,7 @@
 """How long to wait before asking again, and how fast to go on.
 
-Belongs here: the policy, as pure functions of what happened and of the clock. Doesn't: sleeping, sending, Dagster.
+Belongs here: the policy, as pure functions of what happened and of the clock. Doesn't: sleeping,
+sending, Dagster.
 """
 
 import random
@@ -19,8 +20,9 @@ class RetryPolicy:
     max_delay_seconds: float = 30.0
     # If the service asks for a longer wait, the run ends, and the sensor retries later.
     max_retry_after_seconds: float = 120.0
-    # The waits before a request is sent again whose token was refused. Some services accept a new token only after
-    # seconds: their clock is behind the token server's, or a replica learns its key late.
+    # The waits before a request is sent again whose token was refused. Some services accept a new
+    # token only after seconds: their clock is behind the token server's, or a replica learns its
+    # key late.
     refused_token_waits_seconds: tuple[float, ...] = (1.0, 3.0, 6.0)
 
     def is_beyond_patience(self, retry_after_seconds: float | None) -> bool:
@@ -34,8 +36,8 @@ class RetryPolicy:
     ) -> float:
         """Seconds to wait after the failed attempt number `attempt` (from 1).
 
-        Full jitter: uniform between 0 and the exponential ceiling, so that many clients don't come back together. The
-        service's Retry-After is a lower bound, within `max_retry_after_seconds`.
+        Full jitter: uniform between 0 and the exponential ceiling, so that many clients don't come
+        back together. The service's Retry-After is a lower bound, within `max_retry_after_seconds`.
         """
         ceiling = min(self.max_delay_seconds, self.base_delay_seconds * 2 ** (attempt - 1))
         jitter = rng.uniform(0, ceiling)
@@ -52,9 +54,9 @@ class Pace:
     and shrinks with each answer until it is gone. So a run finds any rate limit by itself, a
     hundred a second or one a minute.
 
-    Requests under way say nothing about a change of pace that came after them. So each start returns the number of its
-    pace, and its outcome counts only while that pace holds. Eight refusals of one burst are one complaint. Moments are
-    seconds of one monotonic clock.
+    Requests under way say nothing about a change of pace that came after them. So each start
+    returns the number of its pace, and its outcome counts only while that pace holds. Eight
+    refusals of one burst are one complaint. Moments are seconds of one monotonic clock.
     """
 
     FIRST_INTERVAL_SECONDS = 1 / 32  # a third of the speed that one core reaches

@@ -1,6 +1,7 @@
 """Opens PGP messages with gpg, in a keyring that is made for one message and deleted afterwards.
 
-Belongs here: bytes in, bytes out, and what to do if a message doesn't open. Doesn't: files (portal/credentials.py).
+Belongs here: bytes in, bytes out, and what to do if a message doesn't open. Doesn't: files
+(portal/credentials.py).
 """
 
 import os
@@ -27,7 +28,10 @@ _NO_PASSPHRASE: Final = 177
 _Ended: TypeAlias = "subprocess.CompletedProcess[bytes]"
 
 _ANONYMOUS: Final = "0" * 16  # the id in a message that names no key (RFC 9580, section 5.1.1)
-_SAVE_AGAIN: Final = "Save it again, from BEGIN PGP MESSAGE to END PGP MESSAGE, or ask the portal's technical contact for a new one."
+_SAVE_AGAIN: Final = (
+    "Save it again, from BEGIN PGP MESSAGE to END PGP MESSAGE, or ask the portal's technical "
+    "contact for a new one."
+)
 
 
 def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes:
@@ -38,8 +42,8 @@ def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes
     gpg = shutil.which("gpg")
     if gpg is None:
         raise CredentialsError(
-            "gpg isn't installed. Install it: apt install gnupg. Or decrypt the message elsewhere, and name the file "
-            "with the secret in LEADS_CLIENT_SECRET_FILE."
+            "gpg isn't installed. Install it: apt install gnupg. Or decrypt the message elsewhere, "
+            "and name the file with the secret in LEADS_CLIENT_SECRET_FILE."
         )
 
     ended = None
@@ -48,13 +52,15 @@ def decrypt(message: bytes, private_key: bytes, passphrase: str | None) -> bytes
 
     if ended is None:
         raise CredentialsError(
-            f"gpg can't be started, has no room for temporary files, or doesn't end within {GPG_SECONDS:.0f} seconds."
+            "gpg can't be started, has no room for temporary files, or doesn't end within "
+            f"{GPG_SECONDS:.0f} seconds."
         )
 
     imported, opened = ended
     _check_key(imported.stderr)
 
-    # Both are needed: gpg 2.2 says DECRYPTION_OKAY of a damaged OCB message, and exits with 0 if nothing was encrypted.
+    # Both are needed: gpg 2.2 says DECRYPTION_OKAY of a damaged OCB message, and exits with 0 if
+    # nothing was encrypted.
     if opened.returncode != 0 or b"\n[GNUPG:] DECRYPTION_OKAY" not in opened.stderr:
         raise CredentialsError(_why(opened.stderr.decode(errors="replace")))
 
@@ -113,7 +119,8 @@ def _check_key(status: bytes) -> None:
             else "holds no private key, is not whole, or gpg-agent is missing here"
         )
         raise CredentialsError(
-            f"The private key file {what}. Export the private key: gpg --armor --export-secret-keys KEYID"
+            f"The private key file {what}. Export the private key: gpg --armor "
+            "--export-secret-keys KEYID"
         )
 
 
@@ -127,21 +134,29 @@ def _why(status: str) -> str:
 
     if _BAD_PASSPHRASE in codes:
         return (
-            "The passphrase doesn't open the private key. Correct LEADS_PGP_PASSPHRASE or its _FILE. A lost passphrase "
-            "can't be recovered: make a new key, and send its public half to the portal's technical contact."
+            "The passphrase doesn't open the private key. Correct LEADS_PGP_PASSPHRASE or its "
+            "_FILE. A lost passphrase can't be recovered: make a new key, and send its public half "
+            "to the portal's technical contact."
         )
     if _NO_PASSPHRASE in codes:
-        return "The private key is locked, and no passphrase is set. Set LEADS_PGP_PASSPHRASE or its _FILE."
+        return (
+            "The private key is locked, and no passphrase is set. Set LEADS_PGP_PASSPHRASE or its "
+            "_FILE."
+        )
     if not named:
         return f"The message is no PGP message for a public key, or is not whole. {_SAVE_AGAIN}"
     if "[GNUPG:] DECRYPTION_KEY" in status or "[GNUPG:] NO_SECKEY" not in status:
         return f"The message was altered or cut on its way. {_SAVE_AGAIN}"
     if named == [_ANONYMOUS]:  # gpg doesn't say then that it was the passphrase
-        return "The message names no key, and this private key with this passphrase doesn't open it. Check both."
+        return (
+            "The message names no key, and this private key with this passphrase doesn't open it. "
+            "Check both."
+        )
 
     return (
-        f"The message is for another key: it names {', '.join(named)}. Name the private key that belongs to the public "
-        "key you sent, or ask the portal's technical contact for a message for this key."
+        f"The message is for another key: it names {', '.join(named)}. Name the private key that "
+        "belongs to the public key you sent, or ask the portal's technical contact for a message "
+        "for this key."
     )
 
 

@@ -2,8 +2,8 @@
 
 Belongs here: HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY. Doesn't: the connections (http.py).
 
-httpx reads them itself, but it fails on each entry of NO_PROXY that it can't read. OrbStack, for example, sets an IPv6
-network there.
+httpx reads them itself, but it fails on each entry of NO_PROXY that it can't read. OrbStack, for
+example, sets an IPv6 network there.
 """
 
 import ipaddress

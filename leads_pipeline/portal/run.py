@@ -38,11 +38,13 @@ from leads_pipeline.portal.verdicts import (
     verdict_on,
 )
 
-# For a whole request with its body. A read timeout alone never ends a body that arrives byte by byte.
+# For a whole request with its body. A read timeout alone never ends a body that arrives byte by
+# byte.
 DEADLINE_SECONDS: Final = 120.0
 # About 20,000 leads of 2 to 4 kB. Holds for the body as received and as decoded.
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-# After this many failures in a row, over this many scopes, the run ends. The rest is asked for later.
+# After this many failures in a row, over this many scopes, the run ends. The rest is asked for
+# later.
 MAX_FAILURES_IN_A_ROW, LEAST_FAILING_SCOPES = 20, 3
 # After this many answers of 401 to different windows, and none of 200, the run ends too.
 MAX_REFUSED_TOKENS: Final = 20
@@ -61,7 +63,8 @@ T = TypeVar("T")
 class Timing:
     """The clocks, the waiting and the random numbers of a client. Tests bring their own.
 
-    `now` is the moment in UTC, `monotonic` counts seconds from anywhere, `wait` ends early when the event is set.
+    `now` is the moment in UTC, `monotonic` counts seconds from anywhere, `wait` ends early when the
+    event is set.
     """
 
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -74,7 +77,8 @@ class Timing:
 class RequestSpec:
     """A request to make. Its text names path and subject, never host, query or headers.
 
-    `scope` is that of its window. `advice` has the sentence for a status that means something special here.
+    `scope` is that of its window. `advice` has the sentence for a status that means something
+    special here.
     """
 
     path: str
@@ -129,9 +133,9 @@ class _Tries:
 class Requests:
     """The requests of one run to one service, at most `at_once` at a time, over `scopes` scopes.
 
-    Some failures end the run: a refused credential or setting, a longer Retry-After than the policy allows, too many
-    temporary failures in a row, and too many 401 if nothing is accepted. Later requests get that error, and are not
-    sent.
+    Some failures end the run: a refused credential or setting, a longer Retry-After than the policy
+    allows, too many temporary failures in a row, and too many 401 if nothing is accepted. Later
+    requests get that error, and are not sent.
     """
 
     def __init__(self, service: Service, *, at_once: int = 1, scopes: int = 1) -> None:
@@ -181,7 +185,8 @@ class Requests:
             tries.attempts += 1
             with self._slots:
                 pace = self._start(spec)
-                # Noted before the answer: of two answers that cross, the one that was asked for later is the newer.
+                # Noted before the answer: of two answers that cross, the one that was asked for
+                # later is the newer.
                 fetched_at = asked_at if tries.attempts == 1 and asked_at else self._timing.now()
                 outcome = self._ask_once(spec, request, read, tries)
                 self._learn(outcome, pace, tries.attempts)  # before the next request may start
@@ -226,7 +231,8 @@ class Requests:
                 tries.token is not None and tries.token.access_token in self._accepted_tokens
             )
 
-        # A token that is accepted elsewhere is good: the 403 is about the scope. A 401 says nothing of the scope.
+        # A token that is accepted elsewhere is good: the 403 is about the scope. A 401 says nothing
+        # of the scope.
         is_forbidden = tries.status == HTTPStatus.FORBIDDEN and is_token_good
         if is_forbidden or is_scope_refused or tries.refusals > len(waits):
             return None
@@ -238,7 +244,10 @@ class Requests:
         while True:
             with self._guard:
                 if self._over is not None:
-                    text = f"{spec} was not sent, because another request's failure holds for the whole run: "
+                    text = (
+                        f"{spec} was not sent, because another request's failure holds for the "
+                        "whole run: "
+                    )
                     raise self._over.reworded(f"{text}{self._over.args[0]}", attempts=0)
                 if self.is_stopped:
                     raise UnreachableError(f"{spec} was not sent: the run was stopped.")
@@ -300,7 +309,8 @@ class Requests:
     ) -> tuple[bytes, T] | LeadsPipelineError:
         """Send one request. Return its body with the result of `read`, or the verdict.
 
-        An error is returned and not raised, so that it doesn't carry httpx's one along, which quotes headers and URLs.
+        An error is returned and not raised, so that it doesn't carry httpx's one along, which
+        quotes headers and URLs.
         """
         service = self._service
         until = time.monotonic() + service.deadline_seconds
@@ -319,12 +329,15 @@ class Requests:
                 body = read_body(response, service.max_body_bytes, until)
             return body, read(body)
         except InvalidAnswerError as error:
-            message = f"The answer to {spec} isn't as the contract says. {error} What was landed before stays."
+            message = (
+                f"The answer to {spec} isn't as the contract says. {error} What was landed before "
+                "stays."
+            )
             return InvalidAnswerError(f"{message} {LATER}", reason=error.reason)
         except TooLargeError as error:
             return TooLargeError(
-                f"The answer to {spec} is too large. {error} What was landed before stays. {USELESS} Tell the portal's "
-                "technical contact."
+                f"The answer to {spec} is too large. {error} What was landed before stays. "
+                f"{USELESS} Tell the portal's technical contact."
             )
         except UnreachableError as error:
             if error.reason != DEADLINE_PASSED:  # the token server's
@@ -363,7 +376,8 @@ class Requests:
                 tries.refused_at = self._timing.monotonic()
 
     def _send(self, request: str, headers: Mapping[str, str], token: str) -> httpx.Response:
-        # One client a thread: httpx's pool looks through all its connections several times a request.
+        # One client a thread: httpx's pool looks through all its connections several times a
+        # request.
         http = getattr(self._local, "http", None)
         if http is None:
             http = self._local.http = make_client(
@@ -395,7 +409,7 @@ def _courtesy(response: httpx.Response, max_bytes: int, until: float) -> bytes:
 def _slows_the_run(error: LeadsPipelineError, attempt: int) -> bool:
     """Whether an answer is about the whole service.
 
-    A 429 without Retry-After to a repeated request isn't. If the service were busy, other requests would get 429 too.
-    One branch that is always refused must not slow down the others.
+    A 429 without Retry-After to a repeated request isn't. If the service were busy, other requests
+    would get 429 too. One branch that is always refused must not slow down the others.
     """
     return error.retry_after_seconds is not None or (isinstance(error, BusyError) and attempt == 1)

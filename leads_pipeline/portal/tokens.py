@@ -1,7 +1,8 @@
 """Access tokens by client credentials (RFC 6749, section 4.4), shared by processes in a folder.
 
-Belongs here: asking for a token, keeping it for its lifetime, replacing one that a service refuses. Doesn't: where the
-secret comes from (portal/credentials.py), or when a refused data request is sent again (run.py).
+Belongs here: asking for a token, keeping it for its lifetime, replacing one that a service refuses.
+Doesn't: where the secret comes from (portal/credentials.py), or when a refused data request is sent
+again (run.py).
 """
 
 import base64
@@ -56,16 +57,18 @@ from leads_pipeline.settings import AuthMethod, Secret
 DEFAULT_LIFETIME_SECONDS: Final = 300.0
 # No token is trusted for longer than a day, whatever the server says.
 MAX_LIFETIME_SECONDS: Final = 86_400.0
-# A token is renewed this long before it expires, so that none expires on its way. A short-lived one: a tenth before.
+# A token is renewed this long before it expires, so that none expires on its way. A short-lived
+# one: a tenth before.
 RENEWAL_MARGIN_SECONDS, RENEWAL_MARGIN_SHARE = 60.0, 0.1
-# A refused token is replaced only at this age. So all processes together ask for one a minute at most: a token per
-# request is the usual cause of 429. And a service has time to accept a new token.
+# A refused token is replaced only at this age. So all processes together ask for one a minute at
+# most: a token per request is the usual cause of 429. And a service has time to accept a new token.
 LEAST_AGE_TO_REPLACE_SECONDS: Final = 60.0
 # The whole token request; a healthy endpoint takes under a second.
 TOKEN_DEADLINE_SECONDS: Final = 30.0
 # Longer than any token request. A process that holds the lock for longer has hung.
 LOCK_DEADLINE_SECONDS: Final = 45.0
-# A token answer has one to five kilobytes, and web servers take request headers up to eight or sixteen.
+# A token answer has one to five kilobytes, and web servers take request headers up to eight or
+# sixteen.
 MAX_ANSWER_BYTES, MAX_TOKEN_CHARACTERS = 65_536, 8_000
 
 _TOKEN_FORM = re.compile(
@@ -150,8 +153,9 @@ class Token:
 class Tokens:
     """The token of one client: from memory, from the processes' shared file, or the endpoint.
 
-    Threads may share it: while one fetches a token, the others wait for it. After the endpoint has refused the secret,
-    this object doesn't ask it again. `transport` stands in for the network in tests.
+    Threads may share it: while one fetches a token, the others wait for it. After the endpoint has
+    refused the secret, this object doesn't ask it again. `transport` stands in for the network in
+    tests.
     """
 
     def __init__(
@@ -244,13 +248,14 @@ class Tokens:
             lock.acquire()
         except filelock.Timeout:
             raise UnreachableError(
-                f"Another process has been getting an access token for over {self._lock_deadline_seconds:g} seconds "
-                f"and holds {lock.lock_file}. It is tried again later; end that process if it hangs."
+                "Another process has been getting an access token for over "
+                f"{self._lock_deadline_seconds:g} seconds and holds {lock.lock_file}. It is tried "
+                "again later; end that process if it hangs."
             ) from None
         except OSError as error:
             raise StorageError(
-                f"The folder for access tokens, {self._folder}, can't be used ({error.strerror}). Make it this user's "
-                "own and writable, or delete it."
+                f"The folder for access tokens, {self._folder}, can't be used ({error.strerror}). "
+                "Make it this user's own and writable, or delete it."
             ) from None
 
         try:
@@ -326,7 +331,8 @@ def _read(path: Path) -> Token | None:
 
 def _json_object(body: bytes) -> dict[str, object]:
     try:
-        # As floats: int() refuses numbers of more than 4,300 digits, and no number but expires_in matters.
+        # As floats: int() refuses numbers of more than 4,300 digits, and no number but expires_in
+        # matters.
         value = json.loads(body, parse_int=float)
     except (ValueError, RecursionError):
         return {}

@@ -36,21 +36,24 @@ USELESS: Final = "Asking again doesn't help."
 DEADLINE_PASSED: Final = "deadline passed"
 NO_CONNECTION: Final = "no connection"
 
-# A 401 is no reason to doubt the client secret. A token server doesn't give a token for a wrong one.
+# A 401 is no reason to doubt the client secret. A token server doesn't give a token for a wrong
+# one.
 CHECK_ACCESS: Final = (
-    "Check the scope id, and LEADS_AUDIENCE or LEADS_TOKEN_SCOPE; then ask the portal's technical contact whether this "
-    "client may read these leads. The client id and its secret are right, because the token server gives tokens for "
-    "them."
+    "Check the scope id, and LEADS_AUDIENCE or LEADS_TOKEN_SCOPE; then ask the portal's technical "
+    "contact whether this client may read these leads. The client id and its secret are right, "
+    "because the token server gives tokens for them."
 )
 
 # Beside a 401, the same run has answers of 200 for the same kind and scope.
 ACCEPTED_AT_TIMES: Final = "token accepted at times (401)"
 
-# httpx raises these for the address of a service or a proxy that isn't one: a host with too long a part, a port beyond
-# 65535. Their text quotes the address. They come in a group if several addresses of a host are tried.
+# httpx raises these for the address of a service or a proxy that isn't one: a host with too long a
+# part, a port beyond
+# 65535. Their text quotes the address. They come in a group if several addresses of a host are
+#        tried.
 UNUSABLE_ADDRESS: Final = (httpx.InvalidURL, UnicodeError, OverflowError, ExceptionGroup)
 
-# --- the services -------------------------------------------------------------------------------------------------
+# --- the services ---------------------------------------------------------------------------------
 
 
 class Meaning(NamedTuple):
@@ -70,14 +73,14 @@ _NO_ANSWER: Final = Meaning(
 _MOVED: Final = Meaning(
     RefusedError,
     "refused",
-    "The address has moved for good. Redirects aren't followed, so that the token goes to no other host. "
-    f"{USELESS} Correct the base URL in the settings.",
+    "The address has moved for good. Redirects aren't followed, so that the token goes to no "
+    f"other host. {USELESS} Correct the base URL in the settings.",
 )
 _ELSEWHERE: Final = Meaning(
     ServerError,
     "redirected",
-    f"Redirects aren't followed, so that the token goes to no other host. {LATER} If it stays so, check the base URL "
-    "in the settings.",
+    f"Redirects aren't followed, so that the token goes to no other host. {LATER} If it stays so, "
+    "check the base URL in the settings.",
 )
 _REFUSED: Final = Meaning(
     RefusedError,
@@ -145,9 +148,10 @@ def settled(
 ) -> TokenRefusedError | RefusedError:
     """Return the verdict on a 401 at a run's end, for the kind and scope that `about` names.
 
-    It is a refusal if the service accepted none of them: not in this run, and not since `refused_since`, the moment in
-    UTC of a failure of that kind in an earlier run with another token. Otherwise it can pass: a token may be too young
-    for the service, or one of its replicas may not know it.
+    It is a refusal if the service accepted none of them: not in this run, and not since
+    `refused_since`, the moment in UTC of a failure of that kind in an earlier run with another
+    token. Otherwise it can pass: a token may be too young for the service, or one of its replicas
+    may not know it.
     """
     if was_accepted:
         error.reason = ACCEPTED_AT_TIMES
@@ -158,8 +162,8 @@ def settled(
         return error
 
     refused = RefusedError(
-        f"The service has answered every request for {about} with 401 since {refused_since:%Y-%m-%d %H:%M} UTC, with "
-        f"at least two tokens. {USELESS} {CHECK_ACCESS}",
+        f"The service has answered every request for {about} with 401 since "
+        f"{refused_since:%Y-%m-%d %H:%M} UTC, with at least two tokens. {USELESS} {CHECK_ACCESS}",
         reason=error.reason,
     )
     refused.attempts = error.attempts
@@ -191,8 +195,8 @@ def broken_off(asked: str, error: httpx.TransportError) -> LeadsPipelineError:
 
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
         return SettingsError(
-            f"{asked} can't be sent: the address, the token or a header isn't HTTP. {USELESS} Check the base URL and "
-            "the credentials in the settings."
+            f"{asked} can't be sent: the address, the token or a header isn't HTTP. {USELESS} "
+            "Check the base URL and the credentials in the settings."
         )
     if isinstance(error, httpx.ReadTimeout):
         return UnreachableError(f"{asked} got no answer in time. {LATER}", reason=DEADLINE_PASSED)
@@ -237,13 +241,16 @@ def why_no_connection(error: httpx.TransportError) -> str:
         error.__cause__, ssl.SSLCertVerificationError
     ):
         return (
-            f"its certificate isn't trusted ({text}). If your network has its own certificate authority, put that "
-            "authority's file into SSL_CERT_FILE."
+            f"its certificate isn't trusted ({text}). If your network has its own certificate "
+            "authority, put that authority's file into SSL_CERT_FILE."
         )
     if isinstance(cause, OSError) and cause.errno == errno.EMFILE:
         return f"{text}. {MORE_FILES}"
 
-    return f"{text or 'no answer in time'}. Check the network, the proxy and the address in the settings."
+    return (
+        f"{text or 'no answer in time'}. Check the network, the proxy and the address in the "
+        "settings."
+    )
 
 
 def is_slow(error: LeadsPipelineError) -> bool:
@@ -256,13 +263,16 @@ def is_too_much(error: LeadsPipelineError) -> bool:
     return is_slow(error) or isinstance(error, TooLargeError) or error.reason == "refused (413)"
 
 
-# --- the token servers --------------------------------------------------------------------------------------------
+# --- the token servers ----------------------------------------------------------------------------
 
 _CHECK_PAIR: Final = (
-    "Check the client id and its secret. If both are as issued, the pair may have been revoked or replaced: ask the "
-    "portal's technical contact for a new one."
+    "Check the client id and its secret. If both are as issued, the pair may have been revoked or "
+    "replaced: ask the portal's technical contact for a new one."
 )
-_CHECK_FORM: Final = "Check the authentication method (body with audience, or basic with scope), the audience and the scope."
+_CHECK_FORM: Final = (
+    "Check the authentication method (body with audience, or basic with scope), the audience and "
+    "the scope."
+)
 _ASK_CONTACT: Final = (
     "Ask the portal's technical contact to allow the client credentials grant for this client id."
 )
@@ -296,8 +306,8 @@ def token_verdict(
 
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return BusyError(
-            f"{asked} it is busy (429). {LATER} If it stays so, find out what else asks for tokens with this client "
-            "id.",
+            f"{asked} it is busy (429). {LATER} If it stays so, find out what else asks for tokens "
+            "with this client id.",
             retry_after_seconds=patience,
             reason="token server busy (429)",
         )
@@ -320,12 +330,14 @@ def token_verdict(
     ):
         named = code if code in _OAUTH_ERRORS else "no error code that RFC 6749 knows"
         return CredentialsError(
-            f"{asked} it refused ({status}, {named}). {USELESS} {_OAUTH_ERRORS.get(str(code), _CHECK_PAIR)}"
+            f"{asked} it refused ({status}, {named}). {USELESS} "
+            f"{_OAUTH_ERRORS.get(str(code), _CHECK_PAIR)}"
         )
 
     if status // 100 == 3:
         return CredentialsError(
-            f"{asked} it answered with a redirect ({status}), and a secret follows none. {_CHECK_ADDRESS}"
+            f"{asked} it answered with a redirect ({status}), and a secret follows none. "
+            f"{_CHECK_ADDRESS}"
         )
     if status // 100 == 4:
         return CredentialsError(
@@ -339,8 +351,8 @@ def token_verdict(
     if isinstance(answer.get("access_token"), str) and answer["access_token"]:
         if not is_bearer(answer.get("token_type")):
             return CredentialsError(
-                f"{asked} its token is not a bearer token, and no other kind can be used. Ask the portal's "
-                "technical contact."
+                f"{asked} its token is not a bearer token, and no other kind can be used. Ask the "
+                "portal's technical contact."
             )
         return CredentialsError(
             f"{asked} its token can't be sent as a header. Ask the portal's technical contact."

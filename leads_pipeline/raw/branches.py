@@ -1,6 +1,7 @@
 """Names of branches: reads and checks the CSV of LEADS_BRANCHES_FILE.
 
-Belongs here: what the file may hold, and a scope's name. Doesn't: the table `branches` (sql/branches.sql).
+Belongs here: what the file may hold, and a scope's name. Doesn't: the table `branches`
+(sql/branches.sql).
 """
 
 import csv
@@ -78,7 +79,8 @@ def read_branches(path: Path | None) -> Branches:
         if name in names.values():
             raise _wrong(
                 path,
-                f"has the name {name} a second time in row {line}. Figures go by name: tell them apart.",
+                f"has the name {name} a second time in row {line}. Figures go by name: tell them "
+                "apart.",
             )
         names[scope] = name
         more[scope] = tuple(cells[at] or None for at in more_at)
@@ -115,7 +117,8 @@ def _positions(path: Path, header: list[str]) -> tuple[int, int]:
         there = ", ".join(header) or "nothing"
         raise _wrong(
             path,
-            f"has no column {' and no '.join(missing)}. Its first row holds {there}. Begin with id,name.",
+            f"has no column {' and no '.join(missing)}. Its first row holds {there}. Begin with "
+            "id,name.",
         )
 
     if wrong := [

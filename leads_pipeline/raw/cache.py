@@ -15,7 +15,8 @@ from leads_pipeline.raw.store import FolderStore, Store
 class CachedStore:
     """A store whose raw files are kept in a folder too, by name. Their bytes never change.
 
-    Files that the store doesn't list are deleted from the folder. The folder can be deleted at any time.
+    Files that the store doesn't list are deleted from the folder. The folder can be deleted at any
+    time.
     """
 
     def __init__(self, store: Store, folder: Path) -> None:

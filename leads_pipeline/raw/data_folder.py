@@ -31,10 +31,12 @@ CACHE: Final = ".cache"
 # The demo's data goes here when real leads come.
 DEMO: Final = "demo"
 
-# In the folder while a restore is under way, or after it was killed. Then the next restore does all of it again.
+# In the folder while a restore is under way, or after it was killed. Then the next restore does all
+# of it again.
 RESTORING: Final = ".restoring"
 
-# What moves there. The folder's origin is in .state, so that comes last: after a kill, the rest can still be moved.
+# What moves there. The folder's origin is in .state, so that comes last: after a kill, the rest can
+# still be moved.
 _OF_DEMO: Final = (
     *(
         RAW,
@@ -50,7 +52,8 @@ _OF_DEMO: Final = (
     ".state",
 )
 
-# How many days before its first start a new folder begins. The day before those is being deleted by the portal.
+# How many days before its first start a new folder begins. The day before those is being deleted by
+# the portal.
 FIRST_DAYS: Final = RETENTION - timedelta(days=1)
 
 
@@ -158,15 +161,16 @@ class DataFolder:
         """
         if path.resolve().is_relative_to(self.folder.resolve()):
             raise QuestionError(
-                f"{path} is in the data folder, which is for the pipeline alone. Name one outside of {self.folder}."
+                f"{path} is in the data folder, which is for the pipeline alone. Name one outside "
+                f"of {self.folder}."
             )
 
     def want_restored(self) -> None:
         """Raise SettingsError if a restore into the folder isn't finished."""
         if (self.folder / RESTORING).exists():
             raise SettingsError(
-                f"The restore into {self.folder} isn't finished, so leads are missing. Unless it is still running, run "
-                "the same `leads-pipeline restore` again."
+                f"The restore into {self.folder} isn't finished, so leads are missing. Unless it "
+                "is still running, run the same `leads-pipeline restore` again."
             )
 
     def share(self) -> None:

@@ -43,7 +43,8 @@ def replace_file(path: Path, content: bytes) -> None:
     It is as before, or has this content. Missing folders are made private (0700), the file too
     (0600). Raises StorageError; then the old file is untouched.
     """
-    # Of writing a small file, pathlib and a context manager took more than the disk (measured). So here is neither.
+    # Of writing a small file, pathlib and a context manager took more than the disk (measured). So
+    # here is neither.
     with storing(path):
         while True:
             draft = f"{path.parent}/.{secrets.token_hex(8)}{DRAFT}"
@@ -93,7 +94,8 @@ def drafted(path: Path, content: bytes) -> Iterator[Path]:
 
 def write_new(draft: Path, content: bytes) -> None:
     """Make a private file of a new name. It isn't synced yet. Raises OSError."""
-    # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk (measured).
+    # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk
+    # (measured).
     with os.fdopen(
         os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb"
     ) as file:
@@ -120,7 +122,8 @@ def copy_file(source: Path, target: Path) -> None:
     """
     with source.open("rb") as read, target.open("wb") as written:
         left = os.fstat(read.fileno()).st_size
-        # Only Linux has it, a container's rules or a file system may refuse it, and some stop too early.
+        # Only Linux has it, a container's rules or a file system may refuse it, and some stop too
+        # early.
         with suppress(AttributeError, OSError):
             while left and (copied := os.copy_file_range(read.fileno(), written.fileno(), left)):
                 left -= copied
@@ -196,7 +199,8 @@ def lacks_links(error: OSError) -> bool:
 def forgo_core_dumps() -> None:
     """Let this process and its children leave no core dump when they crash: it would hold leads.
 
-    The limit is one byte, because 0 would stop files, but not a program that dumps are piped to (core(5)).
+    The limit is one byte, because 0 would stop files, but not a program that dumps are piped to
+    (core(5)).
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CORE)
     if hard != 0:
@@ -215,8 +219,8 @@ def make_folder(folder: Path) -> None:
 def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -> Iterator[None]:
     """Hold this lock against all other processes and threads. It goes with the process.
 
-    `is_of_process`: other threads of this process may hold it too. Raises StorageError if another holder keeps it for
-    longer than `timeout_seconds`. Below 0 there is no end.
+    `is_of_process`: other threads of this process may hold it too. Raises StorageError if another
+    holder keeps it for longer than `timeout_seconds`. Below 0 there is no end.
     """
     lock = filelock.FileLock(
         path, mode=PRIVATE_FILE_MODE, is_singleton=is_of_process, thread_local=not is_of_process
@@ -227,8 +231,8 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
             lock.acquire(timeout=timeout_seconds, poll_interval=_POLL_SECONDS)
         except filelock.Timeout:
             raise StorageError(
-                f"Another process has held {path} for more than {timeout_seconds:g} s. Find it with `fuser {path}` "
-                "and end it if it hangs. Then run again."
+                f"Another process has held {path} for more than {timeout_seconds:g} s. Find it "
+                f"with `fuser {path}` and end it if it hangs. Then run again."
             ) from None
         except NotImplementedError:  # filelock's word for ENOSYS
             raise _without_locks(path) from None
@@ -248,8 +252,9 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
 
 def _without_locks(path: Path) -> StorageError:
     return StorageError(
-        f"The file system {mount_of(path)} has no locks for files, so two processes would overwrite each other's. "
-        "Mount it with locks, or set LEADS_DATA_DIR to a folder on another file system."
+        f"The file system {mount_of(path)} has no locks for files, so two processes would "
+        "overwrite each other's. Mount it with locks, or set LEADS_DATA_DIR to a folder on "
+        "another file system."
     )
 
 
@@ -262,7 +267,8 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise StorageError(
-            f"Nothing can be written to {there} ({error.strerror}). Make it this user's own, or set LEADS_DATA_DIR."
+            f"Nothing can be written to {there} ({error.strerror}). Make it this user's own, or "
+            "set LEADS_DATA_DIR."
         ) from None
 
 
@@ -280,8 +286,10 @@ _ADVICE: Final = {
     errno.EPERM: _FORBIDDEN,
     errno.EROFS: "Mount it for writing, or set LEADS_DATA_DIR to another folder.",
     errno.EMFILE: MORE_FILES,
-    errno.ENFILE: "All programs of this machine have too many files open. End some, then run again.",
-    errno.ENOMEM: "The machine or the container has no memory left. Give it more, or end other programs.",
+    errno.ENFILE: "All programs of this machine have too many files open. End some, then run "
+    "again.",
+    errno.ENOMEM: "The machine or the container has no memory left. Give it more, or end other "
+    "programs.",
 }
 
 
@@ -309,5 +317,6 @@ def storing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"{path} can't be written: {error.strerror}. {_advice(path, error)} Landed leads are safe."
+            f"{path} can't be written: {error.strerror}. {_advice(path, error)} Landed leads are "
+            "safe."
         ) from error

@@ -1,6 +1,7 @@
 """The format of a data folder or a bucket: the number that says which versions work with it.
 
-Belongs here: the number, and refusing the files of another version. Doesn't: what files look like (rows.py, names.py).
+Belongs here: the number, and refusing the files of another version. Doesn't: what files look like
+(rows.py, names.py).
 """
 
 import re
@@ -29,16 +30,18 @@ def check_format(store: Store, key: str) -> None:
     if not number:
         if _has_earlier_files(store):
             raise SettingsError(
-                f"{store.address} has files of an early version of leads-pipeline, which this one can't read: copy its "
-                "privacy/ into a new folder, name that in LEADS_DATA_DIR, and pull the days that the portal still has.",
+                f"{store.address} has files of an early version of leads-pipeline, which this one "
+                "can't read: copy its privacy/ into a new folder, name that in LEADS_DATA_DIR, "
+                "and pull the days that the portal still has.",
                 reason="another version's data folder",
             )
         return
 
     if number != str(FORMAT):
         raise SettingsError(
-            f"{store.address} has the format {number} of another version of leads-pipeline, and this one works with "
-            f"{FORMAT}: install that version again, or set LEADS_DATA_DIR to another folder.",
+            f"{store.address} has the format {number} of another version of leads-pipeline, and "
+            f"this one works with {FORMAT}: install that version again, or set LEADS_DATA_DIR to "
+            "another folder.",
             reason="another version's data folder",
         )
 

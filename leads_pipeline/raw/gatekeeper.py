@@ -1,7 +1,7 @@
 """Keeping people out of raw windows and of what is published.
 
-Belongs here: what the core asks, and the gate of an installation without the feature `privacy`. Doesn't: the
-suppression list and its own gate (features/privacy/).
+Belongs here: what the core asks, and the gate of an installation without the feature `privacy`.
+Doesn't: the suppression list and its own gate (features/privacy/).
 """
 
 from collections.abc import Collection
@@ -21,7 +21,8 @@ LIST: Final = "privacy"
 # The data folder remembers here the newest entry of the list that it knew, wherever the list is.
 GUARD: Final = ".state/privacy"
 
-# The files of a list that somebody is on: of this version, and of earlier ones. Its key may be there before.
+# The files of a list that somebody is on: of this version, and of earlier ones. Its key may be
+# there before.
 _WITH_ENTRIES: Final = (f"{LIST}/list/", f"{LIST}/suppressed", f"{LIST}/entries/")
 
 
@@ -148,9 +149,10 @@ def _want_no_entries(store: Store) -> None:
 
 def _unread(list_: str) -> StorageError:
     return StorageError(
-        f"There is a suppression list ({list_}), and this installation lacks the feature `privacy`, which reads it. "
-        "Nothing is landed or published, because people who were erased would come back. Put the folder "
-        "leads_pipeline/features/privacy back, and its line in leads_pipeline/features/__init__.py. Or install a whole "
-        "leads-pipeline. What was landed before is untouched.",
+        f"There is a suppression list ({list_}), and this installation lacks the feature "
+        "`privacy`, which reads it. Nothing is landed or published, because people who were "
+        "erased would come back. Put the folder leads_pipeline/features/privacy back, and its "
+        "line in leads_pipeline/features/__init__.py. Or install a whole leads-pipeline. What was "
+        "landed before is untouched.",
         reason="suppression list",
     )

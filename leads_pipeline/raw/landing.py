@@ -1,10 +1,12 @@
 """Landing in raw windows, and reading them.
 
-Landing reads a folder's files, merges them with what arrived, creates one file, and then deletes the merged ones.
-Nobody holds a lock: two landings at once leave two files, readers take the union, and the next landing merges them.
+Landing reads a folder's files, merges them with what arrived, creates one file, and then deletes
+the merged ones.
+Nobody holds a lock: two landings at once leave two files, readers take the union, and the next
+landing merges them.
 
-Belongs here: reading, landing, rewriting, failures, damage. Doesn't: names (names.py), rows and their order (rows.py),
-the verbs of a store (store.py), who is on the suppression list.
+Belongs here: reading, landing, rewriting, failures, damage. Doesn't: names (names.py), rows and
+their order (rows.py), the verbs of a store (store.py), who is on the suppression list.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -79,8 +81,8 @@ class Contents:
     def rows(self) -> list[Row]:
         """The rows of all files, not merged.
 
-        If a lead was gone and came back, its row in the newest file alone counts. A killed landing may have left the
-        older file.
+        If a lead was gone and came back, its row in the newest file alone counts. A killed landing
+        may have left the older file.
         """
         newest = self.folder.newest
         in_newest = self.opened[newest].rows if newest else []
@@ -114,8 +116,9 @@ class Contents:
 class Landed:
     """The result of a landing, in different ids.
 
-    `leads` counts those that the window has afterwards. `new` and `changed` count those that weren't there, or not with
-    this text. `refused` counts those that arrived and that the suppression list keeps out.
+    `leads` counts those that the window has afterwards. `new` and `changed` count those that
+    weren't there, or not with this text. `refused` counts those that arrived and that the
+    suppression list keeps out.
     """
 
     leads: int
@@ -127,8 +130,8 @@ class Landed:
 class Raw:
     """The raw leads of a store. Many processes and threads may use it at once.
 
-    `note_landed` is called before and after each file that is created. Methods raise StorageError if the store can't
-    be used. Landed leads stay then.
+    `note_landed` is called before and after each file that is created. Methods raise StorageError
+    if the store can't be used. Landed leads stay then.
     """
 
     def __init__(
@@ -146,8 +149,9 @@ class Raw:
     def read(self, place: Place) -> Contents:
         """Return the window's files, each compared with its hash.
 
-        A damaged file is moved to quarantine, and the window is noted as failed, so that it is asked for again. A file
-        whose footer has an older list's number than today's may hold people that the list keeps out.
+        A damaged file is moved to quarantine, and the window is noted as failed, so that it is
+        asked for again. A file whose footer has an older list's number than today's may hold people
+        that the list keeps out.
         """
         while True:
             folder = self._folder(place)
@@ -165,7 +169,7 @@ class Raw:
             else:
                 return contents
 
-    # --- landing ------------------------------------------------------------------------------------------------------
+    # --- landing ----------------------------------------------------------------------------------
 
     def land(
         self,
@@ -181,7 +185,8 @@ class Raw:
         """Merge a whole answer into its window. It is durable when this returns.
 
         `asked_at` is the moment of the request. A lead that the answer no longer holds stays.
-        `is_fresh`: a listing showed that the window's folder is empty or missing, so that nothing is listed or read.
+        `is_fresh`: a listing showed that the window's folder is empty or missing, so that nothing
+        is listed or read.
         """
         place = place_of(kind, window)
         fetch = Fetch(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id)
@@ -216,8 +221,8 @@ class Raw:
     ) -> Landed:
         """Add pushed leads, or those of an incomplete answer. They are durable when this returns.
 
-        They make a file of their own, until the folder has more than MOST_FILES. A window doesn't count as landed by
-        them.
+        They make a file of their own, until the folder has more than MOST_FILES. A window doesn't
+        count as landed by them.
         """
         newest_entry = self._gate.newest_entry
         before = self.read(place)
@@ -281,8 +286,8 @@ class Raw:
             is_anonymous=is_anonymous and before.is_anonymous,
         )
         if fetch is not None and is_newest_fetch:
-            # The same answer again changes nothing only if nothing newer came by another way. And if a person was
-            # taken out, the hash would confirm a guess of the whole answer.
+            # The same answer again changes nothing only if nothing newer came by another way. And
+            # if a person was taken out, the hash would confirm a guess of the whole answer.
             is_as_answered = admitted == everything and all(
                 row.number <= fetch.at for row in rows_before
             )
@@ -329,7 +334,7 @@ class Raw:
         if self._gate.newest_entry != newest_entry:
             self.rewrite(place)
 
-    # --- rewriting ----------------------------------------------------------------------------------------------------
+    # --- rewriting --------------------------------------------------------------------------------
 
     def rewrite(
         self,
@@ -362,7 +367,7 @@ class Raw:
             elif self._gate.newest_entry == newest_entry:
                 return has_changed
 
-    # --- failures and damage ------------------------------------------------------------------------------------------
+    # --- failures and damage ----------------------------------------------------------------------
 
     def fail(self, place: Place, reason: str, message: str = "", *, is_permanent: bool) -> Failure:
         """Note that a run didn't land the window. Neither text holds personal data."""

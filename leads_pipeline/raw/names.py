@@ -2,11 +2,11 @@
 
     raw/applicant_leads/day=2026-11-19/scope=branch-101/1795000000000000-closed-20-0123456789abcdef.parquet
 
-A name holds the moment of the newest fetch, how whole that was, the number of leads, and the hash of the bytes. So
-a listing tells the state of each window.
+A name holds the moment of the newest fetch, how whole that was, the number of leads, and the hash
+of the bytes. So a listing tells the state of each window.
 
-Belongs here: names, and what a listing tells. Doesn't: reading and landing (landing.py), rows (rows.py), the verbs of a
-store (store.py).
+Belongs here: names, and what a listing tells. Doesn't: reading and landing (landing.py), rows
+(rows.py), the verbs of a store (store.py).
 """
 
 import hashlib
@@ -160,8 +160,8 @@ def state_of(window: Window, asked_at: datetime) -> FileState:
 def list_folders(store: Store, prefix: str, now: datetime) -> dict[str, Folder]:
     """Return the windows' folders below the prefix, by their keys. Unknown names are ignored.
 
-    A fetch of the future comes from a clock that ran ahead. The file's modification time counts instead. If that lies
-    in the future too, the file counts as rows.
+    A fetch of the future comes from a clock that ran ahead. The file's modification time counts
+    instead. If that lies in the future too, the file counts as rows.
     """
     folders: dict[str, Folder] = {}
     latest = microseconds(now)

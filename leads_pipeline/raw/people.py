@@ -1,7 +1,7 @@
 """Where people are besides raw windows and tables.
 
-A feature that keeps leads, or who got them, somewhere else says here what of a person it has. Erasures and access
-requests ask all of them.
+A feature that keeps leads, or who got them, somewhere else says here what of a person it has.
+Erasures and access requests ask all of them.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,10 @@ class HoldsPeople:
         return {}
 
     def untold(self) -> set[str]:
-        """Return the hosts that a person has to tell of erasures. The others are told. Raises StorageError."""
+        """Return the hosts that a person has to tell of erasures.
+
+        The others are told. Raises StorageError.
+        """
         return set()
 
     def confirmations(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any

@@ -54,8 +54,8 @@ def prove(store: Store) -> timedelta:
 
 def _unfit(store: Store, what: str) -> StorageError:
     return StorageError(
-        f"{store.address} can't hold leads: it {what}. Use another store (AWS S3 and Ceph RGW do it right), or a newer "
-        "version of this one. Nothing was kept there.",
+        f"{store.address} can't hold leads: it {what}. Use another store (AWS S3 and Ceph RGW do "
+        "it right), or a newer version of this one. Nothing was kept there.",
         reason="unfit store",
     )
 
@@ -71,7 +71,8 @@ class FileSystem:
 def prove_folder(folder: Path) -> FileSystem:
     """Try out the file system of a data folder. Nothing stays there.
 
-    Raises StorageError if it lacks what the pipeline needs: files that replace others, locks, symbolic links.
+    Raises StorageError if it lacks what the pipeline needs: files that replace others, locks,
+    symbolic links.
     """
     place = State(folder).path / "locks"  # which backups leave out
     with storing(place):
@@ -95,9 +96,10 @@ def want_symbolic_links(link: Path) -> None:
             if not lacks_links(error):
                 raise
             raise StorageError(
-                f"The file system {mount_of(link.parent)} has no symbolic links, and leads.duckdb is one. Set "
-                "LEADS_DATA_DIR, or LEADS_WORK_DIR with a bucket, to a folder on another file system, for example "
-                "ext4, XFS or APFS. Landed leads are safe: move the data folder there.",
+                f"The file system {mount_of(link.parent)} has no symbolic links, and leads.duckdb "
+                "is one. Set LEADS_DATA_DIR, or LEADS_WORK_DIR with a bucket, to a folder on "
+                "another file system, for example ext4, XFS or APFS. Landed leads are safe: move "
+                "the data folder there.",
                 reason="no symbolic links",
             ) from None
         link.unlink()
@@ -108,8 +110,8 @@ def _want_replacing(path: Path) -> None:
         replace_file(path, content)
     if path.read_bytes() != b"second":
         raise StorageError(
-            f"The file system {mount_of(path)} doesn't replace a file by renaming another one. Set LEADS_DATA_DIR to a "
-            "folder on another file system."
+            f"The file system {mount_of(path)} doesn't replace a file by renaming another one. Set "
+            "LEADS_DATA_DIR to a folder on another file system."
         )
 
 
@@ -118,9 +120,9 @@ def _want_locks(folder: Path) -> None:
     with state.lock("proof", timeout_seconds=1):
         if not state.is_held("proof"):
             raise StorageError(
-                f"The file system {mount_of(folder)} gives a lock to two holders at once, so two processes would "
-                "overwrite each other's files. Mount it with locks, or set LEADS_DATA_DIR to a folder on another file "
-                "system."
+                f"The file system {mount_of(folder)} gives a lock to two holders at once, so two "
+                "processes would overwrite each other's files. Mount it with locks, or set "
+                "LEADS_DATA_DIR to a folder on another file system."
             )
 
 

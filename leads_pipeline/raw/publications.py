@@ -1,6 +1,7 @@
 """The memory of a data folder's publications.
 
-Belongs here: how they went, and when the next one is due. Doesn't: asking for one (orchestration/publish_sensor.py).
+Belongs here: how they went, and when the next one is due. Doesn't: asking for one
+(orchestration/publish_sensor.py).
 """
 
 from datetime import date, datetime, timedelta
@@ -19,7 +20,8 @@ NOTING: Final = "publication"
 # The nightly publication is due this long after midnight, when the daily pull is usually over.
 NIGHT: Final = timedelta(hours=2)
 
-# A file system that can't share blocks (ext4) writes the whole file each time, and disks of small machines wear out.
+# A file system that can't share blocks (ext4) writes the whole file each time, and disks of small
+# machines wear out.
 _MOST_BYTES_A_DAY: Final = 10e9
 
 _LEAST_SPACING: Final = timedelta(minutes=1)
@@ -32,9 +34,10 @@ _WAITS: Final = tuple(timedelta(minutes=minutes) for minutes in (10, 20, 40, 60)
 class Publications(msgspec.Struct, frozen=True, kw_only=True):
     """How publications went.
 
-    `began_at`: the newest attempt. `failures`: how many have failed since the last success, one under way included.
-    `published_at` and `mark`: when the last success began, and what had landed by then. `nightly_on`: the day of the
-    last nightly success. `written_bytes`: what the last success wrote to disks.
+    `began_at`: the newest attempt. `failures`: how many have failed since the last success, one
+    under way included. `published_at` and `mark`: when the last success began, and what had landed
+    by then. `nightly_on`: the day of the last nightly success. `written_bytes`: what the last
+    success wrote to disks.
     """
 
     began_at: datetime | None = None
@@ -63,7 +66,8 @@ class Publications(msgspec.Struct, frozen=True, kw_only=True):
     def next_at(self, *, is_urgent: bool = False) -> datetime | None:
         """Return the moment before which no other attempt is made, None if there was none yet.
 
-        `is_urgent`: it is the night's, or the file is gone. Then it doesn't matter how much the last one wrote.
+        `is_urgent`: it is the night's, or the file is gone. Then it doesn't matter how much the
+        last one wrote.
         """
         if self.began_at is None:
             return None

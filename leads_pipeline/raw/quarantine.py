@@ -21,8 +21,8 @@ _ANSWERS: Final = f"{QUARANTINE}/answers/"
 class Quarantined:
     """A damaged file. `place` is the window that it came from, None if it held no raw leads.
 
-    `file` is its name as it was, None for a file of an earlier version. `set_aside_at` is None for a damaged
-    leads.duckdb.
+    `file` is its name as it was, None for a file of an earlier version. `set_aside_at` is None for
+    a damaged leads.duckdb.
     """
 
     key: str

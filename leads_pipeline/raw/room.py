@@ -1,6 +1,7 @@
 """Room on a disk: which file system is full, and how much the pipeline needs.
 
-Belongs here: telling a full disk from other errors, for this package's writes, SQLite's and DuckDB's.
+Belongs here: telling a full disk from other errors, for this package's writes, SQLite's and
+DuckDB's.
 """
 
 import errno
@@ -19,7 +20,8 @@ _NEEDED_FACTOR: Final = 3
 # A database is opened with its journal, and Dagster opens several.
 _FEW_FILES: Final = 16
 
-# Databases say "I/O error" if a write finds no room. It counts as a full disk if no more than this is free.
+# Databases say "I/O error" if a write finds no room. It counts as a full disk if no more than this
+# is free.
 _TIGHT_BYTES: Final = 5_000_000
 
 
@@ -27,8 +29,9 @@ def full(path: Path, published_bytes: int = 0) -> str:
     """Say which file system is full and what to do. `published_bytes` is leads.duckdb's size."""
     usage = shutil.disk_usage(_existing(path))
     return (
-        f"The file system {mount_of(path)} is full: {usage.free / 1e6:.1f} of {usage.total / 1e6:.0f} MB are free. "
-        f"Free at least {_needed(published_bytes) / 1e6:.0f} MB, then run again."
+        f"The file system {mount_of(path)} is full: {usage.free / 1e6:.1f} of "
+        f"{usage.total / 1e6:.0f} MB are free. Free at least {_needed(published_bytes) / 1e6:.0f} "
+        "MB, then run again."
     )
 
 

@@ -54,7 +54,8 @@ class LandedVersion(NamedTuple):
     corrected_at: int = 0
 
 
-# No column has the name of a key in the path (kind, day, scope): readers of a hive would refuse the file.
+# No column has the name of a key in the path (kind, day, scope): readers of a hive would refuse the
+# file.
 _COLUMNS: Final[dict[str, pa.DataType]] = {
     "lead_id": pa.string(),
     "number": pa.int64(),
@@ -63,8 +64,8 @@ _COLUMNS: Final[dict[str, pa.DataType]] = {
 }
 SCHEMA: Final = pa.schema(_COLUMNS)
 
-# The format of raw files and of a data folder. Raised if the version before can't work with what this one writes. 1 and
-# 2 had one file for each window.
+# The format of raw files and of a data folder. Raised if the version before can't work with what
+# this one writes. 1 and 2 had one file for each window.
 FORMAT: Final = 3
 
 _HASH_DIGITS: Final = 16
@@ -79,9 +80,10 @@ _PERSONAL: Final = "personal_fields"
 class Footer:
     """How a file came to be.
 
-    `run_id`: the run of its newest whole fetch. `body_hash`: SHA-256 of its answer, empty if the rows are no
-    longer exactly those that it left. `newest_entry`: that of the suppression list by which the rows were filtered.
-    `is_anonymous`: nobody is named in the payloads. `gone`: leads that the answer no longer held, by id.
+    `run_id`: the run of its newest whole fetch. `body_hash`: SHA-256 of its answer, empty if the
+    rows are no longer exactly those that it left. `newest_entry`: that of the suppression list by
+    which the rows were filtered. `is_anonymous`: nobody is named in the payloads. `gone`: leads
+    that the answer no longer held, by id.
     """
 
     run_id: str = ""
@@ -113,8 +115,8 @@ def received_rows(
     Of a lead that came twice, the later one counts. If every answer has the same two texts of it,
     only the first answer brings both.
 
-    `before` are the window's rows. If one has a number of the future, the clock was set back. The new rows then go on
-    from the highest number, because what is received later has to count.
+    `before` are the window's rows. If one has a number of the future, the clock was set back. The
+    new rows then go on from the highest number, because what is received later has to count.
     """
     highest = max((row.number for row in before), default=0)
     number = microseconds(moment)
@@ -146,8 +148,8 @@ def received_rows(
 def merged(rows: Iterable[Row]) -> list[Row]:
     """Return each version that differs from the version before it, sorted by lead and number.
 
-    If the portal says A, then B, then A again, all three stay, and the last counts. Corrections are no versions: they
-    are compared among themselves.
+    If the portal says A, then B, then A again, all three stay, and the last counts. Corrections are
+    no versions: they are compared among themselves.
     """
     kept, newest = [], dict[tuple[str, bool], str]()
     for row in sorted(rows):
@@ -240,7 +242,8 @@ def arrow_table(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-# `pa.array` of a list imports pandas, if that is installed: 0.15 s in each process that lands something (measured).
+# `pa.array` of a list imports pandas, if that is installed: 0.15 s in each process that lands
+# something (measured).
 
 
 def _texts(texts: Sequence[str]) -> pa.StringArray:
@@ -263,7 +266,8 @@ def to_parquet(rows: Sequence[Row], footer: Footer) -> bytes:
     with pq.ParquetWriter(
         sink,
         SCHEMA,
-        # Only payloads are worth a compressor. Statistics and dictionaries would be a third of a file of 20 leads.
+        # Only payloads are worth a compressor. Statistics and dictionaries would be a third of a
+        # file of 20 leads.
         compression={name: "zstd" if name == "payload" else "none" for name in SCHEMA.names},
         compression_level={"payload": 1},
         use_dictionary=["source"],  # type: ignore[arg-type]  # the stubs know only bool
@@ -304,8 +308,8 @@ class Opened:
 def parquet_of(content: bytes) -> pq.ParquetFile:
     """Open a Parquet file that is in memory. Read it with `use_threads=False`.
 
-    If a thread of Arrow's lets go of `content` while Python ends, the process is aborted (apache/arrow#34314). Reading
-    ahead has such threads too.
+    If a thread of Arrow's lets go of `content` while Python ends, the process is aborted
+    (apache/arrow#34314). Reading ahead has such threads too.
     """
     return pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)  # noqa: TID251 - the one place
 
@@ -325,8 +329,8 @@ def open_raw(content: bytes) -> Opened | None:
 
     if number > FORMAT:
         raise StorageError(
-            f"A raw file has format {number}, and this version of leads-pipeline reads format {FORMAT}. Install "
-            "the newer version again. The file is untouched."
+            f"A raw file has format {number}, and this version of leads-pipeline reads format "
+            f"{FORMAT}. Install the newer version again. The file is untouched."
         )
     if number < FORMAT or not file.schema_arrow.equals(SCHEMA):
         return None

@@ -21,8 +21,8 @@ _LOCK: Final = "dev.lock"
 def alone(home: Path, pages: str) -> Iterator[int]:
     """Hold the lock. `pages` is the address of the Dagster UI.
 
-    Gives the descriptor: Dagster's processes keep it open, so the lock holds as long as one of them lives. Raises
-    SettingsError if another process holds it.
+    Gives the descriptor: Dagster's processes keep it open, so the lock holds as long as one of them
+    lives. Raises SettingsError if another process holds it.
     """
     path = home / _LOCK
     with storing(path):
@@ -41,8 +41,9 @@ def alone(home: Path, pages: str) -> Iterator[int]:
     except BlockingIOError:
         holder = os.pread(lock, 200, 0).decode()
         raise SettingsError(
-            f"Another daemon runs on {home}: {holder}. Two would launch every run twice. Use that one, or end it by "
-            "ctrl-C where it runs, or kill with its number; or set LEADS_DATA_DIR to another folder."
+            f"Another daemon runs on {home}: {holder}. Two would launch every run twice. Use that "
+            "one, or end it by ctrl-C where it runs, or kill with its number; or set "
+            "LEADS_DATA_DIR to another folder."
         ) from None
     finally:
         os.close(lock)

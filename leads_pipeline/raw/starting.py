@@ -1,9 +1,10 @@
 """How a person starts a job by hand, and how jobs, schedules and sensors are called in Dagster.
 
-Belongs here: sentences for a person. Doesn't: names in code (orchestration/names.py), runs (orchestration/runs.py).
+Belongs here: sentences for a person. Doesn't: names in code (orchestration/names.py), runs
+(orchestration/runs.py).
 
-With a prefix, the pipeline is merged into somebody's Dagster. Commands don't know the prefix, so they would record
-their runs under other keys there.
+With a prefix, the pipeline is merged into somebody's Dagster. Commands don't know the prefix, so
+they would record their runs under other keys there.
 """
 
 from leads_pipeline.raw.state import State

@@ -1,9 +1,10 @@
 """The memory of a data folder, and its locks, all in `.state/`.
 
-Belongs here: small facts that outlive a process, locks between processes of this machine. Doesn't: leads, the
-suppression list, tokens.
+Belongs here: small facts that outlive a process, locks between processes of this machine. Doesn't:
+leads, the suppression list, tokens.
 
-With a bucket, each machine has a `.state/` of its own. What all machines must agree on lies in the bucket as well.
+With a bucket, each machine has a `.state/` of its own. What all machines must agree on lies in the
+bucket as well.
 """
 
 import os
@@ -47,7 +48,7 @@ class State:
         self._shared = shared
         self._clock = clock
 
-    # --- locks --------------------------------------------------------------------------------------------------------
+    # --- locks ------------------------------------------------------------------------------------
 
     def lock(
         self, name: str, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS
@@ -102,7 +103,7 @@ class State:
     def _lock_path(self, name: str) -> Path:
         return self.path / "locks" / f"{name}.lock"
 
-    # --- what was done, and when --------------------------------------------------------------------------------------
+    # --- what was done, and when ------------------------------------------------------------------
 
     def note_landed(self) -> None:
         """Remember that a publication may find something new."""
@@ -124,7 +125,8 @@ class State:
     def note_rewriting(self) -> None:
         """Remember that raw files are rewritten: the next publication builds leads.duckdb anew.
 
-        Call it before the first file changes. So a kill in between leaves nothing as it was published.
+        Call it before the first file changes. So a kill in between leaves nothing as it was
+        published.
         """
         self._write("rewriting", secrets.token_hex(8))
         self.note_landed()
@@ -193,7 +195,8 @@ class State:
     def note_dagster_home(self, home: Path, key_prefix: str = "") -> None:
         """Remember which Dagster home the service works with, and the prefix of asset keys there.
 
-        One within the data folder is remembered by its path in there: a container may have the folder elsewhere.
+        One within the data folder is remembered by its path in there: a container may have the
+        folder elsewhere.
         """
         folder, home = self.path.parent.resolve(), home.resolve()
         noted = home.relative_to(folder) if home.is_relative_to(folder) else home
@@ -270,7 +273,7 @@ class State:
             else None
         )
 
-    # --- keys of a day that retention is making anonymous -------------------------------------------------------------
+    # --- keys of a day that retention is making anonymous -----------------------------------------
 
     def make_key_of_day(self, day: date) -> bytes:
         """Return the key under which a day's people become random ids. It outlives a kill."""
@@ -295,7 +298,7 @@ class State:
         """Delete it. From then on, nobody can tell whose id it was."""
         (self.path / "anonymous" / day.isoformat()).unlink(missing_ok=True)
 
-    # --- what is the same for all machines ----------------------------------------------------------------------------
+    # --- what is the same for all machines --------------------------------------------------------
 
     def claim(self, origin: str) -> None:
         """Remember which portal this folder's leads come from.
@@ -313,10 +316,14 @@ class State:
             if remembered == THIS_MACHINE:
                 whose = "the demo's leads"
             if remembered == THIS_MACHINE and not self.key_prefix:
-                do = "move the demo's data aside with `leads-pipeline backfill --last 10d --move-demo`, or "
+                do = (
+                    "move the demo's data aside with `leads-pipeline backfill --last 10d "
+                    "--move-demo`, or "
+                )
             raise SettingsError(
-                f"{self.path.parent} holds {whose}, and {origin} is another portal: their leads must not mix. To go "
-                f"on, {do}set LEADS_DATA_DIR to another folder. Nothing was changed.",
+                f"{self.path.parent} holds {whose}, and {origin} is another portal: their leads "
+                f"must not mix. To go on, {do}set LEADS_DATA_DIR to another folder. Nothing was "
+                "changed.",
                 reason="another portal's data folder",
             )
 
@@ -346,7 +353,8 @@ class State:
             return date.fromisoformat(remembered)
         except ValueError:
             raise StorageError(
-                f"{self.path / name} holds no day. Write one into it, as 2026-11-19, or set LEADS_{name.upper()}."
+                f"{self.path / name} holds no day. Write one into it, as 2026-11-19, or set "
+                f"LEADS_{name.upper()}."
             ) from None
 
     def remember_time_zone(self, key: str) -> None:
@@ -373,8 +381,9 @@ class State:
         remembered = self._remember("person_key", secrets.token_hex(32))
         if not re.fullmatch(r"[0-9a-f]{64}", remembered):
             raise StorageError(
-                f"{self.path / 'person_key'} holds no key of 64 hexadecimal digits. Put the old one back from a "
-                "backup, or remove the file. Without the old one, the hashes of all people change."
+                f"{self.path / 'person_key'} holds no key of 64 hexadecimal digits. Put the old "
+                "one back from a backup, or remove the file. Without the old one, the hashes of "
+                "all people change."
             )
         return bytes.fromhex(remembered)
 
@@ -390,9 +399,9 @@ class State:
             remembered = self._remembered(name)
             if remembered and self._first(name, remembered) != remembered:
                 raise SettingsError(
-                    f"{self.path.parent} isn't a copy of {self._shared.address}: each has another {name}, so their "
-                    "leads must not mix. Set LEADS_WORK_DIR to an empty folder, or LEADS_DATA_DIR to another prefix. "
-                    "Nothing was changed.",
+                    f"{self.path.parent} isn't a copy of {self._shared.address}: each has another "
+                    f"{name}, so their leads must not mix. Set LEADS_WORK_DIR to an empty folder, "
+                    "or LEADS_DATA_DIR to another prefix. Nothing was changed.",
                     reason="another store's data folder",
                 )
 
@@ -420,7 +429,7 @@ class State:
             self._write(name, text)
         return text or None
 
-    # --- files --------------------------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     def _read(self, name: str) -> str | None:
         path = self.path / name

@@ -1,6 +1,7 @@
 """Stores: a folder of this machine, and a bucket that speaks S3.
 
-Belongs here: the verbs, and their errors in words. Doesn't: which files are kept, and how they merge (landing.py).
+Belongs here: the verbs, and their errors in words. Doesn't: which files are kept, and how they
+merge (landing.py).
 """
 
 import os
@@ -29,15 +30,16 @@ from leads_pipeline.raw.durable import (
 _TURNS: Final = ".create-once.lock"
 _TURN_SECONDS: Final = 60.0
 
-# A listing of more names isn't one moment: a file that is renamed meanwhile can be missing from it (measured).
+# A listing of more names isn't one moment: a file that is renamed meanwhile can be missing from it
+# (measured).
 _ONE_MOMENT: Final = 350
 
 
 class Store(Protocol):
     """Files by key. Many processes may use a store at once. Keys are relative paths with slashes.
 
-    `address` is for a person and for deltalake, and `options` are deltalake's for writing there. Every verb raises
-    StorageError if the store can't be reached or refuses.
+    `address` is for a person and for deltalake, and `options` are deltalake's for writing there.
+    Every verb raises StorageError if the store can't be reached or refuses.
     """
 
     address: str
@@ -58,7 +60,8 @@ class Store(Protocol):
     def list(self, prefix: str) -> list[str]:
         """Return the keys below a prefix, sorted. The prefix is empty or ends with a slash.
 
-        A key that is there from the beginning to the end of the call is listed, under its old or its new name.
+        A key that is there from the beginning to the end of the call is listed, under its old or
+        its new name.
         """
 
     def rename(self, key: str, new_key: str) -> bool:
@@ -81,8 +84,8 @@ class Store(Protocol):
 def open_store(address: str, *, plain_http: bool = False) -> Store:
     """Return the store of an address: `s3://bucket/prefix`, or `file://` and a folder.
 
-    Endpoint, region and credentials of a bucket come from the AWS_ variables. Raises SettingsError if a package is
-    missing or the variables don't fit.
+    Endpoint, region and credentials of a bucket come from the AWS_ variables. Raises SettingsError
+    if a package is missing or the variables don't fit.
     """
     parts = urlsplit(address)
     if parts.scheme == "file":
@@ -125,7 +128,8 @@ class FolderStore:
         except OSError as error:
             if not lacks_links(error):
                 raise
-            # The lock stands in for the link. An exclusive creation would leave half a file after a kill.
+            # The lock stands in for the link. An exclusive creation would leave half a file after a
+            # kill.
             with locked(self._folder / _TURNS, _TURN_SECONDS):
                 if not path.exists():
                     draft.rename(path)
@@ -245,11 +249,13 @@ class S3Store:
             from obstore.store import S3Store as Bucket
         except ImportError:
             raise SettingsError(
-                f"LEADS_DATA_DIR names a bucket, and the package obstore isn't installed. {how_to_install('s3')}"
+                "LEADS_DATA_DIR names a bucket, and the package obstore isn't installed. "
+                f"{how_to_install('s3')}"
             ) from None
 
         self.address = f"s3://{bucket}/{prefix}".rstrip("/")
-        # A commit is created only if nobody else has created it. Other object stores than S3 need that said.
+        # A commit is created only if nobody else has created it. Other object stores than S3 need
+        # that said.
         self.options = {"aws_conditional_put": "etag", "allow_http": str(plain_http).lower()}
         self._obstore = obstore
         self._prefix = f"{prefix}/" if prefix else ""
@@ -265,8 +271,9 @@ class S3Store:
             )
         except (obstore.exceptions.BaseError, ValueError) as error:
             raise SettingsError(
-                f"{self.address} can't be used: the AWS_ variables don't fit ({type(error).__name__}). Look at "
-                "AWS_ENDPOINT_URL (with https://), AWS_REGION and the credentials."
+                f"{self.address} can't be used: the AWS_ variables don't fit "
+                f"({type(error).__name__}). Look at AWS_ENDPOINT_URL (with https://), AWS_REGION "
+                "and the credentials."
             ) from None
 
     def create(self, key: str, content: bytes) -> None:
@@ -290,8 +297,9 @@ class S3Store:
                     self._obstore.exceptions.AlreadyExistsError,
                     self._obstore.exceptions.PreconditionError,
                 ):
-                    # 409 means another writer of the key at this moment, who may yet fail. The answer to an earlier
-                    # request of ours may have been lost: then the content is ours.
+                    # 409 means another writer of the key at this moment, who may yet fail. The
+                    # answer to an earlier request of ours may have been lost: then the content is
+                    # ours.
                     if (there := self.get(key)) is not None:
                         return there == content
                 else:
@@ -352,12 +360,14 @@ class S3Store:
             yield
         except (errors.UnauthenticatedError, errors.PermissionDeniedError):
             raise StorageError(
-                f"{self.address}/{key} was refused. Look at AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and their "
-                f"rights: {PERMISSIONS}. Landed leads are untouched."
+                f"{self.address}/{key} was refused. Look at AWS_ACCESS_KEY_ID, "
+                f"AWS_SECRET_ACCESS_KEY and their rights: {PERMISSIONS}. Landed leads are "
+                "untouched."
             ) from None
         except (errors.BaseError, OSError) as error:
             raise StorageError(
-                f"{self.address}/{key} couldn't be reached or kept ({type(error).__name__}). Look whether the bucket "
-                "exists at AWS_ENDPOINT_URL, and whether AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a role of this "
-                "machine let it in. Then try again. Landed leads are untouched."
+                f"{self.address}/{key} couldn't be reached or kept ({type(error).__name__}). Look "
+                "whether the bucket exists at AWS_ENDPOINT_URL, and whether AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY or a role of this machine let it in. Then try again. "
+                "Landed leads are untouched."
             ) from None

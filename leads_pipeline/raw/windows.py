@@ -1,6 +1,7 @@
 """One table of windows, made from names alone.
 
-Belongs here: the state of each window. Doesn't: what is asked for (domain/due.py), who is told of it.
+Belongs here: the state of each window. Doesn't: what is asked for (domain/due.py), who is told of
+it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +21,10 @@ from leads_pipeline.raw.store import Store
 class WindowState(StrEnum):
     """How a window stands.
 
-    LANDED and EMPTY have a whole fetch between the end of the window and the moment when the portal began to delete it.
-    PARTIAL has only a later one. Without such a fetch it is FAILED if the last run for it failed, or a file of it was
-    damaged. Else it is OPEN until its end, and then MISSING. A landed window whose later fetch failed stays landed:
-    `failure` says so.
+    LANDED and EMPTY have a whole fetch between the end of the window and the moment when the portal
+    began to delete it. PARTIAL has only a later one. Without such a fetch it is FAILED if the last
+    run for it failed, or a file of it was damaged. Else it is OPEN until its end, and then MISSING.
+    A landed window whose later fetch failed stays landed: `failure` says so.
     """
 
     LANDED = "landed"
@@ -37,8 +38,8 @@ class WindowState(StrEnum):
 class WindowRow(NamedTuple):
     """A row of the table.
 
-    `fetched_at` is the newest whole fetch, in UTC. `leads` adds up the files, so a lead that was pulled and then pushed
-    counts twice until the next fetch.
+    `fetched_at` is the newest whole fetch, in UTC. `leads` adds up the files, so a lead that was
+    pulled and then pushed counts twice until the next fetch.
     """
 
     kind: str

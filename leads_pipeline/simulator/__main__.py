@@ -48,7 +48,8 @@ _FORM = (faults.__doc__ or "").partition("\n\n")[2].strip().split("\n\n")
     "--leads-per-day",
     type=click.FloatRange(0, 10_000),
     default=_DEFAULTS.leads_per_day,
-    help="Mean number of applicant leads of a branch and day. There are a quarter as many appraisal leads.",
+    help="Mean number of applicant leads of a branch and day. There are a quarter as many "
+    "appraisal leads.",
 )
 @click.option(
     "--faults",
@@ -72,7 +73,8 @@ def main(
 ) -> None:
     """Serve made-up leads, tokens and inventory on this machine as the portal would.
 
-    The endpoints below /_simulator/ (faults, truth, push, crm) are the simulator's own: the portal has none of them.
+    The endpoints below /_simulator/ (faults, truth, push, crm) are the simulator's own: the portal
+    has none of them.
     """
     try:
         with running(
@@ -86,7 +88,8 @@ def main(
             environment = portal.environment() | crm
             lines = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
             click.echo(
-                f"The simulator listens at {portal.base_url}; Ctrl-C stops it. To point the pipeline at it:\n"
+                f"The simulator listens at {portal.base_url}; Ctrl-C stops it. To point the "
+                "pipeline at it:\n"
             )
             click.echo("\n".join(f"export {line}" for line in lines))
             if ready_file is not None:

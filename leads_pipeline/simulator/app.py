@@ -3,8 +3,8 @@
 Belongs here: reading requests and writing answers in HTTP. Doesn't: what an answer holds (leads.py,
 inventory.py, tokens.py), or which requests go wrong (faults.py).
 
-The endpoints below /_simulator/ are no part of the portal's contract. They set faults, tell which leads an answer
-should hold, and have leads pushed to a receiver.
+The endpoints below /_simulator/ are no part of the portal's contract. They set faults, tell which
+leads an answer should hold, and have leads pushed to a receiver.
 """
 
 import asyncio
@@ -61,8 +61,9 @@ def _utc_now() -> datetime:
 class Config:
     """The settings of a simulator.
 
-    `leads_per_day` is the mean of applicant leads of a branch and day; there are a quarter as many appraisal leads.
-    `clock` gives the portal's moment in UTC: leads later than it aren't there yet, those 30 days older are deleted.
+    `leads_per_day` is the mean of applicant leads of a branch and day; there are a quarter as many
+    appraisal leads. `clock` gives the portal's moment in UTC: leads later than it aren't there yet,
+    those 30 days older are deleted.
     """
 
     seed: int = 1
@@ -76,8 +77,9 @@ class Config:
 class Counters:
     """Counts of the requests since the start or the last reset. Control requests don't count.
 
-    `requests` and `token_requests` by path, `statuses` by status, `faults` by rule, `windows` by (kind, scope,
-    from-time as sent). The scope is `branch-101`, `all` or `several`. A missing from-time is an empty text.
+    `requests` and `token_requests` by path, `statuses` by status, `faults` by rule, `windows` by
+    (kind, scope, from-time as sent). The scope is `branch-101`, `all` or `several`. A missing
+    from-time is an empty text.
     """
 
     requests: Counter[str] = field(default_factory=Counter)
@@ -215,7 +217,7 @@ class Simulator:
         except (SearchError, FaultError) as error:
             return _problem(str(error))
 
-    # --- the portal ----------------------------------------------------------------------------------------------
+    # --- the portal -------------------------------------------------------------------------------
 
     def _token(self, client: tokens.Client, request: Request, body: bytes) -> Response:
         # RFC 6749 section 5.1: nobody on the way may keep it.
@@ -269,7 +271,7 @@ class Simulator:
             return Response(status_code=403)
         return Response(self._inventory.page(request.query_params), media_type="application/json")
 
-    # --- the simulator's own -------------------------------------------------------------------------------------
+    # --- the simulator's own ----------------------------------------------------------------------
 
     def _put_faults(self, _: Request, body: bytes) -> Response:
         self.set_faults(read_rules(body))
@@ -325,7 +327,7 @@ class Simulator:
         return kind, scope
 
 
-# --- reading requests ------------------------------------------------------------------------------------------------
+# --- reading requests -----------------------------------------------------------------------------
 
 
 def _asked(request: Request) -> Asked:
@@ -367,7 +369,7 @@ def _moment(query: QueryParams, name: str) -> datetime | None:
     raise _RefusalError(400, "invalid_time", f"{name} must be one moment as YYYY-MM-DDThh:mm:ssZ.")
 
 
-# --- writing answers -------------------------------------------------------------------------------------------------
+# --- writing answers ------------------------------------------------------------------------------
 
 
 def _json(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -4,18 +4,20 @@ The form of a fault, as a file or as the body of PUT /_simulator/faults:
 
     {"rules": [
       {"name": "busy",
-       "when": {"path": "/applicant-leads", "scope": "branch-101", "from": "2026-11-19", "first": 2},
+       "when": {"path": "/applicant-leads", "scope": "branch-101", "from": "2026-11-19",
+                "first": 2},
        "then": {"status": 429, "headers": {"retry-after": "2"}}}]}
 
-`when` names the requests, all of them if it is empty: `path`, `scope` (branch-101, brand-3, company-7, group-1, all)
-and `from`, the beginning of from-time. The rule takes all of these requests, or the `first` N, or each with a
-`probability`. With `per_window` they are counted separately for each path, scope and from-time.
+`when` names the requests, all of them if it is empty: `path`, `scope` (branch-101, brand-3,
+company-7, group-1, all) and `from`, the beginning of from-time. The rule takes all of these
+requests, or the `first` N, or each with a `probability`. With `per_window` they are counted
+separately for each path, scope and from-time.
 
-`then` is the answer in place of the right one: `status`, and if you like `headers` and `body` (text). With
-`latency_ms` the answer is late; alone, the right answer is late.
+`then` is the answer in place of the right one: `status`, and if you like `headers` and `body`
+(text). With `latency_ms` the answer is late; alone, the right answer is late.
 
-The first rule that takes a request decides. A probability depends on the seed and on how often the same window was
-asked for, not on the order of parallel requests.
+The first rule that takes a request decides. A probability depends on the seed and on how often the
+same window was asked for, not on the order of parallel requests.
 """
 
 from collections import Counter

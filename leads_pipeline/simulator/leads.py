@@ -2,8 +2,8 @@
 
 The seed alone decides, so any day can be had without the days before it.
 
-Belongs here: the schedule of a day, the body of a lead, and which leads an answer holds. Doesn't: how a request spells
-it (app.py).
+Belongs here: the schedule of a day, the body of a lead, and which leads an answer holds. Doesn't:
+how a request spells it (app.py).
 """
 
 import json
@@ -32,7 +32,8 @@ _LONDON: Final = ZoneInfo("Europe/London")
 _APPRAISALS_PER_APPLICANT: Final = 0.25
 # Monday to Sunday; people look at the week-end's viewings on Monday. They average 1.
 _WEEKDAY_SHARE: Final = (1.2, 1.1, 1.05, 1.0, 0.9, 0.8, 0.95)
-# Leads in each hour of a British day: a lunch-time shoulder, an evening peak at eight, next to nothing at night.
+# Leads in each hour of a British day: a lunch-time shoulder, an evening peak at eight, next to
+# nothing at night.
 _WORKDAY_HOURS: Final = (
     *(0.6, 0.3, 0.2, 0.1, 0.1, 0.2, 0.7, 1.6, 2.8, 3.9, 4.6, 4.8),
     *(5.4, 5.0, 4.6, 4.5, 4.8, 5.4, 6.6, 7.9, 8.4, 7.4, 5.0, 2.2),
@@ -42,8 +43,8 @@ _WEEKEND_HOURS: Final = (
     *(0.9, 0.6, 0.3, 0.2, 0.1, 0.2, 0.4, 0.9, 2.2, 4.2, 6.0, 6.8),
     *(6.6, 6.0, 5.4, 5.2, 5.3, 5.6, 6.2, 6.6, 6.4, 5.4, 3.8, 1.9),
 )
-# Share of branch-days with a lead at exactly the first moment of the day, in UTC or in London. Both ends of a request
-# are inclusive, so that lead is in two answers.
+# Share of branch-days with a lead at exactly the first moment of the day, in UTC or in London. Both
+# ends of a request are inclusive, so that lead is in two answers.
 _MIDNIGHT: Final = 0.2
 
 # Share of leads from people who ask more than once, over days and over the branches of a company.
@@ -51,7 +52,8 @@ _RETURNING: Final = 0.3
 _RETURNING_FOR_DAYS: Final = 14
 # Leads that a returning person sends in that time, about.
 _LEADS_PER_RETURNING: Final = 4
-# Every fourth of them has a home to sell; owners are told by their number, so that both kinds of lead agree.
+# Every fourth of them has a home to sell; owners are told by their number, so that both kinds of
+# lead agree.
 _OWNERS: Final = 4
 
 # createdAt as openapi.yaml's Timestamp describes it: without seconds now and then, seldom unknown.
@@ -61,17 +63,22 @@ _UNKNOWN_MOMENT: Final = 0.004
 _DRIFT: Final = 0.006
 
 _APPLICANT_MESSAGES: Final = (
-    "Hi,\n\nI would like to arrange a viewing of {place}. I'm free most evenings after 6pm.\n\nThanks,\n{name}",
+    "Hi,\n\nI would like to arrange a viewing of {place}. I'm free most evenings after 6pm.\n\n"
+    "Thanks,\n{name}",
     "Is {place} still available?\r\n\r\nRegards\r\n{name}",
-    "Please send me more details about this property, including council tax band and service charge.",
-    "Hello, we are a couple with a small dog, are pets considered? Budget up to £{price:,}.\nMany thanks, {name}",
+    "Please send me more details about this property, including council tax band and service "
+    "charge.",
+    "Hello, we are a couple with a small dog, are pets considered? Budget up to £{price:,}.\n"
+    "Many thanks, {name}",
     '<p>I am interested in <b>{place}</b>.<br/>Please call me back.</p><a href="https://www.example.com/?a=1&b=2">me</a>',
     "Could I view this on Saturday morning? 👍",
-    "I've sold my house (subject to contract) & I'm looking to move quickly. \"No chain\". Call any time.\n\n{name}",
+    "I've sold my house (subject to contract) & I'm looking to move quickly. \"No chain\". "
+    "Call any time.\n\n{name}",
     "",
 )
 _APPRAISAL_MESSAGES: Final = (
-    "I'm thinking of selling {place} in the spring and would like to know what it's worth.\n\n{name}",
+    "I'm thinking of selling {place} in the spring and would like to know what it's worth.\n\n"
+    "{name}",
     "Please call to arrange a valuation.\r\nMornings are best.",
     "How much could I let my home for? New kitchen fitted last year (cost £{price:,}).",
     "<div>Valuation of {place}, please</div>",
@@ -174,7 +181,8 @@ class LeadBook:
                 else self._appraisal(rng, branch, slot)
             )
             if kind == "applicant" and number == 0:
-                # Each day, so that a week has enough of them for the check of drift, whatever the date.
+                # Each day, so that a week has enough of them for the check of drift, whatever the
+                # date.
                 lead["affordability"] = {
                     "hasMortgageInPrinciple": rng.random() < 0.5,
                     "checkedAt": None,
@@ -247,7 +255,8 @@ class LeadBook:
     def _appraisal(self, rng: Random, branch: Branch, slot: Slot) -> dict[str, Any]:
         who = self._person(rng, branch, slot.moment, owner=True)
         wants_to_let = rng.random() < 0.25
-        # What a home is like depends on the home alone: the same owner asks twice about the same property.
+        # What a home is like depends on the home alone: the same owner asks twice about the same
+        # property.
         home = _rng(f"{who.email}|home")
         value = 95_000 + 2_500 * int(home.random() * 300)
         text = pick(rng, _APPRAISAL_MESSAGES).format(
@@ -335,7 +344,8 @@ def _common(
             "preferences": {"method": pick(rng, _METHODS), "time": pick(rng, _TIMES)},
         },
         "enquiryType": enquiry if rng.random() < 0.97 else "ENQUIRY_TYPE_UNSPECIFIED",
-        # json.dumps writes £ and 👍 as \u escapes: legal, and lost by a client that parses and writes again.
+        # json.dumps writes £ and 👍 as \u escapes: legal, and lost by a client that parses and
+        # writes again.
         "message": msgspec.Raw(json.dumps(message).encode()),
         "isOverseas": who.is_overseas,
         "portalLeadId": str(10_000_000 + int(rng.random() * 10_000_000)),
@@ -392,7 +402,8 @@ def _property_details(home: Random, who: Person, value: int) -> dict[str, Any]:
             "county": place.town.county,
             "postcode": place.postcode,
         },
-        # The bands of an energy performance certificate: A from 92, B from 81, C from 69, D from 55, E from 39.
+        # The bands of an energy performance certificate: A from 92, B from 81, C from 69, D from
+        # 55, E from 39.
         "energy": {
             "efficiency": efficiency,
             "rating": next(band for band, least in _ENERGY_BANDS if efficiency >= least),

@@ -1,8 +1,8 @@
 """Names, places, addresses and contacts, made up by rule from a random generator.
 
-Belongs here: what one person or one address looks like. Doesn't: who asks for what, and when (leads.py). Nothing can
-belong to a real person. Telephone numbers come from Ofcom's ranges for drama, e-mail from RFC 2606's example domains.
-Postcodes begin with X, which no real one does.
+Belongs here: what one person or one address looks like. Doesn't: who asks for what, and when
+(leads.py). Nothing can belong to a real person. Telephone numbers come from Ofcom's ranges for
+drama, e-mail from RFC 2606's example domains. Postcodes begin with X, which no real one does.
 """
 
 from collections.abc import Sequence

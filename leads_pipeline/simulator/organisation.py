@@ -2,7 +2,8 @@
 
 Branches have the ids 101, 102, …
 
-Belongs here: which branches an id stands for. Doesn't: their listings (stock.py) or their leads (leads.py).
+Belongs here: which branches an id stands for. Doesn't: their listings (stock.py) or their leads
+(leads.py).
 """
 
 import math
@@ -20,7 +21,8 @@ _GROUP: Final = "1"
 _BRANCHES_PER_BRAND: Final = 2
 _BRANDS_PER_COMPANY: Final = 2
 BRANCHES_PER_COMPANY: Final = _BRANCHES_PER_BRAND * _BRANDS_PER_COMPANY
-# How far branches differ in size: sigma of a log-normal, which gives about 1 : 4 between small and large ones.
+# How far branches differ in size: sigma of a log-normal, which gives about 1 : 4 between small and
+# large ones.
 _SIZE_SIGMA: Final = 0.5
 
 SCOPE_KINDS: Final = ("group", "company", "brand", "branch")

@@ -1,7 +1,7 @@
 """The agent's listings: what people ask about, and what the inventory search finds.
 
-Belongs here: a branch's listings, each made once and ready to send. Doesn't: the search itself (inventory.py) or the
-leads about a listing (leads.py).
+Belongs here: a branch's listings, each made once and ready to send. Doesn't: the search itself
+(inventory.py) or the leads about a listing (leads.py).
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ _RENTED: Final = 0.35  # share of listings to let
 _ARCHIVED: Final = 0.15
 _WITHOUT_IMAGES: Final = 0.1
 _SEARCHES_PER_LISTING: Final = 4
-# Real numbers have at most 12 digits. Now and then one lies beyond 2^53, where a client that reads integers as floats
-# changes it. The contract calls it a 64-bit integer.
+# Real numbers have at most 12 digits. Now and then one lies beyond 2^53, where a client that reads
+# integers as floats changes it. The contract calls it a 64-bit integer.
 _HUGE_UPRN: Final = 0.03
 _EXACT_IN_A_FLOAT: Final = 2**53
 
@@ -60,8 +60,9 @@ _WITHOUT_BEDROOMS: Final = {"STUDIO", "LAND", "PARKING", *_COMMERCIAL_TYPES}
 class Listing:
     """A property for sale or to let.
 
-    `details` is the listing as a lead carries it, `item` as the inventory does, `searches` what those who ask about it
-    have searched for. They are made once: writing them is most of the work of a lead.
+    `details` is the listing as a lead carries it, `item` as the inventory does, `searches` what
+    those who ask about it have searched for. They are made once: writing them is most of the work
+    of a lead.
     """
 
     address: Address
@@ -122,7 +123,8 @@ def uprn(rng: Random) -> int:
 def _listing(rng: Random, branch: Branch, number: int) -> Listing:
     place = address(rng, branch.town)
     is_rented = rng.random() < _RENTED
-    # Nobody asks about what is gone: archived listings stand at the unpopular end (leads.py picks from the front).
+    # Nobody asks about what is gone: archived listings stand at the unpopular end (leads.py picks
+    # from the front).
     is_archived = number >= LISTINGS_PER_BRANCH * (1 - _ARCHIVED)
     kind = pick(rng, PROPERTY_TYPES)
     bedrooms = 0 if kind in _WITHOUT_BEDROOMS else 1 + int(rng.random() * 5)

@@ -2,7 +2,8 @@
 
 A token is good for an hour.
 
-Belongs here: RFC 6749 sections 2.3.1, 4.4 and 5.2 as the contract uses them. Doesn't: HTTP answers (app.py).
+Belongs here: RFC 6749 sections 2.3.1, 4.4 and 5.2 as the contract uses them. Doesn't: HTTP answers
+(app.py).
 """
 
 import base64

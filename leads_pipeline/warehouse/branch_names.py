@@ -20,7 +20,8 @@ BRANCHES: Final = Table(
         Column(
             "name",
             "varchar",
-            "Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it",
+            "Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for "
+            "it",
         ),
     ),
 )

@@ -64,7 +64,8 @@ def _read(path: Path) -> Iterator[Check]:
 
 def _names(kind: LeadKind) -> dict[str, str]:
     fields = [
-        f"{{'name': {literal(field.column)}, 'is_empty': coalesce({quoted(field.column)}::varchar, '') = ''}}"
+        f"{{'name': {literal(field.column)}, "
+        f"'is_empty': coalesce({quoted(field.column)}::varchar, '') = ''}}"
         for field in kind.fields
         if field.is_key
     ]

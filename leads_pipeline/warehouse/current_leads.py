@@ -1,9 +1,11 @@
 """The one way from a raw window to leads: what may be shown of them, with corrections laid over.
 
-Publications and deliveries read leads here and nowhere else, so whoever is kept out of one is kept out of both.
+Publications and deliveries read leads here and nowhere else, so whoever is kept out of one is kept
+out of both.
 
-Belongs here: asking the suppression list about what was read, versions with their corrections, typed leads. Doesn't:
-files (raw/), which windows have changed (unpublished.py), a lead's columns (typed_rows.py).
+Belongs here: asking the suppression list about what was read, versions with their corrections,
+typed leads. Doesn't: files (raw/), which windows have changed (unpublished.py), a lead's columns
+(typed_rows.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,8 +42,9 @@ class WindowLeads(NamedTuple):
 def current_leads(raw: Raw, gate: Gatekeeper, window: WindowKey) -> WindowLeads:
     """Read a window's leads as they may be shown now. Raises StorageError.
 
-    The list is asked about people if it has grown since a file was filtered. About the leads that it knows by their ids
-    it is asked always, because a file may come from another folder, which has another list.
+    The list is asked about people if it has grown since a file was filtered. About the leads that
+    it knows by their ids it is asked always, because a file may come from another folder, which has
+    another list.
     """
     name, day, scope = window
     kind = lead_kind(name)

@@ -2,7 +2,8 @@
 
 The select is made from the contract.
 
-Belongs here: new members, new values and values that don't fit. Doesn't: how marts show new values (marts.py).
+Belongs here: new members, new values and values that don't fit. Doesn't: how marts show new values
+(marts.py).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -18,28 +19,30 @@ from leads_pipeline.warehouse.duck import Column, literal, quoted
 from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline.warehouse.tables import Table, comment
 
-# A name or a value may be a person's. One that so many people have sent says nothing of any of them.
+# A name or a value may be a person's. One that so many people have sent says nothing of any of
+# them.
 PEOPLE_MIN: Final = 3
 DRIFT_DAYS: Final = 60
 
 # Names and values that look like a programmer's are shown. Others may be a person's words.
 _FORM: Final = r"[A-Za-z0-9_.\[\]]{1,200}"
 
-# Changes of the values of an enumerated field. A member in the portal's form is a hint, any other value a warning.
+# Changes of the values of an enumerated field. A member in the portal's form is a hint, any other
+# value a warning.
 NEW_MEMBER: Final = "new member"
 NEW_VALUE: Final = "new value"
 
 DRIFT: Final = Table(
     "drift",
-    f"One row per kind and change that the contract doesn't know, of the last {DRIFT_DAYS} days, from at least "
-    f"{PEOPLE_MIN} people",
+    f"One row per kind and change that the contract doesn't know, of the last {DRIFT_DAYS} days, "
+    f"from at least {PEOPLE_MIN} people",
     (
         Column("kind", "varchar", "applicant or appraisal"),
         Column(
             "change",
             "varchar",
-            "new field, new member (of an enumerated field), new value (of one, in another form than its members) or "
-            "changed type (a value that doesn't fit its field)",
+            "new field, new member (of an enumerated field), new value (of one, in another form "
+            "than its members) or changed type (a value that doesn't fit its field)",
         ),
         Column(
             "field", "varchar", "Path of the field; what follows [] is in each element of a list"
@@ -96,7 +99,8 @@ order by all
 
 
 def _changes(kind: LeadKind, first_day: date) -> Iterator[str]:
-    # Retention has put made-up people into the leads of old days. They are no senders, and don't count.
+    # Retention has put made-up people into the leads of old days. They are no senders, and don't
+    # count.
     leads = f"""(
         select *, window_day as day,
             if(
@@ -108,7 +112,10 @@ def _changes(kind: LeadKind, first_day: date) -> Iterator[str]:
     yield from _changes_of(kind, leads, "", kind.fields, {child.path for child in kind.children})
 
     for child in kind.children:
-        elements = f"(from {quoted(child.name)} join (select lead_id, sender from {leads}) using (lead_id))"
+        elements = (
+            f"(from {quoted(child.name)} join (select lead_id, sender from {leads}) using "
+            "(lead_id))"
+        )
         yield from _changes_of(kind, elements, f"{child.path}[].", child.fields, set())
 
 

@@ -1,6 +1,7 @@
 """The common parts of all uses of DuckDB: connections, limits, columns, names and texts in SQL.
 
-Belongs here: what a statement needs around it, and what DuckDB's errors become. Doesn't: any statement over leads.
+Belongs here: what a statement needs around it, and what DuckDB's errors become. Doesn't: any
+statement over leads.
 """
 
 import glob
@@ -21,19 +22,21 @@ from leads_pipeline.raw.durable import MORE_FILES, make_folder, storing
 from leads_pipeline.raw.room import full, is_tight, says_full, says_too_many_files
 from leads_pipeline.raw.state import State
 
-# What DuckDB may hold before it spills to the data folder. With it, a process that publishes its first 3 million leads
-# takes 730 MB. With 1 GB, a first million takes 1.3 GB and 6 % less CPU (measured).
+# What DuckDB may hold before it spills to the data folder. With it, a process that publishes its
+# first 3 million leads takes 730 MB. With 1 GB, a first million takes 1.3 GB and 6 % less CPU
+# (measured).
 MEMORY_LIMIT: Final = "350MB"
 
-# How many times a checkpoint may write groups of rows anew, of any table, to close the gaps that deleted rows leave.
-# DuckDB's 100 took 41 to 178 s of each publication at 46 million leads; 4 take 2.8 s, none 0.1 (measured).
+# How many times a checkpoint may write groups of rows anew, of any table, to close the gaps that
+# deleted rows leave. DuckDB's 100 took 41 to 178 s of each publication at 46 million leads; 4 take
+# 2.8 s, none 0.1 (measured).
 VACUUM_TASKS_MAX: Final = 1
 
 # Beyond a few threads, publishing gains nothing and takes from the runs beside it.
 THREADS_MAX: Final = 4
 
-# One statement a file: drift and marts at its top, the queries of checks and findings in their folders. The
-# files of macros/ have one a macro.
+# One statement a file: drift and marts at its top, the queries of checks and findings in their
+# folders. The files of macros/ have one a macro.
 SQL_FOLDER: Final = Path(__file__).parents[1] / "sql"
 
 DUCKDB_TYPES: Final = {
@@ -66,11 +69,13 @@ def connection(folder: Path, database: Path | None = None) -> Iterator[duckdb.Du
     was_there = database is not None and database.exists()
     config: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": MEMORY_LIMIT,
-        # Everything needed is linked in; nothing may be fetched from the network in the middle of a run.
+        # Everything needed is linked in; nothing may be fetched from the network in the middle of a
+        # run.
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
         "max_vacuum_tasks": str(VACUUM_TASKS_MAX),
-        # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have installed.
+        # DuckDB 1.5 can't open a file with 2.0's default, nor can what many analysts have
+        # installed.
         "storage_compatibility_version": "v1.0.0",
     }
 
@@ -83,8 +88,8 @@ def connection(folder: Path, database: Path | None = None) -> Iterator[duckdb.Du
             if was_there and not db.execute("select 1 from duckdb_tables() limit 1").fetchall():
                 # If a failing disk shows the file as empty, DuckDB begins a new one in its place.
                 raise StorageError(
-                    f"DuckDB finds no table in {database}, which a publication wrote: the disk may be failing. Check "
-                    "it, then run again. What was published before is untouched."
+                    f"DuckDB finds no table in {database}, which a publication wrote: the disk may "
+                    "be failing. Check it, then run again. What was published before is untouched."
                 )
             [(threads,)] = db.execute(
                 "select current_setting('threads')"
@@ -117,7 +122,8 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
 
     if says_too_many_files(str(error)):
         return StorageError(
-            f"DuckDB can't open a file below {folder}: too many files are open. {MORE_FILES} {untouched}"
+            f"DuckDB can't open a file below {folder}: too many files are open. {MORE_FILES} "
+            f"{untouched}"
         )
     if isinstance(error, (duckdb.IOException, duckdb.TransactionException)):
         # These speak of files and the disk, never of content.
@@ -126,18 +132,19 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
     if isinstance(error, duckdb.OutOfMemoryException):
         if "max_temp_directory_size" in str(error):  # which is the free space of the disk
             return OutOfMemoryError(
-                f"DuckDB has no space to spill to below {folder}. Free some space, then run again. {untouched}"
+                f"DuckDB has no space to spill to below {folder}. Free some space, then run again. "
+                f"{untouched}"
             )
         return OutOfMemoryError(
-            f"DuckDB ran out of memory. It may take {MEMORY_LIMIT}: see that the machine or the container has that "
-            "much free, then run again. If it fails again although there is enough, please report it. "
-            f"{untouched}"
+            f"DuckDB ran out of memory. It may take {MEMORY_LIMIT}: see that the machine or the "
+            "container has that much free, then run again. If it fails again although there is "
+            f"enough, please report it. {untouched}"
         )
 
     if _tells_of_damage(error):
         return StorageError(
-            f"DuckDB found damage in a file below {folder} ({type(error).__name__}; its message may quote a lead and "
-            f"is left out). {untouched}"
+            f"DuckDB found damage in a file below {folder} ({type(error).__name__}; its message "
+            f"may quote a lead and is left out). {untouched}"
         )
 
     # What is found before anything is read is about the statement alone.
@@ -150,8 +157,8 @@ def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
         else "its message may quote a lead and is left out"
     )
     return BugError(
-        f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). {untouched} Running "
-        "again doesn't help, nor does another disk: please report it."
+        f"A statement of leads-pipeline fails in DuckDB with {type(error).__name__} ({text}). "
+        f"{untouched} Running again doesn't help, nor does another disk: please report it."
     )
 
 

@@ -2,9 +2,9 @@
 
 Belongs here: files and the link. Doesn't: what is in them (publication.py).
 
-`leads.duckdb` is a relative link to `.versions/leads-<number>-<hash>.duckdb`, where the hash is the beginning of the
-SHA-256 of the bytes. The edition before stays until the next one comes, because a reader may have resolved the link
-just before. DuckDB from 1.5 on resolves it first.
+`leads.duckdb` is a relative link to `.versions/leads-<number>-<hash>.duckdb`, where the hash is the
+beginning of the SHA-256 of the bytes. The edition before stays until the next one comes, because a
+reader may have resolved the link just before. DuckDB from 1.5 on resolves it first.
 """
 
 import errno
@@ -23,7 +23,8 @@ from leads_pipeline.raw.durable import PRIVATE_FOLDER_MODE, publish_file, readin
 from leads_pipeline.raw.proof import want_symbolic_links
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
-# Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every reader.
+# Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every
+# reader.
 _FOLDER_MODE: Final = 0o750
 _FILE_MODE: Final = 0o440
 
@@ -160,7 +161,8 @@ class Editions:
         """Publish the draft. The edition before stays too. Raises StorageError."""
         if draft.with_name(f"{draft.name}.wal").exists():
             raise StorageError(
-                f"DuckDB couldn't finish {draft}. What was published before is untouched. Run again."
+                f"DuckDB couldn't finish {draft}. What was published before is untouched. Run "
+                "again."
             )
 
         edition = self._editions / f"leads-{edition_number}-{_hash_of(draft)}.duckdb"
@@ -226,7 +228,8 @@ def _remove_folder(folder: Path) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            # On NFS, what a helper still has open gets another name, and goes when the helper closes it.
+            # On NFS, what a helper still has open gets another name, and goes when the helper
+            # closes it.
             if error.errno not in (errno.ENOTEMPTY, errno.EBUSY):
                 raise
             return

@@ -1,7 +1,8 @@
 """Raw leads into the tables of leads: each lead once, in its newest version.
 
-Belongs here: one statement a table, made from the contract. Doesn't: reading a lead's text (typed_rows.py), leaving out
-the leads that the suppression list refuses, marts, the file around the tables.
+Belongs here: one statement a table, made from the contract. Doesn't: reading a lead's text
+(typed_rows.py), leaving out the leads that the suppression list refuses, marts, the file around the
+tables.
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -22,7 +23,8 @@ from leads_pipeline.warehouse.current_leads import WindowLeads, typed_leads
 from leads_pipeline.warehouse.duck import literal, quoted
 from leads_pipeline.warehouse.typed_rows import EXTRA, PROBLEMS
 
-# Leads that are loaded together, and up to one batch more. Memory is bounded by it; more aren't faster (measured).
+# Leads that are loaded together, and up to one batch more. Memory is bounded by it; more aren't
+# faster (measured).
 PART_LEADS: Final = 10_000
 
 
@@ -35,14 +37,14 @@ def flatten(
 ) -> None:
     """Bring the tables of leads up to date.
 
-    The version with the higher number counts. Of equal ones, that of the later window day, then scope.
-    A version with corrections replaces itself, because they may be new. `publication` is noted in each row of a lead
-    that is written.
+    The version with the higher number counts. Of equal ones, that of the later window day, then
+    scope. A version with corrections replaces itself, because they may be new. `publication` is
+    noted in each row of a lead that is written.
 
-    The caller begins and ends the transaction, and has made the tables and the macro `person_of`. The temporary table
-    `touched` gets each such lead's kind and id, with the day that it had and the one that it has; `received_ids` gets
-    kind and id of every lead. `emptied` gets those whose newest version lacks a part of the contact that an earlier one
-    has, with the window day.
+    The caller begins and ends the transaction, and has made the tables and the macro `person_of`.
+    The temporary table `touched` gets each such lead's kind and id, with the day that it had and
+    the one that it has; `received_ids` gets kind and id of every lead. `emptied` gets those whose
+    newest version lacks a part of the contact that an earlier one has, with the window day.
     """
     db.execute(
         "create temp table if not exists touched (kind varchar, lead_id varchar, lead_day date)"
@@ -51,7 +53,8 @@ def flatten(
     db.execute(
         "create temp table if not exists emptied (kind varchar, lead_id varchar, window_day date)"
     )
-    # DuckDB finds `received` by its name. A table that is registered stays in memory until the transaction ends.
+    # DuckDB finds `received` by its name. A table that is registered stays in memory until the
+    # transaction ends.
     for kind, received in _ahead(_parts(windows)):  # noqa: B007
         for statement in _statements(kind, zone, publication):
             db.execute(statement)

@@ -2,7 +2,8 @@
 
 No erasure would reach these files.
 
-Belongs here: files of before a change of settings or features. Doesn't: what a feature deletes of its own.
+Belongs here: files of before a change of settings or features. Doesn't: what a feature deletes of
+its own.
 """
 
 import shutil

@@ -246,7 +246,7 @@ def _note_emptied_contacts(draft: Draft) -> None:
     draft.db.execute(f"insert into pipeline.emptied_contacts from emptied where {is_touched}")
 
 
-# --- rounds that were loaded ahead (loading_ahead.py) -----------------------------------------------------------------
+# --- rounds that were loaded ahead (loading_ahead.py) ---------------------------------------------
 
 # The number of the publication in rows that were loaded ahead, until one adopts them.
 LOADED_AHEAD: Final = 0
@@ -277,6 +277,7 @@ def _adopt_rounds(draft: Draft) -> None:
     for kind in LEAD_KINDS:
         of_rounds = f"where published_in = {LOADED_AHEAD}"
         db.execute(
-            f"update {quoted(kind.table)} set published_in = {draft.changes.edition_number} {of_rounds}"
+            f"update {quoted(kind.table)} set published_in = {draft.changes.edition_number} "
+            f"{of_rounds}"
         )
     db.execute(f"drop schema if exists {AHEAD} cascade")

@@ -1,14 +1,14 @@
 """Loading ahead: while a large pull waits for the portal, a helper process loads its windows.
 
-It loads in rounds into a draft of its own, and each round is one transaction. The publication after the pull adopts
-the draft and loads the rest. It deletes the draft if that was begun from something else than what is there now. A
-helper that is killed leaves a draft that ends with its last round.
+It loads in rounds into a draft of its own, and each round is one transaction. The publication after
+the pull adopts the draft and loads the rest. It deletes the draft if that was begun from something
+else than what is there now. A helper that is killed leaves a draft that ends with its last round.
 
-The draft lies in a folder of its own. A publication takes it by renaming the folder, so from then on no helper can make
-a file in it: nobody who is erased comes back by a helper that still runs.
+The draft lies in a folder of its own. A publication takes it by renaming the folder, so from then
+on no helper can make a file in it: nobody who is erased comes back by a helper that still runs.
 
-Belongs here: the helper, its beginning and end, and which draft a publication adopts. Doesn't: how windows are loaded
-(load_leads.py), what the publication makes of them (publication.py).
+Belongs here: the helper, its beginning and end, and which draft a publication adopts. Doesn't: how
+windows are loaded (load_leads.py), what the publication makes of them (publication.py).
 """
 
 import hashlib
@@ -57,12 +57,14 @@ logger = logging.getLogger(__name__)
 # Smaller pulls start no helper: its imports cost a second.
 WINDOWS_MIN: Final = 300
 
-# A round has at least so many leads, and no more windows once it has the most. DuckDB writes a group of 122,880 rows
-# anew when it gets more, so small rounds cost. Large ones need memory, and the end of the pull waits for one.
+# A round has at least so many leads, and no more windows once it has the most. DuckDB writes a
+# group of 122,880 rows anew when it gets more, so small rounds cost. Large ones need memory, and
+# the end of the pull waits for one.
 ROUND_LEADS_MIN: Final = 5_000
 ROUND_LEADS_MAX: Final = 10_000
 
-# The published file is copied first. A pull takes longer than that if the file has at most so much for each window.
+# The published file is copied first. A pull takes longer than that if the file has at most so much
+# for each window.
 COPIED_BYTES_A_WINDOW: Final = 1_000_000
 
 # The helper looks for more at most so often, and listing takes at most a tenth of its time.
@@ -188,8 +190,8 @@ def loading_ahead(settings: Settings, windows: int) -> Iterator[None]:
 def _started(task: Task, folder: Path) -> "subprocess.Popen[bytes] | None":
     # Its errors may quote a lead.
     quiet = subprocess.DEVNULL
-    # The folder is for people who look at the machine's processes. All else isn't for everybody, and goes another way.
-    # -P: what lies in the working directory is no part of the program.
+    # The folder is for people who look at the machine's processes. All else isn't for everybody,
+    # and goes another way. -P: what lies in the working directory is no part of the program.
     command = [sys.executable, "-P", "-m", HELPER, str(folder)]
 
     try:
@@ -348,7 +350,8 @@ class _Follower:
 
         self.editions.remove_ahead()
         self.editions.make_ahead()
-        # Looked at once the folder is there. A publication that replaces the file takes the folder after that.
+        # Looked at once the folder is there. A publication that replaces the file takes the folder
+        # after that.
         origin = self._origin()
 
         with storing(self.file):

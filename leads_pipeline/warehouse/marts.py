@@ -1,7 +1,7 @@
 """The marts of sql/: read from their files, and made in the order of what they read.
 
-Belongs here: what a file declares, and the step that makes marts. Doesn't: the statements (sql/), what marts read
-besides leads (window_states.py and others), drift (drift.py).
+Belongs here: what a file declares, and the step that makes marts. Doesn't: the statements (sql/),
+what marts read besides leads (window_states.py and others), drift (drift.py).
 """
 
 # ruff: noqa: S608 - only names of our own files and of the contract are in the statements
@@ -203,7 +203,8 @@ def _keep_last_good(draft: Draft, mart: Mart) -> None:
 def _former_definition(db: duckdb.DuckDBPyConnection, name: str) -> str | None:
     """Return a statement that makes the table or view of the file before. None if it has none."""
     views = db.execute(
-        "select sql from duckdb_views() where database_name = $database and schema_name = 'main' and view_name = $name",
+        "select sql from duckdb_views() where database_name = $database and schema_name = 'main' "
+        "and view_name = $name",
         {"database": FORMER, "name": name},
     ).fetchall()
     if views:

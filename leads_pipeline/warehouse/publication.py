@@ -1,7 +1,7 @@
 """Publishing: leads.duckdb is made in a draft, step by step, and swapped in whole.
 
-Belongs here: what has changed, the two ways to publish, what the file remembers of them. Doesn't: what the steps make
-(step.py says what a step is), files and links (editions.py), when to publish.
+Belongs here: what has changed, the two ways to publish, what the file remembers of them. Doesn't:
+what the steps make (step.py says what a step is), files and links (editions.py), when to publish.
 """
 
 # ruff: noqa: S608 - only our own names are in the statements
@@ -69,7 +69,8 @@ def publish(
       that raw has lost come from the file before it.
     - Nothing: nothing has changed, and nobody has touched the file.
 
-    In the first two, it goes on from what was loaded `ahead`, if that was begun from what is there now.
+    In the first two, it goes on from what was loaded `ahead`, if that was begun from what is there
+    now.
 
     The first publication of a day looks at the windows of all days, and reads the whole file for
     damage. Raises StorageError and BugError: then the published file is as before.

@@ -1,7 +1,10 @@
 """Reading the published file while publications go on.
 
-Belongs here: opening the newest edition, and checking that one can be read. Doesn't: replacing it (publication.py).
+Belongs here: opening the newest edition, and checking that one can be read. Doesn't: replacing it
+(publication.py).
 """
+
+# ruff: noqa: S608 - only our own names are in the statements
 
 import errno
 import fcntl
@@ -65,7 +68,8 @@ class Edition:
 def attached(folder: Path, file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open an edition of leads.duckdb, or the link to it. It stays, whatever replaces it meanwhile.
 
-    It is attached as `published`, because a process can open a file in one way only. `folder` is the data folder.
+    It is attached as `published`, because a process can open a file in one way only. `folder` is
+    the data folder.
     """
     with connection(folder) as db:
         _opened(
@@ -90,8 +94,9 @@ def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
     ).fetchall()
     if data.is_behind or shown_by != data.shown_by(data.gate.newest_entry):
         raise StorageError(
-            f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may hold people who are to "
-            "be erased. Run `leads-pipeline privacy apply`, then run this again."
+            f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may "
+            "hold people who are to be erased. Run `leads-pipeline privacy apply`, then run this "
+            "again."
         )
 
 
@@ -100,12 +105,13 @@ def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None)
 
     `folder` is the data folder. A file that has none of these tables isn't one of ours.
 
-    Raises StorageError if the disk can't be read, for want of space, or if another program writes to the file.
+    Raises StorageError if the disk can't be read, for want of space, or if another program writes
+    to the file.
     """
     if is_open_for_writing(file):
         raise StorageError(
-            f"Another program has opened {file} for writing, so nobody else can read it. Close it there, or have that "
-            f"program open it read-only. `fuser {file}` names it."
+            f"Another program has opened {file} for writing, so nobody else can read it. Close it "
+            f"there, or have that program open it read-only. `fuser {file}` names it."
         )
 
     with reading(file), file.open("rb") as content:  # DuckDB would take a failing disk for damage
@@ -121,7 +127,7 @@ def is_readable(folder: Path, file: Path, tables: Collection[str] | None = None)
                 there = [(schema, table) for schema, table in there if table in tables]
             for schema, table in there:
                 rows = f"published.{quoted(schema)}.{quoted(table)}"
-                db.execute(f"select bit_xor(hash(rows)) from {rows} as rows").fetchall()  # noqa: S608 - our own names
+                db.execute(f"select bit_xor(hash(rows)) from {rows} as rows").fetchall()
         except duckdb.OutOfMemoryException:
             raise
         except duckdb.Error as error:
@@ -202,7 +208,7 @@ class LeadsFile:
         counts = (
             f"select {literal(kind.name)}, count(*) from {quoted(kind.table)}"
             for kind in LEAD_KINDS
-        )  # noqa: S608 - our own
+        )
         return dict(self.query(" union all ".join(counts))[1])
 
 

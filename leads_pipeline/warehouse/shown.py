@@ -1,7 +1,7 @@
 """The steps of a publication that ask the gatekeeper who is shown and who objects to marketing.
 
-Belongs here: what the core asks, whatever the gatekeeper knows. Doesn't: sweeping raw files, and the gate for leads
-that raw has lost (features/privacy/).
+Belongs here: what the core asks, whatever the gatekeeper knows. Doesn't: sweeping raw files, and
+the gate for leads that raw has lost (features/privacy/).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -55,7 +55,8 @@ class NoteObjections(Step):
                 self._note_people(draft)
             else:
                 draft.db.execute(
-                    "delete from pipeline.objected where (kind, lead_id) in (select (kind, lead_id) from touched)"
+                    "delete from pipeline.objected where (kind, lead_id) in (select (kind, "
+                    "lead_id) from touched)"
                 )
 
             for kind in LEAD_KINDS:

@@ -23,11 +23,12 @@ FORMER: Final = "before"
 class Changes:
     """How the file differs from the one before.
 
-    `edition_number` is that of the edition that is made. `windows` are those to read, each with the hash of its files.
+    `edition_number` is that of the edition that is made. `windows` are those to read, each with the
+    hash of its files.
 
-    `is_new`: the file is built anew, and `windows` are all. `has_former`: the file before it is attached as FORMER.
-    `forgets`: somebody may have been erased, restricted or made anonymous, so of the file before only leads are taken
-    over, through a gate.
+    `is_new`: the file is built anew, and `windows` are all. `has_former`: the file before it is
+    attached as FORMER. `forgets`: somebody may have been erased, restricted or made anonymous, so
+    of the file before only leads are taken over, through a gate.
     `is_first_of_day`: no other publication was made on this local day.
     """
 
@@ -43,8 +44,8 @@ class Changes:
 class Draft:
     """The file as it is being made, open in DuckDB. `folder` is the data folder.
 
-    The temporary table `touched` (kind, lead_id, lead_day) has each lead that a step has changed, with the day that it
-    had and the one that it has.
+    The temporary table `touched` (kind, lead_id, lead_day) has each lead that a step has changed,
+    with the day that it had and the one that it has.
     """
 
     folder: Path
@@ -68,8 +69,9 @@ class Draft:
 class Publication:
     """The result of publishing. `way` is `update`, `new file` or `unchanged`.
 
-    `windows` and `leads` count those that were written. `problems` say what a step couldn't do once the file was
-    published, by the step's name. `as_before` says why what a step makes is as before, by what that is.
+    `windows` and `leads` count those that were written. `problems` say what a step couldn't do once
+    the file was published, by the step's name. `as_before` says why what a step makes is as before,
+    by what that is.
     """
 
     way: str = "unchanged"
@@ -82,9 +84,9 @@ class Publication:
 class Step:
     """Something that is made at each publication. It overrides the methods that it needs.
 
-    A file that was made by other steps, or in another order, is built anew. If a step needs another one's result, it
-    reads it from the draft. All methods may raise StorageError or BugError. Then nothing is published, except in
-    `after`.
+    A file that was made by other steps, or in another order, is built anew. If a step needs another
+    one's result, it reads it from the draft. All methods may raise StorageError or BugError. Then
+    nothing is published, except in `after`.
     """
 
     # The key of `problems`.
@@ -119,5 +121,6 @@ class Step:
     def after(self, publication: Publication) -> None:
         """Do what follows once the file is in its place, also if it was up to date.
 
-        If it raises LeadsPipelineError, that is one of the publication's problems, and the steps after it are done.
+        If it raises LeadsPipelineError, that is one of the publication's problems, and the steps
+        after it are done.
         """

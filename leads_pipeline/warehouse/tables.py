@@ -43,24 +43,28 @@ _LEAD_COLUMNS: Final = (
     Column(
         "scope",
         "varchar",
-        "Scope of the window that brought this version, e.g. branch-101; push if pushed for no configured branch",
+        "Scope of the window that brought this version, e.g. branch-101; push if pushed for no "
+        "configured branch",
     ),
     Column("fetched_at", "timestamptz", "When this version of the lead was first received, UTC"),
     Column(
         "sequence",
         "bigint",
-        "Number of the request that brought this version; of two versions the higher one is the newer",
+        "Number of the request that brought this version; of two versions the higher one is the "
+        "newer",
     ),
     Column("source", "varchar", "How this version was received: pull or push"),
     Column(
         "window_day",
         "date",
-        "Day of the window that brought this version; a lead of midnight can have the next day as lead_day",
+        "Day of the window that brought this version; a lead of midnight can have the next day as "
+        "lead_day",
     ),
     Column(
         "published_in",
         "bigint",
-        "Number of the publication that last wrote this row; each publication has a higher number than those before",
+        "Number of the publication that last wrote this row; each publication has a higher number "
+        "than those before",
     ),
 )
 _CHILD_COLUMNS: Final = (
@@ -80,7 +84,8 @@ DRIFT_COLUMNS: Final = (
 _PERSON: Final = Column(
     "person",
     "uuid",
-    "Keyed hash of the e-mail address, or of the telephone number if there is none; NULL if neither is given",
+    "Keyed hash of the e-mail address, or of the telephone number if there is none; NULL if "
+    "neither is given",
 )
 _CHILD_DAY: Final = Column("day", "date", "window_day of the lead")
 
@@ -129,8 +134,9 @@ def columns_of(
 ) -> list[str]:
     """Return a table's or view's columns in order, or an empty list if there is no such table."""
     rows = db.execute(
-        "select column_name from duckdb_columns() where schema_name = $schema and table_name = $name "
-        "and database_name = coalesce(nullif($database, ''), current_database()) order by column_index",
+        "select column_name from duckdb_columns() where schema_name = $schema and table_name = "
+        "$name and database_name = coalesce(nullif($database, ''), current_database()) order by "
+        "column_index",
         {"schema": schema, "name": name, "database": database},
     ).fetchall()
     return [column for (column,) in rows]

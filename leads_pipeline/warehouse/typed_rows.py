@@ -1,10 +1,11 @@
 """Turns a lead's exact text into one nested, typed row.
 
-Belongs here: decoding, strict casts, `_problems` and `_extra`, all from the contract's declarations.
-Doesn't: tables and SQL (flatten.py).
+Belongs here: decoding, strict casts, `_problems` and `_extra`, all from the contract's
+declarations. Doesn't: tables and SQL (flatten.py).
 
-One typed decode reads a lead that is as declared. If it refuses, the same decoders read smaller and smaller pieces, and
-only a refused value gets a lenient cast of its exact text. So both ways agree by construction.
+One typed decode reads a lead that is as declared. If it refuses, the same decoders read smaller and
+smaller pieces, and only a refused value gets a lenient cast of its exact text. So both ways agree
+by construction.
 """
 
 import hashlib
@@ -60,8 +61,9 @@ def read_leads(
 ) -> "pa.ChunkedArray[Any]":
     """Return the leads as a nested, typed column.
 
-    `leads` are ids, texts and corrections: JSON merge patches (RFC 7396) for the text, oldest first. Whatever a text
-    holds, it becomes a row. DuckDB refuses a slice of a nested column, so other columns beside it may have no chunks.
+    `leads` are ids, texts and corrections: JSON merge patches (RFC 7396) for the text, oldest
+    first. Whatever a text holds, it becomes a row. DuckDB refuses a slice of a nested column, so
+    other columns beside it may have no chunks.
     """
     lead, chunks = _declared_lead(kind), []
     structs = (lead.read_lead(*one) for one in leads)
@@ -70,10 +72,11 @@ def read_leads(
     return pa.chunked_array(chunks, lead.column([]).type)
 
 
-# --- values: what the decoder can't read by itself, and what is read besides what is declared -------------------------
+# --- values: what the decoder can't read by itself, and what is read besides what is declared -----
 # A ValueError means, from here on, that a column can't hold the value exactly.
 
-# Marks for the decoder: for values of these types it calls `_amount` or `_moment`. An unknown moment is None.
+# Marks for the decoder: for values of these types it calls `_amount` or `_moment`. An unknown
+# moment is None.
 _Amount: Any = ABCMeta("_Amount", (), {})
 _Moment: Any = ABCMeta("_Moment", (), {})
 _Amount.register(int)
@@ -123,7 +126,8 @@ def _amount(value: Any) -> int | Decimal:
         return number
 
     pennies = number.quantize(_PENNY)
-    # A double that was written with all its digits, 0.1000000000000000055, is the amount that it was made from.
+    # A double that was written with all its digits, 0.1000000000000000055, is the amount that it
+    # was made from.
     is_double = abs(number) < 10**12 and float(number) == float(pennies) != 0
 
     if number != pennies and not is_double:
@@ -140,7 +144,8 @@ def _moment(text: object) -> datetime | None:
     return datetime.fromisoformat(text.upper())
 
 
-# For each type: what the decoder reads, what casts the exact text of anything else, and the type of the column.
+# For each type: what the decoder reads, what casts the exact text of anything else, and the type of
+# the column.
 _TYPES: Final[dict[FieldType, tuple[Any, Callable[[str], Any], pa.DataType]]] = {
     FieldType.TEXT: (str | int | None, str, pa.string()),
     FieldType.BOOLEAN: (bool | None, _boolean, pa.bool_()),
@@ -163,7 +168,7 @@ def _decoder(annotation: Any) -> Callable[[Any], Any]:
     return msgspec.json.Decoder(annotation, dec_hook=hook, float_hook=_decimal).decode
 
 
-# --- declarations, as a tree: each node reads text, and makes a column of what it read --------------------------------
+# --- declarations, as a tree: each node reads text, and makes a column of what it read ------------
 
 _Read = tuple[
     Any, dict[str, Any] | None
@@ -270,7 +275,8 @@ class _Row(_Object):
                 if (lead := self._decode(payload)) is not None:
                     return lead
 
-        # An id that is missing is replaced by the hash of what was received. That may have been ISO 8859-1.
+        # An id that is missing is replaced by the hash of what was received. That may have been ISO
+        # 8859-1.
         received = (payload.encode(), payload.encode("latin-1", errors="replace"))
         is_nameless = any(
             lead_id == f"sha256:{hashlib.sha256(one).hexdigest()}" for one in received

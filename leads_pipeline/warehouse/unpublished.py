@@ -1,7 +1,7 @@
 """Raw windows as publishing reads them: what has changed, and each window's leads.
 
-Belongs here: hashes of windows, which of them aren't published yet. Doesn't: files (raw/), a window's leads
-(current_leads.py).
+Belongs here: hashes of windows, which of them aren't published yet. Doesn't: files (raw/), a
+window's leads (current_leads.py).
 """
 
 from collections.abc import Callable, Collection, Iterator

@@ -62,8 +62,9 @@ class NoteWindowStates(Step):
     def inputs(self) -> str:
         """What is known of the windows, but for the moments of fetches that found nothing new.
 
-        The next publication notes those. Otherwise each pull would write the whole file. Windows from before the last
-        60 days are noted by the first publication of a day, which has another day in any case.
+        The next publication notes those. Otherwise each pull would write the whole file. Windows
+        from before the last 60 days are noted by the first publication of a day, which has another
+        day in any case.
         """
         windows = self._windows(of_all_days=False)
         return repr([_what_matters(row, windows.configured) for row in windows.rows])

@@ -1,1 +1,3 @@
-"""Slow and destructive tests: killed processes, full disks, broken answers, wrong clocks, races (`make chaos`)."""
+"""Slow and destructive tests: killed processes, full disks, broken answers, wrong clocks, races
+(`make chaos`).
+"""

@@ -1,5 +1,5 @@
-"""A day of delivery by commands alone: pushes and pulls of the simulator, an endpoint that is down for two hours, ten
-killed senders, and an erasure in between.
+"""A day of delivery by commands alone: pushes and pulls of the simulator, an endpoint that is down
+for two hours, ten killed senders, and an erasure in between.
 """
 
 import json
@@ -75,7 +75,7 @@ def of_the_portal(until: datetime) -> dict[str, dict[str, Any]]:
 @pytest.mark.skipif(
     libfaketime() is None, reason="libfaketime is not installed: apt install faketime"
 )
-def test_every_lead_arrives_and_none_of_the_erased(tmp_path: Path) -> None:
+def test_every_lead_arrives_and_none_of_the_erased(tmp_path: Path) -> None:  # noqa: PLR0915 - a story of days
     rng = random.Random(20261127)  # noqa: S311 - a test's
     machine = Machine(tmp_path, Clock(tmp_path / "clock", MIDNIGHT), {})
     portal_port, push_port, crm_port = free_port(), free_port(), free_port()
@@ -116,8 +116,8 @@ def test_every_lead_arrives_and_none_of_the_erased(tmp_path: Path) -> None:
         with duckdb.connect(str(machine.data / "leads.duckdb"), read_only=True) as db:
             email = str(
                 db.execute(
-                    "select contact_email from applicant_leads where contact_email is not null and created_at > ? "
-                    "order by created_at desc limit 1",
+                    "select contact_email from applicant_leads where contact_email is not null and "
+                    "created_at > ? order by created_at desc limit 1",
                     [MIDNIGHT + timedelta(hours=10)],
                 ).fetchall()[0][0]
             )

@@ -1,5 +1,6 @@
-"""Three destinations at once: one is dead, one is slow, and one answers 409 for half of the leads. The sender is killed
-twice, and two people are erased in the middle.
+"""Three destinations at once: one is dead, one is slow, and one answers 409 for half of the leads.
+
+The sender is killed twice, and two people are erased in the middle.
 """
 
 import json

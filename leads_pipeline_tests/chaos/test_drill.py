@@ -1,7 +1,7 @@
 """The drill: the data folder is destroyed in the middle of a day and restored from last night.
 
-Belongs here: that after the catch-up nothing is missing that the portal still has or the backup had, by the portal's
-own book. Doesn't: what a backup copies and how it fails (test_backup.py).
+Belongs here: that after the catch-up nothing is missing that the portal still has or the backup
+had, by the portal's own book. Doesn't: what a backup copies and how it fails (test_backup.py).
 """
 
 import shutil
@@ -18,7 +18,8 @@ from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 
-# How long the portal goes on between the backup and the loss: the oldest days are deleted there meanwhile.
+# How long the portal goes on between the backup and the loss: the oldest days are deleted there
+# meanwhile.
 _LATER = timedelta(days=3)
 _DAYS = 29
 

@@ -29,7 +29,10 @@ def test_whatever_is_removed_no_window_is_said_to_be_there_that_is_not_and_what_
 
     def found() -> tuple[int, list[tuple[str, str]]]:
         house.publish()
-        states = "select scope, state from mart_coverage where kind = 'applicant' and day = ? order by all"
+        states = (
+            "select scope, state from mart_coverage where kind = 'applicant' and day = ? order by "
+            "all"
+        )
         return len(house.leads("applicant")), house.query(states, house.day)
 
     land(house)

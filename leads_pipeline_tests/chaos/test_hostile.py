@@ -1,4 +1,7 @@
-"""Hostile content in raw, leads.duckdb, marts and report. Each value is found again, and none is ever code."""
+"""Hostile content in raw, leads.duckdb, marts and report.
+
+Each value is found again, and none is ever code.
+"""
 
 import html
 import json
@@ -60,7 +63,9 @@ def put(lead: Row, path: str, value: object) -> None:
 
 
 def hostile_lead(kind: Any, name: str, text: str) -> Row:
-    """A lead with that text in every declared field that can take it, and in one that nobody has declared."""
+    """A lead with that text in every declared field that can take it, and in one that nobody has
+    declared.
+    """
     lead: Row = {
         "id": f"{name} {text}",
         "createdAt": "2026-11-19T10:00:00Z",
@@ -125,7 +130,8 @@ def test_hostile_text_in_every_field_is_text_to_the_end(house: House) -> None:
         assert_found_again(house, kind, found, HOSTILE)
     assert_report_is_safe(house, list(HOSTILE.values()))
     assert HOSTILE["HTML"] in html.unescape(page(house))  # the listing's id is there, escaped
-    # The marts hold what isn't a person's, and nothing ran: no file was written, and every table is still there.
+    # The marts hold what isn't a person's, and nothing ran: no file was written, and every table is
+    # still there.
     assert not Path("/tmp/owned").exists()  # noqa: S108 - what the hostile text would write
     for mart in marts(house):
         assert PERSONAL not in str(house.query(f"from {mart}"))
@@ -134,7 +140,9 @@ def test_hostile_text_in_every_field_is_text_to_the_end(house: House) -> None:
 
 
 def odd_input(expression: str) -> Any:
-    """What a JavaScript expression gives over `suite` (JSONTestSuite) and `naughty` (the big list of strings)."""
+    """What a JavaScript expression gives over `suite` (JSONTestSuite) and `naughty` (the big list
+    of strings).
+    """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         pytest.skip("node and npm are not installed: no collections of odd input")
@@ -220,7 +228,7 @@ def test_an_id_is_never_a_path_and_stays_as_it_is(house: House) -> None:
     assert {path.name for path in house.folder.parent.parent.iterdir()} == {"house"}
 
 
-# --- odd JSON ----------------------------------------------------------------------------------------------------
+# --- odd JSON -------------------------------------------------------------------------------------
 
 ORDINARY = {
     "createdAt": "2026-01-02T10:00:00Z",
@@ -275,7 +283,7 @@ def test_each_case_of_the_json_test_suite_is_kept_or_told(house: House) -> None:
         assert found[name]["message"] == "m" or not name.startswith("y_"), name
 
 
-# --- names of fields ----------------------------------------------------------------------------------------------
+# --- names of fields ------------------------------------------------------------------------------
 
 QUOTES = [
     *(
@@ -355,7 +363,8 @@ def email_of(lead_id: str) -> str:
 def test_a_field_s_name_is_never_code_and_its_value_is_found_again(
     house: House, fault: str
 ) -> None:
-    """Two leads have all of the names, and each name has a lead of its own; at the top, within an object and a list.
+    """Two leads have all of the names, and each name has a lead of its own; at the top, within an
+    object and a list.
 
     So three people have sent each name, and the drift may show it.
     """

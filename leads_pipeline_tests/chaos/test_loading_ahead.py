@@ -1,6 +1,8 @@
-"""Helpers, pulls and publications that are killed, and erasures beside a helper that runs: rows are as without one.
+"""Helpers, pulls and publications that are killed, and erasures beside a helper that runs: rows are
+as without one.
 
-`AHEAD_KILLS=50` kills at so many system calls, and `AHEAD_ROUNDS=20` tries so many moments of real processes.
+`AHEAD_KILLS=50` kills at so many system calls, and `AHEAD_ROUNDS=20` tries so many moments of real
+processes.
 """
 
 import os

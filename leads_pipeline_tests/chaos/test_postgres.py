@@ -28,7 +28,10 @@ def query(me: Newcomer, server: Postgres, text: str) -> list[str]:
 
 
 def runs(me: Newcomer, server: Postgres) -> dict[str, str]:
-    """Every run that has ended and how, as the database has them. The next start ends those that were under way."""
+    """Every run that has ended and how, as the database has them.
+
+    The next start ends those that were under way.
+    """
     ended = "select run_id, status from runs where status in ('SUCCESS', 'FAILURE', 'CANCELED')"
     return dict(line.split("|") for line in query(me, server, ended))
 
@@ -38,9 +41,9 @@ def wait_for_the_daemon(me: Newcomer, server: Postgres) -> None:
     began = datetime.now(UTC).replace(tzinfo=None)
     wait_for(
         lambda: (
-            query(me, server, f"select 1 from daemon_heartbeats where timestamp > '{began}'") != []
+            query(me, server, f"select 1 from daemon_heartbeats where timestamp > '{began}'") != []  # noqa: S608
         )
-    )  # noqa: S608 - a moment
+    )
 
 
 def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_history(

@@ -1,8 +1,10 @@
-"""An erasure while the disk and the kernel are against it: the list is never behind the data, and a rerun converges.
+"""An erasure while the disk and the kernel are against it: the list is never behind the data, and a
+rerun converges.
 
-Belongs here: faults at each system call of adding a person to the list, going through the folder, publishing and
-deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else so many by the seed); an erasure beside a backfill.
-Doesn't: the injection itself (system_calls.py), what an erasure does on a good day (features/privacy/test_requests.py).
+Belongs here: faults at each system call of adding a person to the list, going through the folder,
+publishing and deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else so many by the
+seed); an erasure beside a backfill. Doesn't: the injection itself (system_calls.py), what an
+erasure does on a good day (features/privacy/test_requests.py).
 """
 
 import json
@@ -69,7 +71,9 @@ def retain(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two branches with both people, published, a delivery of each that waits, a file that was set aside."""
+    """Two branches with both people, published, a delivery of each that waits, a file that was set
+    aside.
+    """
     folder = tmp_path_factory.mktemp("full")
     house = House(folder / "data")
     house.land("applicant", [JANE, JOHN])
@@ -94,8 +98,8 @@ def points(full: Path, tmp_path: Path, work: Callable[[Path], None], fault: Faul
     shutil.rmtree(folder)
     wanted, rng = (
         os.environ.get("PRIVACY_FAULTS", "3"),
-        Random(f"{os.environ['CHAOS_SEED']} {fault}"),
-    )  # noqa: S311
+        Random(f"{os.environ['CHAOS_SEED']} {fault}"),  # noqa: S311
+    )
     there = range(len(outcome.calls))
     return (
         list(there) if wanted == "all" else sorted(rng.sample(there, min(int(wanted), len(there))))
@@ -165,7 +169,7 @@ def test_a_day_whose_retention_is_killed_is_made_anonymous_by_the_next(
         shutil.rmtree(folder)
 
 
-# --- beside a backfill and a publication ------------------------------------------------------------------------------
+# --- beside a backfill and a publication ----------------------------------------------------------
 
 
 def texts_of_days(here: Installation, ago: list[int]) -> dict[str, dict[str, Any]]:

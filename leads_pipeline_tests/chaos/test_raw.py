@@ -1,4 +1,5 @@
-"""Four writers of one window, killed again and again, beside erasures: no acknowledged version is lost or doubled.
+"""Four writers of one window, killed again and again, beside erasures: no acknowledged version is
+lost or doubled.
 
 `KILLS=70 .venv/bin/pytest leads_pipeline_tests/chaos/test_raw.py` kills more often.
 """
@@ -118,7 +119,8 @@ def test_writers_that_are_killed_beside_erasures_lose_and_double_nothing(
                 kept_out.keep_out(next(erased))
                 raw.rewrite(PLACE)
 
-    # Of a list that a file was filtered by, nobody is in it. Who reads it passes it through a newer one.
+    # Of a list that a file was filtered by, nobody is in it. Who reads it passes it through a newer
+    # one.
     contents = raw.read(PLACE)
     assert contents.opened
     out = ERASED[: kept_out.newest_entry]

@@ -1,4 +1,6 @@
-"""`serve` as a server runs it: each of its processes is killed, all end, and the next start goes on."""
+"""`serve` as a server runs it: each of its processes is killed, all end, and the next start goes
+on.
+"""
 
 import os
 import signal
@@ -76,7 +78,10 @@ sys.exit(run_together(Settings.from_variables(os.environ), "127.0.0.1", int(sys.
 
 @contextmanager
 def serving(me: Newcomer, *command: str) -> Iterator[tuple["subprocess.Popen[bytes]", Path]]:
-    """`serve`, with the file that it prints to. It has its first pull under way, and has landed something."""
+    """`serve`, with the file that it prints to.
+
+    It has its first pull under way, and has landed something.
+    """
     log = me.folder / "serve.log"
     port = free_port()
     with log.open("wb") as file:

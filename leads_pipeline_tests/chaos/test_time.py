@@ -1,4 +1,6 @@
-"""Leads at awkward moments, from the portal's answers to an analyst's query: each is there once, on its day."""
+"""Leads at awkward moments, from the portal's answers to an analyst's query: each is there once, on
+its day.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,8 +95,8 @@ def test_each_lead_of_a_day_is_there_once_and_on_its_day_to_the_microsecond(
     assert sum(lead_day == day for lead_day, _ in found.values()) == 2 * hours + 6
 
 
-# Leads of the days around DAY: createdAt, when the portal got them, and the moment that createdAt means. Their day is
-# that of the moment, or that of the window if createdAt means none.
+# Leads of the days around DAY: createdAt, when the portal got them, and the moment that createdAt
+# means. Their day is that of the moment, or that of the window if createdAt means none.
 MIDNIGHT = datetime(2026, 11, 19, tzinfo=UTC)
 WRITTEN = [
     ("2026-11-19T00:00Z", MIDNIGHT, MIDNIGHT),
@@ -130,7 +132,10 @@ def test_an_unknown_moment_at_midnight_is_one_lead_on_either_of_the_two_days(hou
 
 
 def test_a_clock_that_was_a_year_ahead_for_an_hour_leaves_no_trace(tmp_path: Path) -> None:
-    """A pull, a failure and a publication happen in that hour. Afterwards all is as if the clock had been right."""
+    """A pull, a failure and a publication happen in that hour.
+
+    Afterwards all is as if the clock had been right.
+    """
     right, wrong = House(tmp_path / "right"), House(tmp_path / "wrong")
     for house in (right, wrong):
         house.land("applicant", [{"id": "known", "message": "first"}])

@@ -1,6 +1,8 @@
-"""Two machines with one bucket and one Postgres: each is killed once, a person is erased, nothing is lost or doubled.
+"""Two machines with one bucket and one Postgres: each is killed once, a person is erased, nothing
+is lost or doubled.
 
-Belongs here: commands, files, DuckDB and Delta tables as users see them. Doesn't: what a store promises.
+Belongs here: commands, files, DuckDB and Delta tables as users see them. Doesn't: what a store
+promises.
 """
 
 import os

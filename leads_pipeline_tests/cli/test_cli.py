@@ -62,7 +62,7 @@ def raw_files(here: Installation, days_ago: int, *branches: int) -> list[Path]:
     return found
 
 
-# --- backfill ---------------------------------------------------------------------------------------------------------
+# --- backfill -------------------------------------------------------------------------------------
 
 
 def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation) -> None:
@@ -301,7 +301,7 @@ def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_
         assert "not published" not in run("coverage", "--days", 1).output
 
 
-# --- help -------------------------------------------------------------------------------------------------------------
+# --- help -----------------------------------------------------------------------------------------
 
 
 def test_no_line_of_the_help_is_cut() -> None:
@@ -311,7 +311,10 @@ def test_no_line_of_the_help_is_cut() -> None:
 
 
 def test_the_help_loads_no_command() -> None:
-    loaded = "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); print(*sys.modules)"
+    loaded = (
+        "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); "
+        "print(*sys.modules)"
+    )
     told = subprocess.run(
         [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
     ).stdout
@@ -327,7 +330,7 @@ def test_the_help_of_the_simulator_has_its_name_and_the_form_of_a_fault() -> Non
     assert all(word in told for word in ("retry-after", "latency_ms", "per_window"))
 
 
-# --- coverage --------------------------------------------------------------------------------------------------------
+# --- coverage -------------------------------------------------------------------------------------
 
 
 def test_coverage_counts_the_states_and_names_what_is_not_landed(here: Installation) -> None:
@@ -344,7 +347,10 @@ def test_coverage_counts_the_states_and_names_what_is_not_landed(here: Installat
     assert f"\n  branch-102: 2 applicant and appraisal windows, {here.day(3)}" in failed
     assert missing.startswith("3 windows missing\n  The portal begins to delete their leads on ")
     assert f"\n  branch-103: 1 appraisal window, {here.day(4)}" in missing
-    advice = f"Do what the message says. Run `leads-pipeline backfill --from {here.day(4)} --to {here.day(3)}"
+    advice = (
+        f"Do what the message says. Run `leads-pipeline backfill --from {here.day(4)} --to "
+        f"{here.day(3)}"
+    )
     assert advice in result.output
 
 
@@ -436,7 +442,7 @@ def test_coverage_names_branches_that_are_not_configured(
     )
 
 
-# --- what can't work --------------------------------------------------------------------------------------------------
+# --- what can't work ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["demo", "dev --port FREE", "receive", "backfill --last 1d"])

@@ -42,7 +42,8 @@ def test_a_failed_run_is_its_address_and_a_line_for_each_cause(
     )
     written.insert(
         0,
-        "2026-11-27 07:51:45 +0000 - dagster - INFO - pull_leads - 35b3bab8 - raw - Pulling 6 windows.",
+        "2026-11-27 07:51:45 +0000 - dagster - INFO - pull_leads - 35b3bab8 - raw - Pulling 6 "
+        "windows.",
     )
     first, *causes = readable(written, "http://127.0.0.1:3000")
     assert first.split(" ", 1)[1] == f"raw failed: http://127.0.0.1:3000/runs/{run.run_id}"
@@ -81,7 +82,8 @@ def test_a_cancelled_run_is_two_lines_without_an_error(
 
 def cancel_once_landed(here: Pipeline, keys: set[str]) -> None:
     """Do what Dagster does if a person ends a run in the UI."""
-    # The event log waits a second before it stores them. So the run waits for the other windows by now.
+    # The event log waits a second before it stores them. So the run waits for the other windows by
+    # now.
     wait_for(lambda: here.shown().keys() >= keys)
     [run] = here.runs()
     here.instance.report_run_canceling(run)
@@ -121,7 +123,10 @@ def test_a_run_that_was_interrupted_by_something_else_names_no_error_of_dagster(
 
 def test_a_failed_step_at_the_end_of_the_log_is_shown() -> None:
     run = "eb0de7c7-71a3-44c9-929b-0b77c888ff2b"
-    line = f"2026-11-29 05:40:10 +0000 - dagster - ERROR - publish - {run} - 1 - warehouse - STEP_FAILURE - It failed."
+    line = (
+        f"2026-11-29 05:40:10 +0000 - dagster - ERROR - publish - {run} - 1 - warehouse - "
+        "STEP_FAILURE - It failed."
+    )
     assert list(readable([line], "http://ui")) == [
         f"05:40:10 warehouse failed: http://ui/runs/{run}"
     ]

@@ -81,8 +81,8 @@ def test_a_key_that_there_is_not_is_refused_with_the_nearest_one_and_the_way_to_
 
 def test_explain_needs_no_settings_and_no_dagster() -> None:
     program = (
-        "import sys; from leads_pipeline.cli import main; main(['explain', 'disk'], standalone_mode=False); "
-        "print('dagster' in sys.modules)"
+        "import sys; from leads_pipeline.cli import main; main(['explain', 'disk'], "
+        "standalone_mode=False); print('dagster' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env={}, capture_output=True, text=True, check=True

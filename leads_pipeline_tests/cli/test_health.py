@@ -1,4 +1,6 @@
-"""`status`, `findings`, `acknowledge`, `metrics`: what they print, how they end, and that they make nothing."""
+"""`status`, `findings`, `acknowledge`, `metrics`: what they print, how they end, and that they make
+nothing.
+"""
 
 import json
 import subprocess
@@ -22,7 +24,10 @@ YESTERDAY = NOW.astimezone(LONDON).date() - timedelta(days=1)
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> House:
-    """An installation with yesterday of one branch, published. `make demo` leaves no settings, either."""
+    """An installation with yesterday of one branch, published.
+
+    `make demo` leaves no settings, either.
+    """
     house = House(tmp_path_factory.mktemp("published") / "data")
     house.scopes, house.first_day, house.now = (
         ("branch-101",),

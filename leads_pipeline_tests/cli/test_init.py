@@ -72,7 +72,7 @@ def test_init_ends_with_three_lines_of_what_to_do_next(tmp_path: Path) -> None:
     assert "docker compose up --build --detach" in steps[2]
 
 
-# --- the unit ---------------------------------------------------------------------------------------------------------
+# --- the unit -------------------------------------------------------------------------------------
 
 
 def test_the_unit_runs_this_program_in_this_folder_and_writes_nowhere_else(folder: Path) -> None:
@@ -119,7 +119,7 @@ def test_systemd_takes_the_unit_whatever_the_folder_is_called(tmp_path: Path, na
     assert (seen.returncode, seen.stderr) == (0, "")
 
 
-# --- the compose file -------------------------------------------------------------------------------------------------
+# --- the compose file -----------------------------------------------------------------------------
 
 
 def test_the_compose_file_builds_the_image_from_the_package_and_needs_no_checkout(
@@ -151,7 +151,7 @@ def test_the_rest_of_the_compose_file_is_that_of_the_checkout(folder: Path) -> N
     assert ours == theirs
 
 
-# --- what is there already --------------------------------------------------------------------------------------------
+# --- what is there already ------------------------------------------------------------------------
 
 
 def test_a_file_that_is_there_is_left_and_named(folder: Path) -> None:

@@ -1,4 +1,6 @@
-"""Commands beside full disks, odd folders and a portal that fails: each names the cause and what to do."""
+"""Commands beside full disks, odd folders and a portal that fails: each names the cause and what to
+do.
+"""
 
 import json
 import os
@@ -28,7 +30,10 @@ Install = Callable[..., Path]
 
 
 def installed(patch: pytest.MonkeyPatch, folder: Path, address: str, **others: str) -> Path:
-    """Work in `folder` with a portal's address, and with other variables by name. Give the data folder."""
+    """Work in `folder` with a portal's address, and with other variables by name.
+
+    Give the data folder.
+    """
     given = {
         name: value
         for name, value in variables(address, "data").items()
@@ -186,8 +191,8 @@ def test_an_output_that_cannot_be_written_is_not_taken_for_the_data_folders_disk
         silent = subprocess.run(program, stdout=full, stderr=full, env=environment)
 
     assert done.stderr == (
-        "Error: The output can't be written: No space left on device. Send it to another file or device. What the "
-        "command has done stays.\n"
+        "Error: The output can't be written: No space left on device. Send it to another file or "
+        "device. What the command has done stays.\n"
     )
     assert (done.returncode, silent.returncode) == (2, 2)
 

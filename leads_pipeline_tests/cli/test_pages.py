@@ -1,4 +1,6 @@
-"""The pages of Dagster as `serve` serves them: they obey their own pages and programs, and nobody else."""
+"""The pages of Dagster as `serve` serves them: they obey their own pages and programs, and nobody
+else.
+"""
 
 import asyncio
 import json
@@ -70,7 +72,10 @@ def port(served: tuple[int, Path]) -> int:
 def send(
     port: int, method: str, path: str, *, body: bytes | None = None, **headers: str
 ) -> httpx.Response:
-    """Send a request of a browser or a program. An underscore in the name of a header stands for a hyphen."""
+    """Send a request of a browser or a program.
+
+    An underscore in the name of a header stands for a hyphen.
+    """
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     with httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as client:
         return client.request(method, f"http://127.0.0.1:{port}{path}", content=body, headers=named)
@@ -90,7 +95,9 @@ def is_started(port: int) -> bool:
 
 @contextmanager
 def live(port: int, host: str, origin: str | None) -> Iterator[None]:
-    """A websocket of the pages that is acknowledged, opened by a page of that origin under that name."""
+    """A websocket of the pages that is acknowledged, opened by a page of that origin under that
+    name.
+    """
     with (
         socket.create_connection(("127.0.0.1", port)) as connection,
         connect(
@@ -107,13 +114,16 @@ def live(port: int, host: str, origin: str | None) -> Iterator[None]:
         yield
 
 
-# --- which requests are refused ---------------------------------------------------------------------------------------
+# --- which requests are refused -------------------------------------------------------------------
 
 
 def asked(
     method: str = "POST", path: str = "/graphql", question: str = "", **headers: str
 ) -> PageRefusal | None:
-    """What the guard says to a request. An underscore in the name of a header stands for a hyphen."""
+    """What the guard says to a request.
+
+    An underscore in the name of a header stands for a hyphen.
+    """
     given = {"Host": "127.0.0.1:3000", "Content_Type": JSON, **headers}
     scope = {
         "type": "websocket" if method == "websocket" else "http",
@@ -249,7 +259,7 @@ def test_a_refused_request_doesnt_reach_dagster() -> None:
     assert reached == ["/assets"]
 
 
-# --- another site -----------------------------------------------------------------------------------------------------
+# --- another site ---------------------------------------------------------------------------------
 
 QUESTION = urlencode({"query": START})
 
@@ -317,7 +327,7 @@ def test_a_name_that_was_pointed_at_this_machine_shows_and_starts_nothing(port: 
     assert not is_started(port)
 
 
-# --- the pages themselves, and programs -------------------------------------------------------------------------------
+# --- the pages themselves, and programs -----------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -357,7 +367,7 @@ def test_a_probe_is_answered_under_any_name(port: int) -> None:
     assert send(port, "GET", "/server_info", Host="evil.example").status_code == 200
 
 
-# --- a later Dagster --------------------------------------------------------------------------------------------------
+# --- a later Dagster ------------------------------------------------------------------------------
 
 # Dagster takes the function that serves from another place.
 MOVED = """

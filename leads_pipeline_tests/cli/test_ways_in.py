@@ -1,4 +1,6 @@
-"""Every way in that the README names, walked by somebody new: an `.env`, a bare shell, a portal elsewhere."""
+"""Every way in that the README names, walked by somebody new: an `.env`, a bare shell, a portal
+elsewhere.
+"""
 
 import json
 import re
@@ -56,7 +58,7 @@ def findings(me: Newcomer) -> dict[str, str]:
     return {check: message for check, message in told.items() if not check.startswith("drift/")}
 
 
-# --- the secret's forms ---------------------------------------------------------------------------------------------
+# --- the secret's forms ---------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -146,12 +148,14 @@ def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: N
         assert [line for line in lines if " - INFO - " in line] == []
 
 
-# --- the wheel, outside of a checkout ------------------------------------------------------------------------------
+# --- the wheel, outside of a checkout -------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of an environment with the wheel in it; what the wheel needs is where these tests have it."""
+    """The bin folder of an environment with the wheel in it; what the wheel needs is where these
+    tests have it.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     for arguments in (
         ["hatchling", "build", "-t", "wheel", "-d", folder],
@@ -230,7 +234,7 @@ def test_a_wheel_says_how_to_install_what_is_missing_without_a_checkout(
     )
 
 
-# --- the daemon -----------------------------------------------------------------------------------------------------
+# --- the daemon -----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

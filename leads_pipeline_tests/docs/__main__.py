@@ -1,7 +1,8 @@
-"""Writes what is made from code: reference pages, questions, findings, settings, `.env.example`, `llms.txt`, drawings.
+"""Writes what is made from code: reference pages, questions, findings, settings, `.env.example`,
+`llms.txt`, drawings.
 
-`make pages` runs it. test_pages.py and test_settings.py say if a page is stale. The pictures of the UI need Chromium
-and are not taken here (pictures.py).
+`make pages` runs it. test_pages.py and test_settings.py say if a page is stale. The pictures of the
+UI need Chromium and are not taken here (pictures.py).
 """
 
 from leads_pipeline_tests.docs import (

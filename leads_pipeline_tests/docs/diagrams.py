@@ -1,4 +1,6 @@
-"""The pictures of the docs as SVG: tables, one lead's way, the layers, what runs when, the data folder."""
+"""The pictures of the docs as SVG: tables, one lead's way, the layers, what runs when, the data
+folder.
+"""
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
@@ -129,7 +131,10 @@ _WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 190, 34, 280, 80, 20
 
 
 def tables_diagram(columns: Mapping[str, AbstractSet[str]]) -> str:
-    """Draw the tables. `columns` has the columns of each table. Raises KeyError if a join names another one."""
+    """Draw the tables.
+
+    `columns` has the columns of each table. Raises KeyError if a join names another one.
+    """
     for many, one, column in _JOINS:
         if column not in columns[many] & columns[one]:
             raise KeyError(f"{many} and {one} don't both have {column}")

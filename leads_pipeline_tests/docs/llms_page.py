@@ -1,6 +1,7 @@
 """`docs/llms.txt`: the pages of the site for programs that read it, in the form of llmstxt.org.
 
-`make pages` writes it, from the navigation. docs/test_pages.py compares it, and follows its links in the built site.
+`make pages` writes it, from the navigation. docs/test_pages.py compares it, and follows its links
+in the built site.
 """
 
 import tomllib

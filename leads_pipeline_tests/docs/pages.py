@@ -40,7 +40,9 @@ def blocks(page: Path, *languages: str) -> list[tuple[str, str]]:
 
 
 def prose(page: Path) -> Iterator[str]:
-    """The sentences of a page: without blocks, tables' heads, headings, comments and addresses of links."""
+    """The sentences of a page: without blocks, tables' heads, headings, comments and addresses of
+    links.
+    """
     text = re.sub(
         r"^ *```.*?^ *```|<!--.*?-->", "\n", text_of(page), flags=re.MULTILINE | re.DOTALL
     )

@@ -1,7 +1,8 @@
-"""The pages of questions and macros, and dbt's sources, made from examples/questions and from a published file.
+"""The pages of questions and macros, and dbt's sources, made from examples/questions and from a
+published file.
 
-`make pages` writes them. docs/test_pages.py compares them. The leads are the simulator's, so the results are always the
-same.
+`make pages` writes them. docs/test_pages.py compares them. The leads are the simulator's, so the
+results are always the same.
 """
 
 import json
@@ -154,7 +155,10 @@ def _macros(house: House) -> str:
 
 
 def _sources(tables: list[Table]) -> str:
-    """Give the tables and views with their columns, as dbt takes sources. JSON texts are YAML, too."""
+    """Give the tables and views with their columns, as dbt takes sources.
+
+    JSON texts are YAML, too.
+    """
     lines = [
         "# `make pages` makes this file, from the comments in leads.duckdb.",
         "sources:",

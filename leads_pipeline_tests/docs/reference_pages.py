@@ -1,6 +1,7 @@
 """The pages of `docs/reference/`, made from the code.
 
-`make pages` writes them. docs/test_pages.py compares them. Pages there without the line `MADE` are written by hand.
+`make pages` writes them. docs/test_pages.py compares them. Pages there without the line `MADE` are
+written by hand.
 """
 
 import json
@@ -51,39 +52,50 @@ FULL: Final = {
 # A first query of each mart. `docs/reference/marts.md` shows them, and a test runs them.
 QUERIES: Final = {
     "mart_answers": (
-        "select branch, count(*) as leads, count(answered_at) as answered, median(minutes) as minutes\n"
-        "from mart_answers group by branch"
+        "select branch, count(*) as leads, count(answered_at) as answered, median(minutes) as "
+        "minutes\nfrom mart_answers group by branch"
     ),
-    "mart_appraisals": "select urgency, sum(leads) as leads from mart_appraisals group by urgency order by leads desc",
+    "mart_appraisals": "select urgency, sum(leads) as leads from mart_appraisals group by urgency "
+    "order by leads desc",
     "mart_arrival_times": (
-        "select branch, median(minutes_p50) as usual_day, max(minutes_p95) as worst_day from mart_arrival_times\n"
-        "where lead_day >= current_date - 30 group by branch"
+        "select branch, median(minutes_p50) as usual_day, max(minutes_p95) as worst_day from "
+        "mart_arrival_times\nwhere lead_day >= current_date - 30 group by branch"
     ),
-    "mart_coverage": "select state, count(*) as windows from mart_coverage where is_configured group by state",
-    "mart_districts": "select district, sum(leads) as leads from mart_districts group by district order by leads desc",
-    "mart_enquiry_mix": "select situation, sum(leads) as leads from mart_enquiry_mix group by situation",
+    "mart_coverage": "select state, count(*) as windows from mart_coverage where is_configured "
+    "group by state",
+    "mart_districts": "select district, sum(leads) as leads from mart_districts group by district "
+    "order by leads desc",
+    "mart_enquiry_mix": "select situation, sum(leads) as leads from mart_enquiry_mix group by "
+    "situation",
     "mart_hidden_valuations": (
-        "select branch, market, count(*) as people from mart_hidden_valuations group by branch, market"
+        "select branch, market, count(*) as people from mart_hidden_valuations group by branch, "
+        "market"
     ),
     "mart_hourly": "select hour, sum(leads) as leads from mart_hourly group by hour order by hour",
-    "mart_lead_properties": "select match, count(*) as leads from mart_lead_properties group by match",
+    "mart_lead_properties": "select match, count(*) as leads from mart_lead_properties group by "
+    "match",
     "mart_leads_daily": (
-        "select lead_day, sum(leads) as leads from mart_leads_daily group by lead_day order by lead_day"
+        "select lead_day, sum(leads) as leads from mart_leads_daily group by lead_day order by "
+        "lead_day"
     ),
     "mart_listing_daily": (
         "select listing_id, sum(viewings) as viewings from mart_listing_daily\n"
         "group by listing_id order by viewings desc"
     ),
-    "mart_listing_demand": "select price_band, sum(leads) as leads from mart_listing_demand group by price_band",
-    "mart_listing_stock": "select item_id, address, leads from mart_listing_stock where is_available order by leads",
-    "mart_monthly": "select branch, month, sum(leads) as leads from mart_monthly group by all order by all",
+    "mart_listing_demand": "select price_band, sum(leads) as leads from mart_listing_demand group "
+    "by price_band",
+    "mart_listing_stock": "select item_id, address, leads from mart_listing_stock where "
+    "is_available order by leads",
+    "mart_monthly": "select branch, month, sum(leads) as leads from mart_monthly group by all "
+    "order by all",
     "mart_opening_hours": (
-        "select branch, sum(leads_while_closed) / sum(leads) as share from mart_opening_hours group by branch"
+        "select branch, sum(leads_while_closed) / sum(leads) as share from mart_opening_hours "
+        "group by branch"
     ),
     "mart_outcomes": (
-        "select branch, source, sum(leads) as leads, sum(appointments) as appointments,\n"
-        "sum(instructions) as instructions, sum(price) / nullif(sum(instructions), 0) as price_of_an_instruction\n"
-        "from mart_outcomes group by branch, source"
+        "select branch, source, sum(leads) as leads, sum(appointments) as "
+        "appointments,\nsum(instructions) as instructions, sum(price) / nullif(sum(instructions), "
+        "0) as price_of_an_instruction\nfrom mart_outcomes group by branch, source"
     ),
     "mart_people": "select days, count(*) as people from mart_people group by days order by days",
     "mart_people_daily": (
@@ -94,7 +106,8 @@ QUERIES: Final = {
         "select market, budget_band, sum(leads) as leads from mart_searches\n"
         "group by market, budget_band, budget_band_from order by market, budget_band_from"
     ),
-    "mart_weekly": "select branch, week, sum(leads) as leads from mart_weekly group by all order by all",
+    "mart_weekly": "select branch, week, sum(leads) as leads from mart_weekly group by all order "
+    "by all",
 }
 
 
@@ -144,7 +157,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n{''.join(cells)}"
 
 
-# --- commands ---------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 def _commands() -> str:
@@ -204,11 +217,13 @@ def _exit_codes() -> str:
             ("1", "A part of it is not done, or something is wrong. The output says what."),
             (
                 "2",
-                "Nothing was done, or it can't tell: an argument, a setting or the folder is wrong.",
+                "Nothing was done, or it can't tell: an argument, a setting or the folder is "
+                "wrong.",
             ),
             (
                 "130",
-                "Ctrl-C stopped the command before its end. `dev`, `serve` and `simulate` exit with 0.",
+                "Ctrl-C stopped the command before its end. `dev`, `serve` and `simulate` exit "
+                "with 0.",
             ),
         ],
     )
@@ -216,7 +231,7 @@ def _exit_codes() -> str:
     return f"# Exit codes\n\n{general}\n## By command\n\n{own}"
 
 
-# --- metrics ----------------------------------------------------------------------------------------------------------
+# --- metrics --------------------------------------------------------------------------------------
 
 
 def _metrics() -> str:
@@ -258,7 +273,7 @@ def _metrics() -> str:
     )
 
 
-# --- Dagster ----------------------------------------------------------------------------------------------------------
+# --- Dagster --------------------------------------------------------------------------------------
 
 
 def _assets() -> str:
@@ -331,7 +346,7 @@ def _first_line(text: str | None) -> str:
     return " ".join((text or "").split("\n\n", maxsplit=1)[0].split())
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -355,12 +370,13 @@ def read_tables(file: Path) -> list[Table]:
     with duckdb.connect(file, read_only=True) as db:
         tables = db.sql(
             "select table_name, comment from duckdb_tables() where schema_name = 'main' union all "
-            "select view_name, comment from duckdb_views() where schema_name = 'main' and not internal order by 1"
+            "select view_name, comment from duckdb_views() where schema_name = 'main' and not "
+            "internal order by 1"
         ).fetchall()
         columns = db.sql(
-            "select table_name, column_name, "
-            "replace(lower(data_type), 'timestamp with time zone', 'timestamptz'), comment from duckdb_columns() "
-            "where schema_name = 'main' order by table_name, column_index"
+            "select table_name, column_name, replace(lower(data_type), 'timestamp with time zone', "
+            "'timestamptz'), comment from duckdb_columns() where schema_name = 'main' order by "
+            "table_name, column_index"
         ).fetchall()
     by_table: Mapping[str, list[Column]] = {
         name: [Column(*row[1:]) for row in rows]
@@ -370,7 +386,9 @@ def read_tables(file: Path) -> list[Table]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    yield f"\n## {table.name}\n\n{table.comment}{'' if table.comment.endswith(('.', '?')) else '.'}\n\n"
+    yield (
+        f"\n## {table.name}\n\n{table.comment}{'' if table.comment.endswith(('.', '?')) else '.'}\n\n"
+    )
     rows = ((f"`{one.name}`", f"`{one.type}`", one.comment or "") for one in table.columns)
     yield markdown_table(("column", "type", "meaning"), rows)
 

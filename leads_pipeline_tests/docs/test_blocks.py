@@ -1,7 +1,8 @@
-"""Every block of the README and of the guides runs, on a portal's made-up leads, and says what Python works out.
+"""Every block of the README and of the guides runs, on a portal's made-up leads, and says what
+Python works out.
 
-Belongs here: SQL, Python, the notebook, and the commands that need nothing but a data folder. Doesn't: tutorials
-(test_tutorials.py), and whether names are right (test_pages.py).
+Belongs here: SQL, Python, the notebook, and the commands that need nothing but a data folder.
+Doesn't: tutorials (test_tutorials.py), and whether names are right (test_pages.py).
 """
 
 import csv
@@ -59,7 +60,8 @@ DAYS_BACK = 9
 
 @dataclass(frozen=True)
 class Installation:
-    """A folder with data/ filled by the README's own backfill command, and the environment it ran in.
+    """A folder with data/ filled by the README's own backfill command, and the environment it ran
+    in.
 
     `today` is the day on which it was.
     """
@@ -148,7 +150,7 @@ def printed(output: str) -> list[tuple[Any, ...]]:
     ]
 
 
-# --- the README -------------------------------------------------------------------------------------------------------
+# --- the README -----------------------------------------------------------------------------------
 
 CLONE = "git clone ADDRESS-OF-THIS-REPOSITORY leads_pipeline && cd leads_pipeline"
 
@@ -171,13 +173,15 @@ def test_every_command_of_the_readme_is_run_by_a_test() -> None:
     }
 
 
-# --- SQL --------------------------------------------------------------------------------------------------------------
+# --- SQL ------------------------------------------------------------------------------------------
 
 
 def query(
     installation: Installation, statement: str, moment: str, stands_for: str
 ) -> list[tuple[Any, ...]]:
-    """The query's rows as of that moment; midnight may have passed since the installation was filled."""
+    """The query's rows as of that moment; midnight may have passed since the installation was
+    filled.
+    """
     assert moment in statement
     with duckdb.connect(installation.file, read_only=True) as db:
         db.execute("set TimeZone = 'UTC'")
@@ -309,7 +313,7 @@ def test_the_duckdb_command_line_answers(installation: Installation) -> None:
     assert set(rows) <= truth
 
 
-# --- Python -----------------------------------------------------------------------------------------------------------
+# --- Python ---------------------------------------------------------------------------------------
 
 # test_company.py runs the blocks of this guide.
 IN_DAGSTER = GUIDES / "add-to-your-dagster.md"
@@ -424,9 +428,10 @@ def test_jupyter_executes_the_notebook(
     assert {comparable(row) for row in truth} <= set(printed(shown))
 
 
-# --- commands of the guides ------------------------------------------------------------------------------------------
+# --- commands of the guides -----------------------------------------------------------------------
 
-# These want a machine of their own; test_deploy.py tries what they install, and test_pages.py their names.
+# These want a machine of their own; test_deploy.py tries what they install, and test_pages.py their
+# names.
 ANOTHER_MACHINE = {"install-on-a-server.md", "run-in-containers.md", "run-on-kubernetes.md"}
 
 

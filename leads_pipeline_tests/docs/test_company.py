@@ -1,7 +1,8 @@
-"""The example of a company's own Dagster project, and the guide that explains it, work as they are written.
+"""The example of a company's own Dagster project, and the guide that explains it, work as they are
+written.
 
-Belongs here: examples/company/ and docs/guides/add-to-your-dagster.md. Doesn't: the names and runs of a guest
-(orchestration/test_guest.py).
+Belongs here: examples/company/ and docs/guides/add-to-your-dagster.md. Doesn't: the names and runs
+of a guest (orchestration/test_guest.py).
 """
 
 import os
@@ -114,12 +115,14 @@ def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Company
 
 
 def commands(word: str) -> str:
-    """The one block of commands of the guide with that word, for a shell that ends at the first error."""
+    """The one block of commands of the guide with that word, for a shell that ends at the first
+    error.
+    """
     [found] = [text for _, text in blocks(GUIDE, "sh") if word in text]
     return f"set -e\n{found}"
 
 
-# --- the example ------------------------------------------------------------------------------------------------------
+# --- the example ----------------------------------------------------------------------------------
 
 
 def test_the_job_after_each_publication_counts_the_applicants_of_each_branch_without_dbt(
@@ -136,7 +139,10 @@ def test_the_job_after_each_publication_counts_the_applicants_of_each_branch_wit
 
 
 def truth_by_branch(here: Installation) -> dict[str, int]:
-    """The portal's own count of applicants of the pulled days, by branch. A lead of midnight is in two windows."""
+    """The portal's own count of applicants of the pulled days, by branch.
+
+    A lead of midnight is in two windows.
+    """
     ids: dict[str, set[str]] = defaultdict(set)
     for ago in DAYS_AGO:
         for scope in here.settings.scopes:
@@ -183,7 +189,7 @@ def test_dbt_builds_its_model_on_the_published_leads_and_tests_it(
     assert built == published
 
 
-# --- the guide --------------------------------------------------------------------------------------------------------
+# --- the guide ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -205,12 +211,16 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 def own_environment(folder: Path) -> Path:
-    """Make a Python environment that has our dependencies, but not the package. Return its folder of programs."""
+    """Make a Python environment that has our dependencies, but not the package.
+
+    Return its folder of programs.
+    """
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     programs = folder / "bin"
     packages = next(folder.glob("lib/python*/site-packages"))
     ours = next(BIN.parent.glob("lib/python*/site-packages"))
-    # A line that begins with a path adds the folder, without its own .pth files: one of them names this checkout.
+    # A line that begins with a path adds the folder, without its own .pth files: one of them names
+    # this checkout.
     (packages / "dependencies.pth").write_text(f"{ours}\n")
     (programs / "dagster").write_text(f'#!/bin/sh\nexec {programs}/python -m dagster "$@"\n')
     (programs / "dagster").chmod(0o755)

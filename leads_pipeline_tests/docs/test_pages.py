@@ -1,7 +1,8 @@
-"""The documents name only what there is: pages, headings, commands, variables, tables, columns and files.
+"""The documents name only what there is: pages, headings, commands, variables, tables, columns and
+files.
 
-Belongs here: what can be seen without running what a page shows. Doesn't: its blocks (test_blocks.py,
-test_tutorials.py).
+Belongs here: what can be seen without running what a page shows. Doesn't: its blocks
+(test_blocks.py, test_tutorials.py).
 """
 
 import json
@@ -50,7 +51,7 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-# --- the contract -----------------------------------------------------------------------------------------------------
+# --- the contract ---------------------------------------------------------------------------------
 
 
 def test_the_rows_of_a_published_file_are_as_the_json_schema_says(tmp_path: Path) -> None:
@@ -77,7 +78,7 @@ def _plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-# --- the site ---------------------------------------------------------------------------------------------------------
+# --- the site -------------------------------------------------------------------------------------
 
 
 def navigation(entries: Any) -> Iterator[str]:
@@ -138,7 +139,7 @@ def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
     )
 
 
-# --- what pages name --------------------------------------------------------------------------------------------------
+# --- what pages name ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
@@ -205,7 +206,8 @@ def test_every_table_column_asset_and_finding_exists() -> None:
     assert named - known - NOT_OURS == set()
 
 
-# The package, a file's name, a key of a message, settings of other programs, and what the pages make up.
+# The package, a file's name, a key of a message, settings of other programs, and what the pages
+# make up.
 NOT_OURS = {
     *(
         "leads_pipeline",
@@ -284,7 +286,7 @@ def test_every_document_that_code_and_deployments_name_is_there() -> None:
     assert {one for one in named if not (ROOT / one[1]).exists()} == set()
 
 
-# --- how they are written ---------------------------------------------------------------------------------------------
+# --- how they are written -------------------------------------------------------------------------
 
 LONG = 25
 

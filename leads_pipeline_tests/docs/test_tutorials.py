@@ -32,7 +32,7 @@ from leads_pipeline_tests.support.serving import free_port
 pytestmark = pytest.mark.slow
 
 
-# --- the demo ---------------------------------------------------------------------------------------------------------
+# --- the demo -------------------------------------------------------------------------------------
 
 
 # What says of a lead or a window that it was looked at once more.
@@ -47,8 +47,8 @@ def contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
         ).fetchall()
         return {
             name: db.sql(
-                f"select columns(lambda c: c not in {CONFIRMATIONS}) from {name} order by all"
-            ).fetchall()  # noqa: S608
+                f"select columns(lambda c: c not in {CONFIRMATIONS}) from {name} order by all"  # noqa: S608
+            ).fetchall()
             for (name,) in tables
         }
 
@@ -117,7 +117,7 @@ def test_the_pictures_of_the_ui_are_taken_after_the_demo(tmp_path: Path) -> None
         assert pictures.noted(tmp_path / name) == pictures.shown()[name]
 
 
-# --- each tutorial ----------------------------------------------------------------------------------------------------
+# --- each tutorial --------------------------------------------------------------------------------
 
 RUNS_ON = "  # in a terminal of its own"
 

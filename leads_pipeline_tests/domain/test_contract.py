@@ -41,7 +41,7 @@ def payloads(body: bytes) -> list[str]:
     return [lead.payload for lead in cut_leads(APPLICANT, body).leads]
 
 
-# --- whole bodies ---------------------------------------------------------------------------------------------------
+# --- whole bodies ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_an_unknown_member_beside_the_list_is_named_unless_its_name_could_be_a_p
     assert cut_leads(APPLICANT, body).unknown_members == members
 
 
-# --- elements -------------------------------------------------------------------------------------------------------
+# --- elements -------------------------------------------------------------------------------------
 
 ODD: dict[str, tuple[bytes, str | None]] = {
     # element, its id (None: the hash of its payload)
@@ -182,7 +182,7 @@ def test_an_odd_lead_is_kept_as_received_and_costs_no_neighbour(name: str) -> No
     assert odd.lead_id == (lead_id or f"sha256:{hashlib.sha256(element).hexdigest()}")
 
 
-# --- requests -------------------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_paths_are_those_of_the_contract() -> None:
     assert paths == set(OPENAPI["paths"]) - {"/token", "/inventory"}  # those of the inventory
 
 
-# --- declared fields ------------------------------------------------------------------------------------------------
+# --- declared fields ------------------------------------------------------------------------------
 
 SCHEMA_OF = {APPLICANT.name: "Applicant", APPRAISAL.name: "Appraisal"}
 MOMENT = SCHEMAS["Timestamp"]
@@ -286,7 +286,7 @@ def test_what_identifies_a_person_is_marked() -> None:
                 assert field.is_personal, field.path
 
 
-# --- enumerated fields: fault 87 --------------------------------------------------------------------------------------
+# --- enumerated fields: fault 87 ------------------------------------------------------------------
 
 # What the portal publishes of them, in November 2026.
 PROPERTY_TYPES = """

@@ -21,7 +21,7 @@ scopes = st.just(Scope(ScopeKind.ALL)) | st.builds(
 )
 
 
-# --- days -----------------------------------------------------------------------------------------------------------
+# --- days -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["Europe/London", "America/Havana", "Asia/Beirut", "Pacific/Apia"])
@@ -65,7 +65,7 @@ def test_days_include_both_ends() -> None:
     assert list(days(LAST, FIRST)) == []
 
 
-# --- scopes ---------------------------------------------------------------------------------------------------------
+# --- scopes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_scope_that_is_read_is_a_safe_folder_name(text: str) -> None:
     assert not key.endswith(".")
 
 
-# --- partition keys -------------------------------------------------------------------------------------------------
+# --- partition keys -------------------------------------------------------------------------------
 
 
 @given(st.dates(FIRST, LAST), scopes)
@@ -135,7 +135,8 @@ def test_a_key_reads_as_dagster_writes_it(day: date, scope: Scope) -> None:
 
 
 def test_a_window_is_the_interval_that_dagster_gives_the_day() -> None:
-    # Zones where Dagster and we agree on what a day is; a skipped midnight is ours to get right (above).
+    # Zones where Dagster and we agree on what a day is; a skipped midnight is ours to get right
+    # (above).
     partitions = DailyPartitionsDefinition(
         "2026-01-01", end_date="2027-01-01", timezone="Europe/London"
     )
@@ -163,7 +164,7 @@ def test_a_key_of_another_form_is_refused(key: str) -> None:
         Window.from_partition_key(key, LONDON)
 
 
-# --- the past and retention -----------------------------------------------------------------------------------------
+# --- the past and retention -----------------------------------------------------------------------
 
 WINDOW = Window.of(date(2026, 11, 1), BRANCH, ZoneInfo("UTC"))
 

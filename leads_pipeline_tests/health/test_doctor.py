@@ -377,7 +377,7 @@ def test_a_clock_that_is_off_is_found(
     assert words in clock.message
 
 
-# --- the data folder --------------------------------------------------------------------------------------------------
+# --- the data folder ------------------------------------------------------------------------------
 
 
 def test_a_folder_that_cannot_be_made_is_red_and_the_data_is_not_looked_at(

@@ -1,4 +1,6 @@
-"""What is wrong is found, said once with what to do, and ends when its cause does, or when a person takes note."""
+"""What is wrong is found, said once with what to do, and ends when its cause does, or when a person
+takes note.
+"""
 
 import atexit
 import os
@@ -105,7 +107,7 @@ def fail(
     house.data.raw.fail(place, reason, f"It was a {reason}.", is_permanent=is_permanent)
 
 
-# --- a healthy installation -------------------------------------------------------------------------------------------
+# --- a healthy installation -----------------------------------------------------------------------
 
 
 def test_a_fresh_healthy_installation_has_nothing_above_hints(house: House) -> None:
@@ -147,7 +149,7 @@ def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: House) ->
     )
 
 
-# --- windows ----------------------------------------------------------------------------------------------------------
+# --- windows --------------------------------------------------------------------------------------
 
 
 def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(
@@ -168,7 +170,10 @@ def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it
         "The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a "
     )
     assert "begins to delete its leads on 2026-12-20 00:00 UTC" in finding.message
-    command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
+    command = (
+        "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind "
+        "applicant"
+    )
     assert finding.what_to_do == f"Do what the message says. Run `{command}`."
     assert finding.since == house.now
     house.land("applicant", [], NEXT_DAY)
@@ -211,8 +216,8 @@ def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: House) -> Non
     finding = found(house)["windows-missing"]
     assert (finding.level, finding.may_pass) == (Level.ERROR, True)
     assert finding.message.startswith(
-        "4 applicant and appraisal windows of branch-101, branch-102, 2026-11-20 are missing for more than a day. "
-        "The portal begins to delete their leads on 2026-12-20 00:00 UTC."
+        "4 applicant and appraisal windows of branch-101, branch-102, 2026-11-20 are missing for "
+        "more than a day. The portal begins to delete their leads on 2026-12-20 00:00 UTC."
     )
     assert finding.what_to_do == "Run `leads-pipeline backfill --from 2026-11-20 --to 2026-11-20`."
 
@@ -326,7 +331,7 @@ def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: House, days_
     }
 
 
-# --- leads.duckdb and the files ---------------------------------------------------------------------------------------
+# --- leads.duckdb and the files -------------------------------------------------------------------
 
 
 def test_a_publication_that_fails_is_an_error_that_may_pass(house: House) -> None:
@@ -419,7 +424,10 @@ def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_las
     assert finding.message.startswith(
         "Raw files of 1 applicant window of branch-101, 2026-11-20 are damaged or missing."
     )
-    command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind applicant"
+    command = (
+        "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind "
+        "applicant"
+    )
     assert (
         finding.what_to_do
         == f"Run `{command}`. The portal has it until 2026-12-20 UTC. Check the disk."
@@ -570,7 +578,7 @@ def test_an_anonymous_day_has_no_emptied_contacts(house: House) -> None:
     assert not {key for key in found(house) if key.startswith("contacts-emptied")}
 
 
-# --- the machine, the service, settings -------------------------------------------------------------------------------
+# --- the machine, the service, settings -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -687,7 +695,7 @@ def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(
     assert "branch-names" not in found(house, LEADS_BRANCHES_FILE=str(names))
 
 
-# --- the list itself --------------------------------------------------------------------------------------------------
+# --- the list itself ------------------------------------------------------------------------------
 
 
 def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: House) -> None:

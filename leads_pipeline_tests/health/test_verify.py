@@ -74,7 +74,8 @@ def test_a_whole_folder_is_green_and_says_how_much_it_counted(data: DataFolder) 
     assert not_green(data) == {}
     assert {check: message for check, (_, message) in found(data).items()} == {
         "raw files": "8 files of 8 windows are whole.",
-        "published": f"{LeadsFile(data).path.resolve().name} is whole, and has every window that landed.",
+        "published": f"{LeadsFile(data).path.resolve().name} is whole, and has every window that "
+        "landed.",
         "applicant leads": "13, each once, in leads.duckdb and in the marts.",
         "appraisal leads": "0, each once, in leads.duckdb and in the marts.",
         "typed tables": "Each has the rows of leads.duckdb.",
@@ -146,7 +147,8 @@ def test_a_missing_window_is_told_whatever_its_age(data: DataFolder) -> None:
     light, message = found(data, after=timedelta(days=400))["files-damaged/backup"]
     assert light is Light.RED
     assert message.startswith(
-        f"1 raw file can't be pulled again, and is damaged or missing: raw/applicant_leads/day={DAY}"
+        "1 raw file can't be pulled again, and is damaged or missing: "
+        f"raw/applicant_leads/day={DAY}"
     )
 
 
@@ -170,9 +172,11 @@ def test_a_damaged_file_of_leads_that_are_set_aside_is_red(
 
 
 CHANGES = {
-    "1 of 13 leads in raw files are not in leads.duckdb.": "delete from applicant_leads where lead_id = 'midnight'",
+    "1 of 13 leads in raw files are not in "
+    "leads.duckdb.": "delete from applicant_leads where lead_id = 'midnight'",
     "13 leads are in leads.duckdb twice.": "insert into applicant_leads from applicant_leads",
-    "mart_leads_daily counts 26 leads, and the table has 13.": "update mart_leads_daily set leads = 2 * leads",
+    "mart_leads_daily counts 26 leads, and the table has "
+    "13.": "update mart_leads_daily set leads = 2 * leads",
 }
 
 

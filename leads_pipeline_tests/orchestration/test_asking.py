@@ -1,4 +1,7 @@
-"""Windows that are due are asked for, pulled, and shown in Dagster. Nothing is decided by Dagster's events."""
+"""Windows that are due are asked for, pulled, and shown in Dagster.
+
+Nothing is decided by Dagster's events.
+"""
 
 import platform
 from collections.abc import Iterator
@@ -66,7 +69,7 @@ def verdict(here: Pipeline, window: Window, kind: LeadKind = APPLICANT) -> str:
     return failure.verdict if failure else "none"
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
+# --- what is asked for ----------------------------------------------------------------------------
 
 
 def test_windows_that_are_due_are_pulled_in_one_run_soonest_deleted_first(here: Pipeline) -> None:
@@ -238,7 +241,7 @@ def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
     assert first.run_key == again.run_key
 
 
-# --- what fails ------------------------------------------------------------------------------------------------------
+# --- what fails -----------------------------------------------------------------------------------
 
 
 def test_failed_windows_are_red_say_why_and_cost_the_others_nothing(here: Pipeline) -> None:
@@ -396,7 +399,7 @@ def test_a_window_whose_answer_has_an_unknown_member_has_landed_and_the_check_of
     assert "unknown member beside the list: total (number)" in str(failed.description)
 
 
-# --- what is shown ---------------------------------------------------------------------------------------------------
+# --- what is shown --------------------------------------------------------------------------------
 
 
 def test_a_further_look_that_finds_nothing_new_is_no_record_for_dagster(here: Pipeline) -> None:
@@ -504,14 +507,16 @@ def test_the_sensor_notes_which_dagster_home_serves_the_folder(here: Pipeline) -
     assert here.folder.state.dagster_home() == (Path(here.instance.root_directory), "")
 
 
-# --- what a failed run says of its windows ---------------------------------------------------------------------------
+# --- what a failed run says of its windows --------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [500, 403])
 def test_a_landed_window_that_a_person_fails_to_pull_again_is_green_after_the_next_automatic_run(
     here: Pipeline, status: int
 ) -> None:
-    """Fault 107: the run promised another request within 12 hours, no tick made one, and the window stayed red."""
+    """Fault 107: the run promised another request within 12 hours, no tick made one, and the window
+    stayed red.
+    """
     here.run(here.tick())
     landed = here.key(3)
     here.fail({landed: Then(status=status)})
@@ -566,7 +571,7 @@ def test_a_window_of_today_that_failed_is_asked_for_after_the_day(here: Pipeline
     assert "The service asks for 1 window again, from 2026-11-22 01:15 UTC on." in text
 
 
-# --- whether raw leads are fresh --------------------------------------------------------------------------------------
+# --- whether raw leads are fresh ------------------------------------------------------------------
 
 
 def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(here: Pipeline) -> None:

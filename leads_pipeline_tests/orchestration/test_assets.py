@@ -44,7 +44,7 @@ def materializations(here: Installation, asset: str) -> dict[str | None, dict[st
     return found
 
 
-# --- raw windows that fail ------------------------------------------------------------------------------------------
+# --- raw windows that fail ------------------------------------------------------------------------
 
 
 def test_an_answer_that_cannot_be_landed_is_a_failed_window(here: Installation) -> None:
@@ -71,7 +71,7 @@ def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Install
     assert "The service asks for 12 windows again, from " in said
 
 
-# --- metadata --------------------------------------------------------------------------------------------------------
+# --- metadata -------------------------------------------------------------------------------------
 
 
 def test_what_a_window_says_is_what_was_fetched(here: Installation) -> None:
@@ -97,7 +97,7 @@ def test_what_a_window_says_is_what_was_fetched(here: Installation) -> None:
     assert materializations(here, "raw_applicant_leads")[key]["new"] == 0
 
 
-# --- published -------------------------------------------------------------------------------------------------------
+# --- published ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_a_proxys_password_does_not_get_into_dagsters_records(
     assert not any(b"hunter2" in record for record in records)
 
 
-# --- the checks on windows ------------------------------------------------------------------------------------------
+# --- the checks on windows ------------------------------------------------------------------------
 
 
 def test_refused_windows_fail_the_check_of_their_kind_until_they_land(here: Installation) -> None:
@@ -222,7 +222,7 @@ def pulled_and_checked(here: Installation) -> dict[str, str]:
     return said
 
 
-# --- the report -----------------------------------------------------------------------------------------------------
+# --- the report -----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

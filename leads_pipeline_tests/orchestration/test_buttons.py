@@ -1,6 +1,9 @@
-"""Each button of the first day in Dagster's UI ends green, and backfills show the truth. The requests are the UI's own.
+"""Each button of the first day in Dagster's UI ends green, and backfills show the truth.
 
-Belongs here: materialize, backfill, cancel, test a schedule or a sensor. Doesn't: what an asset does (test_assets.py).
+The requests are the UI's own.
+
+Belongs here: materialize, backfill, cancel, test a schedule or a sensor. Doesn't: what an asset
+does (test_assets.py).
 """
 
 import asyncio
@@ -40,7 +43,10 @@ ASSETS = f"{{ assetNodes {ASSET_FIELDS} }}"
 
 ASSETS_OF_JOB = f"query ($job: PipelineSelector!) {{ assetNodes(pipeline: $job) {ASSET_FIELDS} }}"
 
-REQUIRED_TOO = "query ($keys: [AssetKeyInput!]!) { assetNodeAdditionalRequiredKeys(assetKeys: $keys) { path } }"
+REQUIRED_TOO = (
+    "query ($keys: [AssetKeyInput!]!) "
+    "{ assetNodeAdditionalRequiredKeys(assetKeys: $keys) { path } }"
+)
 
 TAGS_OF_PARTITION = """query ($job: PipelineSelector!, $partition: String!, $keys: [AssetKeyInput!]!) {
   pipelineOrError(params: $job) { ... on Pipeline { partition(partitionName: $partition, selectedAssetKeys: $keys) {
@@ -123,7 +129,9 @@ class Page:
         return {node["assetKey"]["path"][0]: node for node in nodes}
 
     def with_required(self, asset: str) -> frozenset[str]:
-        """What the button of an asset materializes: the UI adds the other assets of the same function."""
+        """What the button of an asset materializes: the UI adds the other assets of the same
+        function.
+        """
         return frozenset(
             {asset, *(key["path"][0] for key in self.ask(REQUIRED_TOO, keys=keys_of([asset])))}
         )
@@ -131,7 +139,9 @@ class Page:
     def materialize(
         self, assets: Collection[str], job: str, *, first: str = "", last: str = ""
     ) -> None:
-        """One run: without partitions, for one of them, or for a range ("Pass partition ranges to single run")."""
+        """One run: without partitions, for one of them, or for a range ("Pass partition ranges to
+        single run").
+        """
         tags: list[Mapping[str, str]] = []
         if first:
             selector = {**REPOSITORY, "pipelineName": job, "assetSelection": keys_of(assets)}
@@ -175,7 +185,9 @@ class Page:
     def backfill(
         self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = ""
     ) -> None:
-        """Launch a backfill of partitions, or of all that there are, and wait until it has succeeded."""
+        """Launch a backfill of partitions, or of all that there are, and wait until it has
+        succeeded.
+        """
         launched = self.launch_backfill(assets, partitions, job)
         assert launched["__typename"] == "LaunchBackfillSuccess", launched
         self.daemon.finish_backfill(launched["backfillId"])
@@ -227,7 +239,9 @@ def keys_of(assets: Collection[str]) -> list[dict[str, list[str]]]:
 
 @dataclass(frozen=True)
 class Backfill:
-    """What the pages of a backfill and of its asset show: how many partitions there are, green, red and under way."""
+    """What the pages of a backfill and of its asset show: how many partitions there are, green, red
+    and under way.
+    """
 
     status: str
     runs: Counter[str]
@@ -333,7 +347,7 @@ def test_each_schedule_and_sensor_is_green(page: Page) -> None:
             )
 
 
-# --- backfills that don't go well: 3 days x 3 branches are 3 runs -----------------------------------------------------
+# --- backfills that don't go well: 3 days x 3 branches are 3 runs ---------------------------------
 
 RAW = "raw_applicant_leads"
 
@@ -363,7 +377,8 @@ def test_a_backfill_that_is_cancelled_keeps_what_landed_and_can_be_started_again
     assert page.ask(CANCEL, id=backfill_id)["__typename"] == "CancelBackfillSuccess"
     page.daemon.finish_backfill(backfill_id)
     assert Backfill.shown(page, backfill_id, RAW) == Backfill(
-        # Dagster counts windows that it never came to as failed in the backfill. On the asset's page they stay grey.
+        # Dagster counts windows that it never came to as failed in the backfill. On the asset's
+        # page they stay grey.
         *("CANCELED", Counter(SUCCESS=1, CANCELED=2), (9, 3, 6, 0), (9, 3, 0, 0))
     )
     assert sum(page.here.asked().values()) == 3

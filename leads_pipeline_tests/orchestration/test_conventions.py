@@ -53,8 +53,8 @@ def test_marts_and_files_of_ones_own_are_assets_with_what_they_read_whatever_is_
     folder.mkdir()
     header = "-- One row per scope\n-- scope varchar: Scope\n\n"
     (folder / "a.sql").write_text(
-        f"{header}select scope from Negotiators join lead_facts using (scope)"
-    )  # noqa: S608
+        f"{header}select scope from Negotiators join lead_facts using (scope)"  # noqa: S608
+    )
     (folder / "negotiators.csv").write_text("scope,name\n")
     (folder / "no_header.sql").write_text("select 1")
     (folder / "circle.sql").write_text(f"{header}from circle")
@@ -82,7 +82,10 @@ def test_groups_and_tags_name_the_layer_and_kinds_the_technology(tmp_path: Path)
 
 
 def test_assets_have_to_be_fresh_each_morning_of_the_agency(tmp_path: Path) -> None:
-    """Fault 108: of raw leads, the check `yesterday_has_landed` says it. A policy counts any old window."""
+    """Fault 108: of raw leads, the check `yesterday_has_landed` says it.
+
+    A policy counts any old window.
+    """
     policies: dict[str, Any] = {
         name: spec.freshness_policy for name, spec in specs(tmp_path).items()
     }
@@ -135,7 +138,7 @@ def test_the_lineage_of_a_column_ends_at_columns_that_are_there(tmp_path: Path) 
     assert people_are_from == {kind.table for kind in LEAD_KINDS}
 
 
-# --- runs -------------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""The code location: it loads for any settings, says what is wrong with bad ones, and shows no secret."""
+"""The code location: it loads for any settings, says what is wrong with bad ones, and shows no
+secret.
+"""
 
 import os
 import resource
@@ -184,7 +186,7 @@ def test_dagster_validates_it_without_a_warning(tmp_path: Path) -> None:
     ] == []
 
 
-# --- schedules -------------------------------------------------------------------------------------------------------
+# --- schedules ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["pull_daily", "pull_hourly", "pull_inventory_daily"])
@@ -207,7 +209,10 @@ def test_the_inventory_schedule_asks_for_the_day_in_the_settings_zone(tmp_path: 
 
 @pytest.mark.slow
 def test_a_process_that_crashes_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
-    crash = "import leads_pipeline.definitions, os, resource as r; print(r.getrlimit(r.RLIMIT_CORE)); os.abort()"
+    crash = (
+        "import leads_pipeline.definitions, os, resource as r; print(r.getrlimit(r.RLIMIT_CORE)); "
+        "os.abort()"
+    )
     command = [sys.executable, "-u", "-W", "ignore", "-c", crash]
     ended = subprocess.run(
         command, cwd=tmp_path, env={**os.environ}, capture_output=True, text=True, check=False

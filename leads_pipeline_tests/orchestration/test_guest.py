@@ -1,4 +1,6 @@
-"""In somebody's Dagster, two installations meet none of their names and do nothing that nobody asked for."""
+"""In somebody's Dagster, two installations meet none of their names and do nothing that nobody
+asked for.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -101,7 +103,7 @@ def publish_agency(merged: Definitions, here: Installation) -> ExecuteInProcessR
     return merged.resolve_job_def("agency_publish").execute_in_process(instance=here.instance)
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def test_two_installations_and_a_company_that_has_the_same_names_load_together(
@@ -205,7 +207,7 @@ def test_a_guest_makes_no_data_folder_where_a_process_happens_to_start(
         build_definitions({**here.environment, "LEADS_DATA_DIR": folder}, key_prefix="agency")
 
 
-# --- runs -------------------------------------------------------------------------------------------------------------
+# --- runs -----------------------------------------------------------------------------------------
 
 
 def test_a_guest_pulls_and_publishes_under_its_own_keys(

@@ -17,7 +17,10 @@ from leads_pipeline_tests.support.installation import installation
 
 
 def open_to_others(folder: Path) -> dict[str, str]:
-    """What others than the owner may read, write or enter, with its mode. An empty folder doesn't count."""
+    """What others than the owner may read, write or enter, with its mode.
+
+    An empty folder doesn't count.
+    """
     return {
         str(path.relative_to(folder)): f"{mode:o}"
         for path in sorted(folder.rglob("*"))
@@ -28,7 +31,9 @@ def open_to_others(folder: Path) -> dict[str, str]:
 
 @pytest.fixture
 def umask() -> Iterator[None]:
-    """A shell that lets everybody read and write what is made in it, unless its maker says otherwise."""
+    """A shell that lets everybody read and write what is made in it, unless its maker says
+    otherwise.
+    """
     before = os.umask(0)
     yield
     os.umask(before)

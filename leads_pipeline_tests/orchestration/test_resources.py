@@ -1,4 +1,6 @@
-"""From configuration to clients: what is missing is named, nothing secret is shown, no portals are mixed."""
+"""From configuration to clients: what is missing is named, nothing secret is shown, no portals are
+mixed.
+"""
 
 from pathlib import Path
 

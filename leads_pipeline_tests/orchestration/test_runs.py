@@ -33,7 +33,7 @@ def here(tmp_path: Path) -> Iterator[Installation]:
         yield started
 
 
-# --- every window that a run was started for is pulled, once ---------------------------------------------------------
+# --- every window that a run was started for is pulled, once --------------------------------------
 
 
 def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> None:
@@ -57,7 +57,7 @@ def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> No
     assert here.shown() == here.shown(APPRAISAL) == dict.fromkeys(wanted, "MATERIALIZED")
 
 
-# --- what runs side by side, by the dagster.yaml that users get ------------------------------------------------------
+# --- what runs side by side, by the dagster.yaml that users get -----------------------------------
 
 
 def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
@@ -206,7 +206,9 @@ def test_the_dagster_home_ends_endless_runs_and_sends_no_telemetry(here: Install
 
 
 def test_dagster_retries_no_run_by_itself(here: Installation) -> None:
-    """The client and the retry sensor decide by one verdict; a third mechanism would repeat what is refused."""
+    """The client and the retry sensor decide by one verdict; a third mechanism would repeat what is
+    refused.
+    """
     assert not here.instance.run_retries_enabled
     assert "EVENT_LOG_CONSUMER" not in here.instance.get_required_daemon_types()
 

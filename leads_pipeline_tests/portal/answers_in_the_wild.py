@@ -1,4 +1,5 @@
-"""What token endpoints and lead services answer in the wild, and the verdict that each answer should get.
+"""What token endpoints and lead services answer in the wild, and the verdict that each answer
+should get.
 
 Belongs here: bytes and verdicts. Doesn't: asking for them (test_answers_in_the_wild.py).
 """
@@ -34,9 +35,10 @@ ATTEMPTS = 6
 class Wild:
     """An answer, always the same, and what comes of a window.
 
-    `error` is None if its leads are taken; they are `a` and `b`. `requests` is the most that may be sent to the
-    endpoint; the default is one for a permanent error or none, and the client's attempts for a temporary one. `says` is
-    a part of the message. `is_slow`: it takes a second or more.
+    `error` is None if its leads are taken; they are `a` and `b`. `requests` is the most that may be
+    sent to the endpoint; the default is one for a permanent error or none, and the client's
+    attempts for a temporary one. `says` is a part of the message. `is_slow`: it takes a second or
+    more.
     """
 
     name: str
@@ -56,7 +58,7 @@ class Wild:
         return ["a", "b"] if self.error is None else []
 
 
-# --- the leads service ------------------------------------------------------------------------------------------------
+# --- the leads service ----------------------------------------------------------------------------
 
 A, B = b'{"id":"a"}', b'{"id":"b"}'
 LEADS = b'{"applicants":[' + A + b"," + B + b"]}"
@@ -152,7 +154,7 @@ ANSWERS: Sequence[Wild] = [
     ),
 ]
 
-# --- the token endpoint -----------------------------------------------------------------------------------------------
+# --- the token endpoint ---------------------------------------------------------------------------
 
 
 def token(members: str, *headers: str, code: int = 200) -> Script:

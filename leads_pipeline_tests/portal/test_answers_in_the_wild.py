@@ -32,7 +32,10 @@ def pull(
     data_seconds: float = 30,
     token_seconds: float = 30,
 ) -> tuple[LeadsPipelineError | None, list[str]]:
-    """Pull one window from these servers. Give the reason why it failed, and the ids of the leads that came."""
+    """Pull one window from these servers.
+
+    Give the reason why it failed, and the ids of the leads that came.
+    """
     credentials = ClientCredentials(
         token_url=f"{tokens.url}{TOKEN}",
         client_id="agency",

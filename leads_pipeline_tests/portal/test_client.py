@@ -60,7 +60,8 @@ MANY = b'{"applicants": [' + b",".join(b'{"id": "%d"}' % n for n in range(5000))
 HOUR = timedelta(hours=1)
 YESTERDAY = date(2026, 11, 19)
 ONCE = RetryPolicy(max_attempts=1)
-# Real waiting, but always on the day after the windows' day. A month later the portal would have deleted them.
+# Real waiting, but always on the day after the windows' day. A month later the portal would have
+# deleted them.
 THAT_DAY = Timing(now=lambda: NOW)
 
 Handler = Callable[[httpx.Request], httpx.Response]
@@ -132,7 +133,7 @@ def portal_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "portal"]
 
 
-# --- answers --------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 def test_an_answer_says_how_it_was_had() -> None:
@@ -172,7 +173,7 @@ def test_each_kind_has_its_path_and_its_list() -> None:
     assert ids(answer) == ["x", "y"]
 
 
-# --- side by side ---------------------------------------------------------------------------------------------------
+# --- side by side ---------------------------------------------------------------------------------
 
 
 def test_windows_start_in_order_and_never_more_at_once_than_allowed() -> None:
@@ -257,7 +258,7 @@ def test_an_unexpected_exception_reaches_the_consumer() -> None:
     assert portal_threads() == []
 
 
-# --- verdicts; test_answers_in_the_wild.py has more -------------------------------------------------------------------
+# --- verdicts; test_answers_in_the_wild.py has more -----------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -382,7 +383,7 @@ def test_an_error_carries_neither_token_nor_the_exception_that_quotes_it(
     assert TOKEN not in "".join(traceback.format_exception(error)) + repr(error)
 
 
-# --- retries --------------------------------------------------------------------------------------------------------
+# --- retries --------------------------------------------------------------------------------------
 
 
 def test_a_transient_failure_is_retried_until_it_passes() -> None:
@@ -513,11 +514,14 @@ def test_a_busy_token_server_is_waited_for() -> None:
     assert timing.seconds >= 9
 
 
-# --- windows that can't be had in one ---------------------------------------------------------------------------------
+# --- windows that can't be had in one -------------------------------------------------------------
 
 
 class Book:
-    """A portal with a lead every seven minutes of a window. It refuses to answer for more than an hour at once."""
+    """A portal with a lead every seven minutes of a window.
+
+    It refuses to answer for more than an hour at once.
+    """
 
     def __init__(self, window: Window, refusal: httpx.Response) -> None:
         self.moments = [window.start]
@@ -649,7 +653,7 @@ def test_an_answer_that_cannot_be_read_is_handed_over_as_received() -> None:
     assert kept == [("applicant", window_of(1), b"<html>Maintenance</html>")]
 
 
-# --- bodies and connections, over real sockets ------------------------------------------------------------------------
+# --- bodies and connections, over real sockets ----------------------------------------------------
 
 
 def test_a_body_of_exactly_the_allowed_size_is_taken(raw_server: RawServer) -> None:
@@ -727,7 +731,7 @@ def test_headers_that_come_byte_by_byte_hold_neither_an_alert_nor_the_night(
     assert time.monotonic() - began < 10
 
 
-# --- the environment ------------------------------------------------------------------------------------------------
+# --- the environment ------------------------------------------------------------------------------
 
 
 def test_a_netrc_file_never_replaces_the_token(

@@ -111,7 +111,7 @@ def test_no_source_shows_its_secret(path: Path) -> None:
     assert CANARY not in f"{given(CANARY)} {given(CANARY)!r}"
 
 
-# --- a secret in a PGP message; test_pgp.py has the messages that don't open ------------------------------------------
+# --- a secret in a PGP message; test_pgp.py has the messages that don't open ----------------------
 
 
 class Delivery:

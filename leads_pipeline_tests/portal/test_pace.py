@@ -25,7 +25,7 @@ class Highest(random.Random):
         return b
 
 
-# --- delays ---------------------------------------------------------------------------------------------------------
+# --- delays ---------------------------------------------------------------------------------------
 
 
 def test_the_ceiling_of_the_jitter_doubles_up_to_its_limit() -> None:
@@ -47,7 +47,7 @@ def test_no_wait_is_endless() -> None:
     assert POLICY.delay_seconds(1, float("inf"), Highest()) == 120.5
 
 
-# --- Retry-After ----------------------------------------------------------------------------------------------------
+# --- Retry-After ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_no_header_whatever_breaks_the_reading(value: str) -> None:
     assert seconds is None or seconds >= 0
 
 
-# --- the pace -------------------------------------------------------------------------------------------------------
+# --- the pace -------------------------------------------------------------------------------------
 
 
 def test_a_run_starts_freely_until_the_service_complains() -> None:

@@ -70,7 +70,7 @@ def _what_gpg_leaves(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     wait_for(lambda: not any(map(is_of_gpg, Path("/proc").glob("[0-9]*/cmdline"))))
 
 
-# --- what opens -------------------------------------------------------------------------------------------------------
+# --- what opens -----------------------------------------------------------------------------------
 
 
 def test_a_message_opens_with_an_armoured_and_a_binary_key(
@@ -115,7 +115,8 @@ def test_a_signed_message_for_several_opens(gpg: Gpg, key: bytes, other_key: byt
     assert pgp.decrypt(message, other_key, PASSPHRASE) == CANARY
 
 
-# Made by GnuPG 2.4.7 for these tests alone (gpg_2_4/README.md). Debian 12's gpg reads both modes and can't write OCB.
+# Made by GnuPG 2.4.7 for these tests alone (gpg_2_4/README.md). Debian 12's gpg reads both modes
+# and can't write OCB.
 MADE_BY_GPG_2_4 = Path(__file__).parent / "gpg_2_4"
 
 
@@ -127,7 +128,7 @@ def test_a_message_and_a_locked_key_that_gpg_2_4_made_open(mode: str) -> None:
     assert "The passphrase doesn't open the private key" in refusal(message, key, "wrong")
 
 
-# --- what is said of the others ---------------------------------------------------------------------------------------
+# --- what is said of the others -------------------------------------------------------------------
 
 
 def test_a_missing_gpg_is_told_with_both_ways_out(

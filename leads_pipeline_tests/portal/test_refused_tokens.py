@@ -119,7 +119,7 @@ def windows(branches: int, days: int = 10) -> list[Window]:
     ]
 
 
-# --- services that accept a good token late, or not always ------------------------------------------------------------
+# --- services that accept a good token late, or not always ----------------------------------------
 
 
 @pytest.mark.parametrize("seconds", [0.5, 5])
@@ -173,7 +173,7 @@ def test_a_token_server_that_is_down_for_ten_minutes_costs_no_window(tmp_path: P
     assert len(portal.issued) == 2
 
 
-# --- clients that may not read everything -----------------------------------------------------------------------------
+# --- clients that may not read everything ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("refusal", [401, 403])
@@ -218,7 +218,7 @@ def test_processes_together_ask_for_one_token_a_minute(tmp_path: Path) -> None:
     assert len(portal.issued) <= 1 + portal.timing.seconds / 60
 
 
-# --- the verdict at the end of a run ----------------------------------------------------------------------------------
+# --- the verdict at the end of a run --------------------------------------------------------------
 
 MOMENT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -134,7 +134,7 @@ def error_of(tokens: Tokens) -> LeadsPipelineError:
     return caught.value
 
 
-# --- requests for a token ---------------------------------------------------------------------------------------------
+# --- requests for a token -------------------------------------------------------------------------
 
 
 def test_the_body_form_sends_the_pair_and_the_audience_in_the_body_alone(portal: Portal) -> None:
@@ -173,7 +173,7 @@ def test_a_setting_that_is_missing_is_not_sent(portal: Portal, method: AuthMetho
     assert not {"audience", "scope"} & sent.keys()
 
 
-# --- a token's life ---------------------------------------------------------------------------------------------------
+# --- a token's life -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("lifetime", "margin"), [(3600, 60), (100, 10)])
@@ -217,7 +217,7 @@ def test_a_strange_lifetime_gets_a_sound_one(
     assert tokens.get().lifetime_seconds == lifetime
 
 
-# --- refused tokens; test_refused_tokens.py has more ------------------------------------------------------------------
+# --- refused tokens; test_refused_tokens.py has more ----------------------------------------------
 
 
 @pytest.mark.parametrize("refusal", [401, 403])
@@ -258,7 +258,7 @@ def test_a_refused_token_is_dropped_even_if_there_is_no_other(portal: Portal) ->
     assert not list(portal.folder.glob("*.json"))
 
 
-# --- answers of a token endpoint; test_answers_in_the_wild.py has more ------------------------------------------------
+# --- answers of a token endpoint; test_answers_in_the_wild.py has more ----------------------------
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_no_connection_says_so(portal: Portal) -> None:
         tokens.get()
 
 
-# --- one token for all ------------------------------------------------------------------------------------------------
+# --- one token for all ----------------------------------------------------------------------------
 
 
 def test_threads_that_are_refused_together_renew_once(portal: Portal) -> None:
@@ -399,7 +399,7 @@ def test_a_process_that_waits_for_the_lock_outlasts_a_token_request_and_is_told_
     assert TOKEN_DEADLINE_SECONDS < LOCK_DEADLINE_SECONDS < DEADLINE_SECONDS
 
 
-# --- the folder -------------------------------------------------------------------------------------------------------
+# --- the folder -----------------------------------------------------------------------------------
 
 
 def test_only_this_user_can_read_tokens(portal: Portal) -> None:
@@ -517,7 +517,7 @@ def test_the_folder_tells_nothing_of_the_secret(portal: Portal) -> None:
         assert hashlib.new(algorithm, SECRET.encode()).hexdigest()[:8] not in told
 
 
-# --- nothing leaks ----------------------------------------------------------------------------------------------------
+# --- nothing leaks --------------------------------------------------------------------------------
 
 
 def break_off(request: httpx.Request) -> httpx.Response:
@@ -565,7 +565,7 @@ def test_no_failure_shows_the_secret_or_a_token(
         assert canary not in shown
 
 
-# --- a certified OpenID provider --------------------------------------------------------------------------------------
+# --- a certified OpenID provider ------------------------------------------------------------------
 
 OAUTH_FOLDER = Path(__file__).parent / "oauth_server"
 CERTIFIED_SECRET = """b:%+ /&="'\\c"""  # the server has it too

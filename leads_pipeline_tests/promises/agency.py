@@ -1,6 +1,8 @@
-"""A small agency: a portal whose leads the test decides, a data folder, and `leads-pipeline` commands on it.
+"""A small agency: a portal whose leads the test decides, a data folder, and `leads-pipeline`
+commands on it.
 
-Belongs here: what several promises share. Doesn't: what must come of the commands, which is the tests'.
+Belongs here: what several promises share. Doesn't: what must come of the commands, which is the
+tests'.
 """
 
 import json
@@ -40,7 +42,9 @@ class Agency:
         self.leads[kind, branch, lead["id"]] = lead
 
     def answers(self, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
-        """Answer as the specification says: the branch's leads that were created between two moments, both included."""
+        """Answer as the specification says: the branch's leads that were created between two
+        moments, both included.
+        """
         kind = path.strip("/").removesuffix("-leads")
         since, until = (
             datetime.fromisoformat(parameters[name]) for name in ("from-time", "to-time")
@@ -114,7 +118,10 @@ def lead(id_: str, version: int, *, email: str = "", **more: Any) -> dict[str, A
 
 
 def versions(data: Path) -> dict[str, str]:
-    """The message of each published lead by id. Fails if a lead is there twice, or half of a publication is there."""
+    """The message of each published lead by id.
+
+    Fails if a lead is there twice, or half of a publication is there.
+    """
     found: dict[str, str] = {}
     with duckdb.connect(str(data / "leads.duckdb"), read_only=True) as db:
         for kind in KINDS:

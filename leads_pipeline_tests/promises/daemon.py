@@ -1,8 +1,8 @@
 """Dagster's own daemon, one round at a time, for a test that moves the clock.
 
-Belongs here: Dagster's loops and `leads_pipeline.definitions`. Doesn't: the clock and what happens when (machine.py).
-Each line of the input starts a round. The answer is a line with the number of runs that the round started.
-Runs work in this process, so that whoever kills it kills a run.
+Belongs here: Dagster's loops and `leads_pipeline.definitions`. Doesn't: the clock and what happens
+when (machine.py). Each line of the input starts a round. The answer is a line with the number of
+runs that the round started. Runs work in this process, so that whoever kills it kills a run.
 """
 
 import logging
@@ -48,10 +48,12 @@ UNFINISHED = [BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionSt
 
 
 def one_round(workspace: WorkspaceProcessContext) -> int:
-    """One iteration of each loop, and the runs that come of it, to their ends. Give the number of runs.
+    """One iteration of each loop, and the runs that come of it, to their ends.
 
-    A run that waited since an earlier round counts again. A backfill that isn't finished counts as one, as more runs
-    may follow.
+    Give the number of runs.
+
+    A run that waited since an earlier round counts again. A backfill that isn't finished counts as
+    one, as more runs may follow.
     """
     instance = workspace.instance
     ended = RunsFilter(statuses=list(FINISHED_STATUSES))
@@ -74,7 +76,10 @@ def _finish(iteration: Iterable[object]) -> None:
 
 
 def look_up_once() -> None:
-    """Have Dagster look up once what stays the same in this process. It takes a third of the CPU time (measured)."""
+    """Have Dagster look up once what stays the same in this process.
+
+    It takes a third of the CPU time (measured).
+    """
     read_migrations_once()
     ReconstructableRepository.get_definition = cache(ReconstructableRepository.get_definition)  # type: ignore[method-assign]
     has_index, indexes = SqlEventLogStorage.has_secondary_index, set[str]()

@@ -1,7 +1,7 @@
 """A `leads-pipeline` command in a process whose n-th system call on a folder fails, or is its last.
 
-Belongs here: how the command and a portal that pushes run there. Doesn't: the fault (support/system_calls.py), what
-must hold after it (test_kills_and_full_disks.py).
+Belongs here: how the command and a portal that pushes run there. Doesn't: the fault
+(support/system_calls.py), what must hold after it (test_kills_and_full_disks.py).
 """
 
 import json
@@ -22,7 +22,10 @@ from leads_pipeline.cli import main
 
 
 def command(environment: Mapping[str, str], arguments: Sequence[str], output: Path) -> int:
-    """Run `leads-pipeline` in this process, as its script does. Give the exit code; what it prints goes to the file."""
+    """Run `leads-pipeline` in this process, as its script does.
+
+    Give the exit code; what it prints goes to the file.
+    """
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(output.parent)
@@ -48,7 +51,10 @@ def command(environment: Mapping[str, str], arguments: Sequence[str], output: Pa
 def receive(
     environment: Mapping[str, str], port: int, leads: Sequence[Mapping[str, Any]], output: Path
 ) -> int:
-    """Run `receive` in this process. A thread pushes the leads, one by one, and notes whose push was acknowledged."""
+    """Run `receive` in this process.
+
+    A thread pushes the leads, one by one, and notes whose push was acknowledged.
+    """
     acknowledged = output.with_name("acknowledged")
     acknowledged.write_text("")
     thread = threading.Thread(

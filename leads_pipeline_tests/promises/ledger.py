@@ -1,7 +1,8 @@
-"""A portal that keeps a ledger: what it ever listed and when, and what it handed over in which version.
+"""A portal that keeps a ledger: what it ever listed and when, and what it handed over in which
+version.
 
-Belongs here: leads with their whole history, the portal's answers and its moods, the ledger. Doesn't: anything of the
-pipeline, so that what must hold can be judged without asking the pipeline.
+Belongs here: leads with their whole history, the portal's answers and its moods, the ledger.
+Doesn't: anything of the pipeline, so that what must hold can be judged without asking the pipeline.
 """
 
 import json
@@ -56,11 +57,14 @@ class Lead:
     id: str
     kind: str
     versions: tuple[Version, ...]
-    # When the portal delivers it by itself, in the version of that moment; also before it is listed.
+    # When the portal delivers it by itself, in the version of that moment; also before it is
+    # listed.
     pushed_at: tuple[datetime, ...] = ()
 
     def at(self, moment: datetime) -> Version | None:
-        """The version that is listed then; None before it is listed and once the portal has deleted it."""
+        """The version that is listed then; None before it is listed and once the portal has deleted
+        it.
+        """
         current = next(
             (version for version in reversed(self.versions) if version.since <= moment), None
         )
@@ -93,7 +97,9 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A version that left the portal and was received, by a pull of the window that starts then, or by a push."""
+    """A version that left the portal and was received, by a pull of the window that starts then, or
+    by a push.
+    """
 
     lead: Lead
     version: Version
@@ -209,7 +215,9 @@ def served(portal: Portal) -> Iterator[str]:
             self._break_connection()
 
         def _break_connection(self) -> None:
-            """End the connection without an answer, or with half of one, if the portal is in that mood."""
+            """End the connection without an answer, or with half of one, if the portal is in that
+            mood.
+            """
             self.close_connection = portal.mood in ("down", "cut off")
 
         def _send(self, status: int, body: str) -> None:

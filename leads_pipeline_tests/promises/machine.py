@@ -1,7 +1,8 @@
-"""The machine that the pipeline runs on: its processes, its folder, and a clock that the test moves.
+"""The machine that the pipeline runs on: its processes, its folder, and a clock that the test
+moves.
 
-Belongs here: starting and ending processes, by commands alone. Doesn't: what happens when (weeks.py), and what must
-hold (test_weeks.py).
+Belongs here: starting and ending processes, by commands alone. Doesn't: what happens when
+(weeks.py), and what must hold (test_weeks.py).
 """
 
 import http.client
@@ -32,11 +33,12 @@ MOST_ROUNDS: Final = (
     120  # after a night of an outage, windows that fail come due in turns for two hours
 )
 PATIENCE_SECONDS: Final = 300.0  # only what hangs takes that long
-# A process reads the clock's file once in each second, as reading it each time doubles the test's CPU time (measured).
+# A process reads the clock's file once in each second, as reading it each time doubles the test's
+# CPU time (measured).
 OF_THE_SAME_SECOND: Final = "0"
 
-# With a clock that is set, libfaketime breaks the system call behind Python's sleep, and no other. Runs wait shorter
-# here, so that an outage costs the test seconds.
+# With a clock that is set, libfaketime breaks the system call behind Python's sleep, and no other.
+# Runs wait shorter here, so that an outage costs the test seconds.
 SLEEP: Final = """\
 import asyncio, os, select, time
 _sleep, _divisor = asyncio.sleep, int(os.environ.get("WAITS_DIVIDED_BY", "1"))
@@ -171,7 +173,9 @@ class Machine:
             _wait(process)
 
     def wait_for(self, what: Callable[[], bool]) -> None:
-        """Let time pass until it is so, four times as fast as it does: runs must not seem to hang on a busy machine."""
+        """Let time pass until it is so, four times as fast as it does: runs must not seem to hang
+        on a busy machine.
+        """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not what():
             assert time.monotonic() < deadline, f"Not until {self.clock.now()}.\n{self.output()}"
@@ -243,7 +247,7 @@ class Machine:
                 start_new_session=True,
             )
 
-    # --- what befalls the folder -------------------------------------------------------------------------------------
+    # --- what befalls the folder ------------------------------------------------------------------
 
     def copy_folder(self) -> None:
         """Move the data folder to another disk: the same files, each of them new."""

@@ -1,9 +1,11 @@
-"""A recorded month: the commands of a person, the portal's answers to them, and the tables that come of it.
+"""A recorded month: the commands of a person, the portal's answers to them, and the tables that
+come of it.
 
-It holds drift, hostile leads, an erasure, a correction, restrictions, an objection, a restored backup and a lift.
+It holds drift, hostile leads, an erasure, a correction, restrictions, an objection, a restored
+backup and a lift.
 
-Belongs here: what several tests share. The recordings are `recorded/month.json.xz` (clocks, files and
-answers) and `recorded/tables.json.xz` (a line a row; `xzcat` shows them).
+Belongs here: what several tests share. The recordings are `recorded/month.json.xz` (clocks, files
+and answers) and `recorded/tables.json.xz` (a line a row; `xzcat` shows them).
 """
 
 import json
@@ -43,13 +45,16 @@ EXCLUDED = {
     "attempts": "a busy machine may need a second one",
     "minutes_p50": "moments of requests, too",
     "minutes_p95": "likewise",
-    "last_error": "a sentence for people, whose words may improve; mart_coverage.state says that it failed",
+    "last_error": "a sentence for people, whose words may improve; mart_coverage.state says that "
+    "it failed",
 }
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command: the moment that the clock shows, the arguments, the exit code, and what the portal answers."""
+    """One command: the moment that the clock shows, the arguments, the exit code, and what the
+    portal answers.
+    """
 
     clock: str
     arguments: list[str]
@@ -100,7 +105,9 @@ def libfaketime() -> Path | None:
 
 
 def remove_shared_clock(pid: int) -> None:
-    """Remove what libfaketime shares with a process's children: one that a signal ends leaves it behind."""
+    """Remove what libfaketime shares with a process's children: one that a signal ends leaves it
+    behind.
+    """
     for name in (f"faketime_shm_{pid}", f"sem.faketime_sem_{pid}"):
         Path("/dev/shm", name).unlink(missing_ok=True)  # noqa: S108 - the library decides where
 
@@ -111,7 +118,9 @@ def executable() -> str:
 
 
 def environment(data: Path, address: str, clock: str, **more: str) -> dict[str, str]:
-    """The variables of a process with this data folder and portal, whose clock begins at that moment."""
+    """The variables of a process with this data folder and portal, whose clock begins at that
+    moment.
+    """
     library = libfaketime()
     assert library is not None
     patched = data.parent / "patched"
@@ -136,7 +145,10 @@ def environment(data: Path, address: str, clock: str, **more: str) -> dict[str, 
 def command(
     data: Path, address: str, clock: str, arguments: Sequence[str], **more: str
 ) -> tuple[int, str]:
-    """Run `leads-pipeline` to its end at that moment. Give the exit code and everything that it printed."""
+    """Run `leads-pipeline` to its end at that moment.
+
+    Give the exit code and everything that it printed.
+    """
     output = data.parent / "output.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -162,7 +174,8 @@ def carry_out(
 ) -> tuple[int, str]:
     """Run a command of the month for the two branches; the exit code and what it said.
 
-    A restore makes the data folder anew: the one before is lost. Only the suppression list is somewhere else.
+    A restore makes the data folder anew: the one before is lost. Only the suppression list is
+    somewhere else.
     """
     if arguments[0] == "restore":
         data.rename(data.with_name("lost"))
@@ -193,7 +206,8 @@ def tables(file: Path) -> Tables:
     with duckdb.connect(str(file), read_only=True) as db:
         db.execute("set TimeZone = 'UTC'")
         for (table,) in db.sql(
-            "select table_name from information_schema.tables where table_schema = 'main' order by 1"
+            "select table_name from information_schema.tables where table_schema = 'main' order by "
+            "1"
         ).fetchall():
             columns = [
                 (name, type_)
@@ -212,8 +226,8 @@ def tables(file: Path) -> Tables:
             )
             rows = [
                 [_cell(value) for value in row]
-                for row in db.sql(f'select {shown} from "{table}"').fetchall()
-            ]  # noqa: S608 - the file's own names
+                for row in db.sql(f'select {shown} from "{table}"').fetchall()  # noqa: S608
+            ]
             found[table] = [name for name, _ in columns], sorted(rows, key=json.dumps)
     return found
 

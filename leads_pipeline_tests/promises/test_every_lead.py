@@ -1,4 +1,6 @@
-"""Every lead of the portal is published once, as last received: by commands, by Dagster's loops, and by `serve`."""
+"""Every lead of the portal is published once, as last received: by commands, by Dagster's loops,
+and by `serve`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -90,8 +92,8 @@ def published(machine: Machine, kind: str) -> dict[str, tuple[str, str, datetime
     with duckdb.connect(str(machine.data / "leads.duckdb"), read_only=True) as db:
         db.execute("set TimeZone = 'UTC'")
         rows = db.sql(
-            f"select lead_id, message, portal_branch_id, created_at from {kind}_leads"
-        ).fetchall()  # noqa: S608 - our own name
+            f"select lead_id, message, portal_branch_id, created_at from {kind}_leads"  # noqa: S608
+        ).fetchall()
     found = {id_: tuple(version) for id_, *version in rows}
     assert len(found) == len(rows)
     return found
@@ -115,7 +117,8 @@ def test_commands_publish_every_lead_once_as_last_received(
     assert in_days == {id_ for kind in KINDS for id_ in portal.received(kind)}
     assert_published_as_received(machine, portal)
 
-    # The portal corrects a lead, moves one to another branch and one to another day, adds one, and delivers two.
+    # The portal corrects a lead, moves one to another branch and one to another day, adds one, and
+    # delivers two.
     first, second, third, *others = portal.leads
     late = lead("late", "appraisal", "102", datetime(2025, 10, 27, 12, tzinfo=UTC))
     pushed = lead("pushed", "applicant", "101", datetime(2025, 10, 29, 8, tzinfo=UTC))

@@ -1,8 +1,9 @@
 """A command is killed, or its disk fails, fills up or goes read-only under it, at any system call.
 
-Then readers still find whole publications, the command says what is wrong, and the same command ends well once the
-disk is well again: each lead is published once in its newest version, no acknowledged push is lost, who was to be
-erased is gone, and a backup brings everything back. `FAULTS=200` tries so many calls; the seed chooses them.
+Then readers still find whole publications, the command says what is wrong, and the same command
+ends well once the disk is well again: each lead is published once in its newest version, no
+acknowledged push is lost, who was to be erased is gone, and a backup brings everything back.
+`FAULTS=200` tries so many calls; the seed chooses them.
 """
 
 import errno
@@ -39,7 +40,10 @@ SAID = {
 
 @dataclass
 class House:
-    """A data folder, a backup of it, and the portal. `before` holds a copy of the folders for each trial."""
+    """A data folder, a backup of it, and the portal.
+
+    `before` holds a copy of the folders for each trial.
+    """
 
     agency: Agency
     folder: Path
@@ -137,12 +141,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         yield house
 
 
-# --- the commands -----------------------------------------------------------------------------------------------------
+# --- the commands ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A command: how the folders come to be as it finds them, how it runs, and what must hold after it."""
+    """A command: how the folders come to be as it finds them, how it runs, and what must hold after
+    it.
+    """
 
     run: Callable[[House, Fault, int], Outcome]
     check: Callable[[House, bool], None]
@@ -251,11 +257,14 @@ TRIALS = {
 }
 
 
-# --- the faults -------------------------------------------------------------------------------------------------------
+# --- the faults -----------------------------------------------------------------------------------
 
 
 def chosen(number: int, house: House) -> tuple[str, Fault, int]:
-    """A command, a fault and a call, by the seed. Each folder of the data folder is as likely as the others."""
+    """A command, a fault and a call, by the seed.
+
+    Each folder of the data folder is as likely as the others.
+    """
     rng = Random(f"{os.environ['CHAOS_SEED']} {number}")  # noqa: S311 - to be repeated
     name = list(TRIALS)[number % len(TRIALS)]
     fault = rng.choice([Fault.KILL, Fault.KILL, Fault.EIO, Fault.EROFS, Fault.ENOSPC])

@@ -1,8 +1,9 @@
-"""Who was erased is as if they had never been: random histories of pulls, pushes, erasures, kills and restores.
+"""Who was erased is as if they had never been: random histories of pulls, pushes, erasures, kills
+and restores.
 
-The same history happens twice: with everybody and with erasures, and at a portal that never had the erased leads. Every
-table must be the same then. Whose a lead is, the test knows by itself. `NEVER_WAS_SEEDS=50` tries so many histories,
-`NEVER_WAS_SEED=17` one.
+The same history happens twice: with everybody and with erasures, and at a portal that never had the
+erased leads. Every table must be the same then. Whose a lead is, the test knows by itself.
+`NEVER_WAS_SEEDS=50` tries so many histories, `NEVER_WAS_SEED=17` one.
 """
 
 import os
@@ -41,7 +42,7 @@ LATEST_DEATH: Final = 90
 PROVENANCE: Final = {"removed", "received", "state"}
 
 
-# --- people and what they send ----------------------------------------------------------------------------------------
+# --- people and what they send --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ FORMS: Final[tuple[Callable[[Person], tuple[str, str, str]], ...]] = (
 )
 # With a telephone, and without a name.
 NAMELESS: Final = 2
-# In a lead that was given to somebody else, an address without a name is one to look at: it stands under another name.
+# In a lead that was given to somebody else, an address without a name is one to look at: it stands
+# under another name.
 WITHOUT_NAME: Final = frozenset({1, 2})
 
 
@@ -181,7 +183,9 @@ def written(
 
 @dataclass(frozen=True)
 class Request:
-    """Who asks to be erased, and what they give: address, telephone with name, both, or a lead's id."""
+    """Who asks to be erased, and what they give: address, telephone with name, both, or a lead's
+    id.
+    """
 
     person: Person
     gives: str
@@ -197,7 +201,9 @@ class Request:
         return given | ({"lead": f"{self.lead_kind}/{self.lead_id}"} if "lead" in gives else {})
 
     def is_shown_by(self, lead: Lead, version: Version) -> bool:
-        """Whether a version is theirs, by what they gave: the address, or the number under their name."""
+        """Whether a version is theirs, by what they gave: the address, or the number under their
+        name.
+        """
         if "lead" in self.gives:
             return lead.id == self.lead_id
         email, phone, name = FORMS[version.form](version.person)
@@ -208,7 +214,7 @@ class Request:
         return bool(name) and version.person.name == self.person.name
 
 
-# --- what happens -----------------------------------------------------------------------------------------------------
+# --- what happens ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -393,7 +399,7 @@ class History:
                 assert not self.meant & self.house.leads(kind).keys()
 
 
-# --- the judgement ----------------------------------------------------------------------------------------------------
+# --- the judgement --------------------------------------------------------------------------------
 
 
 def house_in(folder: Path) -> House:

@@ -1,7 +1,8 @@
 """Secrets and personal data are in no log, event, mart, report, metric or alert.
 
-Values that nobody else has go through everything: as secrets, in leads, in names of members, in errors of the portal,
-in odd deliveries. Then every file is searched, decoded where it is Parquet, DuckDB, SQLite or packed.
+Values that nobody else has go through everything: as secrets, in leads, in names of members, in
+errors of the portal, in odd deliveries. Then every file is searched, decoded where it is Parquet,
+DuckDB, SQLite or packed.
 """
 
 import base64
@@ -76,11 +77,13 @@ SAID: Final = f"{MESSAGE} {EMAIL} {PHONE} {POSTCODE} {PERSON}"
 ALERTING: Final = "alert"
 
 
-# --- leads and errors that are full of canaries -----------------------------------------------------------------------
+# --- leads and errors that are full of canaries ---------------------------------------------------
 
 
 def odd_leads(branch: str) -> list[Any]:
-    """Good leads, values of no declared type, unknown members, unknown values, no id, and no lead at all."""
+    """Good leads, values of no declared type, unknown members, unknown values, no id, and no lead
+    at all.
+    """
     contact = {"firstName": PERSON, "lastName": MESSAGE, "email": EMAIL, "phoneNumber": PHONE}
     address = {"line1": STREET, "line2": STREET, "line3": STREET, "postcode": POSTCODE}
     home = {"address": address, "latitude": float(PLACE), "longitude": float(PLACE)}
@@ -102,7 +105,8 @@ def odd_leads(branch: str) -> list[Any]:
         },
         {"contact": contact, "propertyPreferences": SAID, "viewingTimes": SAID},
         SAID,
-        # A person's name and address as names of fields, once and twice, at every depth, and as members.
+        # A person's name and address as names of fields, once and twice, at every depth, and as
+        # members.
         {
             "id": f"{branch}-3",
             PERSON: 1,
@@ -142,7 +146,9 @@ def as_json(content: Any) -> bytes:
 
 @dataclass
 class Answers:
-    """Branch 101 answers, 102 only at the third time, the others never; each refuses in its own way."""
+    """Branch 101 answers, 102 only at the third time, the others never; each refuses in its own
+    way.
+    """
 
     asked: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -166,7 +172,7 @@ class Answers:
         return 200, as_json({name: odd_leads(branch), PERSON: EMAIL, EMAIL: [SAID]})
 
 
-# --- who is told ------------------------------------------------------------------------------------------------------
+# --- who is told ----------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -186,7 +192,7 @@ def web_sink(folder: Path) -> Iterator[str]:
         yield address
 
 
-# --- the search -------------------------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 
 
 def holding(folder: Path, canaries: Sequence[str]) -> dict[str, set[str]]:
@@ -217,8 +223,8 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
     (tmp_path / "packed.gz").write_bytes(gzip.compress(MESSAGE.encode()))
     with duckdb.connect(str(tmp_path / "file.duckdb")) as db:
         db.execute(
-            f"create table mart as select repeat('{STREET}', 100) as street from range(5000)"
-        )  # noqa: S608
+            f"create table mart as select repeat('{STREET}', 100) as street from range(5000)"  # noqa: S608
+        )
         db.execute(f"copy mart to '{tmp_path / 'file.parquet'}' (compression zstd)")
     with closing(sqlite3.connect(tmp_path / "file.db")) as lite, lite:
         lite.execute("create table snapshots (body blob)")
@@ -237,7 +243,7 @@ def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
     ]
 
 
-# --- the promise ------------------------------------------------------------------------------------------------------
+# --- the promise ----------------------------------------------------------------------------------
 
 
 @dataclass
@@ -338,7 +344,8 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
         assert {SECRET, WRONG_SECRET} == {*portal.token_requests}
     assert answers.asked["/applicant-leads", "102"] >= 3
 
-    # The canaries went through: the leads are where they belong, and the drift of their members is known.
+    # The canaries went through: the leads are where they belong, and the drift of their members is
+    # known.
     with duckdb.connect(str(tmp_path / "data" / "leads.duckdb"), read_only=True) as db:
         assert (EMAIL,) in db.execute("select contact_email from applicant_leads").fetchall()
         assert (ERASED,) not in db.execute("select contact_email from applicant_leads").fetchall()

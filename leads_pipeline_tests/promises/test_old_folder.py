@@ -1,4 +1,5 @@
-"""A data folder of 1de0322e opens and loses nothing: three days, two branches, a window that failed, four requests.
+"""A data folder of 1de0322e opens and loses nothing: three days, two branches, a window that
+failed, four requests.
 
 The program that made it is in the history of this folder.
 """
@@ -57,7 +58,10 @@ class Endpoint:
 
 @contextmanager
 def endpoint() -> Iterator[Endpoint]:
-    """Take deliveries while the block runs. Signatures aren't verified, as the sender has another clock."""
+    """Take deliveries while the block runs.
+
+    Signatures aren't verified, as the sender has another clock.
+    """
 
     class Handler(QuietHandler):
         def do_POST(self) -> None:
@@ -72,7 +76,9 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 def answers_of_the_month(refused: tuple[str, str] | None = None) -> Answers:
-    """The recorded answers of the first pull, with no leads for any other window, and perhaps one that is refused."""
+    """The recorded answers of the first pull, with no leads for any other window, and perhaps one
+    that is refused.
+    """
     _, _, (pull, *_) = recorded_month()
 
     def answers(path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
@@ -88,7 +94,10 @@ def answers_of_the_month(refused: tuple[str, str] | None = None) -> Answers:
 
 
 def run(data: Path, address: str, clock: str, *arguments: str, crm: Endpoint) -> tuple[int, str]:
-    """Run `leads-pipeline` on the folder, at that moment. Give the exit code and what it printed."""
+    """Run `leads-pipeline` on the folder, at that moment.
+
+    Give the exit code and what it printed.
+    """
     return command(
         data,
         address,
@@ -104,7 +113,9 @@ def run(data: Path, address: str, clock: str, *arguments: str, crm: Endpoint) ->
 
 @dataclass(frozen=True)
 class Old:
-    """The unpacked folder, and what it held: ids of leads, and the address of the person who objected."""
+    """The unpacked folder, and what it held: ids of leads, and the address of the person who
+    objected.
+    """
 
     data: Path
     leads: dict[str, list[str]]
@@ -132,8 +143,8 @@ class Old:
             assert set(ids) - set(found) == set()
             assert not {*self.erased, *self.restricted} & set(found)
         of_corrected = self.rows(
-            f"select lead_id from applicant_leads where contact_email = '{RIGHT}'"
-        )  # noqa: S608
+            f"select lead_id from applicant_leads where contact_email = '{RIGHT}'"  # noqa: S608
+        )
         assert sorted(of_corrected) == self.corrected
         assert self.rows(self.of_objecting)
         assert self.rows("from mart_hidden_valuations")
@@ -198,7 +209,8 @@ def test_a_folder_of_1de0322e_opens_and_loses_nothing(old: Old) -> None:
         found = answered("07:05", "privacy", "find", "--email", old.objecting)
         assert [one["lead_id"] for one in found["theirs"]] == old.rows(old.of_objecting)
 
-        # The lead that waits is delivered, and the corrected one again. No other lead is delivered twice.
+        # The lead that waits is delivered, and the corrected one again. No other lead is delivered
+        # twice.
         said("07:10", "deliver")
         assert set(crm.delivered) - set(old.delivered) == {WAITING}
         assert set(crm.delivered) & set(old.delivered) == set(old.corrected)
@@ -211,7 +223,8 @@ def test_a_folder_of_1de0322e_opens_and_loses_nothing(old: Old) -> None:
         assert [f"{one['kind']} {one['partition']}" for one in coverage["not_landed"]] == [FAILED]
         assert old.rows(OF_THE_FAILED) == []
 
-        # A pull of the old days brings the window that had failed, and nobody back who asked not to be there.
+        # A pull of the old days brings the window that had failed, and nobody back who asked not to
+        # be there.
         said("08:00", "backfill", "--from", DAYS[0], "--to", DAYS[-1])
         old.assert_is_published()
         assert old.rows(OF_THE_FAILED)

@@ -1,4 +1,6 @@
-"""One change, one place: each change that is asked for most often is made in a copy, in one file, and works there."""
+"""One change, one place: each change that is asked for most often is made in a copy, in one file,
+and works there.
+"""
 
 import os
 import shutil
@@ -36,7 +38,10 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def change(tmp_path: Path) -> Change:
-    """Put a text before another one in a file of a copy of the package, or at its end. A new file is made."""
+    """Put a text before another one in a file of a copy of the package, or at its end.
+
+    A new file is made.
+    """
     shutil.copytree(
         ROOT / "leads_pipeline",
         tmp_path / "leads_pipeline",

@@ -1,6 +1,8 @@
-"""Readers in other processes are never held up, never meet an error, and never see half of a publication.
+"""Readers in other processes are never held up, never meet an error, and never see half of a
+publication.
 
-Two DuckDB versions read: the one of the lock, and the oldest one that docs/guides/ask-the-data.md promises.
+Two DuckDB versions read: the one of the lock, and the oldest one that docs/guides/ask-the-data.md
+promises.
 """
 
 import json
@@ -26,7 +28,8 @@ CLIENTS = (LOCKED, OLDEST)
 
 VERSIONS: Final = (1, 2, 3)
 
-# So few of a branch's leads change that a publication brings the file up to date, and doesn't make it anew.
+# So few of a branch's leads change that a publication brings the file up to date, and doesn't make
+# it anew.
 STEADY, CHANGING = 80, 3
 
 # Each mart says how many leads it was made from, of one kind or of both.
@@ -56,7 +59,8 @@ COUNTING_NO_LEADS: Final = {
     "mart_searches",
 }
 
-# What a reader reads on one connection: the versions that changed leads and their children show, and all counts.
+# What a reader reads on one connection: the versions that changed leads and their children show,
+# and all counts.
 READ = f"""
     import json, select, sys, time
     sys.path[:0] = sys.argv[2:]
@@ -78,7 +82,8 @@ READ = f"""
         print(json.dumps({{"shown": shown, "leads": leads, "marts": marts}}), flush=True)
 """  # noqa: S608 - our own names
 
-# Opens the file again and again until its input ends, and once more: a reading may have begun long before.
+# Opens the file again and again until its input ends, and once more: a reading may have begun long
+# before.
 OPENS_AGAIN = """
     is_over = False
     while not is_over:
@@ -111,7 +116,9 @@ READS_ALL = """
 
 
 class Reader:
-    """A program that reads the file in a process of its own, by the DuckDB in that folder of packages."""
+    """A program that reads the file in a process of its own, by the DuckDB in that folder of
+    packages.
+    """
 
     def __init__(self, program: str, file: Path, packages: Path, log: Path) -> None:
         self._log = log
@@ -141,7 +148,10 @@ class Reader:
 
 
 def folder_of(client: str, folder: Path) -> Path | None:
-    """The folder of packages with that DuckDB: the lock's, or the oldest one, installed anew. None if it can't be."""
+    """The folder of packages with that DuckDB: the lock's, or the oldest one, installed anew.
+
+    None if it can't be.
+    """
     if client == LOCKED:
         return folder
     command = [
@@ -160,7 +170,9 @@ def folder_of(client: str, folder: Path) -> Path | None:
 
 @dataclass
 class History:
-    """What the readers with one DuckDB read: in connection after connection, in those that stayed, and all at last."""
+    """What the readers with one DuckDB read: in connection after connection, in those that stayed,
+    and all at last.
+    """
 
     in_turn: list[Any]
     stayed: list[Any]

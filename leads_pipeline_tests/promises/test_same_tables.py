@@ -1,7 +1,8 @@
-"""The same month gives the same tables as in 1de0322e, with drift, hostile leads, requests of people and a restore.
+"""The same month gives the same tables as in 1de0322e, with drift, hostile leads, requests of
+people and a restore.
 
-A difference that is meant goes into DELIBERATE. The program that made the recordings is in the history of
-this folder.
+A difference that is meant goes into DELIBERATE. The program that made the recordings is in the
+history of this folder.
 """
 
 from collections import Counter
@@ -24,7 +25,8 @@ from leads_pipeline_tests.promises.month import (
 )
 from leads_pipeline_tests.promises.portal import portal
 
-# What differs from 1de0322e on purpose, with the reason: "mart_x" for a whole table, "mart_x.column" for a column.
+# What differs from 1de0322e on purpose, with the reason: "mart_x" for a whole table,
+# "mart_x.column" for a column.
 DELIBERATE: dict[str, str] = {}
 
 # What 1de0322e hasn't.
@@ -117,7 +119,10 @@ def _different_rows(
     if max(len(lost), len(new)) <= FEW.get(table, (0, ""))[0]:
         return
     if lost or new:
-        yield f"{table}: {len(lost)} of {before.total()} recorded rows differ or are gone, {len(new)} rows are new"
+        yield (
+            f"{table}: {len(lost)} of {before.total()} recorded rows differ or are gone, "
+            f"{len(new)} rows are new"
+        )
     # Sorted, so that a row stands near the one that it has become.
     yield from (f"    gone: {_shown(columns, row)}" for row in sorted(lost)[:SHOWN])
     yield from (f"    new: {_shown(columns, row)}" for row in sorted(new)[:SHOWN])

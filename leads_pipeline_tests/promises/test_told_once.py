@@ -1,7 +1,9 @@
-"""A person is told once of each problem and once of its end, by Dagster's own loops, a webhook and a mail server.
+"""A person is told once of each problem and once of its end, by Dagster's own loops, a webhook and
+a mail server.
 
-A week passes, in which the portal is down for a night, refuses a branch for most of a day, and the machine is off for
-two days. `TOLD_DAYS=30` makes it longer. Nothing here depends on the words of a message.
+A week passes, in which the portal is down for a night, refuses a branch for most of a day, and the
+machine is off for two days. `TOLD_DAYS=30` makes it longer. Nothing here depends on the words of a
+message.
 """
 
 import json
@@ -106,7 +108,8 @@ def test_a_night_without_the_portal_a_refused_branch_and_a_machine_that_is_off_a
     assert is_in(worked_at, (DOWN[1], DOWN[1] + timedelta(hours=9)))
     assert is_in(refused_at, REFUSED)
     assert is_in(corrected_at, (REFUSED[1], REFUSED[1] + timedelta(days=1, hours=2)))
-    # Two begin, two end, one is told once more after a day, and a field of these leads is in no contract.
+    # Two begin, two end, one is told once more after a day, and a field of these leads is in no
+    # contract.
     assert len(messages) <= 6
     assert [one["Subject"] for one in mails] == [one["title"] for one in messages]
     with duckdb.connect(str(machine.data / "leads.duckdb"), read_only=True) as db:

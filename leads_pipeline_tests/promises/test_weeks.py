@@ -1,23 +1,31 @@
-"""Weeks of mishaps, judged by the portal's ledger alone. Nothing that the pipeline says of itself is believed.
+"""Weeks of mishaps, judged by the portal's ledger alone.
 
-Leads come on time, late, at midnight and by push. They move, are corrected, return to an old version, change their day,
-and are deleted after 30 days. The portal refuses, is busy, is down, answers nonsense, and wants another secret. The
-machine is off, its clock is wrong, its daemon is killed, files rot, the folder is copied and restored, Dagster's
-database and `leads.duckdb` are lost, a branch is added, and somebody runs backfills by hand.
+Nothing that the pipeline says of itself is believed.
+
+Leads come on time, late, at midnight and by push. They move, are corrected, return to an old
+version, change their day, and are deleted after 30 days. The portal refuses, is busy, is down,
+answers nonsense, and wants another secret. The machine is off, its clock is wrong, its daemon is
+killed, files rot, the folder is copied and restored, Dagster's database and `leads.duckdb` are
+lost, a branch is added, and somebody runs backfills by hand.
 
 The promises:
 
-- A window is looked at when it is over, and again when its leads are late or corrected: see LOOKS. Each of these looks
-  is made within a day of good time: the portal answers, the machine is on and knows its secret and the time, and has
-  had REACH to recover. So a lead that is listed when a look falls due, and still a day later, has been received.
-- Every lead that was received is published once, in the version that was received last, whatever clocks say. Received
-  means answered to a pull, or acknowledged with 200. The answers to a daemon that was killed may be published. A lead
-  that visits another window and comes back unchanged may stay shown there until looks find it gone, and there again.
-- A lead that a reader has seen stays. If a backup is restored, `leads.duckdb` is as old as the backup.
-- A window shows as landed only after an answer from after its end, and from before the portal began to delete it.
+- A window is looked at when it is over, and again when its leads are late or corrected: see LOOKS.
+  Each of these looks is made within a day of good time: the portal answers, the machine is on and
+  knows its secret and the time, and has had REACH to recover. So a lead that is listed when a look
+  falls due, and still a day later, has been received.
+- Every lead that was received is published once, in the version that was received last, whatever
+  clocks say. Received means answered to a pull, or acknowledged with 200. The answers to a daemon
+  that was killed may be published. A lead that visits another window and comes back unchanged may
+  stay shown there until looks find it gone, and there again.
+- A lead that a reader has seen stays. If a backup is restored, `leads.duckdb` is as old as the
+  backup.
+- A window shows as landed only after an answer from after its end, and from before the portal began
+  to delete it.
 - The marts add up with the tables.
 
-`WEEKS_DAYS=60` makes it longer, and `WEEKS_SEED=17` repeats a seed. `WEEKS_ONLY=3,5` leaves out the other mishaps.
+`WEEKS_DAYS=60` makes it longer, and `WEEKS_SEED=17` repeats a seed. `WEEKS_ONLY=3,5` leaves out the
+other mishaps.
 """
 
 import os
@@ -71,8 +79,8 @@ SEED: Final = os.environ.get("WEEKS_SEED") or os.environ["CHAOS_SEED"]
 
 # How long after its end a window is looked at by promise.
 LOOKS: Final = (timedelta(hours=6), 7 * DAY, 14 * DAY, 21 * DAY, 28 * DAY)
-# The effects of a mishap are over after REACH: a refused window is asked for again within 30 hours, and the daemon
-# works once or twice a day here.
+# The effects of a mishap are over after REACH: a refused window is asked for again within 30 hours,
+# and the daemon works once or twice a day here.
 REACH: Final = 54 * HOUR
 # In these, nobody can ask the portal, or isn't answered.
 BAD: Final = ("refused", "passing", "secret", "off", "clock", "kill", "lose dagster", "restore")
@@ -100,7 +108,8 @@ class Weeks:
     address: str
     # From when each branch is configured.
     since: dict[str, datetime]
-    # Places in the ledger: received and lost again with a folder that was restored; answered to a killed daemon.
+    # Places in the ledger: received and lost again with a folder that was restored; answered to a
+    # killed daemon.
     undone: set[int] = field(default_factory=set)
     killed: set[int] = field(default_factory=set)
     restored: list[tuple[datetime, datetime]] = field(default_factory=list)
@@ -209,7 +218,7 @@ class Weeks:
 
         self.portal.on_request = count
 
-    # --- mishaps -----------------------------------------------------------------------------------------------------
+    # --- mishaps ----------------------------------------------------------------------------------
 
     def befall_secret(self, chance: Random) -> None:
         self.portal.secret = f"secret-{chance.random()}"
@@ -271,15 +280,16 @@ class Weeks:
         assert self.judged > before
         self.judge_looks()
 
-    # --- the judgement -----------------------------------------------------------------------------------------------
+    # --- the judgement ----------------------------------------------------------------------------
 
     def judge(self) -> None:
         """Compare the published tables with the ledger."""
         self.judged += 1
         for kind in KINDS:
             rows = self._query(
-                f"select lead_id, message, portal_branch_id, created_at from {kind}_leads order by 1"
-            )  # noqa: S608 - our own names
+                f"select lead_id, message, portal_branch_id, created_at from {kind}_leads order by "  # noqa: S608
+                "1"
+            )
             versions = {id_: tuple(version) for id_, *version in rows}
             assert len(versions) == len(rows), f"{kind} leads are there twice"
             gone = self.seen[kind] - versions.keys()
@@ -314,8 +324,8 @@ class Weeks:
     def _is_back_unnoticed(self, handed: Sequence[Handed]) -> bool:
         """Whether the lead is back unchanged from elsewhere, where it may stay shown.
 
-        A look notices it unless the window had it alike since the look before. The portal may repeat a push of long
-        ago.
+        A look notices it unless the window had it alike since the look before. The portal may
+        repeat a push of long ago.
         """
         last = handed[-1].version
         away = max(
@@ -328,7 +338,9 @@ class Weeks:
         )
 
     def _is_noticed(self, look: Handed, handed: Sequence[Handed]) -> bool:
-        """Whether, after the lead was last in the window like this, an earlier look found it gone or changed."""
+        """Whether, after the lead was last in the window like this, an earlier look found it gone
+        or changed.
+        """
         window = look.lead.kind, look.version.branch, look.start
         came_at = max(
             (
@@ -397,7 +409,8 @@ class Weeks:
                         promised += 1
                         if (lead.id, version) not in received:
                             lost.append(
-                                f"{lead.id} {number}: listed {listed:%m-%d %H:%M} to {ends:%m-%d %H:%M}"
+                                f"{lead.id} {number}: listed {listed:%m-%d %H:%M} to "
+                                f"{ends:%m-%d %H:%M}"
                             )
         assert not lost, (
             f"{len(lost)} of {promised} were listed at a look and never received: {lost[:5]}"
@@ -455,7 +468,8 @@ class Weeks:
 def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path: Path) -> None:
     chance = Random(f"weeks {SEED}")  # noqa: S311 - to be repeated
     zone = ZoneInfo(chance.choice(ZONES))
-    # In the past, so that no file is older than it should be. A change of clocks is among the days, or not.
+    # In the past, so that no file is older than it should be. A change of clocks is among the days,
+    # or not.
     first = date(2025, 1, 10) + timedelta(days=chance.randrange(280))
     begin = datetime.combine(first, time(0, 20), zone).astimezone(UTC)
     branches = BRANCHES[: chance.choice([2, 2, 2, 3])]

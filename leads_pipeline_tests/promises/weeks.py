@@ -1,7 +1,8 @@
-"""What happens in some weeks, by seed: the leads' lives, and the mishaps that befall the portal, machine and folder.
+"""What happens in some weeks, by seed: the leads' lives, and the mishaps that befall the portal,
+machine and folder.
 
-Belongs here: what happens when. Doesn't: how it is brought about (machine.py, ledger.py), and what must hold
-(test_weeks.py).
+Belongs here: what happens when. Doesn't: how it is brought about (machine.py, ledger.py), and what
+must hold (test_weeks.py).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Damaged and missing files: they are found, named wherever somebody looks, and cost no lead until they are whole."""
+"""Damaged and missing files: they are found, named wherever somebody looks, and cost no lead until
+they are whole.
+"""
 
 import json
 import shutil
@@ -174,7 +176,7 @@ def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
     assert EMAIL.encode() not in content
 
 
-# --- as a user meets it ----------------------------------------------------------------------------------------------
+# --- as a user meets it ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -214,8 +216,8 @@ def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_agai
     assert damaged <= {window["partition"] for window in json.loads(told.stdout)["not_landed"]}
     doctor = run("doctor").output
     assert (
-        f"files-damaged: Raw files of 2 applicant windows of branch-101, branch-102, {here.day(2)} are"
-        in doctor
+        f"files-damaged: Raw files of 2 applicant windows of branch-101, branch-102, {here.day(2)} "
+        "are" in doctor
     )
     assert "windows-failing" not in doctor
 

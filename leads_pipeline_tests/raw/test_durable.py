@@ -26,7 +26,9 @@ def test_a_copy_is_whole_and_replaces_what_was_there(tmp_path: Path, size: int) 
 def test_a_copy_that_the_kernel_refuses_or_stops_is_made_as_a_plain_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
-    """Some file systems tell of no bytes copied in place of an error (docs of copy_file_range, its bugs)."""
+    """Some file systems tell of no bytes copied in place of an error (docs of copy_file_range, its
+    bugs).
+    """
     content = os.urandom(300_000)
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(content)

@@ -1,4 +1,5 @@
-"""File systems that lack hard links, symbolic links, the fsync of a folder, or locks: what works, and what is said.
+"""File systems that lack hard links, symbolic links, the fsync of a folder, or locks: what works,
+and what is said.
 
 The kernel refuses the calls, as exFAT and SMB do. Neither can be mounted everywhere.
 """
@@ -35,7 +36,7 @@ def said(outcome: Outcome) -> str:
     return f"{outcome.error}: {outcome.message}" if outcome.error else ""
 
 
-# --- without hard links (fault 81) ------------------------------------------------------------------------------------
+# --- without hard links (fault 81) ----------------------------------------------------------------
 
 
 def create_by_many(folder: Path) -> tuple[list[bool], str, list[str]]:
@@ -81,7 +82,7 @@ def test_without_hard_links_people_can_be_erased_can_object_and_be_restricted(
     assert outcome.result == ["john"]
 
 
-# --- without the fsync of a folder (fault 82) -------------------------------------------------------------------------
+# --- without the fsync of a folder (fault 82) -----------------------------------------------------
 
 
 def back_up_three_times(folder: Path) -> None:
@@ -103,7 +104,7 @@ def test_without_the_fsync_of_a_folder_backups_are_made_and_deleted(tmp_path: Pa
     ).keys() == {"jane"}
 
 
-# --- without symbolic links (fault 83) --------------------------------------------------------------------------------
+# --- without symbolic links (fault 83) ------------------------------------------------------------
 
 
 def publish_three_times(folder: Path) -> list[str]:
@@ -155,7 +156,7 @@ def test_a_publication_that_fails_before_its_link_is_there_leaves_no_version(
     assert sorted(path.name for path in (data / ".versions").glob("leads-*")) == before
 
 
-# --- too few descriptors (fault 85) -----------------------------------------------------------------------------------
+# --- too few descriptors (fault 85) ---------------------------------------------------------------
 
 
 def land(folder: Path) -> None:
@@ -184,7 +185,7 @@ def test_what_a_process_may_not_have_is_not_taken_for_a_fault_of_the_disk(
     assert "Check the disk" not in outcome.message
 
 
-# --- doctor tries the file system -------------------------------------------------------------------------------------
+# --- doctor tries the file system -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""A folder or a bucket that another version wrote is refused before anything is written, a new one gets a number."""
+"""A folder or a bucket that another version wrote is refused before anything is written, a new one
+gets a number.
+"""
 
 import os
 from collections.abc import Iterator

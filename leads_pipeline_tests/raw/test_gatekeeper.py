@@ -1,4 +1,7 @@
-"""Without the feature `privacy` everybody is let in, unless there is a suppression list. Then nothing lands."""
+"""Without the feature `privacy` everybody is let in, unless there is a suppression list.
+
+Then nothing lands.
+"""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Raw windows: landing, pushes, the suppression list, damage, clocks, rewriting, and who else can read the files."""
+"""Raw windows: landing, pushes, the suppression list, damage, clocks, rewriting, and who else can
+read the files.
+"""
 
 import hashlib
 import io
@@ -124,7 +126,7 @@ def anywhere(
         yield Windows(open_store(address, plain_http=True), kept_out)
 
 
-# --- landing ----------------------------------------------------------------------------------------------------------
+# --- landing --------------------------------------------------------------------------------------
 
 
 def test_the_name_says_when_and_how_wholly_the_window_was_looked_at_and_how_many_leads_it_has(
@@ -371,7 +373,7 @@ def test_merging_loses_no_version_and_no_order_matters(
     assert all(left != right for left, right in itertools.pairwise(later))
 
 
-# --- pushes -----------------------------------------------------------------------------------------------------------
+# --- pushes ---------------------------------------------------------------------------------------
 
 
 def test_pushed_leads_lie_in_a_file_of_their_own_and_land_no_window(anywhere: Windows) -> None:
@@ -419,7 +421,7 @@ def test_the_leads_of_an_incomplete_answer_land_as_rows(windows: Windows) -> Non
     assert windows.footer()[b"run_id"] == b"run-1"
 
 
-# --- clocks -----------------------------------------------------------------------------------------------------------
+# --- clocks ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -462,7 +464,7 @@ def test_a_look_of_the_future_whose_file_is_of_the_future_too_is_none(
     assert windows.name.startswith(f"{microseconds(WINDOW.end - SECOND)}-open-20-")
 
 
-# --- the suppression list ---------------------------------------------------------------------------------------------
+# --- the suppression list -------------------------------------------------------------------------
 
 
 def test_who_is_on_the_list_does_not_land(windows: Windows) -> None:
@@ -530,7 +532,7 @@ def test_a_push_takes_out_of_the_folder_whom_the_list_means_by_then(windows: Win
     assert windows.name.startswith(f"{microseconds(CLOSED_AT)}-closed-20-")
 
 
-# --- rewriting --------------------------------------------------------------------------------------------------------
+# --- rewriting ------------------------------------------------------------------------------------
 
 
 def test_an_erasure_rewrites_the_window_and_its_look_stays(anywhere: Windows) -> None:
@@ -596,7 +598,7 @@ def test_a_correction_stays_over_later_answers_and_is_no_version(windows: Window
     assert windows.texts() == {"lead-01": "first"}
 
 
-# --- failures and damage ----------------------------------------------------------------------------------------------
+# --- failures and damage --------------------------------------------------------------------------
 
 
 def failure_in(windows: Windows) -> tuple[str, str, int] | None:
@@ -726,7 +728,7 @@ def test_a_disk_that_cannot_be_read_moves_nothing(tmp_path: Path) -> None:
     assert len(there.names) == 1
 
 
-# --- other readers ----------------------------------------------------------------------------------------------------
+# --- other readers --------------------------------------------------------------------------------
 
 
 def test_pandas_pyarrow_and_duckdb_read_the_folder_as_a_hive(

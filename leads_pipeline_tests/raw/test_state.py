@@ -46,7 +46,7 @@ def test_it_makes_nothing_until_it_remembers_something(tmp_path: Path, state: St
     assert list(tmp_path.iterdir()) == []
 
 
-# --- locks ------------------------------------------------------------------------------------------------------------
+# --- locks ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_
     assert not state.is_pulling()
 
 
-# --- what was done ----------------------------------------------------------------------------------------------------
+# --- what was done --------------------------------------------------------------------------------
 
 
 def test_each_rewriting_of_raw_has_a_mark_of_its_own(state: State) -> None:
@@ -134,7 +134,7 @@ def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, stat
     assert key != state.key_of_day(DAY) != state.key_of_day(DAY)
 
 
-# --- what is the same for all machines --------------------------------------------------------------------------------
+# --- what is the same for all machines ------------------------------------------------------------
 
 
 def test_a_dagster_home_within_the_data_folder_is_the_same_under_another_path(

@@ -112,7 +112,9 @@ for number in itertools.count():
 def test_a_file_that_is_renamed_now_and_then_is_in_each_listing_of_a_long_folder(
     tmp_path: Path,
 ) -> None:
-    """Of a disk's folder with 1,500 names, one listing in thirty misses it (not of a folder in memory)."""
+    """Of a disk's folder with 1,500 names, one listing in thirty misses it (not of a folder in
+    memory).
+    """
     for number in range(1500):
         (tmp_path / f"other-{number:04}").touch()
     (tmp_path / "look-0000000").touch()
@@ -144,7 +146,7 @@ def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(
     assert two.list("") == []
 
 
-# --- unfinished files -------------------------------------------------------------------------------------------------
+# --- unfinished files -----------------------------------------------------------------------------
 
 
 def test_what_a_killed_writer_left_is_no_key_and_can_be_deleted(tmp_path: Path) -> None:
@@ -180,7 +182,7 @@ def test_a_writer_whose_draft_is_deleted_writes_it_again(tmp_path: Path) -> None
     assert len(store.list("")) == 600
 
 
-# --- errors in words --------------------------------------------------------------------------------------------------
+# --- errors in words ------------------------------------------------------------------------------
 
 
 def test_a_bucket_that_is_not_there_is_named(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:

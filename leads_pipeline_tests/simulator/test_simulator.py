@@ -1,4 +1,6 @@
-"""The simulator against its contract: schemathesis and openapi.yaml, and what the specification says in words."""
+"""The simulator against its contract: schemathesis and openapi.yaml, and what the specification
+says in words.
+"""
 
 import base64
 import json
@@ -49,16 +51,19 @@ CONFIG = Config(seed=7, branches=9, clock=lambda: NOW)
 
 # As RFC 6749 section 2.3.1 says: id and secret are form-encoded before Base64.
 BASIC = {
-    "Authorization": f"Basic {base64.b64encode(b'leads-simulator:made-up%3Asecret%2F100%25%2B1').decode()}"
+    "Authorization": "Basic "
+    f"{base64.b64encode(b'leads-simulator:made-up%3Asecret%2F100%25%2B1').decode()}"
 }
 BASIC_UNENCODED = {
     "Authorization": f"Basic {base64.b64encode(b'leads-simulator:made-up:secret/100%+1').decode()}"
 }
 BASIC_OF_INVENTORY = {
-    "Authorization": f"Basic {base64.b64encode(b'inventory-simulator:made-up%3Asecret%2F200%25%2B2').decode()}"
+    "Authorization": "Basic "
+    f"{base64.b64encode(b'inventory-simulator:made-up%3Asecret%2F200%25%2B2').decode()}"
 }
 
-# Nothing here speaks TLS, and loading the machine's certificates takes longer than most of these tests.
+# Nothing here speaks TLS, and loading the machine's certificates takes longer than most of these
+# tests.
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 Json = Any  # what json.loads gives
@@ -165,11 +170,12 @@ def rules(then: Json, **when: Json) -> str:
     return json.dumps({"rules": [{"name": "test", "when": when, "then": then}]})
 
 
-# --- the contract, by schemathesis --------------------------------------------------------------------------------
+# --- the contract, by schemathesis ----------------------------------------------------------------
 
-# What an answer must be, whatever was asked. Not among them: that everything which the document allows is accepted. In
-# words the contract is narrower: one id alone, moments without offset, audience or scope with the credentials. Nor that
-# a wrong filter of the inventory, which the pipeline never sends, is refused.
+# What an answer must be, whatever was asked. Not among them: that everything which the document
+# allows is accepted. In words the contract is narrower: one id alone, moments without offset,
+# audience or scope with the credentials. Nor that a wrong filter of the inventory, which the
+# pipeline never sends, is refused.
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -283,7 +289,9 @@ def test_listings_have_all_45_published_property_types_and_the_usual_ones_most_o
 
 @pytest.mark.parametrize("start", [date(2026, 2, 23), date(2027, 2, 3)])
 def test_three_people_send_a_new_field_in_each_week_of_three_branches(start: date) -> None:
-    """Fault 90: the demo says that the check of drift shows a warning, and with 7 days that depended on the date."""
+    """Fault 90: the demo says that the check of drift shows a warning, and with 7 days that
+    depended on the date.
+    """
     config = Config()
     book = LeadBook(config.seed, config.leads_per_day)
     branches = Organisation(config.seed, config.branches).branches
@@ -316,7 +324,7 @@ def test_people_look_real_and_are_nobody(month: dict[str, Json]) -> None:
     assert all(lead["consumerPostcode"].startswith("X") for lead in month["applicant"])
 
 
-# --- windows, scopes, retention ------------------------------------------------------------------------------------
+# --- windows, scopes, retention -------------------------------------------------------------------
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_gives_others(
@@ -446,7 +454,7 @@ def test_a_wrong_request_is_refused_with_its_code(
     assert answer.json()["errors"][0]["code"] == code
 
 
-# --- tokens ------------------------------------------------------------------------------------------------------
+# --- tokens ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("headers", [None, BASIC], ids=["body", "basic"])
@@ -514,7 +522,7 @@ def test_a_token_is_good_for_its_own_service_alone(
     assert status_of(client) == 401
 
 
-# --- inventory and pushes ----------------------------------------------------------------------------------------
+# --- inventory and pushes -------------------------------------------------------------------------
 
 
 def pages(client: httpx.Client, **parameters: str | int) -> list[Json]:
@@ -617,7 +625,7 @@ def test_a_made_up_crm_takes_what_is_signed_and_refuses_the_rest(client: httpx.C
     assert client.post(CRM_PATH, content=body + " ", headers=headers).status_code == 400
 
 
-# --- faults and counters -----------------------------------------------------------------------------------------
+# --- faults and counters --------------------------------------------------------------------------
 
 
 def test_a_rule_takes_only_the_requests_that_it_names(
@@ -751,7 +759,7 @@ def test_rules_that_cannot_be_are_refused_with_the_reason(
     assert says in answer.json()["detail"]
 
 
-# --- the server and the command ----------------------------------------------------------------------------------
+# --- the server and the command -------------------------------------------------------------------
 
 
 def test_a_simulator_ends_at_once_and_quietly_while_an_answer_is_under_way(

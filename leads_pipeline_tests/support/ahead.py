@@ -1,7 +1,7 @@
 """What is loaded ahead of a publication, as tests look at it.
 
-Belongs here: the draft, its helpers, leads enough for a round, and what would be published without it. Doesn't: loading
-(house.py).
+Belongs here: the draft, its helpers, leads enough for a round, and what would be published without
+it. Doesn't: loading (house.py).
 """
 
 import shutil

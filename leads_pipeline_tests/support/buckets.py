@@ -1,4 +1,5 @@
-"""Empty buckets for tests, and a server that has some: moto's emulation of S3, which starts in a second.
+"""Empty buckets for tests, and a server that has some: moto's emulation of S3, which starts in a
+second.
 
 Belongs here: making them. Doesn't: what is to hold of a bucket (raw/test_store.py).
 """

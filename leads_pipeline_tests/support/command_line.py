@@ -11,8 +11,9 @@ from leads_pipeline.cli import main, output
 def run(*arguments: object) -> Result:
     """What `leads-pipeline` prints on a terminal that no table is too wide for, and how it ends.
 
-    What it sets in the environment is taken back: it is for the processes that it starts, and a fixture of a module
-    would leave it to other tests. The rest stays untouched, as threads may read it.
+    What it sets in the environment is taken back: it is for the processes that it starts, and a
+    fixture of a module would leave it to other tests. The rest stays untouched, as threads may read
+    it.
     """
     before, umask = dict(os.environ), os.umask(0o077)
     os.umask(umask)

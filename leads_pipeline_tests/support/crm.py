@@ -27,7 +27,10 @@ def taken(_: Mapping[str, Any]) -> httpx.Response:
 
 @dataclass
 class Crm(httpx.AsyncBaseTransport):
-    """Answers each message with `answer`. What was answered with 2xx is applied, once for each webhook-id."""
+    """Answers each message with `answer`.
+
+    What was answered with 2xx is applied, once for each webhook-id.
+    """
 
     answer: Callable[[Mapping[str, Any]], httpx.Response] = taken
     applied: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -63,7 +66,8 @@ def running(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """An endpoint on a socket: its address, and what it has applied, by webhook-id.
 
-    It takes what the reference library verifies, in so many seconds each, and answers 503 while it is down.
+    It takes what the reference library verifies, in so many seconds each, and answers 503 while it
+    is down.
     """
     applied: dict[str, Any] = {}
 

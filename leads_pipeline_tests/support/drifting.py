@@ -1,7 +1,7 @@
 """Leads that drift in every way, and where each of their values went, for the tests of reading.
 
-The values are looked up by other means than the pipeline's: JSON as Python's json reads it, with every number as it was
-written and every member of an object, the repeated ones too.
+The values are looked up by other means than the pipeline's: JSON as Python's json reads it, with
+every number as it was written and every member of an object, the repeated ones too.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ class Number(str):
     """A JSON number as it was written."""
 
 
-# --- what comes -----------------------------------------------------------------------------------------------------
+# --- what comes -----------------------------------------------------------------------------------
 
 # As JSON texts, since most of what is odd about a value is gone once it is parsed.
 PLAIN = {
@@ -52,7 +52,8 @@ NUMBERS = (
 )  # fmt: skip
 TEXTS = (
     *('""', '" "', '"null"', '"{"', '"[1]"', '"{\\"a\\":1}"', '"a\\"b"', '"a\\\\b"', '"a\\u0000b"', '"é"', '"e\u0301"'),
-    *('"\\ud83d\\ude00"', '"\\u2028\u2028"', '"<script>alert(1)</script>"', "\"'; drop table leads; --\"", '"=cmd()"'),
+    *('"\\ud83d\\ude00"', '"\\u2028\u2028"', '"<script>alert(1)</script>"', "\"'; drop table "
+        "leads; --\"", '"=cmd()"'),
 )  # fmt: skip
 CONTAINERS = (
     *("[]", "{}", "[[]]", "[null]", '{"a":1}', '{"":{"":1.50}}', '{"a":1,"a":2}', '[1,"x",{"a":null}]', '{"id":7}'),
@@ -123,7 +124,8 @@ def _json(value: Any, space: str) -> str:
 
 
 def leads_with_one_change(kind: LeadKind) -> list[str]:
-    """Texts of leads with every declared member, each value as declared, but for one thing in each that may be odd.
+    """Texts of leads with every declared member, each value as declared, but for one thing in each
+    that may be odd.
 
     Bytes that aren't UTF-8 stand in them as with Python's `surrogateescape`.
     """
@@ -200,17 +202,20 @@ def _owner(lead: Members, path: str) -> Members:
     )
 
 
-# --- where it went --------------------------------------------------------------------------------------------------
+# --- where it went --------------------------------------------------------------------------------
 
-# What `_problems` says of a lead as a whole. Of one that isn't JSON nothing else has to be found, of any other it does.
+# What `_problems` says of a lead as a whole. Of one that isn't JSON nothing else has to be found,
+# of any other it does.
 NOT_JSON = {"not valid JSON"}
 
 
 @dataclass(frozen=True)
 class Received:
-    """A lead as sent, and the id by which it should be known: its own, or the hash of its bytes where it has none.
+    """A lead as sent, and the id by which it should be known: its own, or the hash of its bytes
+    where it has none.
 
-    Of a lead that isn't JSON, `content` is None, and so is `lead_id`: to find one in it takes more than a JSON parser.
+    Of a lead that isn't JSON, `content` is None, and so is `lead_id`: to find one in it takes more
+    than a JSON parser.
     """
 
     text: str
@@ -239,7 +244,10 @@ class Received:
 
 
 def parsed(text: str) -> Any:
-    """JSON with nothing lost: objects as Members, numbers as Number. Raises ValueError for what the grammar forbids."""
+    """JSON with nothing lost: objects as Members, numbers as Number.
+
+    Raises ValueError for what the grammar forbids.
+    """
 
     def refuse(constant: str) -> None:
         raise ValueError(constant)
@@ -252,7 +260,10 @@ def parsed(text: str) -> Any:
 def lost(
     kind: LeadKind, lead: Received, row: Row, children: Mapping[str, Sequence[Row]]
 ) -> Iterator[str]:
-    """What can't be found again of a lead, in words. `children` are its rows in each child table, by position."""
+    """What can't be found again of a lead, in words.
+
+    `children` are its rows in each child table, by position.
+    """
     problems = set(row["_problems"])
     if not lead.is_json:
         if not problems & NOT_JSON:

@@ -1,4 +1,5 @@
-"""A client's clock that only sleeping moves, so that minutes of waiting cost nothing and can be looked at.
+"""A client's clock that only sleeping moves, so that minutes of waiting cost nothing and can be
+looked at.
 
 Belongs here: that clock alone.
 """
@@ -34,5 +35,8 @@ class FakeTiming:
 
     def as_timing(self) -> Timing:
         return Timing(
-            now=self.now, monotonic=lambda: self.seconds, wait=self.wait, rng=random.Random(1)
-        )  # noqa: S311
+            now=self.now,
+            monotonic=lambda: self.seconds,
+            wait=self.wait,
+            rng=random.Random(1),  # noqa: S311
+        )

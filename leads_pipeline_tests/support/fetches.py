@@ -1,6 +1,8 @@
-"""Weeks of fetches of windows, with outages, refusals, kills and a machine that is off now and then.
+"""Weeks of fetches of windows, with outages, refusals, kills and a machine that is off now and
+then.
 
-Belongs here: letting them pass by the product's rule, and judging by the rule's promise. Doesn't: files, a portal.
+Belongs here: letting them pass by the product's rule, and judging by the rule's promise. Doesn't:
+files, a portal.
 """
 
 import random
@@ -45,8 +47,12 @@ class Weeks:
         self.fetches: defaultdict[Window, list[datetime]] = defaultdict(list)
 
     def pass_and_judge(self) -> None:
-        """Let the weeks pass. Each fetch has to happen in time, if any good time was left for it."""
-        # A window that isn't due before a moment is asked about again at that moment, or when the service is started.
+        """Let the weeks pass.
+
+        Each fetch has to happen in time, if any good time was left for it.
+        """
+        # A window that isn't due before a moment is asked about again at that moment, or when the
+        # service is started.
         waiting = {window: window.end for window in self.windows}
         started_at = FIRST
         while self.now < self.end:

@@ -21,7 +21,8 @@ class Gpg:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        # How hard a passphrase is to guess is measured and tried anew for each key otherwise: seconds each.
+        # How hard a passphrase is to guess is measured and tried anew for each key otherwise:
+        # seconds each.
         (home / "gpg-agent.conf").write_text("s2k-count 65536\n")
 
     def command(self, passphrase: str = PASSPHRASE) -> list[str]:
@@ -62,7 +63,8 @@ class Gpg:
 @contextmanager
 def running_gpg() -> Iterator[Gpg]:
     """A gpg whose folder and agent go away at the end."""
-    # Not pytest's folder: its path is longer than what a socket's name, the agent's, can hold (108 bytes).
+    # Not pytest's folder: its path is longer than what a socket's name, the agent's, can hold (108
+    # bytes).
     with tempfile.TemporaryDirectory(prefix="gpg-") as folder:
         try:
             yield Gpg(Path(folder))

@@ -1,7 +1,8 @@
-"""The pipeline as its tests use it: leads come in, one publication follows, and leads.duckdb says what there is.
+"""The pipeline as its tests use it: leads come in, one publication follows, and leads.duckdb says
+what there is.
 
-Belongs here: the only way of the tests to the rooms that a publication goes through, in this process. When a room is
-rebuilt, this file changes and the tests don't.
+Belongs here: the only way of the tests to the rooms that a publication goes through, in this
+process. When a room is rebuilt, this file changes and the tests don't.
 """
 
 import copy
@@ -61,8 +62,9 @@ Row = dict[str, Any]
 class House:
     """One data folder with two branches. Each answer and each delivery takes a minute of its clock.
 
-    What a test may set: `now`, the moment of the next thing that happens; `zone`, `scopes`, `first_day`, `names` (a CSV
-    text of branches), `marts`, `bank_holidays`, `tables_as` and `bucket`, which are settings.
+    What a test may set: `now`, the moment of the next thing that happens; `zone`, `scopes`,
+    `first_day`, `names` (a CSV text of branches), `marts`, `bank_holidays`, `tables_as` and
+    `bucket`, which are settings.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -83,7 +85,7 @@ class House:
         self.bucket: Store | None = None
         self.keep_days: int | None = None
 
-    # --- leads come in ----------------------------------------------------------------------------------------------
+    # --- leads come in ----------------------------------------------------------------------------
 
     def land(
         self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101"
@@ -140,7 +142,10 @@ class House:
         return moment
 
     def load_ahead(self, *landings: Callable[[], object]) -> None:
-        """Have a pull's helper load ahead in rounds. Before each look of the helper, one of these happens."""
+        """Have a pull's helper load ahead in rounds.
+
+        Before each look of the helper, one of these happens.
+        """
 
         def nothing() -> None:
             """So it loads the last one, too."""
@@ -155,7 +160,7 @@ class House:
 
         follow(self.data, self.zone, WINDOWS_MIN, has_ended, clock=lambda: self.now, leads_min=1)
 
-    # --- what an analyst finds --------------------------------------------------------------------------------------
+    # --- what an analyst finds --------------------------------------------------------------------
 
     def publish(self) -> None:
         """Bring leads.duckdb up to date with all that came in."""
@@ -216,8 +221,8 @@ class House:
         with duckdb.connect() as db:
             try:
                 return db.execute(
-                    "select lead_id, payload from read_parquet(?, hive_partitioning = false, union_by_name = true) "
-                    "order by number",
+                    "select lead_id, payload from read_parquet(?, hive_partitioning = false, "
+                    "union_by_name = true) order by number",
                     [files],
                 ).fetchall()
             except duckdb.IOException:  # no file yet
@@ -229,10 +234,12 @@ class House:
             db.execute("set TimeZone = 'UTC'")
             yield db
 
-    # --- people, and what outlives the disk -------------------------------------------------------------------------
+    # --- people, and what outlives the disk -------------------------------------------------------
 
     def find(self, **person: str | Sequence[str]) -> list[tuple[str, str, str]]:
-        """Find a person by `email`, `phone`, `name`, `lead` or `postcode`: `theirs` or `look`, kind and id of leads."""
+        """Find a person by `email`, `phone`, `name`, `lead` or `postcode`: `theirs` or `look`, kind
+        and id of leads.
+        """
         found = find(self.data, _person(person))
         return sorted(
             ("theirs" if lead.is_theirs else "look", lead.kind, lead.lead_id)
@@ -263,7 +270,9 @@ class House:
         back_up(self.data, target, keep, self._tick())
 
     def restore(self, source: Path, folder: Path) -> Self:
-        """Restore the newest backup into another folder, and publish: the house on it, with the same settings."""
+        """Restore the newest backup into another folder, and publish: the house on it, with the
+        same settings.
+        """
         house = copy.copy(self)
         house.folder = folder
         restore(source, house.data, house.now)

@@ -1,7 +1,8 @@
-"""A whole installation for tests: a simulator on a socket, a data folder, a Dagster home of its own, real settings.
+"""A whole installation for tests: a simulator on a socket, a data folder, a Dagster home of its
+own, real settings.
 
-Belongs here: starting it, starting runs in each of Dagster's ways, and what was asked of the simulator. Doesn't:
-what should come of it, which is the tests'.
+Belongs here: starting it, starting runs in each of Dagster's ways, and what was asked of the
+simulator. Doesn't: what should come of it, which is the tests'.
 """
 
 import atexit
@@ -61,7 +62,8 @@ from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
 
-# Runs start in the test's process instead of one each, which would cost seconds. The rest is as users have it.
+# Runs start in the test's process instead of one each, which would cost seconds. The rest is as
+# users have it.
 _IN_THIS_PROCESS = """
 run_launcher:
   module: dagster._core.launcher.sync_in_memory_run_launcher
@@ -78,7 +80,10 @@ _UNDER_WAY = (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionSt
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A simulator with its pipeline. Days are counted back from `now`, the moment at which the test began."""
+    """A simulator with its pipeline.
+
+    Days are counted back from `now`, the moment at which the test began.
+    """
 
     simulator: Simulator
     environment: dict[str, str]
@@ -200,8 +205,11 @@ class Installation:
 
     @contextmanager
     def daemon(self) -> Iterator["Daemon"]:
-        """Dagster's daemon, an iteration at a time, on the code location as `workspace.yaml` loads it."""
-        # Dagster keeps the last job of a process, which an earlier test in it may have loaded with other settings.
+        """Dagster's daemon, an iteration at a time, on the code location as `workspace.yaml` loads
+        it.
+        """
+        # Dagster keeps the last job of a process, which an earlier test in it may have loaded with
+        # other settings.
         ReconstructableJob.get_repository_definition.cache_clear()
         ReconstructableJob.get_definition.cache_clear()
         location = InProcessCodeLocationOrigin(
@@ -242,7 +250,9 @@ class Daemon:
     def backfill_job(
         self, job: str, keys: Sequence[str], *, name: str = "backfill", to_its_end: bool = True
     ) -> None:
-        """What the UI's button does for a selection of partitions of a job, to the end or until its runs are queued."""
+        """What the UI's button does for a selection of partitions of a job, to the end or until its
+        runs are queued.
+        """
         location = self.workspace.create_request_context().get_code_location(_LOCATION)
         repository = next(iter(location.get_repositories().values()))
         partition_set = repository.get_partition_set(f"{job}_partition_set")
@@ -282,7 +292,9 @@ class Daemon:
         raise AssertionError("The backfill doesn't end.")
 
     def tick_sensors(self, now: datetime) -> None:
-        """One tick of every sensor that is due at that moment, by Dagster's clock, and the runs that come of it."""
+        """One tick of every sensor that is due at that moment, by Dagster's clock, and the runs
+        that come of it.
+        """
         with freeze_time(now):
             self._check(
                 execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None)
@@ -296,7 +308,10 @@ class Daemon:
                 pass
 
     def queue(self, job: JobDefinition, tags: Mapping[str, str]) -> str:
-        """Put a run of the job into the queue, with these tags over those of the job. Return its id."""
+        """Put a run of the job into the queue, with these tags over those of the job.
+
+        Return its id.
+        """
         location = self.workspace.create_request_context().get_code_location(_LOCATION)
         remote_job = next(iter(location.get_repositories().values())).get_full_job(job.name)
         run = self.instance.create_run_for_job(
@@ -367,7 +382,9 @@ def _dagsters_own_warnings() -> Iterator[None]:
 
 @contextmanager
 def home(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[DagsterInstance]:
-    """A Dagster instance in a home of its own, with the dagster.yaml that users get; in Postgres where that is set."""
+    """A Dagster instance in a home of its own, with the dagster.yaml that users get; in Postgres
+    where that is set.
+    """
     with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
         if POSTGRES_VARIABLE in (environment or {}):
             _make_home(folder)

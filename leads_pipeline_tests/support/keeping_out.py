@@ -1,4 +1,5 @@
-"""A suppression list for tests of raw windows: the leads that it keeps out, in a file that processes share.
+"""A suppression list for tests of raw windows: the leads that it keeps out, in a file that
+processes share.
 
 Belongs here: the least that landing asks of a list. Doesn't: the real one (features/privacy/).
 """
@@ -13,7 +14,9 @@ from leads_pipeline.raw.rows import Row
 
 
 class KeptOut(OpenGate):
-    """Each line of the file is the id of a lead that is kept out. The number of lines is the list's number.
+    """Each line of the file is the id of a lead that is kept out.
+
+    The number of lines is the list's number.
 
     `while_admitting` is called each time that rows are asked about, before the answer.
     """

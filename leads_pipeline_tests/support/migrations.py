@@ -1,7 +1,8 @@
 """Dagster's migrations, read once a process.
 
-Dagster has Alembic read its hundred migrations for every database that it opens, each run's among them. That is a fifth
-of the CPU time of such a test (measured). They stay the same, so one reading is enough.
+Dagster has Alembic read its hundred migrations for every database that it opens, each run's among
+them. That is a fifth of the CPU time of such a test (measured). They stay the same, so one reading
+is enough.
 """
 
 from alembic.config import Config

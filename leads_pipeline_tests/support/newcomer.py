@@ -1,7 +1,8 @@
-"""A newcomer's first day: a folder with an `.env`, a shell without a setting of ours, a portal in another process.
+"""A newcomer's first day: a folder with an `.env`, a shell without a setting of ours, a portal in
+another process.
 
-Belongs here: the folder, the shell, the portal and the commands' processes. Doesn't: what should come of them, which
-is the tests'.
+Belongs here: the folder, the shell, the portal and the commands' processes. Doesn't: what should
+come of them, which is the tests'.
 """
 
 import os
@@ -44,7 +45,9 @@ FIRST_SIX = (
 
 @dataclass(frozen=True)
 class Newcomer:
-    """Somebody who has read the README: where they work, what their shell holds, and what the portal gave them."""
+    """Somebody who has read the README: where they work, what their shell holds, and what the
+    portal gave them.
+    """
 
     folder: Path
     credentials: dict[str, str]
@@ -112,7 +115,9 @@ class Newcomer:
                 _end_session(process.pid)
 
     def asked(self, kind: str, first: date | None = None, last: date | None = None) -> set[str]:
-        """The ids of all leads that the portal has of its branches, of those days or of all, as it tells over HTTP."""
+        """The ids of all leads that the portal has of its branches, of those days or of all, as it
+        tells over HTTP.
+        """
         question = {"kind": kind, "scope": "all"}
         if first and last:
             zone = ZoneInfo(self.credentials["LEADS_TIMEZONE"])
@@ -146,7 +151,9 @@ def _end_session(session: int) -> None:
 
 @contextmanager
 def newcomer(folder: Path, *options: str) -> Iterator[Newcomer]:
-    """One whose portal isn't the built-in one of `demo` and `dev`: a simulator of its own, in another process."""
+    """One whose portal isn't the built-in one of `demo` and `dev`: a simulator of its own, in
+    another process.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     ready = folder / "portal.env"
     command = [
@@ -172,7 +179,9 @@ def newcomer(folder: Path, *options: str) -> Iterator[Newcomer]:
 
 
 def is_alive(process: int) -> bool:
-    """Whether there is such a process; one that has ended counts until its parent has taken note of it."""
+    """Whether there is such a process; one that has ended counts until its parent has taken note of
+    it.
+    """
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -33,7 +33,10 @@ http {{
 
 @contextmanager
 def running_nginx(folder: Path, inside: Callable[[int], str]) -> Iterator[int]:
-    """nginx with what `inside` puts into its http context for a port; the port. Its logs are in `folder`."""
+    """nginx with what `inside` puts into its http context for a port; the port.
+
+    Its logs are in `folder`.
+    """
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("nginx is not installed: apt install nginx-light")

@@ -1,4 +1,6 @@
-"""A made-up person, leads that show them, entries of the suppression list that mean them, and what it left."""
+"""A made-up person, leads that show them, entries of the suppression list that mean them, and what
+it left.
+"""
 
 import gzip
 import sqlite3
@@ -72,7 +74,9 @@ def listed(list_: SuppressionList, action: Action = Action.ERASE, **more: Any) -
 
 
 def left_by_list(data: DataFolder) -> list[str]:
-    """The raw windows and the published leads that the suppression list keeps out, and that are there all the same."""
+    """The raw windows and the published leads that the suppression list keeps out, and that are
+    there all the same.
+    """
     left = []
     for place in list_places(data.store):
         rows = data.raw.read(place).rows

@@ -1,6 +1,7 @@
 """Leads as a portal sends them, counted in plain Python: what a figure of the pipeline must be.
 
-Belongs here: a lead's day, market and person, as the specification has them. Doesn't: anything of the pipeline's own.
+Belongs here: a lead's day, market and person, as the specification has them. Doesn't: anything of
+the pipeline's own.
 """
 
 import re
@@ -25,7 +26,10 @@ class Lead:
     def received(
         cls, kind: str, scope: str, window_day: date, content: Mapping[str, Any], zone: ZoneInfo
     ) -> Self:
-        """A lead of a window. It belongs to the day on which it was made, or else to the window's."""
+        """A lead of a window.
+
+        It belongs to the day on which it was made, or else to the window's.
+        """
         lead = cls(kind, scope, window_day, content)
         return (
             replace(lead, day=lead.created_at.astimezone(zone).date()) if lead.created_at else lead
@@ -58,7 +62,9 @@ class Lead:
 
     @property
     def identity(self) -> str:
-        """The e-mail address or else the telephone number, as people write the same one in several ways."""
+        """The e-mail address or else the telephone number, as people write the same one in several
+        ways.
+        """
         if email := self.text("contact.email").strip().lower():
             return email
         return re.sub(

@@ -1,4 +1,6 @@
-"""A real PostgreSQL for tests, where one is installed: a server of its own, on a socket in a folder."""
+"""A real PostgreSQL for tests, where one is installed: a server of its own, on a socket in a
+folder.
+"""
 
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""Progress of pytest for readers of whole lines, such as the log of a CI. A line of dots can take minutes to fill."""
+"""Progress of pytest for readers of whole lines, such as the log of a CI.
+
+A line of dots can take minutes to fill.
+"""
 
 import time
 from collections.abc import Callable

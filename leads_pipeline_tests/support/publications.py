@@ -1,6 +1,7 @@
 """A data folder whose raw windows are in memory, and what is published from it.
 
-Belongs here: what the tests of the publication and of what follows it share. Doesn't: real raw files (house.py).
+Belongs here: what the tests of the publication and of what follows it share. Doesn't: real raw
+files (house.py).
 """
 
 import hashlib
@@ -99,8 +100,9 @@ class Refuse(Step):
         for table in kind.tables:
             former = former_of(table)
             db.execute(
-                f"delete from {former} where lead_id in (select unnest($ids))", {"ids": [*self.ids]}
-            )  # noqa: S608
+                f"delete from {former} where lead_id in (select unnest($ids))",  # noqa: S608
+                {"ids": [*self.ids]},
+            )
 
 
 @dataclass
@@ -119,7 +121,9 @@ class Other(Step):
 
 @dataclass
 class Folder:
-    """A data folder and what its leads.duckdb is made from. The step `others` stands for all that is made of leads.
+    """A data folder and what its leads.duckdb is made from.
+
+    The step `others` stands for all that is made of leads.
 
     `rewriting` is a mark of the last rewriting of raw.
     """

@@ -1,7 +1,8 @@
-"""A pipeline that pulls: a simulator on a socket, a data folder, a Dagster home, and one clock for all of them.
+"""A pipeline that pulls: a simulator on a socket, a data folder, a Dagster home, and one clock for
+all of them.
 
-Belongs here: starting it, ticks of its schedules and sensors, runs, and what Dagster shows. Doesn't: what should come
-of it, which is the tests'.
+Belongs here: starting it, ticks of its schedules and sensors, runs, and what Dagster shows.
+Doesn't: what should come of it, which is the tests'.
 """
 
 import os
@@ -94,7 +95,10 @@ def tick_of(
     now: datetime | None = None,
     **shared: Any,
 ) -> RunRequest | SkipReason:
-    """Evaluate a schedule or a sensor that asks for one run at most. `shared` are the instance and resources."""
+    """Evaluate a schedule or a sensor that asks for one run at most.
+
+    `shared` are the instance and resources.
+    """
     shared["repository_def"] = definitions.get_repository_def()
     answer: ScheduleExecutionData | SensorExecutionData
     if isinstance(trigger, ScheduleDefinition):
@@ -122,7 +126,7 @@ class Pipeline:
     killed_after: int | None = None
     definitions: Definitions = field(default_factory=Definitions)
 
-    # --- the leads service, as the assets get it -------------------------------------------------------------------
+    # --- the leads service, as the assets get it --------------------------------------------------
 
     def connect(self) -> LeadsClient:
         """A client that asks once for each window."""
@@ -142,7 +146,7 @@ class Pipeline:
         )
         return _Client(self, tokens)
 
-    # --- definitions -----------------------------------------------------------------------------------------------
+    # --- definitions ------------------------------------------------------------------------------
 
     def start(self, **variables: str) -> None:
         """Start the service anew, with these variables changed."""
@@ -167,7 +171,7 @@ class Pipeline:
             executor=in_process_executor,
         )
 
-    # --- ticks and runs --------------------------------------------------------------------------------------------
+    # --- ticks and runs ---------------------------------------------------------------------------
 
     def tick(self, name: str = "retry_failed_partitions") -> RunRequest | SkipReason:
         """Evaluate a sensor or a schedule once."""
@@ -205,7 +209,7 @@ class Pipeline:
             raise_on_error=False,
         )
 
-    # --- what there is ---------------------------------------------------------------------------------------------
+    # --- what there is ----------------------------------------------------------------------------
 
     def key(self, days_ago: int, branch: int = 101) -> str:
         return self.window(days_ago, branch).partition_key
@@ -329,7 +333,10 @@ def pipeline(
 
 @contextmanager
 def home(path: Path, config: str = _DAGSTER_YAML) -> Iterator[DagsterInstance]:
-    """A Dagster home of its own. Without another dagster.yaml, its event log is the one over kept connections."""
+    """A Dagster home of its own.
+
+    Without another dagster.yaml, its event log is the one over kept connections.
+    """
     if config == _DAGSTER_YAML and not path.exists():
         shutil.copytree(empty_home(), path)
     path.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
-"""A server that writes what it is told to a real socket, and an HTTP answer or a wreck of one to be written.
+"""A server that writes what it is told to a real socket, and an HTTP answer or a wreck of one to be
+written.
 
-Belongs here: bytes and connections. Doesn't: what the bytes mean to the pipeline, which the test says.
+Belongs here: bytes and connections. Doesn't: what the bytes mean to the pipeline, which the test
+says.
 """
 
 import contextlib
@@ -23,7 +25,9 @@ Script = Callable[[socket.socket], None]
 
 
 class RawServer:
-    """Answers each request with a script that writes bytes to the socket: that of its path, else `script`."""
+    """Answers each request with a script that writes bytes to the socket: that of its path, else
+    `script`.
+    """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -127,7 +131,9 @@ def gzipped(body: bytes) -> bytes:
 
 
 def bomb(megabytes: int) -> bytes:
-    """A gzip body of zeros: a block that was flushed stands for itself, so one can be sent again and again."""
+    """A gzip body of zeros: a block that was flushed stands for itself, so one can be sent again
+    and again.
+    """
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     start = packer.compress(b"") + packer.flush(zlib.Z_FULL_FLUSH)
     return start + (packer.compress(b"\0" * 2**20) + packer.flush(zlib.Z_FULL_FLUSH)) * megabytes
@@ -136,7 +142,10 @@ def bomb(megabytes: int) -> bytes:
 def unknown_authority(folder: Path) -> ssl.SSLContext:
     """TLS for a server on 127.0.0.1 whose certificate no authority has signed."""
     key, certificate = folder / "key.pem", folder / "certificate.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost"
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "
+        "/CN=localhost"
+    )
     names = [
         "-addext",
         "subjectAltName=IP:127.0.0.1",

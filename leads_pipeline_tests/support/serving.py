@@ -14,7 +14,10 @@ class QuietHandler(BaseHTTPRequestHandler):
     """A handler that prints nothing."""
 
     def answer(self, status: int, body: bytes, cut_off: int = 0, **headers: str) -> None:
-        """Send an answer, so many bytes short. An underscore in the name of a header stands for a hyphen."""
+        """Send an answer, so many bytes short.
+
+        An underscore in the name of a header stands for a hyphen.
+        """
         self.send_response(status)
         for name, value in {"Content_Type": "application/json", **headers}.items():
             self.send_header(name.replace("_", "-"), value)
@@ -57,7 +60,8 @@ def listens(port: int) -> bool:
 def free_port() -> int:
     """A port that nobody listens on, and that no other test is given while this process lives.
 
-    A socket that is bound and doesn't listen keeps the port from whoever asks for any port, and lets a server take it.
+    A socket that is bound and doesn't listen keeps the port from whoever asks for any port, and
+    lets a server take it.
     """
     free = socket.socket()
     atexit.register(free.close)

@@ -42,7 +42,10 @@ def web_sink() -> Iterator[WebSink]:
 
 
 class MailSink:
-    """A mail server. It answers to commands as a test says: by `MAIL`, `DATA`, or a recipient's address."""
+    """A mail server.
+
+    It answers to commands as a test says: by `MAIL`, `DATA`, or a recipient's address.
+    """
 
     def __init__(self) -> None:
         self.host = f"127.0.0.1:{free_port()}"

@@ -1,9 +1,10 @@
-"""A portal of a few lines, for what the simulator can't do: replace its client secret, and answer by hand.
+"""A portal of a few lines, for what the simulator can't do: replace its client secret, and answer
+by hand.
 
 It speaks the specification and imports nothing of the product.
 
-Belongs here: which secrets and tokens are good, and a count of what was asked. Doesn't: what leads look like, which
-the test says.
+Belongs here: which secrets and tokens are good, and a count of what was asked. Doesn't: what leads
+look like, which the test says.
 """
 
 import base64

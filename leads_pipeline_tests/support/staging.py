@@ -43,7 +43,9 @@ def land(
     scope: str = "branch-101",
     fetched_at: datetime = FETCHED_AT,
 ) -> None:
-    """Land the leads, given as JSON texts or as what becomes one, as if an answer of that moment had held them."""
+    """Land the leads, given as JSON texts or as what becomes one, as if an answer of that moment
+    had held them.
+    """
     texts = [lead if isinstance(lead, str) else json.dumps(lead) for lead in leads]
     body = f'{{"{kind.list_key}":[{",".join(texts)}]}}'.encode(errors="surrogateescape")
     window = Window.of(day, Scope.parse(scope), LONDON)
@@ -104,7 +106,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
     return with_list(tmp_path / "data", tmp_path / "list")
 
 
-# --- without raw files ------------------------------------------------------------------------------------------------
+# --- without raw files ----------------------------------------------------------------------------
 
 
 def empty_tables() -> duckdb.DuckDBPyConnection:

@@ -1,9 +1,11 @@
-"""A process whose n-th system call on a folder fails, or is its last, or whose file system lacks some calls.
+"""A process whose n-th system call on a folder fails, or is its last, or whose file system lacks
+some calls.
 
 The calls are real, and the kernel stops them on their way in.
 
-Belongs here: starting such a process and stopping it there, by seccomp's user notification (seccomp_unotify(2)): the
-kernel asks this process before it makes each call of that one. Doesn't: what is done, and what must hold afterwards.
+Belongs here: starting such a process and stopping it there, by seccomp's user notification
+(seccomp_unotify(2)): the kernel asks this process before it makes each call of that one. Doesn't:
+what is done, and what must hold afterwards.
 """
 
 import ctypes
@@ -50,7 +52,9 @@ NEVER: Final = sys.maxsize
 
 
 class _Call(NamedTuple):
-    """Which arguments are a descriptor (of the file, or of the folder that a path starts from) and a path."""
+    """Which arguments are a descriptor (of the file, or of the folder that a path starts from) and
+    a path.
+    """
 
     name: str
     descriptor: int | None
@@ -59,7 +63,8 @@ class _Call(NamedTuple):
     flags: int | None = None
 
 
-# By number on x86-64. Calls that neither read nor change anything (lseek, fcntl, fstat) aren't failed by a disk.
+# By number on x86-64. Calls that neither read nor change anything (lseek, fcntl, fstat) aren't
+# failed by a disk.
 _CALLS: Final = {
     0: _Call("read", 0, None),
     1: _Call("write", 0, None, changes=True),
@@ -104,9 +109,10 @@ _CALLS: Final = {
 class Fault(Enum):
     """What the n-th call gets; but for EIO, the n-th of those that change something.
 
-    A process that is killed between two of them leaves the same behind as at the later one. EROFS is what that call
-    gets and every change after it: a file system that goes read-only under way, as ext4 does after an error. ENOSPC is
-    what that call and every later one gets that needs space: a disk that is full from then on.
+    A process that is killed between two of them leaves the same behind as at the later one. EROFS
+    is what that call gets and every change after it: a file system that goes read-only under way,
+    as ext4 does after an error. ENOSPC is what that call and every later one gets that needs space:
+    a disk that is full from then on.
     """
 
     KILL = "kill"
@@ -120,8 +126,9 @@ class Outcome:
     """What became of the process: its calls on the folder that counted, and how it ended.
 
     `changes`: those of the calls that change something.
-    `is_done`: the work returned, `result` is what. `error`: the name of the exception that it raised instead, with
-    `message`. Neither: it was killed. `was_injected`: there was an n-th call, and it got the fault.
+    `is_done`: the work returned, `result` is what. `error`: the name of the exception that it
+    raised instead, with `message`. Neither: it was killed. `was_injected`: there was an n-th call,
+    and it got the fault.
     """
 
     calls: list[str] = field(default_factory=list)
@@ -141,9 +148,11 @@ def run(
     at: int = NEVER,
     lacks: Mapping[str, int] = MappingProxyType({}),
 ) -> Outcome:
-    """Do the work in a process of its own, whose call number `at` on the folder, from 0, gets the fault.
+    """Do the work in a process of its own, whose call number `at` on the folder, from 0, gets the
+    fault.
 
-    `lacks` is what the folder's file system can't do: the error of each call by its name. An fsync is that of a folder.
+    `lacks` is what the folder's file system can't do: the error of each call by its name. An fsync
+    is that of a folder.
     """
     context = _context(work.__module__)
     here, there = context.Pipe()
@@ -187,7 +196,9 @@ def run(
 
 @cache
 def _context(module: str) -> multiprocessing.context.ForkServerContext:
-    """Processes that are forked from one that has imported the module and all that it needs, and has no threads."""
+    """Processes that are forked from one that has imported the module and all that it needs, and
+    has no threads.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pytest", "pandas", "pytz", module])
     return context
@@ -205,7 +216,7 @@ def _child(connection: Connection, work: Callable[..., Any], arguments: tuple[An
         connection.send((False, None, type(error).__name__, str(error)))
 
 
-# --- seccomp ------------------------------------------------------------------------------------------------------
+# --- seccomp --------------------------------------------------------------------------------------
 
 # From linux/prctl.h, linux/seccomp.h and linux/filter.h.
 _PR_SET_NO_NEW_PRIVS, _SYS_SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER = 38, 317, 1, 8
@@ -220,7 +231,9 @@ _PATH_MAX = 4096
 
 
 def _filter_calls() -> int:
-    """From here on this process asks before each of the calls; returns the descriptor that whoever answers needs."""
+    """From here on this process asks before each of the calls; returns the descriptor that whoever
+    answers needs.
+    """
     numbers = sorted(_CALLS)
     steps = [(_LOAD, 0, 0, 0)]
     steps += [
@@ -286,7 +299,9 @@ def _notified(listener: int, folder: Path, *, only_changes: bool) -> Iterator[_N
 
 
 def _path(thread: int, call: _Call, arguments: list[int]) -> str:
-    """The path that a call is about; "" where that can't be found out, as the process is gone or knows no such file."""
+    """The path that a call is about; "" where that can't be found out, as the process is gone or
+    knows no such file.
+    """
     try:
         path = "" if call.path is None else _text_at(thread, arguments[call.path])
         if call.descriptor is None or path.startswith("/"):

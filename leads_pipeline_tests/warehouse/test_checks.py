@@ -19,7 +19,10 @@ KINDS = ("applicant", "appraisal")
 
 
 def usual_leads(scope: str, ago: int, **changes: Any) -> Iterator[dict[str, Any]]:
-    """Seven to thirteen leads, as many on each Monday and so on. An appraisal never says its source."""
+    """Seven to thirteen leads, as many on each Monday and so on.
+
+    An appraisal never says its source.
+    """
     day = TODAY - timedelta(days=ago)
     for number in range(7 + ago * 5 % 7):
         yield {
@@ -33,7 +36,9 @@ def usual_leads(scope: str, ago: int, **changes: Any) -> Iterator[dict[str, Any]
 
 
 def land(house: House, ago: int, **changes: Any) -> None:
-    """Both branches' leads of that day and kind come, as the next night brings them; changed ones an hour later."""
+    """Both branches' leads of that day and kind come, as the next night brings them; changed ones
+    an hour later.
+    """
     day = TODAY - timedelta(days=ago)
     house.now = datetime(day.year, day.month, day.day, 3 if changes else 2, tzinfo=UTC) + timedelta(
         days=1
@@ -105,7 +110,10 @@ def test_a_branch_that_suddenly_has_none_or_many_times_its_leads_fails(house: Ho
 
 
 def test_a_volume_is_compared_with_the_same_weekday_alone(tmp_path: Path) -> None:
-    """A branch that has forty leads a day and few on Fridays. The newest day is a Friday, with forty appraisals."""
+    """A branch that has forty leads a day and few on Fridays.
+
+    The newest day is a Friday, with forty appraisals.
+    """
     house = House(tmp_path / "data")
     house.first_day = TODAY - timedelta(days=63)
     for ago in range(63, 0, -1):
@@ -122,7 +130,9 @@ def test_a_volume_is_compared_with_the_same_weekday_alone(tmp_path: Path) -> Non
             house.land(kind, [], day, "branch-102")
 
     assert failing(house) == {
-        "mart_leads_daily: volumes_are_as_usual": "appraisal 2026-11-20|branch-101: 40 leads, usually 6 on that weekday"
+        "mart_leads_daily: "
+        "volumes_are_as_usual": "appraisal 2026-11-20|branch-101: 40 leads, usually 6 on that "
+        "weekday"
     }
 
 

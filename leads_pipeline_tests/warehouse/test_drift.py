@@ -100,7 +100,9 @@ def test_what_has_not_the_form_of_a_name_in_a_program_is_not_named(
 def test_a_member_of_every_enumerated_field_is_told_from_another_value(
     db: duckdb.DuckDBPyConnection,
 ) -> None:
-    """Fault 87: an unknown member in the portal's form is a hint, a value in another form is a warning."""
+    """Fault 87: an unknown member in the portal's form is a hint, a value in another form is a
+    warning.
+    """
     for kind in LEAD_KINDS:
         for people, value in (("abc", "URGENCY_NEW_1"), ("def", "URGENCY_new")):
             lead = nested(dict.fromkeys(ENUMERATIONS, value))
@@ -156,14 +158,16 @@ def test_people_that_retention_made_anonymous_are_no_people(db: duckdb.DuckDBPyC
     assert drift(db) == []
 
 
-# --- in the published file --------------------------------------------------------------------------------------------
+# --- in the published file ------------------------------------------------------------------------
 
 
 PEOPLE = ("Ann Smith, 07700 900123", "ANN_SMITH", "smith@example.org", "URGENCY_Smith")
 
 
 def with_the_name_everywhere(person: str, number: int) -> str:
-    """A lead that has it as the name of fields, once and twice, at every depth, and as its enumerations' members."""
+    """A lead that has it as the name of fields, once and twice, at every depth, and as its
+    enumerations' members.
+    """
     odd: Row = {
         "intent": person,
         "consumerSituation": person,

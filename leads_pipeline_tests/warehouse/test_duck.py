@@ -1,4 +1,6 @@
-"""Connections to DuckDB: folders of any name, limits, and errors that say what to do without a lead."""
+"""Connections to DuckDB: folders of any name, limits, and errors that say what to do without a
+lead.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,10 @@ def test_a_lack_of_memory_is_told_from_a_lack_of_space(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as caught, connection(tmp_path) as db:
         db.execute("set memory_limit = '10MB'; select list(range) from range(30_000_000)")
 
-    advice = "DuckDB ran out of memory. It may take 350MB: see that the machine or the container has that much free"
+    advice = (
+        "DuckDB ran out of memory. It may take 350MB: see that the machine or the container has "
+        "that much free"
+    )
     assert str(caught.value).startswith(advice)
 
 

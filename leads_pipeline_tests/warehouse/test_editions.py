@@ -1,4 +1,6 @@
-"""Every version of every lead that was served or delivered is in raw, exactly as it came, and the last one counts."""
+"""Every version of every lead that was served or delivered is in raw, exactly as it came, and the
+last one counts.
+"""
 
 import json
 import random

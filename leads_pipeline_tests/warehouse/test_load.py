@@ -44,7 +44,7 @@ def rows(db: duckdb.DuckDBPyConnection, table: str = "applicant_leads") -> list[
     return sorted(found, key=lambda row: (row["lead_id"], row.get("position", 0)))
 
 
-# --- each lead once ---------------------------------------------------------------------------------------------------
+# --- each lead once -------------------------------------------------------------------------------
 
 VERSIONS = st.tuples(
     st.sampled_from("abc"),
@@ -207,7 +207,7 @@ def test_a_row_says_when_and_how_its_version_was_received(db: duckdb.DuckDBPyCon
     assert one["person"] == other["person"] is not None
 
 
-# --- corrections ------------------------------------------------------------------------------------------------------
+# --- corrections ----------------------------------------------------------------------------------
 
 
 def test_a_correction_holds_for_every_version_of_its_lead_in_the_window(

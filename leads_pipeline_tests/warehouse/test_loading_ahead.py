@@ -1,4 +1,6 @@
-"""What is loaded ahead: the publication after it has the same rows as a plain one, and nobody comes back by it."""
+"""What is loaded ahead: the publication after it has the same rows as a plain one, and nobody comes
+back by it.
+"""
 
 import os
 import random
@@ -53,7 +55,9 @@ def land(
 
 
 class Weather:
-    """Windows that land in any order, again and again, with leads that change, move, lose a contact and come twice."""
+    """Windows that land in any order, again and again, with leads that change, move, lose a contact
+    and come twice.
+    """
 
     def __init__(self, house: House, seed: int) -> None:
         self._house = house

@@ -56,7 +56,10 @@ SUMS = (
 
 @dataclass
 class AllMarts(Step):
-    """The steps that make marts and what they read besides leads. `of` are the marts, or all of sql/."""
+    """The steps that make marts and what they read besides leads.
+
+    `of` are the marts, or all of sql/.
+    """
 
     data: DataFolder
     of: Sequence[Mart] = ()
@@ -98,7 +101,10 @@ class Warehouse:
     def make(
         self, *, forgets: bool = False, is_first_of_day: bool = True, **files: str
     ) -> list[str]:
-        """Make marts of these files, or the same as before. Return the names of those that failed."""
+        """Make marts of these files, or the same as before.
+
+        Return the names of those that failed.
+        """
         if files:
             self.of = marts_of(self.data.folder.parent, **files)
         changes = Changes(1, {}, forgets=forgets, is_first_of_day=is_first_of_day)
@@ -135,7 +141,7 @@ def marts_of(folder: Path, **files: str) -> tuple[Mart, ...]:
     return marts_in(folder)
 
 
-# --- how marts are made -----------------------------------------------------------------------------------------------
+# --- how marts are made ---------------------------------------------------------------------------
 
 
 def test_of_a_mart_by_day_the_touched_days_alone_are_made_anew(warehouse: Warehouse) -> None:
@@ -218,7 +224,10 @@ def test_when_somebody_has_to_go_a_mart_that_fails_is_removed(
 def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too(
     warehouse: Warehouse,
 ) -> None:
-    """It isn't only read in the day's first publication. An analyst would meet a view that fails."""
+    """It isn't only read in the day's first publication.
+
+    An analyst would meet a view that fails.
+    """
     warehouse.load({"id": "a", "message": "1"})
     assert (
         warehouse.make(a=BY_DAY + SUMS, b=VIEW + "select sum(leads)::bigint as leads from a") == []
@@ -234,7 +243,10 @@ def test_when_somebody_has_to_go_a_view_that_reads_a_removed_mart_is_removed_too
 def test_a_mart_that_needs_too_much_memory_is_reported_and_the_others_are_made(
     warehouse: Warehouse,
 ) -> None:
-    much = "select len(list(lead_id || repeat('x', 100000))) as leads from applicant_leads, range(10000)"
+    much = (
+        "select len(list(lead_id || repeat('x', 100000))) as leads from applicant_leads, "
+        "range(10000)"
+    )
     warehouse.load({"id": "a"})
     warehouse.db.execute("set memory_limit = '100MB'")
     warehouse.db.execute("set temp_directory = ''")
@@ -254,7 +266,7 @@ def test_a_mart_that_describes_other_columns_is_reported(warehouse: Warehouse) -
     assert not warehouse.has("a")
 
 
-# --- in the published file --------------------------------------------------------------------------------------------
+# --- in the published file ------------------------------------------------------------------------
 
 
 def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
@@ -277,7 +289,7 @@ def test_in_a_new_file_a_mart_that_fails_has_the_last_good_rows_or_definition(
     assert folder.query("from shown") == [(DAY, 2)]
 
 
-# --- values of enumerated fields --------------------------------------------------------------------------------------
+# --- values of enumerated fields ------------------------------------------------------------------
 
 
 def sent(*people: str, value: str = "NEW_SITE", day: date = DAY) -> list[Row]:
@@ -348,7 +360,7 @@ def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(
                 assert shown == (member_in_words(value) or "…",), value
 
 
-# --- what marts read besides the leads --------------------------------------------------------------------------------
+# --- what marts read besides the leads ------------------------------------------------------------
 
 
 def test_coverage_says_of_each_window_how_it_stands(house: House) -> None:
@@ -358,7 +370,10 @@ def test_coverage_says_of_each_window_how_it_stands(house: House) -> None:
     house.land("applicant", [], scope="company-7")
     house.publish()
 
-    columns = "scope, branch, state, rows, failed_attempts, last_error, is_refused, deleted_from_at, is_configured"
+    columns = (
+        "scope, branch, state, rows, failed_attempts, last_error, is_refused, deleted_from_at, "
+        "is_configured"
+    )
     found = house.query(
         f"select {columns} from mart_coverage where kind = 'applicant' and day = ? order by scope",
         DAY,
@@ -463,7 +478,10 @@ def test_outcomes_and_prices_become_a_mart_from_lead_to_instruction(house: House
     assert [problem for _, problem in problems] == [
         *(None, None, None, "before the lead", "no such lead", "unknown outcome", "no lead id")
     ]
-    counted = "select lead_day, branch, portal_source, leads, rejected, appointments, instructions, price from mart_outcomes"
+    counted = (
+        "select lead_day, branch, portal_source, leads, rejected, appointments, instructions, "
+        "price from mart_outcomes"
+    )
     assert house.query(counted) == [
         (DAY, "branch-101", "prospectplus", 3, 1, 1, 1, Decimal("37.50"))
     ]

@@ -1,4 +1,6 @@
-"""Each mart against what its question's answer is, worked out in plain Python from the portal's own leads."""
+"""Each mart against what its question's answer is, worked out in plain Python from the portal's own
+leads.
+"""
 
 import hashlib
 import hmac
@@ -159,7 +161,9 @@ def answered(lead: Lead) -> datetime | None:
 
 
 def write_answers(house: House, leads: list[Lead]) -> None:
-    """As a CRM exports them: some in local time, a second answer to each, and rows that can't count."""
+    """As a CRM exports them: some in local time, a second answer to each, and rows that can't
+    count.
+    """
     one = leads[0].content["id"]
     rows = ["Lead_ID,answered_at,who", ",2026-10-25T10:00:00Z,x", "nobody,2026-10-25T10:00:00Z,x"]
     rows += [f"{one},yesterday,x", f"{one},2020-01-01T00:00:00Z,too early"]
@@ -245,7 +249,8 @@ def product(lead: Lead) -> str:
 
 def situation(lead: Lead) -> str:
     said = words(lead.text("consumerSituation"), "CONSUMER_SITUATION_")
-    # A value in another form than the portal's members, and that one person alone has sent, may be that person's words.
+    # A value in another form than the portal's members, and that one person alone has sent, may be
+    # that person's words.
     return HIDDEN if said == "moving abroad" else said
 
 
@@ -358,7 +363,8 @@ def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal
 
     found = {row[1]: row for row in published.mart("mart_hidden_valuations")}
 
-    # Ann asked twice, in two spellings, at no known time: either of her leads may count as the newest.
+    # Ann asked twice, in two spellings, at no known time: either of her leads may count as the
+    # newest.
     ann = found.pop("odd-0" if "odd-0" in found else "odd-1")
     assert (ann[6], ann[2]) == (2, DAYS[5])
     assert (
@@ -405,9 +411,9 @@ def test_arrival_times_count_from_the_moment_of_each_lead(house: House) -> None:
     house.publish()
 
     columns = "lead_day, scope, leads, minutes_p50, minutes_p95 between 31 and 600"
-    assert house.query(f"select {columns} from mart_arrival_times") == [
+    assert house.query(f"select {columns} from mart_arrival_times") == [  # noqa: S608
         (day, "branch-101", 4, 25, True)
-    ]  # noqa: S608
+    ]
 
 
 def test_appraisals(published: Published) -> None:
@@ -456,7 +462,8 @@ def test_listing_demand(published: Published) -> None:
 
 def test_prices_of_listings_are_compared_by_the_rent_of_a_month(published: Published) -> None:
     rows = published.rows(
-        "select listing_id, price, rent_frequency, monthly_rent, price_band from mart_listing_demand"
+        "select listing_id, price, rent_frequency, monthly_rent, price_band from "
+        "mart_listing_demand"
     )
     found = {listing: tuple(figures) for listing, *figures in rows}
     assert {listing: found[listing] for listing in PRICED} == PRICED
@@ -624,8 +631,8 @@ def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) ->
     assert len(private) > 500
 
     for mart in marts():
-        # Where a listing is, its advertisement says; test_listing_demand sees that `address` holds nothing else. An
-        # owner's street and a first name are in many.
+        # Where a listing is, its advertisement says; test_listing_demand sees that `address` holds
+        # nothing else. An owner's street and a first name are in many.
         rows = published.rows(f"select columns(lambda name: name <> 'address') from {mart.name}")  # noqa: S608 - a mart's
         shown = "\n".join(str(row).lower() for row in rows)
         assert {text for text in private if text in shown} == set(), mart.name
@@ -662,7 +669,7 @@ def test_another_key_makes_other_people(house: House) -> None:
     assert house.query("select person from mart_people") != first
 
 
-# --- mart_lead_properties ---------------------------------------------------------------------------------------------
+# --- mart_lead_properties -------------------------------------------------------------------------
 
 
 STOCK = [
@@ -677,7 +684,8 @@ STOCK = [
 ]
 
 
-# What a lead says of its listing's number, street and postcode; how it matches, how many items, and which one.
+# What a lead says of its listing's number, street and postcode; how it matches, how many items, and
+# which one.
 ADDRESSES: list[tuple[tuple[str, str, str | None], tuple[str, int, str | None]]] = [
     (("14,", "ST JOHNS RD.", "xa12bc "), ("address", 1, "house")),
     (("14", "Saint John’s Road, Old Town", "XA1-2BC"), ("address", 1, "house")),
@@ -786,7 +794,9 @@ def as_people_write(rng: Random, where: dict[str, Any]) -> None:
 
 
 def neighbours(rng: Random, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """More items at the item's postcode, as in a real street: two houses on, another flat, the house as a whole."""
+    """More items at the item's postcode, as in a real street: two houses on, another flat, the
+    house as a whole.
+    """
     flat, number, street, postcode = (
         item["address"][name] for name in ("subDwelling", "nameNo", "street", "postcode")
     )
@@ -841,7 +851,7 @@ def test_the_match_is_as_good_as_its_comment_says(house: House, *, by_people: bo
     assert (right / matched, right / listed) == pytest.approx(expected, abs=0.01)
 
 
-# --- the questions of docs/reference/questions.md ---------------------------------------------------------------------
+# --- the questions of docs/reference/questions.md -------------------------------------------------
 
 QUESTIONS = Path(__file__).parents[2] / "examples" / "questions"
 # A Monday, when two weeks are over; the leads are of the ten days up to the Saturday before.

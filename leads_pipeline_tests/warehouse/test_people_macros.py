@@ -40,7 +40,10 @@ def contacts(field: str) -> set[str]:
 def test_the_column_person_takes_no_two_people_for_one_and_knows_a_contact_that_stands_alone(
     macro: str, field: str, what: str
 ) -> None:
-    """Among other words a contact makes another person here. That counts a person twice, and erases nobody."""
+    """Among other words a contact makes another person here.
+
+    That counts a person twice, and erases nobody.
+    """
     keys_by_value, values_by_key = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
     with duckdb.connect() as db:
         db.execute(MACROS.read_text(encoding="utf-8"))

@@ -34,7 +34,7 @@ from leads_pipeline_tests.support.staging import DAY, NEXT_DAY
 __all__ = ["folder"]
 
 
-# --- update -----------------------------------------------------------------------------------------------------------
+# --- update ---------------------------------------------------------------------------------------
 
 
 def test_the_first_publication_makes_the_file_and_one_with_nothing_new_leaves_it(
@@ -119,7 +119,7 @@ def test_a_lead_that_raw_has_lost_stays_with_its_lists_through_each_way_to_publi
     ]
 
 
-# --- raw files were rewritten, or the list has grown ------------------------------------------------------------------
+# --- raw files were rewritten, or the list has grown ----------------------------------------------
 
 
 def test_nothing_of_who_is_refused_is_left_in_any_file(folder: Folder) -> None:
@@ -157,7 +157,7 @@ def test_what_a_rewritten_window_says_counts_though_its_numbers_are_the_same(
     assert folder.versions() == [2]
 
 
-# --- new file ---------------------------------------------------------------------------------------------------------
+# --- new file -------------------------------------------------------------------------------------
 
 
 def not_a_database(path: Path) -> None:
@@ -305,7 +305,7 @@ def test_leads_that_raw_has_lost_are_taken_over_into_a_file_with_other_people(
     assert {name for name in after if after[name] != before[name]} == {"person", "published_in"}
 
 
-# --- whatever happens -------------------------------------------------------------------------------------------------
+# --- whatever happens -----------------------------------------------------------------------------
 
 
 def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_it(
@@ -409,7 +409,10 @@ def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:
 def test_a_pool_that_keeps_connections_keeps_their_version(
     house: House, pool: type[Pool], seen: list[int]
 ) -> None:
-    """The guide says so of SQLAlchemy. A connection beside an open one has the new version either way."""
+    """The guide says so of SQLAlchemy.
+
+    A connection beside an open one has the new version either way.
+    """
     engine = create_engine(f"duckdb:///{house.file}?access_mode=read_only", poolclass=pool)
 
     def leads_after(count: int) -> Any:

@@ -1,4 +1,6 @@
-"""What leads.duckdb holds after a publication: each lead once, windows, names, answers; and when it is built anew."""
+"""What leads.duckdb holds after a publication: each lead once, windows, names, answers; and when it
+is built anew.
+"""
 
 import random
 import shutil
@@ -36,7 +38,7 @@ def test_an_empty_folder_gives_all_tables_each_with_comments(house: House) -> No
     assert house.query("select count(*) from applicant_leads") == [(0,)]
 
 
-# --- what a publication has written -----------------------------------------------------------------------------
+# --- what a publication has written ---------------------------------------------------------------
 
 
 class Follower:
@@ -114,7 +116,7 @@ def test_what_is_published_after_a_loss_is_new_to_a_program_that_knows_the_lost_
     assert "new" in program.follow(house)
 
 
-# --- each lead once -----------------------------------------------------------------------------------------------
+# --- each lead once -------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -150,7 +152,7 @@ def test_a_push_of_an_old_text_waits_for_a_whole_answer_to_count_again(house: Ho
     assert house.query("select scope from applicant_leads") == [("branch-101",)]
 
 
-# --- windows ------------------------------------------------------------------------------------------------------
+# --- windows --------------------------------------------------------------------------------------
 
 
 def test_an_answer_that_only_confirms_shows_with_the_next_publication(house: House) -> None:
@@ -183,7 +185,10 @@ def test_the_oldest_day_of_an_update_stays_landed_wherever_the_agency_is(
     for day in days:
         house.land("applicant", [{"id": str(day)}], day)
     house.publish()
-    landed = "select count(*) from mart_coverage where kind = 'applicant' and scope = 'branch-101' and rows = 1"
+    landed = (
+        "select count(*) from mart_coverage where kind = 'applicant' and scope = 'branch-101' and "
+        "rows = 1"
+    )
     assert house.query(landed) == [(len(days),)]
 
     house.land("applicant", [{"id": "new"}], DAY - timedelta(days=1))
@@ -195,7 +200,10 @@ def test_the_oldest_day_of_an_update_stays_landed_wherever_the_agency_is(
 def test_a_window_that_is_closed_by_an_answer_that_only_confirms_shows_at_once(
     house: House,
 ) -> None:
-    state = "select state from mart_coverage where kind = 'applicant' and scope = 'branch-101' and day = ?"
+    state = (
+        "select state from mart_coverage where kind = 'applicant' and scope = 'branch-101' and day "
+        "= ?"
+    )
     house.now = datetime(2026, 11, 19, 18, tzinfo=UTC)
     house.land("applicant", [{"id": "a"}])
     house.publish()
@@ -207,10 +215,10 @@ def test_a_window_that_is_closed_by_an_answer_that_only_confirms_shows_at_once(
     assert house.query(state, DAY) == [("landed",)]
 
 
-# --- names and answers --------------------------------------------------------------------------------------------
+# --- names and answers ----------------------------------------------------------------------------
 
 
-# --- update, and build anew ---------------------------------------------------------------------------------------
+# --- update, and build anew -----------------------------------------------------------------------
 
 
 ADDRESSES = [("14", "St John's Road"), ("16", "High St"), ("24", "High Street")]

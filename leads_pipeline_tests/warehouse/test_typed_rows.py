@@ -61,7 +61,7 @@ def lists(row: Row, kind: LeadKind) -> dict[str, list[Row]]:
     }
 
 
-# --- types ------------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 
 PROBLEM = object()
 TEXT, BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT = (
@@ -187,7 +187,7 @@ def test_an_object_or_a_list_where_none_is_declared_is_a_problem_and_so_is_the_r
     assert row["viewingTimes"] == []
 
 
-# --- what nobody declared ---------------------------------------------------------------------------------------------
+# --- what nobody declared -------------------------------------------------------------------------
 
 
 def test_an_unknown_member_is_kept_where_it_was_and_as_it_was_written() -> None:
@@ -227,7 +227,7 @@ def test_of_a_key_that_stands_twice_the_last_value_counts(members: str, extra: s
     assert row["_extra"] == extra
 
 
-# --- odd texts --------------------------------------------------------------------------------------------------------
+# --- odd texts ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -295,11 +295,13 @@ def test_the_hash_of_a_lead_without_an_id_is_that_of_what_was_received() -> None
     assert not_utf_8["_problems"] == ["no id"]
 
 
-# --- whatever comes ---------------------------------------------------------------------------------------------------
+# --- whatever comes -------------------------------------------------------------------------------
 
 
 def is_meant(text: str) -> bool:
-    """A text of which the reader loses something on purpose: one of two values, the sign of 0, a leap second."""
+    """A text of which the reader loses something on purpose: one of two values, the sign of 0, a
+    leap second.
+    """
     return has_key_twice(parsed(text)) or bool(re.search(r":\s*-0\s*[,}]|:60", text))
 
 
@@ -312,14 +314,18 @@ def has_key_twice(content: Any) -> bool:
 
 
 def assert_nothing_is_lost(kind: LeadKind, sent: list[str]) -> None:
-    """Every value is in its column, in a row of a list or in `_extra`, or it is named in `_problems`."""
+    """Every value is in its column, in a row of a list or in `_extra`, or it is named in
+    `_problems`.
+    """
     for lead, row in zip(map(Received.of, sent), read(*sent, kind=kind), strict=True):
         if not lead.is_json or not is_meant(lead.text):
             assert list(lost(kind, lead, flat(row, kind), lists(row, kind))) == []
 
 
 def assert_both_ways_agree(kind: LeadKind, sent: list[str]) -> None:
-    """Read at once, and in pieces because each declared object has an unknown member, a lead has the same values."""
+    """Read at once, and in pieces because each declared object has an unknown member, a lead has
+    the same values.
+    """
     texts = [lead.text for lead in map(Received.of, sent) if lead.is_json]
     trees = [kind.fields, *(child.fields for child in kind.children)]
     objects = {step for fields in trees for field in fields for step in field.path.split(".")[:-1]}

@@ -1,8 +1,9 @@
 """Sends alerts: a digest for each channel, and an hourly heartbeat.
 
-A channel gets a message about new errors and warnings, when an error is over, and once a day while an error is open.
-Belongs here: these rules, and what each channel was told so far. Doesn't: finding problems (findings.py), words
-(digest.py), sending (channels.py).
+A channel gets a message about new errors and warnings, when an error is over, and once a day while
+an error is open.
+Belongs here: these rules, and what each channel was told so far. Doesn't: finding problems
+(findings.py), words (digest.py), sending (channels.py).
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +23,8 @@ from leads_pipeline.health.finding import Finding, Level
 from leads_pipeline.mail import attempt
 from leads_pipeline.raw.durable import replace_file
 
-# A finding that often ends by itself is sent only after so long. A machine that was off for days then pulls first.
+# A finding that often ends by itself is sent only after so long. A machine that was off for days
+# then pulls first.
 PATIENCE: Final = timedelta(hours=1)
 REPEATED_AFTER: Final = timedelta(days=1)
 BEAT_EVERY: Final = timedelta(hours=1)
@@ -54,7 +56,8 @@ class Failure(BaseModel):
 class Told(BaseModel):
     """The content of `.state/alerts.json`. Channels go by the names of their variables.
 
-    `noticed` holds when each open finding was found first. `beat_at` is the last call of the heartbeat.
+    `noticed` holds when each open finding was found first. `beat_at` is the last call of the
+    heartbeat.
     """
 
     noticed: dict[str, datetime] = {}
@@ -101,8 +104,8 @@ class Told(BaseModel):
 class _Open:
     """The findings that are open at a moment, without hints.
 
-    `kept` are keys that may be open or not, because their finders failed. `waiting` are keys of findings that may pass
-    by themselves, and aren't told yet.
+    `kept` are keys that may be open or not, because their finders failed. `waiting` are keys of
+    findings that may pass by themselves, and aren't told yet.
     """
 
     findings: Sequence[Finding]
@@ -150,7 +153,8 @@ class _Open:
 class Alerts:
     """Tells the channels, and remembers it in the `.state` folder.
 
-    Keep one for the life of the process: on a full disk it alone remembers the messages that were sent.
+    Keep one for the life of the process: on a full disk it alone remembers the messages that were
+    sent.
     """
 
     def __init__(
@@ -188,7 +192,8 @@ class Alerts:
 
     def _send(self, channel: Channel, digest: Digest, told: Told, kept: Collection[str]) -> bool:
         memory = told.channels[channel.name]
-        # A message may arrive although its answer is lost, or this process is killed. So its end is told too.
+        # A message may arrive although its answer is lost, or this process is killed. So its end is
+        # told too.
         for one in digest.new:
             memory.open[one.key] = one
             memory.unsure.add(one.key)

@@ -1,7 +1,8 @@
 """The channels of alerts: webhooks, e-mail, and the heartbeat that an outside monitor waits for.
 
-Belongs here: sending to a webhook, and its errors. Doesn't: mails (mail.py), when to send (alerts.py), the words
-(digest.py). Addresses can hold passwords and tokens: they are read like secrets, and are in no message and no log.
+Belongs here: sending to a webhook, and its errors. Doesn't: mails (mail.py), when to send
+(alerts.py), the words (digest.py). Addresses can hold passwords and tokens: they are read like
+secrets, and are in no message and no log.
 """
 
 import json
@@ -70,7 +71,7 @@ class Webhook(_Address, Channel):
 
 
 class SlackWebhook(Webhook):
-    """Posts each message as Slack's incoming webhooks take it, and those of Mattermost and Discord (/slack)."""
+    """Posts each message as the webhooks of Slack, Mattermost and Discord (/slack) take it."""
 
     name = "LEADS_ALERT_SLACK_WEBHOOK"
 
@@ -78,7 +79,8 @@ class SlackWebhook(Webhook):
         text = f"*{digest.title}*\n{digest.text}"
         if len(text) > _CHAT_CHARACTERS:
             text = f"{text[:_CHAT_CHARACTERS]} …\n`leads-pipeline findings` shows the rest."
-        # Slack reads these three, and only these, as its own marks (Slack's documentation on formatting text).
+        # Slack reads these three, and only these, as its own marks (Slack's documentation on
+        # formatting text).
         for mark, escaped in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
             text = text.replace(mark, escaped)
         return {"text": text}
@@ -90,7 +92,10 @@ class Heartbeat(_Address):
     name = "LEADS_HEARTBEAT_URL"
 
     def beat(self, *, is_well: bool) -> None:
-        """Call the address, or the one with /fail at the end of its path. Raises as Channel.send does."""
+        """Call the address, or the one with /fail at the end of its path.
+
+        Raises as Channel.send does.
+        """
         url = read_secret(self._url).strip()
         parts = checked_address(self.name, url)
         if not is_well:
@@ -134,7 +139,7 @@ SET_UP: Final = (
 )
 
 
-# --- HTTP -------------------------------------------------------------------------------------------------------------
+# --- HTTP -----------------------------------------------------------------------------------------
 
 
 def _request(method: str, name: str, url: str, body: dict[str, Any] | None = None) -> None:
@@ -152,9 +157,18 @@ def _request(method: str, name: str, url: str, body: dict[str, Any] | None = Non
 
 def _http_verdict(name: str, status: int) -> str:
     if status // 100 == 3:
-        return f"answers with a redirect ({status}), and no redirect is followed. Set {name} to the new address."
+        return (
+            f"answers with a redirect ({status}), and no redirect is followed. Set {name} to the "
+            "new address."
+        )
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-        return "is behind a proxy that refuses (407). Check the proxy in the environment, its user and its password."
+        return (
+            "is behind a proxy that refuses (407). Check the proxy in the environment, its user "
+            "and its password."
+        )
     if status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return f"can't take the message now ({status}). {LATER}"
-    return f"refuses the message ({status}). Make a new address there for this kind of message, and set {name} to it."
+    return (
+        f"refuses the message ({status}). Make a new address there for this kind of message, and "
+        f"set {name} to it."
+    )

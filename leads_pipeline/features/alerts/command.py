@@ -26,7 +26,7 @@ from leads_pipeline.settings import Settings
     help="Send a message on each channel that is set up.",
 )
 def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is no other
-    """Send a message on each channel that is set up, and call the heartbeat, to see whether they work.
+    """Send a message on each channel that is set up, and call the heartbeat, to try them.
 
     Exit code 1 if one doesn't work, 2 if none is set up.
     """

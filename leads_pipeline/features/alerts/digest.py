@@ -20,7 +20,10 @@ _TITLE_CHARACTERS: Final = 150
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """One message for one channel. Each open finding is either in `new` or in `still_open`. A test has none at all."""
+    """One message for one channel.
+
+    Each open finding is either in `new` or in `still_open`. A test has none at all.
+    """
 
     at: datetime
     new: Sequence[Finding] = ()
@@ -82,7 +85,8 @@ def _part(title: str, items: Iterable[str]) -> Iterator[str]:
 
 def _shown(one: Finding) -> str:
     since = f"Since {moment(one.since)}. " if one.since else ""
-    return f"{one.level.capitalize()}: {one.message}\nWhat to do: {one.what_to_do}\n{since}More: `{one.link}`"
+    what = f"{one.level.capitalize()}: {one.message}"
+    return f"{what}\nWhat to do: {one.what_to_do}\n{since}More: `{one.link}`"
 
 
 def _first_sentence(message: str) -> str:

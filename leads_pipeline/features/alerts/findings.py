@@ -13,10 +13,10 @@ from leads_pipeline.health.finding import Finding, Level, finder, never_set_up
 def alert_channels(facts: Facts) -> Iterator[Finding]:
     """Nobody is told of problems, or a channel doesn't work.
 
-    Meaning: without a channel, only people who look see problems. Without a heartbeat, nobody notices that this machine
-    is off. A channel that doesn't work is told on the others.
-    Do: set `LEADS_ALERT_EMAIL` and `LEADS_SMTP_URL`, or a webhook, and `LEADS_HEARTBEAT_URL`. Then run
-    `leads-pipeline alert --test`.
+    Meaning: without a channel, only people who look see problems. Without a heartbeat, nobody
+    notices that this machine is off. A channel that doesn't work is told on the others.
+    Do: set `LEADS_ALERT_EMAIL` and `LEADS_SMTP_URL`, or a webhook, and `LEADS_HEARTBEAT_URL`. Then
+    run `leads-pipeline alert --test`.
     Over: when both are set, and a message or a test has got through.
     """
     for variable, failure in Told.read(facts.data.state.path).failures.items():
@@ -37,6 +37,7 @@ def alert_channels(facts: Facts) -> Iterator[Finding]:
     elif not facts.settings.of(AlertSettings).heartbeat_url:
         yield Finding(
             Level.HINT,
-            "LEADS_HEARTBEAT_URL isn't set. Alerts stop when this machine stops, and nobody notices.",
+            "LEADS_HEARTBEAT_URL isn't set. Alerts stop when this machine stops, and nobody "
+            "notices.",
             "Set LEADS_HEARTBEAT_URL to the address of an outside monitor.",
         )

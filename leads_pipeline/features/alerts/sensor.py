@@ -45,13 +45,14 @@ def alert_sensor(
         required_resource_keys={names.name("data")},
         minimum_interval_seconds=ALERT_INTERVAL_SECONDS,
         default_status=names.sensor_status,
-        description="Tells people of new problems, once a day of open ones, and once that a problem is over. "
-        "Calls the heartbeat each hour.",
+        description="Tells people of new problems, once a day of open ones, and once that a "
+        "problem is over. Calls the heartbeat each hour.",
     )
     def alert(context: SensorEvaluationContext) -> SkipReason:
         data: DataFolder = names.resource(context.resources, "data")
         now = clock()
-        # Else a machine that was off would be told of once it is on again, if this sensor ticks first.
+        # Else a machine that was off would be told of once it is on again, if this sensor ticks
+        # first.
         note_service(context.instance, settings, data.state, now, names)
         findings, failed = find_all(Facts(settings, data, now))
         results = alerts.tell(findings, failed, now)
@@ -61,7 +62,8 @@ def alert_sensor(
                     "%s: the message wasn't sent. `leads-pipeline findings` says why.", name
                 )
         return SkipReason(
-            f"Found {len(findings)}. Sent on: {', '.join(n for n, ok in results.items() if ok) or 'none'}."
+            f"Found {len(findings)}. Sent on: "
+            f"{', '.join(n for n, ok in results.items() if ok) or 'none'}."
         )
 
     return alert

@@ -35,18 +35,20 @@ KEPT_BACKUPS = 14
 def backup(target: Path, keep: int) -> None:
     """Back up the data folder to TARGET, a folder on another disk. The service can keep running.
 
-    Each backup is a folder in TARGET, named by its date and time. Only changed files take new space.
+    Each backup is a folder in TARGET, named by its date and time. Only changed files take new
+    space.
 
-    Exit code 1 if a file of the data folder is damaged or missing, or an old backup can't be deleted, 2 if there is no
-    new backup.
+    Exit code 1 if a file of the data folder is damaged or missing, or an old backup can't be
+    deleted, 2 if there is no new backup.
     """
     settings, data = filled()
     with err.status("Copying files that have changed"):
         done = back_up(data, target, keep, datetime.now(UTC))
 
     click.echo(
-        f"Backup {target / done.name}: {counted(done.files, 'file')}, {decimal(done.bytes)}. Copied now: "
-        f"{counted(done.new, 'file')}, {decimal(done.new_bytes)}. Older backups deleted: {done.removed}."
+        f"Backup {target / done.name}: {counted(done.files, 'file')}, {decimal(done.bytes)}. "
+        f"Copied now: {counted(done.new, 'file')}, {decimal(done.new_bytes)}. Older backups "
+        f"deleted: {done.removed}."
     )
     if done.is_first:
         click.echo(f"This is the first backup in {target}.")
@@ -63,8 +65,8 @@ def backup(target: Path, keep: int) -> None:
 
     if damaged:
         click.echo(
-            f"Damaged or missing in the data folder: {some(damaged)}. This backup may lack them. `leads-pipeline "
-            "verify` says what to do.",
+            f"Damaged or missing in the data folder: {some(damaged)}. This backup may lack them. "
+            "`leads-pipeline verify` says what to do.",
             err=True,
         )
 
@@ -79,10 +81,12 @@ def backup(target: Path, keep: int) -> None:
 def restore(source: Path) -> None:
     """Restore a backup into the data folder, which has to be empty, and publish.
 
-    SOURCE is a backup, or the TARGET of backups: then the newest one is restored. People who were erased since the
-    backup stay erased if the suppression list is newer, or is in LEADS_PRIVACY_DIR.
+    SOURCE is a backup, or the TARGET of backups: then the newest one is restored. People who were
+    erased since the backup stay erased if the suppression list is newer, or is in
+    LEADS_PRIVACY_DIR.
 
-    Exit code 1 if a file was left out or publishing failed, 2 if nothing was restored or a setting is wrong.
+    Exit code 1 if a file was left out or publishing failed, 2 if nothing was restored or a setting
+    is wrong.
     """
     settings = Settings.from_variables(os.environ)
     data = DataFolder.of(settings)
@@ -93,7 +97,8 @@ def restore(source: Path) -> None:
     click.echo(f"Restored {done.files} files of {done.source} to {settings.data_dir}.")
     if done.damaged:
         click.echo(
-            f"Damaged files of the backup were left out: {some(done.damaged)}. Their leads come from leads.duckdb.",
+            f"Damaged files of the backup were left out: {some(done.damaged)}. Their leads come "
+            "from leads.duckdb.",
             err=True,
         )
 

@@ -1,7 +1,8 @@
 """The way back: a snapshot, or any copy of a data folder, is put into an empty data folder.
 
-Belongs here: putting files in place. Doesn't: which of two suppression lists stays (raw/gatekeeper.py), the
-publication that has to follow, which takes out who was erased since (orchestration/).
+Belongs here: putting files in place. Doesn't: which of two suppression lists stays
+(raw/gatekeeper.py), the publication that has to follow, which takes out who was erased since
+(orchestration/).
 """
 
 import secrets
@@ -29,7 +30,8 @@ from leads_pipeline.raw.names import RAW
 from leads_pipeline.raw.room import is_full
 from leads_pipeline.raw.store import FolderStore
 
-# Names that a folder may hold and still counts as empty. `privacy` is a suppression list that was put there before.
+# Names that a folder may hold and still counts as empty. `privacy` is a suppression list that was
+# put there before.
 _NOTHING: Final = {
     *("README.md", "lost+found", ".dagster", ".env", "privacy"),
     *(".state", ".state/locks", ".state/tokens", ".state/duckdb"),
@@ -83,8 +85,9 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
             if not (data.bucket and key.startswith(STORED))
         )
         raise StorageError(
-            f"The disk of {data.folder} is full: the backup needs about {needed / 1e6:.1f} MB there, and publishing "
-            "needs more. Free some space, then run the same command again. Or set LEADS_DATA_DIR to a larger disk."
+            f"The disk of {data.folder} is full: the backup needs about {needed / 1e6:.1f} MB "
+            "there, and publishing needs more. Free some space, then run the same command again. "
+            "Or set LEADS_DATA_DIR to a larger disk."
         ) from error
 
     data.gate.take_over(under_way)
@@ -131,8 +134,9 @@ def _want_empty(data: DataFolder) -> None:
     if there:
         named = ", ".join(sorted(there, reverse=True)[:3])
         raise SettingsError(
-            f"{folder} isn't empty (it holds {named}), and a restore overwrites nothing. Set LEADS_DATA_DIR to an "
-            "empty or a new folder, or move this one out of the way. Nothing was changed.",
+            f"{folder} isn't empty (it holds {named}), and a restore overwrites nothing. Set "
+            "LEADS_DATA_DIR to an empty or a new folder, or move this one out of the way. Nothing "
+            "was changed.",
             reason="not an empty folder",
         )
 

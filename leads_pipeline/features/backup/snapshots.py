@@ -3,10 +3,11 @@
     TARGET/2026-11-22T021500Z/   a snapshot: a data folder, whose leads.duckdb opens in place
     TARGET/.unfinished-…/        one that is being made or deleted; the next backup deletes it
 
-A file that the snapshot before has with the same bytes is a hard link to it, so a snapshot costs what has changed.
+A file that the snapshot before has with the same bytes is a hard link to it, so a snapshot costs
+what has changed.
 
-Belongs here: what a snapshot holds, making and deleting snapshots. Doesn't: the way back (restoring.py), carrying
-snapshots to another machine (docs/guides/back-up-and-restore.md).
+Belongs here: what a snapshot holds, making and deleting snapshots. Doesn't: the way back
+(restoring.py), carrying snapshots to another machine (docs/guides/back-up-and-restore.md).
 """
 
 import io
@@ -31,15 +32,18 @@ from leads_pipeline.raw.names import QUARANTINE, RAW, RESTRICTED
 from leads_pipeline.raw.room import is_full
 from leads_pipeline.raw.store import FolderStore
 
-# The suppression list in a snapshot, and the folders that a bucket holds in place of the data folder.
+# The suppression list in a snapshot, and the folders that a bucket holds in place of the data
+# folder.
 LIST: Final = f"{gatekeeper.LIST}/"
 STORED: Final = (f"{RAW}/", f"{RESTRICTED}/", f"{QUARANTINE}/")
 
-# Rows move from raw to restricted and back. A file that moves meanwhile is copied at its old or its new place.
+# Rows move from raw to restricted and back. A file that moves meanwhile is copied at its old or its
+# new place.
 _IN_ORDER: Final = (f"{RESTRICTED}/", *STORED)
 
-# Files that are copied in another way, can be made again, or belong to the machine. A restored folder lacks the number
-# of its last sweep, so its first publication takes out who was erased since.
+# Files that are copied in another way, can be made again, or belong to the machine. A restored
+# folder lacks the number of its last sweep, so its first publication takes out who was erased
+# since.
 _LEFT_OUT: Final = {
     *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
     *(
@@ -60,7 +64,8 @@ _STATE_LEFT_OUT: Final = tuple(
     for name in ("tokens/", "locks/", "duckdb/", "swept", "service", "dagster_home")
 )
 
-# Work goes on while a backup is made, so SQLite copies its databases. A journal belongs to a moment.
+# Work goes on while a backup is made, so SQLite copies its databases. A journal belongs to a
+# moment.
 _DATABASE: Final = ".sqlite"
 _JOURNAL: Final = ".sqlite-journal"
 
@@ -79,8 +84,9 @@ _HASH: Final = re.compile(r"-([0-9a-f]{16})\.(?:parquet|duckdb)$")
 class BackedUp:
     """The result of a backup. `new` files were copied, the others are hard links.
 
-    `damaged` files can't be read or aren't as they were written. The snapshot has them as the one before had them, or
-    lacks them. `troubles` are sentences about what failed once the snapshot was whole.
+    `damaged` files can't be read or aren't as they were written. The snapshot has them as the one
+    before had them, or lacks them. `troubles` are sentences about what failed once the snapshot was
+    whole.
     """
 
     name: str
@@ -97,8 +103,8 @@ class BackedUp:
 def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedUp:
     """Make a snapshot while everything runs, and delete all but the newest `keep`.
 
-    Raises SettingsError for a target that can't be one, StorageError if the target can't be written or the data can't
-    be read. Then the snapshots before are untouched.
+    Raises SettingsError for a target that can't be one, StorageError if the target can't be written
+    or the data can't be read. Then the snapshots before are untouched.
     """
     _check_place(data, target)
     key = data.state.person_key().hex()
@@ -107,8 +113,8 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
         before = next(reversed(snapshots(target, now)), None)
         if before and (before / _KEY).read_text().strip() != key:
             raise SettingsError(
-                f"{target} has backups of another data folder than {data.folder}: the two would delete each other's. "
-                "Name a folder of its own. Nothing was changed.",
+                f"{target} has backups of another data folder than {data.folder}: the two would "
+                "delete each other's. Name a folder of its own. Nothing was changed.",
                 reason="another folder's backups",
             )
         name = now.astimezone(UTC).strftime(_NAME)
@@ -152,7 +158,8 @@ def _deleting(old: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StorageError(
-            f"The old backup {old} can't be deleted: {error.strerror}. Let this user delete it, or delete it yourself."
+            f"The old backup {old} can't be deleted: {error.strerror}. Let this user delete it, or "
+            "delete it yourself."
         ) from error
 
 
@@ -208,13 +215,14 @@ def hash_in(key: str) -> str:
 def _check_place(data: DataFolder, target: Path) -> None:
     if target.is_symlink() and not target.exists():
         raise SettingsError(
-            f"{target} is a link to {target.readlink()}, which is not there. Is its disk mounted? Nothing was changed."
+            f"{target} is a link to {target.readlink()}, which is not there. Is its disk mounted? "
+            "Nothing was changed."
         )
     for folder in (data.folder, data.gate.folder):
         if target.resolve().is_relative_to(folder.resolve()):
             raise SettingsError(
-                f"{target} lies in {folder}, so it would be lost together with it. Name a folder on another disk. "
-                "Nothing was changed."
+                f"{target} lies in {folder}, so it would be lost together with it. Name a folder "
+                "on another disk. Nothing was changed."
             )
 
 
@@ -227,13 +235,16 @@ def _told(target: Path, draft: "_Draft") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = f"can't be written: {error.strerror}. Is its disk mounted, and may this user write there?"
+        why = (
+            f"can't be written: {error.strerror}. Is its disk mounted, and may this user write "
+            "there?"
+        )
         if is_full(error):
             shutil.rmtree(draft.folder, ignore_errors=True)
             why = (
                 f"is full: a new backup needs about {draft.needed_bytes() / 1e6:.1f} MB, and "
-                f"{shutil.disk_usage(target).free / 1e6:.1f} MB are free. Delete an old backup there, free some space, "
-                "or name another disk."
+                f"{shutil.disk_usage(target).free / 1e6:.1f} MB are free. Delete an old backup "
+                "there, free some space, or name another disk."
             )
         before = f"The newest whole backup, {draft.before}, is untouched." if draft.before else ""
         raise StorageError(f"{target} {why} {before}".strip()) from error
@@ -255,8 +266,9 @@ class _Draft:
     def fill(self) -> None:
         """Copy or link all files.
 
-        References come before the files that they point to: leads.duckdb before raw, and the number of the newest entry
-        before the suppression list. The list is last: it names who is erased meanwhile.
+        References come before the files that they point to: leads.duckdb before raw, and the number
+        of the newest entry before the suppression list. The list is last: it names who is erased
+        meanwhile.
         """
         data = self._data
         self._add_all(own_keys(data.folder), partial(own_keys, data.folder))

@@ -17,7 +17,10 @@ _DAYS: Final = ("%Y-%m-%d", "%d/%m/%Y")
 
 
 def read_bank_holidays(path: Path | None) -> Mapping[date, str]:
-    """Read the names of the holidays by day. There are none without a file. Raises SettingsError that names the row."""
+    """Read the names of the holidays by day.
+
+    There are none without a file. Raises SettingsError that names the row.
+    """
     if path is None:
         return {}
     try:

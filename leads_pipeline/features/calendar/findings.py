@@ -15,8 +15,8 @@ from leads_pipeline.words import some
 def calendar(facts: Facts) -> Iterator[Finding]:
     """Bank holidays or opening hours can't be read.
 
-    Meaning: the table `dates` keeps the last bank holidays that could be read. A branch whose opening hours can't be
-    read isn't in `mart_opening_hours`.
+    Meaning: the table `dates` keeps the last bank holidays that could be read. A branch whose
+    opening hours can't be read isn't in `mart_opening_hours`.
     Do: correct the file that the message names. The next publication reads it.
     Over: when it can be read.
     """
@@ -38,6 +38,7 @@ def calendar(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             f"The opening_hours of {some(unreadable)} in LEADS_BRANCHES_FILE can't be read.",
-            "Write them as Mon-Fri 09:00-17:30; Sat 10:00-16:00. The next publication reads the file.",
+            "Write them as Mon-Fri 09:00-17:30; Sat 10:00-16:00. The next publication reads the "
+            "file.",
             key="opening-hours",
         )

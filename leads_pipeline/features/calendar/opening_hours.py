@@ -1,6 +1,9 @@
-"""Opening hours of a branch, as a person writes them into LEADS_BRANCHES_FILE: Mon-Fri 09:00-17:30; Sat 10:00-16:00.
+"""Opening hours of a branch, as a person writes them: Mon-Fri 09:00-17:30; Sat 10:00-16:00.
 
-Belongs here: what the text means. Doesn't: which leads came while a branch was closed (sql/mart_opening_hours.sql).
+They are in a column of LEADS_BRANCHES_FILE.
+
+Belongs here: what the text means. Doesn't: which leads came while a branch was closed
+(sql/mart_opening_hours.sql).
 """
 
 import re
@@ -16,7 +19,10 @@ _DAY_MINUTES: Final = 24 * 60
 
 
 class OpenHours(NamedTuple):
-    """A time at which a branch is open. `weekday` 1 is Monday. Minutes count from local midnight, `closes` excluded."""
+    """A time at which a branch is open.
+
+    `weekday` 1 is Monday. Minutes count from local midnight, `closes` excluded.
+    """
 
     weekday: int
     opens: int

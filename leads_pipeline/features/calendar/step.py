@@ -31,7 +31,7 @@ def steps(data: DataFolder, settings: PublicationSettings, now: datetime) -> lis
 
 
 class LoadCalendar(Step):
-    """Loads `pipeline.bank_holidays`, and `pipeline.opening_hours` from a column of the table `branches`."""
+    """Loads `pipeline.bank_holidays`, and `pipeline.opening_hours` from the table `branches`."""
 
     def __init__(self, bank_holidays_file: Path | None) -> None:
         self._file = bank_holidays_file
@@ -45,7 +45,10 @@ class LoadCalendar(Step):
         return _HOLIDAYS + _HOURS
 
     def fill(self, draft: Draft) -> None:
-        """Load both. If the file of bank holidays can't be read, which is a finding, the last ones stay."""
+        """Load both.
+
+        If the file of bank holidays can't be read, which is a finding, the last ones stay.
+        """
         with draft.transaction():
             self._fill_holidays(draft)
             _fill_hours(draft)

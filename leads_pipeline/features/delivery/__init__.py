@@ -6,8 +6,8 @@
     ledger.py               what was delivered to a destination and what waits, in SQLite
     questions.py            what a person asks of a ledger
     events.py, message.py   a version as a message
-    webhook.py              the request that carries it: signed, by the Standard Webhooks specification
-    request_form.py         or made by templates for the destination's own API. form.py: what both have in common
+    webhook.py              a request that is signed by the Standard Webhooks specification
+    request_form.py         a request by templates for an API of its own
     posting.py, answers.py  requests, and what an answer means
     sending.py              a pass over what is due
 

@@ -1,7 +1,8 @@
 """The meaning of a destination's answers.
 
-Belongs here: what an answer says about the lead, and about the destination. Of its body, a machine's error code alone:
-the rest can repeat what the lead says. Doesn't: sending (posting.py), what is done then (sending.py).
+Belongs here: what an answer says about the lead, and about the destination. Of its body, a
+machine's error code alone: the rest can repeat what the lead says. Doesn't: sending (posting.py),
+what is done then (sending.py).
 """
 
 import json
@@ -29,10 +30,13 @@ _CODE: Final = re.compile(r"[A-Za-z0-9]{1,40}(?:_[A-Za-z0-9]{1,40}){1,8}|[0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt. `trouble` says in words what failed, None if the destination has the lead.
+    """What came of an attempt.
 
-    `is_of_the_lead`: the destination works, and refuses this one. `is_final`: it will never take it. `is_gone`: nothing
-    more may be sent there. `status` is None without an answer. `code` is a machine's error code.
+    `trouble` says in words what failed, None if the destination has the lead.
+
+    `is_of_the_lead`: the destination works, and refuses this one. `is_final`: it will never take
+    it. `is_gone`: nothing more may be sent there. `status` is None without an answer. `code` is a
+    machine's error code.
     """
 
     version: Version
@@ -83,7 +87,8 @@ def content_type_of(answer: httpx.Response) -> str:
 def error_code(body: bytes, words_of_lead: Collection[str]) -> str:
     """Return a machine's error code in a JSON answer, empty if there is none that can be shown.
 
-    One that has a word of the lead isn't shown, nor one without an underscore: a name could look so.
+    One that has a word of the lead isn't shown, nor one without an underscore: a name could look
+    so.
     """
     try:
         found = json.loads(body)
@@ -100,7 +105,7 @@ def error_code(body: bytes, words_of_lead: Collection[str]) -> str:
 
 
 def _places_of_codes(found: Any) -> list[dict[str, Any]]:
-    """Return the objects of an answer that may have a code: itself, the first of a list, the first of `errors`."""
+    """Return the objects that may have a code: itself, the first of a list or of `errors`."""
     first = found[0] if isinstance(found, list) and found else found
     if not isinstance(first, dict):
         return []
@@ -117,7 +122,10 @@ def _trouble(answer: httpx.Response, what: str, *, is_final: bool) -> str:
         where = "?"
         with suppress(ValueError):
             where = urlsplit(str(answer.extensions.get("location") or "")).hostname or where
-        return f"answers with a redirect ({status}) to {where}, and none is followed. Correct its address."
+        return (
+            f"answers with a redirect ({status}) to {where}, and none is followed. Correct its "
+            "address."
+        )
     if status == HTTPStatus.GONE:
         return "is gone (410). Nothing more is sent until `leads-pipeline deliver retry`."
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):

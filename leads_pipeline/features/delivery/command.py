@@ -125,7 +125,8 @@ def status(as_json: bool) -> None:
 def log(lead: str, as_json: bool) -> None:
     """Show when a lead was delivered to whom, and what was answered: applicant/17.
 
-    It has the status, the content type, and the error code of an answer in JSON. Nothing else of an answer is kept.
+    It has the status, the content type, and the error code of an answer in JSON. Nothing else of an
+    answer is kept.
     """
     kind, lead_id = lead_of(lead)
     _, data = existing()
@@ -196,7 +197,8 @@ def replay(
         with _writing(data, name) as ledger:
             count = replay_chosen(ledger, selection, datetime.now(UTC).timestamp())
         click.echo(
-            f"{name}: {counted(count, 'version')} of leads wait again. {_SENDS if count else 'Nothing else.'}"
+            f"{name}: {counted(count, 'version')} of leads wait again. "
+            f"{_SENDS if count else 'Nothing else.'}"
         )
 
 
@@ -241,18 +243,22 @@ def _destinations(settings: Settings) -> list[Destination]:
     destinations = destinations_of(settings)
     if not destinations:
         raise SettingsError(
-            "LEADS_DELIVERY_URL is not set. Put the address of your system and LEADS_DELIVERY_SECRET into .env. "
-            "`leads-pipeline settings` lists what else can be set."
+            "LEADS_DELIVERY_URL is not set. Put the address of your system and "
+            "LEADS_DELIVERY_SECRET into .env. `leads-pipeline settings` lists what else can be set."
         )
     return destinations
 
 
 def _ledgers(data: DataFolder, chosen: str | None) -> list[str]:
-    """Return the names of the ledgers that a person means. Raises QuestionError if there is none."""
+    """Return the names of the ledgers that a person means.
+
+    Raises QuestionError if there is none.
+    """
     names = ledger_names(data.folder)
     if chosen is not None and chosen not in names:
         raise QuestionError(
-            f"Nothing was ever delivered to {chosen}. `leads-pipeline deliver status` shows the destinations."
+            f"Nothing was ever delivered to {chosen}. `leads-pipeline deliver status` shows the "
+            "destinations."
         )
     if not names:
         raise QuestionError("Nothing was ever delivered from this folder. Nothing was changed.")
@@ -307,7 +313,8 @@ def _show(name: str, ledger: Ledger) -> None:
     click.echo(f"waiting    {found[VersionState.WAITING]}")
     click.echo(f"held       {found[VersionState.HELD]} (the portal emptied their contact)")
     click.echo(
-        f"given up   {found[VersionState.DEAD]} (they failed for three days, or their raw file is damaged)"
+        f"given up   {found[VersionState.DEAD]} (they failed for three days, or their raw file is "
+        "damaged)"
     )
     if found[VersionState.UNWANTED]:
         click.echo(
@@ -316,7 +323,8 @@ def _show(name: str, ledger: Ledger) -> None:
     if trouble := ledger.fact("trouble"):
         click.echo(f"The destination {trouble}")
     for one in left(ledger, LISTED):
-        tried = f"{counted(one.attempts, 'attempt')}{f', the last {one.trouble}' if one.trouble else ''}"
+        last = f", the last {one.trouble}" if one.trouble else ""
+        tried = f"{counted(one.attempts, 'attempt')}{last}"
         click.echo(f"{one.state}: {lead_in_words(one.kind, one.lead_id)} of {one.day}, {tried}")
     if found[VersionState.HELD] or found[VersionState.DEAD]:
         click.echo("`leads-pipeline deliver retry` sends those that are held or given up.")

@@ -1,7 +1,7 @@
 """The destinations of leads: the one of LEADS_DELIVERY_URL, or those of LEADS_DESTINATIONS_FILE.
 
-Belongs here: which there are, and which leads each wants. Doesn't: reading the file (destinations_file.py), the form of
-what is sent (webhook.py, request_form.py).
+Belongs here: which there are, and which leads each wants. Doesn't: reading the file
+(destinations_file.py), the form of what is sent (webhook.py, request_form.py).
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,10 @@ class Destination:
     first_day: date | None = None
 
     def wants(self, event: Event) -> bool:
-        """Whether the event may be sent. The filter may have been narrowed since the version was noted."""
+        """Whether the event may be sent.
+
+        The filter may have been narrowed since the version was noted.
+        """
         data = event.message["data"]
         is_of_filter = event.type is EventType.ERASED or (
             self.filter.takes_window(data["kind"], data["scope"])
@@ -68,7 +71,10 @@ class Destination:
 
 
 def destinations_of(settings: Settings) -> list[Destination]:
-    """Return all destinations, none if delivery is off. Raises SettingsError and CredentialsError."""
+    """Return all destinations, none if delivery is off.
+
+    Raises SettingsError and CredentialsError.
+    """
     given = settings.of(DeliverySettings)
     if given.destinations_file is None:
         return _of_variables(given)
@@ -78,8 +84,8 @@ def destinations_of(settings: Settings) -> list[Destination]:
     ]
     if both:
         raise SettingsError(
-            f"LEADS_DESTINATIONS_FILE and {both[0]} are set. Keep one. To go on in the file, give that destination the "
-            f'name "{DEFAULT}": then nothing is sent again.'
+            f"LEADS_DESTINATIONS_FILE and {both[0]} are set. Keep one. To go on in the file, give "
+            f'that destination the name "{DEFAULT}": then nothing is sent again.'
         )
     from leads_pipeline.features.delivery.destinations_file import read_destinations
 

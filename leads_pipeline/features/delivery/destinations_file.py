@@ -1,6 +1,7 @@
 """Reads LEADS_DESTINATIONS_FILE: a TOML file with a table `[[destination]]` for each.
 
-Belongs here: what the file may hold, and clear words if it holds something else. No message repeats a secret.
+Belongs here: what the file may hold, and clear words if it holds something else. No message repeats
+a secret.
 """
 
 import re
@@ -45,7 +46,10 @@ _OURS: Final = {"host", "content-length", "transfer-encoding", "connection"}
 
 
 def read_destinations(path: Path, variables: Mapping[str, str]) -> list[Destination]:
-    """Read the destinations. `variables` has the values of `{env = …}`. Raises SettingsError and CredentialsError."""
+    """Read the destinations.
+
+    `variables` has the values of `{env = …}`. Raises SettingsError and CredentialsError.
+    """
     whole = TomlTable(f"LEADS_DESTINATIONS_FILE: {path}", _content(path), path.parent, variables)
     tables = whole.tables("destination")
     whole.want_no_more()
@@ -72,7 +76,10 @@ def _content(path: Path) -> dict[str, Any]:
         why = "isn't UTF-8. Save it as UTF-8."
     except tomllib.TOMLDecodeError as error:
         where = re.search(r"\(at .*\)$", str(error))  # the words before it can quote the file
-        why = f"is no TOML {where[0] if where else ''}. Compare it with the examples in examples/destinations/."
+        why = (
+            f"is no TOML {where[0] if where else ''}. Compare it with the examples in "
+            "examples/destinations/."
+        )
     raise SettingsError(f"LEADS_DESTINATIONS_FILE: {path} {why}")
 
 
@@ -153,7 +160,10 @@ class TomlTable:
         )
 
     def text_or_secret(self, key: str) -> str:
-        """Return a text that may be a secret, as the addresses of many webhooks are. Raises CredentialsError too."""
+        """Return a text that may be a secret, as the addresses of many webhooks are.
+
+        Raises CredentialsError too.
+        """
         value = self._values.get(key)
         if isinstance(value, str):
             self._known.add(key)
@@ -188,7 +198,8 @@ def _destination(table: TomlTable) -> Destination:
     name = table.get("name", str, "text")
     if name is None or not _NAME.fullmatch(name):
         raise table.error(
-            "has no usable `name`. Write one of small letters, digits and hyphens, such as crm-north."
+            "has no usable `name`. Write one of small letters, digits and hyphens, such as "
+            "crm-north."
         )
 
     first_day = table.get("from", date, "day. Write from = 2026-11-19, without quotation marks")
@@ -230,7 +241,8 @@ def _webhook(table: TomlTable) -> StandardWebhook:
     secret, authorization = table.secret("secret"), table.secret("authorization")
     if secret is None:
         raise table.error(
-            "has no `secret`. A webhook is signed with one. For another form, add [destination.created]."
+            "has no `secret`. A webhook is signed with one. For another form, add "
+            "[destination.created]."
         )
 
     address = table.text_or_secret("url")
@@ -285,7 +297,10 @@ def _body(table: TomlTable, headers: Mapping[str, str], event_type: EventType) -
 
 
 def _headers(table: TomlTable) -> dict[str, str]:
-    """Return the headers by their names in small letters. One that looks like a secret can't stand in the file."""
+    """Return the headers by their names in small letters.
+
+    One that looks like a secret can't stand in the file.
+    """
     headers = {"content-type": JSON}
     given = table.table("headers")
     if given is None:

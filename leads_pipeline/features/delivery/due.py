@@ -1,6 +1,7 @@
 """Which versions are due: those that landed, without those that the ledger knows.
 
-The ledger learns of leads only by looking at raw windows. So nothing is lost by a kill: the next look finds the rest.
+The ledger learns of leads only by looking at raw windows. So nothing is lost by a kill: the next
+look finds the rest.
 """
 
 import hashlib
@@ -38,13 +39,13 @@ _HASH_DIGITS: Final = 32
 def note_due(
     data: DataFolder, ledger: Ledger, chosen: Filter, first: date, now: datetime, until: float
 ) -> StorageError | None:
-    """Note each version that the destination wants, and that has landed in the windows from that day on.
+    """Note each version that the destination wants and that landed from that day on.
 
-    It looks at the last 60 days. Once a day, and when the first day or the filter has changed, it looks at all. Windows
-    of anonymous days have nothing to deliver. A version is held if it lacks a part of the contact that an earlier one
-    has: the portal may have emptied it by mistake, and the destination would lose it too. After `until`, by
-    time.monotonic, the rest is left to the next look. Return the error of a window that can't be read: the others are
-    noted.
+    It looks at the last 60 days. Once a day, and when the first day or the filter has changed, it
+    looks at all. Windows of anonymous days have nothing to deliver. A version is held if it lacks a
+    part of the contact that an earlier one has: the portal may have emptied it by mistake, and the
+    destination would lose it too. After `until`, by time.monotonic, the rest is left to the next
+    look. Return the error of a window that can't be read: the others are noted.
     """
     _note_filter(ledger, chosen)
     mark, day = _mark(data, now), f"{now.date()} {first}"
@@ -112,7 +113,7 @@ def is_neglected(data: DataFolder, ledger: Ledger, now: datetime, after: timedel
 def read_each(
     data: DataFolder, windows: Iterable[WindowKey]
 ) -> Iterator[tuple[WindowKey, WindowLeads | StorageError]]:
-    """Yield each window with its leads, or with the error that keeps them from being read; new days first."""
+    """Yield each window with its leads, or with the error of reading them; new days first."""
     for window in sorted(windows, key=lambda window: window[1], reverse=True):
         try:
             yield window, current_leads(data.raw, data.gate, window)
@@ -135,10 +136,10 @@ def version_of(landed: LandedVersion) -> str:
 def _unknown(
     ledger: Ledger, window: WindowLeads, chosen: Filter
 ) -> Iterator[tuple[Version, VersionState, int]]:
-    """Yield the wanted versions of a window that are newer than the newest noted one of their lead, oldest first.
+    """Yield the wanted versions of a window that are newer than those noted, oldest first.
 
-    Each comes with the parts of the contact that it has. A lead of midnight, or one that was moved to another branch,
-    is in several windows: the number decides.
+    Each comes with the parts of the contact that it has. A lead of midnight, or one that was moved
+    to another branch, is in several windows: the number decides.
     """
     kind = window.kind
     leads: list[Any] = typed_leads(kind, window.versions).to_pylist()

@@ -1,7 +1,7 @@
 """Ready versions as events: their texts are read from raw when they are sent, and are kept nowhere.
 
-Belongs here: finding a version's text again, and versions that raw no longer has. Doesn't: which are due (due.py), a
-message's members (message.py).
+Belongs here: finding a version's text again, and versions that raw no longer has. Doesn't: which
+are due (due.py), a message's members (message.py).
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -34,7 +34,10 @@ class Events:
     error: StorageError | None = None
 
     def of(self, versions: Sequence[Version]) -> dict[Version, Event]:
-        """Return the event of each version, in their order. The ledger drops those that raw no longer has."""
+        """Return the event of each version, in their order.
+
+        The ledger drops those that raw no longer has.
+        """
         found: dict[Version, Event] = {}
         of_raw = [version for version in versions if version.version != ERASED]
         for version in set(versions) - set(of_raw):

@@ -31,14 +31,16 @@ _LATE_DELIVERY: Final = timedelta(minutes=15)
 def delivery(facts: Facts) -> Iterator[Finding]:
     """Leads don't reach your own system.
 
-    Meaning: the destination that the message names fails or refuses, or nobody sends: the service was not started since
-    the setting, the sensor `deliver` is off, or a `leads-pipeline deliver` hangs. Every lead is sent again for three
-    days. Then it is given up: no longer sent, until it changes. A lead whose raw file is damaged is given up until the
-    file is back. `held` counts leads whose contact the portal emptied: your own system would lose it, so this version
-    is not delivered. No lead is lost: all are in `leads.duckdb`. An erasure may wait for a destination that is gone.
-    Do: correct the destination, or switch the sensor `deliver` on in the Dagster UI. `leads-pipeline deliver status`
-    lists the leads and says why. `leads-pipeline deliver retry` sends those that were given up or are held. After 410,
-    nothing is sent until you run it.
+    Meaning: the destination that the message names fails or refuses, or nobody sends: the service
+    was not started since the setting, the sensor `deliver` is off, or a `leads-pipeline deliver`
+    hangs. Every lead is sent again for three days. Then it is given up: no longer sent, until it
+    changes. A lead whose raw file is damaged is given up until the file is back. `held` counts
+    leads whose contact the portal emptied: your own system would lose it, so this version is not
+    delivered. No lead is lost: all are in `leads.duckdb`. An erasure may wait for a destination
+    that is gone.
+    Do: correct the destination, or switch the sensor `deliver` on in the Dagster UI.
+    `leads-pipeline deliver status` lists the leads and says why. `leads-pipeline deliver retry`
+    sends those that were given up or are held. After 410, nothing is sent until you run it.
     Over: when no lead waits for more than 15 minutes, and none is given up or held.
     """
     try:
@@ -72,8 +74,10 @@ def _untold(facts: Facts, known: set[str]) -> Iterator[Finding]:
         if waiting:
             yield Finding(
                 Level.ERROR,
-                f"{name} is no longer a destination, and isn't told of {counted(len(waiting), 'erased lead')}.",
-                f"Tell those who run it, then delete {ledger_path(facts.data.folder, name)}. Or set it again.",
+                f"{name} is no longer a destination, and isn't told of "
+                f"{counted(len(waiting), 'erased lead')}.",
+                f"Tell those who run it, then delete {ledger_path(facts.data.folder, name)}. Or "
+                "set it again.",
                 key=f"{name}/untold",
             )
 
@@ -119,9 +123,10 @@ def _not_sent(destination: Destination, ledger: Ledger) -> Iterator[Finding]:
     if held := found[VersionState.HELD]:
         yield Finding(
             Level.WARNING,
-            f"{_versions(held)} lack a contact that an earlier version has, and are not delivered to "
-            f"{destination.shown}.",
-            "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers them.",
+            f"{_versions(held)} lack a contact that an earlier version has, and are not delivered "
+            f"to {destination.shown}.",
+            "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers "
+            "them.",
             key=_key(destination, "held"),
         )
 
@@ -132,8 +137,8 @@ def _nobody_looks(facts: Facts, destination: Destination) -> Finding:
     return Finding(
         Level.ERROR,
         f"Nobody looks for new leads to deliver to {destination.shown}.",
-        f"See that the service runs, and that the sensor `{sensor}` is on. If a `deliver` hangs, end it: "
-        f"`fuser {lock}` names its process.",
+        f"See that the service runs, and that the sensor `{sensor}` is on. If a `deliver` hangs, "
+        f"end it: `fuser {lock}` names its process.",
         facts.data.state.landed_at(),
         key=_key(destination),
         may_pass=True,

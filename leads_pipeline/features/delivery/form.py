@@ -1,4 +1,4 @@
-"""The form in which a destination takes leads: which request makes an event, and what an answer means.
+"""The form in which a destination takes leads: the request of an event, and what answers mean.
 
 Belongs here: what each form has to say. Doesn't: the two forms (webhook.py, request_form.py).
 """
@@ -26,7 +26,10 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event of a lead. `id` is the same at each attempt. `message` becomes the body of a webhook."""
+    """One event of a lead.
+
+    `id` is the same at each attempt. `message` becomes the body of a webhook.
+    """
 
     type: EventType
     id: str

@@ -1,8 +1,11 @@
 """The ledger of a destination: which version of which lead was delivered, and which ones wait.
 
-It holds ids, versions and times, never the text of a lead. Belongs here: the file, what is known, and what a sender
-notes. Doesn't: what a person asks (questions.py), what is due (due.py), sending. A writer holds the destination's lock.
+It holds ids, versions and times, never the text of a lead. Belongs here: the file, what is known,
+and what a sender notes. Doesn't: what a person asks (questions.py), what is due (due.py), sending.
+A writer holds the destination's lock.
 """
+
+# ruff: noqa: S608 - only our own names are in the statements
 
 import re
 import sqlite3
@@ -20,10 +23,12 @@ from leads_pipeline.raw.rows import microseconds
 # The name of the destination of LEADS_DELIVERY_URL.
 DEFAULT: Final = "default"
 
-# The ledger of `default`, below the data folder. Those of others have a hyphen and the name before the suffix.
+# The ledger of `default`, below the data folder. Those of others have a hyphen and the name before
+# the suffix.
 LEDGER: Final = ".state/deliveries.sqlite"
 
-# The version that tells of an erasure. It outlives the lead's other versions until the receipt names it.
+# The version that tells of an erasure. It outlives the lead's other versions until the receipt
+# names it.
 ERASED: Final = "erased"
 
 _SCHEMA: Final = """
@@ -36,7 +41,9 @@ create table if not exists versions (
     primary key (kind, lead_id, version)
 );
 create index if not exists by_state on versions (state, attempts, number);
-create table if not exists windows (kind text, day text, scope text, hash text, primary key (kind, day, scope));
+create table if not exists windows (
+    kind text, day text, scope text, hash text, primary key (kind, day, scope)
+);
 create table if not exists facts (name text primary key, value text);
 create table if not exists attempts (
     kind text not null, lead_id text not null, version text not null, at real not null,
@@ -47,7 +54,10 @@ create index if not exists by_lead on attempts (kind, lead_id);
 
 
 class VersionState(StrEnum):
-    """The state of a version. Held: the portal emptied the contact, and a person has to look first."""
+    """The state of a version.
+
+    Held: the portal emptied the contact, and a person has to look first.
+    """
 
     WAITING = "waiting"
     HELD = "held"
@@ -59,7 +69,8 @@ class VersionState(StrEnum):
 class Version(NamedTuple):
     """A version of a lead. `number` is that of its raw row, `day` and `scope` are its window's.
 
-    `version` is the hash of the text as received, with a count behind it if the portal went back to an earlier text.
+    `version` is the hash of the text as received, with a count behind it if the portal went back to
+    an earlier text.
     """
 
     kind: str
@@ -88,7 +99,7 @@ class Ledger:
         """Write all notes to the disk."""
         self.db.commit()
 
-    # --- what is known ------------------------------------------------------------------------------------------------
+    # --- what is known ----------------------------------------------------------------------------
 
     def windows(self) -> dict[tuple[str, date, str], str]:
         """Return the hash of each window's files when its versions were noted."""
@@ -104,25 +115,31 @@ class Ledger:
         )
 
     def forget_windows(self) -> None:
-        """Forget which files were looked at. The next look finds versions that another filter takes."""
+        """Forget which files were looked at.
+
+        The next look finds versions that another filter takes.
+        """
         self.db.execute("delete from windows")
 
     def noted(self, kind: str, lead_id: str) -> list[tuple[int, str, int]]:
-        """Return number, version and parts of the contact of each noted version of the lead, oldest first.
+        """Return number, version and parts of the contact of each noted version, oldest first.
 
         Versions whose raw file is damaged are left out.
         """
         return self.db.execute(
-            "select number, version, contact from versions where (kind, lead_id) = (?, ?) and number > 0 "
-            "order by number, rowid",
+            "select number, version, contact from versions where (kind, lead_id) = (?, ?) and "
+            "number > 0 order by number, rowid",
             (kind, lead_id),
         ).fetchall()
 
     def has_earlier(self, version: Version) -> bool:
-        """Whether an earlier version of the lead was delivered. A corrected one has the number of the one before."""
+        """Whether an earlier version of the lead was delivered.
+
+        A corrected one has the number of the one before.
+        """
         found = self.db.execute(
-            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null and number <= ? "
-            "and version <> ?",
+            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null "
+            "and number <= ? and version <> ?",
             (version.kind, version.lead_id, version.number, version.version),
         )
         return found.fetchone() is not None
@@ -130,8 +147,8 @@ class Ledger:
     def add(self, version: Version, state: VersionState, contact: int, now: float) -> None:
         """Note a version that is due, and which parts of the contact it has."""
         self.db.execute(
-            "insert or replace into versions (kind, lead_id, version, number, day, scope, state, contact, due_at) "
-            "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert or replace into versions (kind, lead_id, version, number, day, scope, state, "
+            "contact, due_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *version.key,
                 version.number,
@@ -157,13 +174,13 @@ class Ledger:
         else:
             self.db.execute("insert or replace into facts values (?, ?)", (name, value))
 
-    # --- sending ------------------------------------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
 
     def ready(self, now: float, most: int) -> list[Version]:
         """Return versions to send now: erasures first, then of each lead the oldest that waits.
 
-        Those with the fewest attempts come first. No wait is longer than an hour. One of more than two comes from a
-        clock that ran ahead.
+        Those with the fewest attempts come first. No wait is longer than an hour. One of more than
+        two comes from a clock that ran ahead.
         """
         return [*self._ready("=", now, most), *self._ready("<>", now, most)]
 
@@ -175,12 +192,14 @@ class Ledger:
             where state = 'waiting' and version {is_erasure} ?3
                 and (next_at <= ?1 or next_at > ?1 + 2 * 3600) and not exists (
                     select 1 from versions as earlier
-                    where (earlier.kind, earlier.lead_id, earlier.state) = (ready.kind, ready.lead_id, 'waiting')
+                    where
+                        (earlier.kind, earlier.lead_id) = (ready.kind, ready.lead_id)
+                        and earlier.state = 'waiting'
                         and (earlier.number, earlier.rowid) < (ready.number, ready.rowid)
                 )
             order by attempts, number
             limit ?2
-            """,  # noqa: S608 - our own words
+            """,
             (now, most, ERASED),
         )
         return [
@@ -191,7 +210,10 @@ class Ledger:
         ]
 
     def delivered(self, version: Version, host: str, now: float) -> None:
-        """Note that the destination took it. Older versions of the lead, held or given up, are never sent after it."""
+        """Note that the destination took it.
+
+        Older versions of the lead, held or given up, are never sent after it.
+        """
         self._set(
             version, "state = 'delivered', delivered_at = ?, host = ?, trouble = null", now, host
         )
@@ -231,9 +253,12 @@ class Ledger:
         self._set(version, "due_at = ?", now)
 
     def drop(self, version: Version, *, is_damaged: bool) -> None:
-        """Forget a waiting version that raw no longer has there. If a file is damaged, it counts as given up.
+        """Forget a waiting version that raw no longer has there.
 
-        The next look may find it again: in this window, in that of another branch, or in the next day's.
+        If a file is damaged, it counts as given up.
+
+        The next look may find it again: in this window, in that of another branch, or in the next
+        day's.
         """
         here = "(kind, lead_id, version) = (?, ?, ?) and state = 'waiting'"
         if (
@@ -241,8 +266,9 @@ class Ledger:
         ):  # With the number 0 it isn't noted, so that it is due again once it is found.
             damaged = "state = 'given up', number = 0, trouble = 'Its raw file is damaged.'"
             self.db.execute(
-                f"update versions set {damaged} where {here} and delivered_at is null", version.key
-            )  # noqa: S608 - our own words
+                f"update versions set {damaged} where {here} and delivered_at is null",
+                version.key,
+            )
         self._give_up(here, version.key)
         around = (
             version.kind,
@@ -256,15 +282,18 @@ class Ledger:
         self.db.execute(
             f"update versions set state = 'delivered' where {where} and delivered_at is not null",
             values,
-        )  # noqa: S608 - our own words
-        self.db.execute(f"delete from versions where {where} and delivered_at is null", values)  # noqa: S608 - likewise
+        )
+        self.db.execute(f"delete from versions where {where} and delivered_at is null", values)
 
     def _set(self, version: Version, what: str, *values: object) -> None:
         where = "where (kind, lead_id, version) = (?, ?, ?)"
-        self.db.execute(f"update versions set {what} {where}", (*values, *version.key))  # noqa: S608 - our own words
+        self.db.execute(f"update versions set {what} {where}", (*values, *version.key))
 
     def postpone(self, by: timedelta, now: float) -> None:
-        """Give each waiting version that much more time before it is given up. None is due later than now."""
+        """Give each waiting version that much more time before it is given up.
+
+        None is due later than now.
+        """
         self.db.execute(
             "update versions set due_at = min(due_at + ?, ?) where state = 'waiting'",
             (by.total_seconds(), now),
@@ -274,7 +303,7 @@ class Ledger:
         """Make each waiting version ready now: the destination works again."""
         self.db.execute("update versions set next_at = 0 where state = 'waiting' and next_at > 0")
 
-    # --- forgetting ---------------------------------------------------------------------------------------------------
+    # --- forgetting -------------------------------------------------------------------------------
 
     def erase(self, kind: str, lead_id: str, now: datetime) -> None:
         """Forget a lead that was erased. If the destination had it, it is told so next."""
@@ -290,23 +319,27 @@ class Ledger:
             self.db.execute(
                 f"delete from {table} where (kind, lead_id) = (?, ?) and version <> ?",
                 (*lead, ERASED),
-            )  # noqa: S608 - our own words
+            )
         if had_it and not is_told:
             erasure = Version(kind, lead_id, ERASED, microseconds(now), now.date(), "")
             self.add(erasure, VersionState.WAITING, contact=0, now=now.timestamp())
 
     def forget_before(self, day: date) -> None:
-        """Forget leads and windows before that day. The day before it is kept: its lead of midnight is in both."""
+        """Forget leads and windows before that day.
+
+        The day before it is kept: its lead of midnight is in both.
+        """
         for table in ("versions", "windows"):
             self.db.execute(
-                f"delete from {table} where date(day, '+1 day') < ?", (day.isoformat(),)
-            )  # noqa: S608 - our own words
+                f"delete from {table} where date(day, '+1 day') < ?",
+                (day.isoformat(),),
+            )
         self.db.execute(
             "delete from attempts where (kind, lead_id) not in (select kind, lead_id from versions)"
         )
 
 
-# --- the files --------------------------------------------------------------------------------------------------------
+# --- the files ------------------------------------------------------------------------------------
 
 
 def ledger_path(folder: Path, name: str = DEFAULT) -> Path:
@@ -331,7 +364,8 @@ def lock_name(name: str) -> str:
 def writing_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger]:
     """Open the ledger of a destination; it is made if there is none. The block's end commits.
 
-    Raises StorageError. A damaged ledger is moved to `quarantine/`: the next one finds the due versions again.
+    Raises StorageError. A damaged ledger is moved to `quarantine/`: the next one finds the due
+    versions again.
     """
     path = ledger_path(folder, name)
     try:
@@ -355,8 +389,8 @@ def writing_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger]:
             make_folder(aside.parent)
             path.replace(aside)
         raise StorageError(
-            f"{path} was damaged and is {aside} now. The next delivery makes a new one, and sends again what it can't "
-            "tell is delivered. Receivers drop repeats by their webhook-id."
+            f"{path} was damaged and is {aside} now. The next delivery makes a new one, and sends "
+            "again what it can't tell is delivered. Receivers drop repeats by their webhook-id."
         ) from None
 
 

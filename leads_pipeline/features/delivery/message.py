@@ -1,6 +1,7 @@
 """An event of a lead as a message: what webhooks carry, and what templates read.
 
-Belongs here: the members of a message. Doesn't: signatures (webhook.py), templates (request_form.py), sending.
+Belongs here: the members of a message. Doesn't: signatures (webhook.py), templates
+(request_form.py), sending.
 """
 
 import hashlib
@@ -29,7 +30,8 @@ from leads_pipeline.raw.branches import Branches
 from leads_pipeline.raw.rows import LandedVersion, moment_of
 from leads_pipeline.warehouse.typed_rows import EXTRA, PROBLEMS
 
-# The version of the message's format. It is raised if a member goes or changes its meaning. New members don't raise it.
+# The version of the message's format. It is raised if a member goes or changes its meaning. New
+# members don't raise it.
 FORMAT: Final = 2
 
 # The markets of leads, as the macro market_of names them (sql/macros/marts.sql).
@@ -66,7 +68,7 @@ _HASH_DIGITS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Makes messages: with the names of an agency's branches, in its zone, with its key for people."""
+    """Makes messages, with the agency's names of branches, time zone and key of people."""
 
     zone: ZoneInfo
     branches: Branches
@@ -81,7 +83,9 @@ class Messages:
         *,
         is_update: bool,
     ) -> Event:
-        """Return the event that a version is. `lead` is the landed version as `typed_leads` returns it.
+        """Return the event that a version is.
+
+        `lead` is the landed version as `typed_leads` returns it.
 
         The names are those of the columns in leads.duckdb. `payload` is what the portal sent.
         """
@@ -203,7 +207,10 @@ def _lists(kind: LeadKind, lead: Mapping[str, Any]) -> dict[str, list[dict[str, 
 
 
 def _in_words(kind: LeadKind, columns: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of enumerated fields for people to read, by column. One in another form stays as it is."""
+    """Return the values of enumerated fields for people to read, by column.
+
+    One in another form stays as it is.
+    """
     words = {}
     for declared in kind.fields:
         if declared.path in ENUMERATIONS:

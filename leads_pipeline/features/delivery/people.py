@@ -38,7 +38,10 @@ class DeliveredLeads(HoldsPeople):
     data: DataFolder
 
     def recipients(self, is_meant: IsMeant) -> dict[str, list[str]]:
-        """Return to which hosts they were delivered, and on which days, as ISO dates. Raises StorageError."""
+        """Return to which hosts they were delivered, and on which days, as ISO dates.
+
+        Raises StorageError.
+        """
         days: dict[str, set[str]] = {}
         for name in ledger_names(self.data.folder):
             with reading_ledger(self.data.folder, name) as ledger:
@@ -73,7 +76,10 @@ class DeliveredLeads(HoldsPeople):
         return lines
 
     def forget_confirmed(self, is_meant: IsMeant) -> None:
-        """Forget erasures of such leads that are confirmed, or that nobody is told of. Raises StorageError."""
+        """Forget erasures of such leads that are confirmed, or that nobody is told of.
+
+        Raises StorageError.
+        """
         for name in ledger_names(self.data.folder):
             with reading_ledger(self.data.folder, name) as ledger:
                 over = [one.lead for one in erasures(ledger) if _is_over(one)] if ledger else []
@@ -91,8 +97,8 @@ class DeliveredLeads(HoldsPeople):
                 self._forget(name, is_meant)
             except StorageError as error:
                 troubles.append(
-                    "The ledger of deliveries: it still has the ids of their leads. `privacy apply` forgets them. "
-                    f"{error}"
+                    "The ledger of deliveries: it still has the ids of their leads. `privacy "
+                    f"apply` forgets them. {error}"
                 )
         return troubles
 

@@ -1,7 +1,7 @@
 """Sends events, several at once, and says what came of each.
 
-Belongs here: connections, time limits, errors of the network. Doesn't: the meaning of an answer (answers.py), what is
-sent when (sending.py).
+Belongs here: connections, time limits, errors of the network. Doesn't: the meaning of an answer
+(answers.py), what is sent when (sending.py).
 """
 
 import asyncio
@@ -85,7 +85,10 @@ class Poster:
         return outcomes
 
     def _renew_token(self) -> None:
-        """Get an access token that is valid, another one than the refused. Raises LeadsPipelineError."""
+        """Get an access token that is valid, another one than the refused.
+
+        Raises LeadsPipelineError.
+        """
         if self.tokens is not None:
             self._token = self.tokens.get(self._token if self._is_refused else None)
 

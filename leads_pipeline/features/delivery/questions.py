@@ -1,7 +1,10 @@
 """What a person asks of a ledger: counts, lists, sending again.
 
-Belongs here: queries of commands, findings, figures and receipts. Doesn't: what a sender notes (ledger.py).
+Belongs here: queries of commands, findings, figures and receipts. Doesn't: what a sender notes
+(ledger.py).
 """
+
+# ruff: noqa: S608 - only our own names are in the statements
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -51,7 +54,7 @@ class Erasure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """What `deliver retry` did: `again` versions that were held or given up, and others that were `waiting`.
+    """What `deliver retry` did: `again` counts held and given up versions, `waiting` the others.
 
     `was_gone`: the destination was stopped by 410. `was_paused`: it was left alone for a while.
     """
@@ -112,7 +115,10 @@ def left(ledger: Ledger, most: int) -> list[Left]:
 
 
 def retry(ledger: Ledger, now: float) -> Retried:
-    """Let versions that were given up or held wait again. Send what waits at once, also after 410."""
+    """Let versions that were given up or held wait again.
+
+    Send what waits at once, also after 410.
+    """
     was_gone = ledger.fact("gone") is not None
     was_paused = float(ledger.fact("pause_until") or 0) > now
     ledger.set_fact("gone", None)
@@ -161,8 +167,8 @@ def replay(ledger: Ledger, chosen: Selection, now: float) -> int:
 def sent(ledger: Ledger, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
     """Return to which host versions of the lead were delivered, and when, oldest first."""
     rows = ledger.db.execute(
-        "select host, delivered_at from versions where (kind, lead_id) = (?, ?) and delivered_at is not null "
-        "and version <> 'erased' order by delivered_at",
+        "select host, delivered_at from versions where (kind, lead_id) = (?, ?) and delivered_at "
+        "is not null and version <> 'erased' order by delivered_at",
         (kind, lead_id),
     )
     return [(host, datetime.fromtimestamp(at, UTC)) for host, at in rows]
@@ -171,7 +177,8 @@ def sent(ledger: Ledger, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
 def story(ledger: Ledger, kind: str, lead_id: str) -> list[Told]:
     """Return each version of a lead with its attempts, oldest first."""
     versions = ledger.db.execute(
-        "select version, day, state, delivered_at from versions where (kind, lead_id) = (?, ?) order by number, rowid",
+        "select version, day, state, delivered_at from versions where (kind, lead_id) = (?, ?) "
+        "order by number, rowid",
         (kind, lead_id),
     ).fetchall()
     found = []
@@ -199,8 +206,9 @@ def forget_erasure(ledger: Ledger, lead: tuple[str, str]) -> None:
     """Forget that the destination was told of an erasure."""
     for table in ("versions", "attempts"):
         ledger.db.execute(
-            f"delete from {table} where (kind, lead_id, version) = (?, ?, ?)", (*lead, ERASED)
-        )  # noqa: S608 - our own words
+            f"delete from {table} where (kind, lead_id, version) = (?, ?, ?)",
+            (*lead, ERASED),
+        )
 
 
 def known_hosts(ledger: Ledger) -> list[str]:

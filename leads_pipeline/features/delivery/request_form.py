@@ -1,10 +1,10 @@
 """Requests of a destination's own API, made by Jinja templates over the message of a webhook.
 
-What a person wrote can't change the form of a request: in a JSON body each `{{ … }}` becomes a JSON value, and in an
-address it is percent-encoded.
+What a person wrote can't change the form of a request: in a JSON body each `{{ … }}` becomes a JSON
+value, and in an address it is percent-encoded.
 
-Belongs here: templates and the requests that they make. Doesn't: the file that has them (destinations_file.py), access
-tokens (posting.py).
+Belongs here: templates and the requests that they make. Doesn't: the file that has them
+(destinations_file.py), access tokens (posting.py).
 """
 
 import json
@@ -51,7 +51,8 @@ _DIGITS_MAX: Final = 20
 class RequestTemplate:
     """The request for one type of event. Its `repr` shows no address: that can be a secret.
 
-    `done` are statuses besides 2xx that mean: it is there. After `final` ones, the lead is given up at once.
+    `done` are statuses besides 2xx that mean: it is there. After `final` ones, the lead is given up
+    at once.
     """
 
     method: str
@@ -76,7 +77,10 @@ class RequestForm:
         return event_type in self.templates
 
     def is_done(self, event_type: EventType, status: int) -> bool:
-        """A success, or what the template says. 207 says that parts failed: of one lead, that is the lead."""
+        """A success, or what the template says.
+
+        207 says that parts failed: of one lead, that is the lead.
+        """
         is_success = 200 <= status < 300 and status != HTTPStatus.MULTI_STATUS
         return is_success or status in self.templates[event_type].done
 
@@ -108,12 +112,16 @@ class RequestForm:
         else:
             return HttpRequest(template.method, url, self.headers, body.encode(errors="replace"))
         raise UnusableTemplateError(
-            f"The template makes no request of this lead ({why}; the message may quote the lead and is left out)."
+            f"The template makes no request of this lead ({why}; the message may quote the lead "
+            "and is left out)."
         )
 
 
 def address_template(where: str, text: str, event_type: EventType) -> tuple[Template, str]:
-    """Return the template of an address, and its host. Raises SettingsError, without the address."""
+    """Return the template of an address, and its host.
+
+    Raises SettingsError, without the address.
+    """
     if not _HOST_IS_FIXED.match(text):
         raise SettingsError(
             f"{where} has a `url` without a fixed host. Begin it like https://crm.example/api/."
@@ -138,7 +146,10 @@ def body_template(where: str, text: str, content_type: str, event_type: EventTyp
 def _template(
     where: str, text: str, write: Callable[[Any], str], event_type: EventType
 ) -> Template:
-    """Return a template that writes each value in that way. Raises SettingsError, without the text."""
+    """Return a template that writes each value in that way.
+
+    Raises SettingsError, without the text.
+    """
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, finalize=write)
     environment.filters["tojson"] = lambda value: (
         value

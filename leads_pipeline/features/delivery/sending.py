@@ -1,9 +1,9 @@
-"""Sending due versions to the destinations: one pass over what is ready, waiting after a failure, the end of a pass.
+"""Sending due versions to the destinations: one pass, waiting after a failure, its end.
 
 Each destination is sent to in a thread of its own. So one that is dead or slow delays no other.
 
-Belongs here: what is done about each outcome. Doesn't: which versions are due (due.py), requests (posting.py), the
-meaning of answers (answers.py), when a pass is made (sensor.py, command.py).
+Belongs here: what is done about each outcome. Doesn't: which versions are due (due.py), requests
+(posting.py), the meaning of answers (answers.py), when a pass is made (sensor.py, command.py).
 """
 
 import hashlib
@@ -71,7 +71,10 @@ class Sent:
 def deliver_to_all(
     settings: Settings, data: DataFolder, destinations: Sequence[Destination], **options: Any
 ) -> dict[str, Sent | LeadsPipelineError]:
-    """Deliver to all destinations at once. Return what came of each, by name. `options` are those of `deliver`."""
+    """Deliver to all destinations at once.
+
+    Return what came of each, by name. `options` are those of `deliver`.
+    """
 
     def attempt(destination: Destination) -> Sent | LeadsPipelineError:
         try:
@@ -101,11 +104,11 @@ def deliver(
 ) -> Sent:
     """Send what is due to a destination, for at most that many seconds.
 
-    With `is_all`, it sends what waits for a later attempt too, each version once. Without a `first_day`, leads count
-    from that of the destination on, or from the day of the first delivery.
+    With `is_all`, it sends what waits for a later attempt too, each version once. Without a
+    `first_day`, leads count from that of the destination on, or from the day of the first delivery.
 
-    Raises StorageError, also if another process delivers for longer than `patience_seconds`. The error of a window that
-    can't be read is raised after what is due in the others was sent.
+    Raises StorageError, also if another process delivers for longer than `patience_seconds`. The
+    error of a window that can't be read is raised after what is due in the others was sent.
     """
     begun = time.monotonic()
     messages = Messages(
@@ -142,7 +145,10 @@ def deliver(
 def preview(
     settings: Settings, data: DataFolder, destination: Destination, now: datetime
 ) -> list[tuple[Version, Event]]:
-    """Return what a pass would send first, without sending or noting anything. Raises StorageError."""
+    """Return what a pass would send first, without sending or noting anything.
+
+    Raises StorageError.
+    """
     messages = Messages(
         settings.zone, readable_branches(settings.branches_file), data.state.person_key()
     )
@@ -183,7 +189,10 @@ def _first_delivery(destination: Destination) -> str:
 
 @dataclass
 class _Pass:
-    """One pass over the ready versions of a destination. It ends `until` then, by time.monotonic."""
+    """One pass over the ready versions of a destination.
+
+    It ends `until` then, by time.monotonic.
+    """
 
     data: DataFolder
     ledger: Ledger

@@ -66,7 +66,8 @@ def deliver_sensor(settings: Settings, names: Names = PLAIN) -> SensorDefinition
                     "Failed: %d. %s %s", result.failed, destination.shown, result.trouble
                 )
             said.append(
-                f"{destination.shown}: delivered {result.delivered} versions of leads, {result.left} are left."
+                f"{destination.shown}: delivered {result.delivered} versions of leads, "
+                f"{result.left} are left."
             )
         return SkipReason("\n".join(said))
 

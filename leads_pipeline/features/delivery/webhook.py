@@ -1,6 +1,7 @@
 """A message as the Standard Webhooks specification wants it: one body, with an id and a signature.
 
-Belongs here: secrets, signatures, headers. Doesn't: the body's members (message.py), sending it (posting.py).
+Belongs here: secrets, signatures, headers. Doesn't: the body's members (message.py), sending it
+(posting.py).
 """
 
 import base64
@@ -60,7 +61,9 @@ class StandardWebhook:
 
 
 def signer(secret: str, name: str = "LEADS_DELIVERY_SECRET") -> Webhook:
-    """Return what signs with a secret. Raises SettingsError, without the secret, if it can't be one.
+    """Return what signs with a secret.
+
+    Raises SettingsError, without the secret, if it can't be one.
 
     The library decodes as much of a text as it can, so a bad secret would sign with too few bytes.
     """
@@ -71,7 +74,7 @@ def signer(secret: str, name: str = "LEADS_DELIVERY_SECRET") -> Webhook:
         key = b""
     if prefix not in ("", "v1,") or len(key) not in _SECRET_BYTES:
         raise SettingsError(
-            f'{name} isn\'t 24 to 64 bytes in Base64. Make one: `echo "whsec_$(openssl rand -base64 32)"`. The '
-            "endpoint needs the same."
+            f"{name} isn't 24 to 64 bytes in Base64. Make one: "
+            '`echo "whsec_$(openssl rand -base64 32)"`. The endpoint needs the same.'
         )
     return Webhook(key)

@@ -18,7 +18,8 @@ from leads_pipeline.words import counted
     "folder",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder for the files, outside of the data folder. Files of the same names are replaced.",
+    help="The folder for the files, outside of the data folder. Files of the same names are "
+    "replaced.",
 )
 @click.option(
     "--format", "format_", required=True, type=click.Choice(FORMATS), help="What the files are."
@@ -30,10 +31,11 @@ from leads_pipeline.words import counted
     help="Write CSV for programs: moments in UTC, texts as they are, no byte order mark.",
 )
 def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
-    """Write TABLE, or `all` tables, marts and views of leads.duckdb, as files for spreadsheets and BI.
+    """Write TABLE, or `all` tables and marts of leads.duckdb, as files for spreadsheets and BI.
 
-    csv and xlsx are for people: moments are in LEADS_TIMEZONE, and no text runs as a formula. csv has a ' before such
-    texts. parquet has all types. No erasure reaches the files: delete them after one, and export again.
+    csv and xlsx are for people: moments are in LEADS_TIMEZONE, and no text runs as a formula. csv
+    has a ' before such texts. parquet has all types. No erasure reaches the files: delete them
+    after one, and export again.
 
     Each file is replaced as a whole, after all are written.
 
@@ -51,7 +53,7 @@ def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
         click.echo(f"Wrote {one.file}: {counted(one.rows, 'row')}{sheets}.")
         if one.cut:
             click.echo(
-                f"Cut in {one.file.name}: {counted(one.cut, 'text')} longer than {CELL_UNITS:,} characters: a "
-                "cell of Excel holds no more. csv and parquet have them whole.",
+                f"Cut in {one.file.name}: {counted(one.cut, 'text')} longer than {CELL_UNITS:,} "
+                "characters: a cell of Excel holds no more. csv and parquet have them whole.",
                 err=True,
             )

@@ -1,9 +1,11 @@
 """Tables of leads.duckdb as files for spreadsheets and BI: CSV, Parquet, xlsx.
 
-Belongs here: how each format writes a value. Doesn't: `privacy export`, which answers a person (features/privacy/).
+Belongs here: how each format writes a value. Doesn't: `privacy export`, which answers a person
+(features/privacy/).
 
-A spreadsheet takes text that begins with = or + for a formula, and anybody can write a lead's message. So CSV follows
-OWASP's rule against CSV injection, unless it is for programs. In xlsx, text cells are never formulas.
+A spreadsheet takes text that begins with = or + for a formula, and anybody can write a lead's
+message. So CSV follows OWASP's rule against CSV injection, unless it is for programs. In xlsx, text
+cells are never formulas.
 """
 
 import codecs
@@ -39,20 +41,22 @@ _FOR_PEOPLE: Final = "format csv, force_quote *, timestampformat '%Y-%m-%d %H:%M
 # For the owner, and for the group that the folder belongs to, as the published files.
 _FILE_MODE: Final = 0o640
 
-# Excel's limits: rows of a sheet below its header, UTF-16 units of a cell, digits of a number, the first year.
+# Excel's limits: rows of a sheet below its header, UTF-16 units of a cell, digits of a number, the
+# first year.
 SHEET_ROWS: Final = 1_048_575
 CELL_UNITS: Final = 32_767
 _FIRST_LONG_NUMBER: Final = 10**15
 _FIRST_YEAR: Final = 1900
 _CUT: Final = " … (cut)"
 
-# Columns are as wide as the first rows need, in characters, but not so wide that the next one is out of sight. The
-# button of the filter takes some of it.
+# Columns are as wide as the first rows need, in characters, but not so wide that the next one is
+# out of sight. The button of the filter takes some of it.
 _ROWS_MEASURED: Final = 1000
 _WIDEST: Final = 50
 _FILTER_WIDTH: Final = 3
 
-# DuckDB's types that aren't text in a spreadsheet, by how they begin. Dates have a format of Excel's.
+# DuckDB's types that aren't text in a spreadsheet, by how they begin. Dates have a format of
+# Excel's.
 _TYPES: Final = (
     "BOOLEAN",
     "TINYINT",
@@ -94,12 +98,15 @@ def write_export(
     is_raw: bool = False,
     sheet_rows: int = SHEET_ROWS,
 ) -> list[Exported]:
-    """Write a table or a view, or ALL, as published now. Each file is replaced as a whole, after all are written.
+    """Write a table or a view, or ALL, as published now.
 
-    `is_raw` is about CSV: it is for programs then. Otherwise moments are in `zone`, and texts are made harmless.
+    Each file is replaced as a whole, after all are written.
 
-    Raises QuestionError if there is no such table, or the folder is in the data folder. Raises StorageError if nothing
-    is published yet, or the disk can't take it.
+    `is_raw` is about CSV: it is for programs then. Otherwise moments are in `zone`, and texts are
+    made harmless.
+
+    Raises QuestionError if there is no such table, or the folder is in the data folder. Raises
+    StorageError if nothing is published yet, or the disk can't take it.
     """
     folder = folder.absolute()
     data.want_outside(folder)
@@ -265,7 +272,10 @@ def _width(cell: object) -> int:
 
 
 class _Buffer(BytesIO):
-    """A file in memory that stays open: after a full disk, zipfile writes to it once more when it is collected."""
+    """A file in memory that stays open.
+
+    After a full disk, zipfile writes to it once more when it is collected.
+    """
 
     def close(self) -> None: ...
 

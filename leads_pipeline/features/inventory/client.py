@@ -22,10 +22,12 @@ MAX_INVENTORY_PAGES: Final = 1000
 
 _ADVICE: Final = {
     401: (
-        "If it stays so for an hour, ask the portal whether this client may read the inventory. INVENTORY_CLIENT_ID "
-        "and INVENTORY_CLIENT_SECRET are right, because the token server gives tokens for them."
+        "If it stays so for an hour, ask the portal whether this client may read the inventory. "
+        "INVENTORY_CLIENT_ID and INVENTORY_CLIENT_SECRET are right, because the token server gives "
+        "tokens for them."
     ),
-    403: "The token is accepted, but not for this agency. Compare INVENTORY_AGENCY_REF with the portal's e-mail.",
+    403: "The token is accepted, but not for this agency. Compare INVENTORY_AGENCY_REF with the "
+    "portal's e-mail.",
 }
 
 
@@ -47,8 +49,8 @@ class InventoryClient:
     def search(self, address: str) -> tuple[InventoryItem, ...]:
         """Return all items of all pages for a place, in the service's order.
 
-        Raises the LeadsPipelineError of the first page that failed, and InvalidAnswerError if the pages never end: a
-        part of a search is never taken for the whole.
+        Raises the LeadsPipelineError of the first page that failed, and InvalidAnswerError if the
+        pages never end: a part of a search is never taken for the whole.
         """
         return tuple(itertools.chain.from_iterable(page.items for page in self._pages(address)))
 
@@ -78,7 +80,8 @@ class InventoryClient:
             run.close()
 
         raise InvalidAnswerError(
-            f"The inventory search has more than {MAX_INVENTORY_PAGES} pages. Nothing of it is kept. Search for a "
-            "smaller place. If it stays so, tell the portal's technical contact.",
+            f"The inventory search has more than {MAX_INVENTORY_PAGES} pages. Nothing of it is "
+            "kept. Search for a smaller place. If it stays so, tell the portal's technical "
+            "contact.",
             reason="endless cursor",
         )

@@ -48,8 +48,8 @@ class InventoryPage:
 def read_inventory_page(body: bytes) -> InventoryPage:
     """Cut a 200 body of the inventory search into its items, and find the cursor of the next page.
 
-    A missing, null or empty `meta.nextToken` means the last page. Raises InvalidAnswerError like cut_leads, and for
-    a cursor of any other shape: to stop there would lose the pages behind it.
+    A missing, null or empty `meta.nextToken` means the last page. Raises InvalidAnswerError like
+    cut_leads, and for a cursor of any other shape: to stop there would lose the pages behind it.
     """
     elements, members = cut_list("items", body)
     items = tuple(InventoryItem(*received(element)) for element in elements)

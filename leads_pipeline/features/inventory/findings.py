@@ -19,9 +19,10 @@ _OLDEST: Final = timedelta(hours=27)
 def inventory(facts: Facts) -> Iterator[Finding]:
     """Today's inventory was not pulled.
 
-    Meaning: a day's inventory can be pulled on that day alone. Without a pull, listings of this day stay unknown.
-    Do: see what the last run of `pull_inventory` says in the Dagster UI. `leads-pipeline backfill --last 1d --kind
-    inventory` pulls it now.
+    Meaning: a day's inventory can be pulled on that day alone. Without a pull, listings of this day
+    stay unknown.
+    Do: see what the last run of `pull_inventory` says in the Dagster UI. `leads-pipeline backfill
+    --last 1d --kind inventory` pulls it now.
     Over: when a search succeeds.
     """
     if facts.settings.of(InventorySettings).reason_against:

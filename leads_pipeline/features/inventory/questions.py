@@ -43,7 +43,10 @@ def _first_page(base_url: str, own: InventorySettings, tokens: Callable[[], Toke
         base_url, tokens(), own.inventory_agency_ref, policy=RetryPolicy(max_attempts=1)
     )
     page = client.first_page(own.inventory_addresses[0])
-    return f"The first of {len(own.inventory_addresses)} places has {len(page.items)} items on its first page."
+    return (
+        f"The first of {len(own.inventory_addresses)} places has {len(page.items)} items on its "
+        "first page."
+    )
 
 
 def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, number: int) -> Iterator[Seen]:  # noqa: ARG001 - as any

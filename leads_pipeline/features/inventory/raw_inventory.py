@@ -1,6 +1,7 @@
 """The raw inventory in Dagster: what the searches of a day found, its job and its schedule.
 
-Belongs here: what is searched for and when, and what the UI says of it. Doesn't: HTTP (client.py), files (searches.py).
+Belongs here: what is searched for and when, and what the UI says of it. Doesn't: HTTP (client.py),
+files (searches.py).
 """
 
 from collections.abc import Iterator
@@ -47,7 +48,8 @@ from leads_pipeline.warehouse.published import LeadsFile
 # Name of the metadata that says why no inventory was pulled for a day.
 NOT_PULLED: Final = "not_pulled"
 
-# Each postcode is a request, and pages more. Beyond this many a day, searching for whole towns costs less.
+# Each postcode is a request, and pages more. Beyond this many a day, searching for whole towns
+# costs less.
 MAX_POSTCODES: Final = 500
 
 _SCHEMA: Final = TableSchema(
@@ -129,9 +131,10 @@ def raw_inventory_asset(
         key=names.key(RAW_INVENTORY),
         required_resource_keys={names.name("inventory"), names.name("data")},
         description=(
-            "The agency's inventory at the addresses of INVENTORY_ADDRESSES, and at the postcodes that leads of the "
-            "last INVENTORY_FROM_LEADS_DAYS days ask about: the day's newest search in raw/inventory/. The API knows "
-            "the present only. If a day is over, nothing is pulled, its file stays, and `not_pulled` says so."
+            "The agency's inventory at the addresses of INVENTORY_ADDRESSES, and at the postcodes "
+            "that leads of the last INVENTORY_FROM_LEADS_DAYS days ask about: the day's newest "
+            "search in raw/inventory/. The API knows the present only. If a day is over, nothing "
+            "is pulled, its file stays, and `not_pulled` says so."
         ),
         partitions_def=partitions.days,
         backfill_policy=BackfillPolicy.single_run(),
@@ -170,7 +173,8 @@ def _pull(
         addresses = _addresses(settings, data, day)
         if not addresses:
             return {
-                NOT_PULLED: "INVENTORY_ADDRESSES names no place to search, and no lead asks about one."
+                NOT_PULLED: "INVENTORY_ADDRESSES names no place to search, and no lead asks about "
+                "one."
             }
         client = inventory.connect()
         with data.state.pulling():

@@ -4,7 +4,8 @@ The folder has the newest search in which every place answered.
 
     raw/inventory/day=2026-11-19/1795000000000000-closed-250-0123456789abcdef.parquet
 
-Belongs here: landing and reading what searches found. Doesn't: the search (client.py), the table (table.py).
+Belongs here: landing and reading what searches found. Doesn't: the search (client.py), the table
+(table.py).
 """
 
 import re
@@ -29,8 +30,8 @@ _DAY: Final = re.compile(_FOLDER + r"day=([12]\d{3}-(?:0\d|1[0-2])-[0-3]\d)/", r
 class FoundItem(NamedTuple):
     """An item that a search found.
 
-    `address` is the place that was searched for, `payload` the exact text. `fetched_at` is when a search of that day
-    first found this text, in UTC.
+    `address` is the place that was searched for, `payload` the exact text. `fetched_at` is when a
+    search of that day first found this text, in UTC.
     """
 
     item_id: str
@@ -91,8 +92,8 @@ class Inventory:
     def land_found(self, day: date, found: Sequence[FoundItem], searched_at: datetime) -> int:
         """Land the items of a search. Of an item that is there twice, the last one counts.
 
-        An item that the day's newest search found with the same text keeps its moment. If all are the same, that search
-        stays.
+        An item that the day's newest search found with the same text keeps its moment. If all are
+        the same, that search stays.
         """
         folder = _folder_of(day)
         newest_file = next(iter(self._newest_first(folder)), None)

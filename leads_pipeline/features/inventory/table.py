@@ -1,6 +1,7 @@
 """The table of the inventory: each item once, in its newest state.
 
-Belongs here: the table and its rows. Doesn't: the files of searches (searches.py), typing (warehouse/typed_rows.py).
+Belongs here: the table and its rows. Doesn't: the files of searches (searches.py), typing
+(warehouse/typed_rows.py).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements

@@ -2,9 +2,10 @@
 
 Belongs here: which days are written, and which old files go. Doesn't: the rows (parquet_tables.py).
 
-Each commit names the edition of leads.duckdb that it was written for. If that edition is still there, nobody was erased
-since, and the days that were touched since are written. Otherwise the table's folder is written anew. If each day was
-touched, leads.duckdb may have been built anew: the table is overwritten, so that no former day or column stays.
+Each commit names the edition of leads.duckdb that it was written for. If that edition is still
+there, nobody was erased since, and the days that were touched since are written. Otherwise the
+table's folder is written anew. If each day was touched, leads.duckdb may have been built anew: the
+table is overwritten, so that no former day or column stays.
 """
 
 import os
@@ -51,7 +52,8 @@ _READERS_HOURS: Final = 1
 
 _EDITION: Final = "leadsPipelineVersion"
 
-# deltalake has a writer open for each day: 1,100 days take 860 MB, and 2.1 GB with dictionaries, statistics and ZSTD.
+# deltalake has a writer open for each day: 1,100 days take 860 MB, and 2.1 GB with dictionaries,
+# statistics and ZSTD.
 _SMALL_WRITERS: Final = WriterProperties(
     default_column_properties=ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
 )
@@ -160,13 +162,14 @@ def _telling_errors(uri: str) -> Iterator[str]:
         yield uri
     except CommitFailedError:
         raise StorageError(
-            f"Another machine is writing {uri}, so this one did not. leads.duckdb is published. Run again, or set "
-            "LEADS_TABLES on one of the machines only."
+            f"Another machine is writing {uri}, so this one did not. leads.duckdb is published. "
+            "Run again, or set LEADS_TABLES on one of the machines only."
         ) from None
     except (DeltaError, OSError, ValueError) as error:
         raise StorageError(
-            f"The Delta table {uri} can't be written ({type(error).__name__}; its message may quote a lead and is left "
-            "out). Check the disk or the bucket, then run again. leads.duckdb is published."
+            f"The Delta table {uri} can't be written ({type(error).__name__}; its message may "
+            "quote a lead and is left out). Check the disk or the bucket, then run again. "
+            "leads.duckdb is published."
         ) from None
 
 

@@ -1,9 +1,10 @@
 """Typed Parquet for analysts: the tables of leads in data/tables, written from leads.duckdb.
 
-Belongs here: one tree of files for each publication. Doesn't: the rows (warehouse/flatten.py), Delta tables (delta.py).
+Belongs here: one tree of files for each publication. Doesn't: the rows (warehouse/flatten.py),
+Delta tables (delta.py).
 
-`data/tables` is a link to a tree that belongs to one edition of leads.duckdb. So readers never meet two publications,
-and a tree stays as long as its edition: after an erasure no older one is left.
+`data/tables` is a link to a tree that belongs to one edition of leads.duckdb. So readers never meet
+two publications, and a tree stays as long as its edition: after an erasure no older one is left.
 """
 
 # ruff: noqa: S608 - only our own names are in the statements
@@ -179,7 +180,8 @@ def rows_of(
 ) -> Iterator[pa.Table]:
     """Read the rows of these days, some days at a time, with the column `lead_day`."""
     columns = ", ".join(
-        f"{quoted(column.name)}{'::varchar' if column.type in _AS_TEXT else ''} as {quoted(column.name)}"
+        f"{quoted(column.name)}{'::varchar' if column.type in _AS_TEXT else ''} as "
+        f"{quoted(column.name)}"
         for column in table.columns
     )
     leads, ordered = quoted(_LEADS_OF[table.name]), sorted(days)

@@ -26,8 +26,8 @@ class LeadsInDelta(HoldsPeople):
         if self.data.bucket is None:
             return []
         return [
-            f"{TABLES}/{table} in the bucket holds an erased person. Run `leads-pipeline privacy apply` on the machine "
-            "that has LEADS_TABLES=delta."
+            f"{TABLES}/{table} in the bucket holds an erased person. Run `leads-pipeline privacy "
+            "apply` on the machine that has LEADS_TABLES=delta."
             for kind in LEAD_KINDS
             for table in kind.tables
             if self._has(kind, table, is_meant)

@@ -1,6 +1,7 @@
 """The step of a publication that makes data/tables.
 
-Belongs here: which of the forms is made, and that the others go. Doesn't: the files (parquet_tables.py, delta.py).
+Belongs here: which of the forms is made, and that the others go. Doesn't: the files
+(parquet_tables.py, delta.py).
 """
 
 import shutil
@@ -79,6 +80,7 @@ def want_deltalake() -> str:
         return f"They are written by deltalake {deltalake.__version__}."
     except Exception as error:  # noqa: BLE001 - whatever a broken installation raises
         raise SettingsError(
-            f"LEADS_TABLES is delta, and the package deltalake can't be used ({type(error).__name__}). "
-            f"{how_to_install('delta')} Or unset LEADS_TABLES, and the next publication removes the Delta tables."
+            "LEADS_TABLES is delta, and the package deltalake can't be used "
+            f"({type(error).__name__}). {how_to_install('delta')} Or unset LEADS_TABLES, and the "
+            "next publication removes the Delta tables."
         ) from None

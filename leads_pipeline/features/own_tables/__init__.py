@@ -1,4 +1,4 @@
-"""Tables of one's own: marts and files in LEADS_MARTS_DIR become tables of leads.duckdb, and so do lists about leads.
+"""Tables of one's own: marts and files in LEADS_MARTS_DIR, and lists about leads.
 
     own_marts.py    which file makes which table
     own_table.py    one table, made in a process of its own with limits

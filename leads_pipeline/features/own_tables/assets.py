@@ -12,7 +12,9 @@ from leads_pipeline.warehouse.tables import Table
 
 
 def own_specs(settings: Settings, names: Names) -> list[AssetSpec]:
-    """Describe each file of LEADS_MARTS_DIR. The publication makes the table, and records each time that it did.
+    """Describe each file of LEADS_MARTS_DIR.
+
+    The publication makes the table, and records each time that it did.
 
     Nobody can run one by itself. So files may come and go while a code location is loaded.
     """
@@ -24,12 +26,13 @@ def own_specs(settings: Settings, names: Names) -> list[AssetSpec]:
     known = table_names() | files.keys()
     specs = []
     for name, one in files.items():
+        what = one.mart.description if one.mart else "A file as it is"
         # One with a problem reads nothing. One may read itself in a circle.
         reads = [] if one.problem else sorted(one.reads & known - {name})
         spec = AssetSpec(
             names.key(name),
             deps=[names.key(read) for read in reads],
-            description=f"{one.mart.description if one.mart else 'A file as it is'}\n\nMade from {one.file}.",
+            description=f"{what}\n\nMade from {one.file}.",
             group_name=names.name(OWN),
             kinds={"duckdb"},
             metadata={

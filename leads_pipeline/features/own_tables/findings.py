@@ -11,10 +11,11 @@ from leads_pipeline.health.finding import Finding, Level, finder
 def own_marts(facts: Facts) -> Iterator[Finding]:
     """A mart or a file of your own can't be made into a table.
 
-    Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last good rows. After an
-    erasure it is removed, as it may hold an erased person. All other tables are as usual.
-    Do: mend the file that the message names. The service tries it again within about a minute. A file that took too
-    long or too much memory is tried again when it changes, and once a day.
+    Meaning: `LEADS_MARTS_DIR` has a file with an error, or can't be read. The table keeps its last
+    good rows. After an erasure it is removed, as it may hold an erased person. All other tables are
+    as usual.
+    Do: mend the file that the message names. The service tries it again within about a minute. A
+    file that took too long or too much memory is tried again when it changes, and once a day.
     Over: when a publication makes the table.
     """
     folder = facts.settings.of(OwnTablesSettings).marts_dir

@@ -1,7 +1,7 @@
-"""The agency's own lists about leads, as they are: when it answered, what came of a lead, what a lead costs.
+"""The agency's own lists about leads: when it answered, what came of a lead, what it cost.
 
-Belongs here: which lists there are, and reading their files. Doesn't: which rows count (sql/answers.sql,
-sql/outcomes.sql). A row that can't be read says why.
+Belongs here: which lists there are, and reading their files. Doesn't: which rows count
+(sql/answers.sql, sql/outcomes.sql). A row that can't be read says why.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,8 @@ _ZONED: Final = r"""
         )
     )
 end"""
-# A moment without an offset is in the agency's zone. In 01/12/2026, as British spreadsheets write it, the day is first.
+# A moment without an offset is in the agency's zone. In 01/12/2026, as British spreadsheets write
+# it, the day is first.
 _DAY_OR_MOMENT: Final = f"case {_ZONED}"
 _MOMENT: Final = f"case when not contains({{0}}::varchar, ':') then null {_ZONED}"
 
@@ -46,7 +47,10 @@ class OwnColumn:
     reading: str
 
     def expression(self, suffix: str) -> str:
-        """Return what reads it from a file of that kind. In a CSV, DuckDB's keywords get an underscore."""
+        """Return what reads it from a file of that kind.
+
+        In a CSV, DuckDB's keywords get an underscore.
+        """
         name = "_at" if suffix == ".csv" and self.written == "at" else self.written
         return self.reading.format(f'"{name}"')
 
@@ -55,7 +59,8 @@ class OwnColumn:
 class OwnList:
     """A list that the agency keeps in a CSV or Parquet file of that name.
 
-    `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at fault.
+    `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at
+    fault.
     """
 
     name: str
@@ -90,8 +95,9 @@ LISTS: Final = (
 )
 
 _READERS: Final = {
-    ".csv": "read_csv($path, header = true, all_varchar = true, delim = '{delimiter}', quote = '\"', "
-    "null_padding = true, strict_mode = false, normalize_names = true, hive_partitioning = false)",
+    ".csv": "read_csv($path, header = true, all_varchar = true, delim = '{delimiter}', quote = "
+    "'\"', null_padding = true, strict_mode = false, normalize_names = true, hive_partitioning "
+    "= false)",
     ".parquet": "read_parquet($path, hive_partitioning = false)",
 }
 
@@ -140,7 +146,10 @@ class LoadLists(Step):
 
 
 def list_files(one: OwnList, *folders: Path | None) -> list[Path]:
-    """Return the list's files of the first folder that has any. Raises StorageError if the disk can't say."""
+    """Return the list's files of the first folder that has any.
+
+    Raises StorageError if the disk can't say.
+    """
     for folder in filter(None, folders):
         with reading(folder):
             paths = [folder / f"{one.name}{suffix}" for suffix in _SUFFIXES]
@@ -153,7 +162,10 @@ def list_files(one: OwnList, *folders: Path | None) -> list[Path]:
 
 
 def _rows_before(one: OwnList, draft: Draft) -> list[tuple[object, ...]]:
-    """Return the last rows that could be read. There are none if they may tell of somebody who was erased."""
+    """Return the last rows that could be read.
+
+    There are none if they may tell of somebody who was erased.
+    """
     if draft.changes.forgets:
         return []
     table = f"pipeline.{one.name}"

@@ -1,7 +1,7 @@
 """Marts and files of the agency's own: what lies in LEADS_MARTS_DIR becomes tables of leads.duckdb.
 
-Belongs here: which file makes which table, and the draft. Doesn't: the limits of a statement (own_table.py), the marts
-of sql/ (marts.py), answers (answers.py).
+Belongs here: which file makes which table, and the draft. Doesn't: the limits of a statement
+(own_table.py), the marts of sql/ (marts.py), answers (answers.py).
 """
 
 # ruff: noqa: S608 - only quoted names are in the statements
@@ -66,10 +66,12 @@ _ASSETS: Final = (*(f"raw_{kind.table}" for kind in LEAD_KINDS), "raw_inventory"
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """A file of the folder, and the table that it makes. `name` is None if no table can have its name.
+    """A file of the folder, and the table that it makes.
 
-    `look` changes with the file. `mart` is None for CSV and Parquet, and for SQL without a header. `reads` has the
-    tables that it names, in lower case. `problem` says why the table can't be made.
+    `name` is None if no table can have its name.
+
+    `look` changes with the file. `mart` is None for CSV and Parquet, and for SQL without a header.
+    `reads` has the tables that it names, in lower case. `problem` says why the table can't be made.
     """
 
     file: Path
@@ -82,13 +84,16 @@ class OwnFile:
 
 @dataclass(frozen=True, slots=True)
 class OwnFiles:
-    """The files of the folder, each after those that it reads. `trouble` says why it can't be read."""
+    """The files of the folder, each after those that it reads.
+
+    `trouble` says why it can't be read.
+    """
 
     files: Sequence[OwnFile] = ()
     trouble: str | None = None
 
 
-# --- the folder -------------------------------------------------------------------------------------------------------
+# --- the folder -----------------------------------------------------------------------------------
 
 
 def own_files(folder: Path | None) -> OwnFiles:
@@ -129,7 +134,10 @@ def look_of(settings: Settings) -> str:
 
 
 def _files(folder: Path | None) -> list[tuple[Path, str]]:
-    """Return the files that count, each with a text that changes with it, and is empty if there is nothing to read."""
+    """Return the files that count, each with a text that changes with it.
+
+    The text is empty if there is nothing to read.
+    """
     if folder is None:
         return []
     with reading(folder):
@@ -155,7 +163,10 @@ def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
     with suppress(duckdb.ParserException):  # a reserved word
         if re.fullmatch("[a-z_][a-z0-9_]*", name) and duckdb.extract_statements(f"from {name}"):
             return None
-    return "No table can have this name. Rename the file: letters, digits and _, and no word of SQL such as order."
+    return (
+        "No table can have this name. Rename the file: letters, digits and _, and no word of SQL "
+        "such as order."
+    )
 
 
 def _read(one: OwnFile) -> OwnFile:
@@ -172,8 +183,8 @@ def _read(one: OwnFile) -> OwnFile:
     except (OSError, ValueError):
         return replace(
             one,
-            problem="It has no header that can be read. A mart begins with `-- ` and what a row is, a line "
-            "`-- column: description` for each column, and an empty line, in UTF-8.",
+            problem="It has no header that can be read. A mart begins with `-- ` and what a row "
+            "is, a line `-- column: description` for each column, and an empty line, in UTF-8.",
         )
     try:
         statements = duckdb.extract_statements(mart.statement)
@@ -209,14 +220,14 @@ def made_tables(db: Reader) -> list[str]:
     return [name for (name,) in rows]
 
 
-# --- in the draft of leads.duckdb -------------------------------------------------------------------------------------
+# --- in the draft of leads.duckdb -----------------------------------------------------------------
 
 
 class MakeOwnTables(Step):
     """Makes the tables of LEADS_MARTS_DIR in the closed draft, after everything else is filled.
 
-    A table that can't be made stays as it was before. One that went beyond a limit is tried again only if its file
-    changes, and once a day, because each try delays the publication.
+    A table that can't be made stays as it was before. One that went beyond a limit is tried again
+    only if its file changes, and once a day, because each try delays the publication.
     """
 
     def __init__(
@@ -237,7 +248,10 @@ class MakeOwnTables(Step):
         return _COLUMNS
 
     def fill(self, draft: Draft) -> None:
-        """Keep the tables of before whose files are still there. If somebody may have had to go, keep none."""
+        """Keep the tables of before whose files are still there.
+
+        If somebody may have had to go, keep none.
+        """
         with draft.transaction():
             draft.db.execute(f"create table if not exists pipeline.own_tables ({_COLUMNS})")
             _keep_tables(draft, self._own)
@@ -283,10 +297,12 @@ def _keep_tables(draft: Draft, own: OwnFiles) -> None:
             and not columns_of(db, name)
         ):
             db.execute(
-                f"create table {quoted(file)}.main.{quoted(name)} as from {FORMER}.main.{quoted(name)}"
+                f"create table {quoted(file)}.main.{quoted(name)} as from "
+                f"{FORMER}.main.{quoted(name)}"
             )
             db.execute(
-                f"insert into pipeline.own_tables from {FORMER}.pipeline.own_tables where name = $name",
+                f"insert into pipeline.own_tables from {FORMER}.pipeline.own_tables where name = "
+                "$name",
                 {"name": name},
             )
     db.execute("delete from pipeline.own_tables where name is null")

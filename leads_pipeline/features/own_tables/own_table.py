@@ -1,10 +1,11 @@
 """Makes tables from the agency's own marts and files, each in a process that ends at its limits.
 
-Belongs here: the limits of a statement that somebody else wrote. Doesn't: the files and leads.duckdb (own_marts.py).
+Belongs here: the limits of a statement that somebody else wrote. Doesn't: the files and
+leads.duckdb (own_marts.py).
 
-DuckDB can't stop a function in the middle, and a huge value may get its process killed. The statement opens no files,
-and leads.duckdb is attached read-only. It isn't enough that it is a SELECT: in DuckDB 2.0,
-`with gone as (delete from t returning *) select * from gone` is one.
+DuckDB can't stop a function in the middle, and a huge value may get its process killed. The
+statement opens no files, and leads.duckdb is attached read-only. It isn't enough that it is a
+SELECT: in DuckDB 2.0, `with gone as (delete from t returning *) select * from gone` is one.
 """
 
 # ruff: noqa: S608 - only quoted names are in the statements
@@ -28,7 +29,8 @@ from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.warehouse.duck import MEMORY_LIMIT, connection, file_name, literal, quoted
 from leads_pipeline.warehouse.tables import columns_of
 
-# Limits of each table, beside MEMORY_LIMIT: its time, what DuckDB may spill to the disk, and what the process may have.
+# Limits of each table, beside MEMORY_LIMIT: its time, what DuckDB may spill to the disk, and what
+# the process may have.
 SECONDS_MAX: Final = 60
 _SPILL_MAX: Final = "1GB"
 _BYTES_MAX: Final = 2**30
@@ -36,15 +38,17 @@ _BYTES_MAX: Final = 2**30
 STOPPED: Final = f"It took longer than {SECONDS_MAX} seconds, or had its process killed."
 TOO_MUCH: Final = f"It needs more than {MEMORY_LIMIT} of memory and {_SPILL_MAX} of disk."
 
-# All rows decide on a column's type, so that no row is left out because of its type. A folder called `team=a` is no
-# column.
+# All rows decide on a column's type, so that no row is left out because of its type. A folder
+# called `team=a` is no column.
 _READERS: Final = {
-    ".csv": "read_csv($file, header = true, sample_size = -1, store_rejects = true, hive_partitioning = false)",
+    ".csv": "read_csv($file, header = true, sample_size = -1, store_rejects = true, "
+    "hive_partitioning = false)",
     ".parquet": "read_parquet($file, hive_partitioning = false)",
 }
 
-# How Excel writes numbers, dates and moments that DuckDB takes for text: a pattern that each value has, a type, and
-# how a value is read. A day comes before its month, as in Britain. 07700 isn't a number.
+# How Excel writes numbers, dates and moments that DuckDB takes for text: a pattern that each value
+# has, a type, and how a value is read. A day comes before its month, as in Britain. 07700 isn't a
+# number.
 _EXCEL: Final = (
     (
         r"-?(0|[1-9]\d*|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?",
@@ -56,11 +60,14 @@ _EXCEL: Final = (
 )
 
 NOT_UTF_8: Final = "It isn't in UTF-8. In Excel, save it as CSV UTF-8."
-_NO_HEADER: Final = "Its first line doesn't name the columns of the lines below it. Begin with a name for each column."
+_NO_HEADER: Final = (
+    "Its first line doesn't name the columns of the lines below it. Begin with a name for each "
+    "column."
+)
 
 
 class Task(NamedTuple):
-    """A table to make in the file `made`: from the SELECT of a mart with these columns, or from `file` as it is.
+    """A table to make in the file `made`: from a mart's SELECT, or from `file` as it is.
 
     `folder` is the data folder. The SELECT reads the file `leads`, which is closed.
     """
@@ -154,7 +161,8 @@ def _read(db: duckdb.DuckDBPyConnection, task: Task) -> Made:
     """Make the table of a file as it is."""
     table = f"made.main.{quoted(task.name)}"
     suffix = Path(task.file).suffix.lower()
-    # DuckDB leaves out lines in another encoding. If that is the header, the first row would become the header.
+    # DuckDB leaves out lines in another encoding. If that is the header, the first row would become
+    # the header.
     if suffix == ".csv" and not is_utf_8(Path(task.file)):
         return False, NOT_UTF_8
 
@@ -171,7 +179,8 @@ def _read(db: duckdb.DuckDBPyConnection, task: Task) -> Made:
     first = ", ".join(str(line) for (line,) in lines)
     return (
         True,
-        f"Lines are left out that have more or fewer columns than the header. The first are {first}.",
+        "Lines are left out that have more or fewer columns than the header. The first are "
+        f"{first}.",
     )
 
 
@@ -189,7 +198,7 @@ def is_utf_8(file: Path) -> bool:
 
 
 def _read_as_excel_writes(db: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Give columns of text their type, if each value is one that Excel writes: 1,300.50 or 01/12/2026."""
+    """Give columns of text a type if Excel wrote each value: 1,300.50 or 01/12/2026."""
     table = f"made.main.{quoted(name)}"
     texts = db.execute(
         f"select column_name from (describe {table}) where column_type = 'VARCHAR'"
@@ -210,7 +219,10 @@ def _read_as_excel_writes(db: duckdb.DuckDBPyConnection, name: str) -> None:
 
 
 def told(error: duckdb.Error, statement: str | None) -> str:
-    """Say what is wrong with a statement, without what may quote a lead. A file that is read as it is has none."""
+    """Say what is wrong with a statement, without what may quote a lead.
+
+    A file that is read as it is has none.
+    """
     # A commit that finds no memory fails with a TransactionException.
     if isinstance(
         error, duckdb.OutOfMemoryException
@@ -219,19 +231,23 @@ def told(error: duckdb.Error, statement: str | None) -> str:
     if statement is None:
         return "It can't be read as a CSV or Parquet file."
     if isinstance(error, duckdb.PermissionException):
-        return "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become tables."
+        return (
+            "It opens files. Put them into LEADS_MARTS_DIR as CSV or Parquet, so that they become "
+            "tables."
+        )
     if "attached in read-only mode" in str(error):
         return "It writes, and a mart may only read."
-    # These are found before anything is read. But they may name columns for which the statement has a `*`, and those of
-    # a CSV without a header are its first row. The lines after the first list columns.
+    # These are found before anything is read. But they may name columns for which the statement has
+    # a `*`, and those of a CSV without a header are its first row. The lines after the first list
+    # columns.
     if isinstance(error, (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException)):
         line = str(error).splitlines()[0]
         named = re.findall(r"\w+", " ".join(re.findall('"([^"]*)"', line)))
         if "STRUCT(" not in line and {*named} <= {*re.findall(r"\w+", statement)}:
             return line
     return (
-        f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out here. Run the "
-        "statement on leads.duckdb to read it."
+        f"It fails with {type(error).__name__}. DuckDB's message may quote a lead and is left out "
+        "here. Run the statement on leads.duckdb to read it."
     )
 
 

@@ -11,5 +11,7 @@ class OwnTablesSettings(FeatureSettings):
         "Tables of your own",
         link="guides/add-your-own-data.md#marts-and-files-of-your-own",
     )
-    """A folder with marts and files of your own. Each `.sql`, `.csv` and `.parquet` file in it becomes a table of
-    `leads.duckdb`"""
+    """A folder with marts and files of your own.
+
+    Each `.sql`, `.csv` and `.parquet` file in it becomes a table of `leads.duckdb`
+    """

@@ -1,7 +1,7 @@
 """The answer to an access request: `person.html` to be read, `person.json` for a machine.
 
-Belongs here: the content of both files and how a lead is shown, in clear and masked. Doesn't: finding it (search.py),
-how the page looks (person.html.jinja, which escapes every text).
+Belongs here: the content of both files and how a lead is shown, in clear and masked. Doesn't:
+finding it (search.py), how the page looks (person.html.jinja, which escapes every text).
 """
 
 import json
@@ -35,13 +35,14 @@ from leads_pipeline.warehouse.html import template_of
 # True of every installation. docs/guides/answer-a-person.md asks the agency to add the rest.
 PURPOSES: Final = (
     "To answer the enquiry that you sent to the agent through the portal.",
-    "To count enquiries by branch, day and kind. These tables hold no name, address or number. A person is counted "
-    "under a keyed hash.",
-    "To see to whom the agent might offer a valuation, which is direct marketing. You may object to it at any time.",
+    "To count enquiries by branch, day and kind. These tables hold no name, address or number. A "
+    "person is counted under a keyed hash.",
+    "To see to whom the agent might offer a valuation, which is direct marketing. You may object "
+    "to it at any time.",
 )
 SOURCES: Final = (
-    "The details that you typed into the portal's form, and what the portal added to them. The portal handed them over "
-    "when the agent's software asked (pull), or by itself (push).",
+    "The details that you typed into the portal's form, and what the portal added to them. The "
+    "portal handed them over when the agent's software asked (pull), or by itself (push).",
 )
 
 _KINDS: Final = {"applicant": "enquiry about a property", "appraisal": "request for a valuation"}
@@ -51,7 +52,8 @@ _SOURCES: Final = {
     "correction": "the agent corrected it",
 }
 
-# In a description, the part behind a semicolon or an example is for analysts. The page has moments of the local zone.
+# In a description, the part behind a semicolon or an example is for analysts. The page has moments
+# of the local zone.
 _DESCRIPTIONS: Final = {
     (kind.name, field.path): re.split("; |, e[.]g[.]|, UTC", field.description)[0]
     for kind in LEAD_KINDS
@@ -171,8 +173,9 @@ def write_export(
 ) -> list[Path]:
     """Write both files into a new or empty folder, for this user alone (0700, 0600).
 
-    The page has moments in the agency's time zone and codes of the portal in words. The document has each value as it
-    was received. Raises QuestionError if something is in the folder already, and StorageError.
+    The page has moments in the agency's time zone and codes of the portal in words. The document
+    has each value as it was received. Raises QuestionError if something is in the folder already,
+    and StorageError.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise QuestionError(f"{folder} exists and isn't an empty folder. Name a new one.")

@@ -1,7 +1,8 @@
 """Carrying out what is on the list: publish without the people, look again, write receipts.
 
-Belongs here: what is left of each request, and who writes its receipt. Doesn't: entries (requests.py), the search
-(search.py), the words of a receipt (receipt.py), taking leads out (sweeping.py).
+Belongs here: what is left of each request, and who writes its receipt. Doesn't: entries
+(requests.py), the search (search.py), the words of a receipt (receipt.py), taking leads out
+(sweeping.py).
 """
 
 from collections.abc import Callable, Mapping
@@ -33,8 +34,8 @@ def carry_out(
     `of_all`, look for people whose erasure was done before, too. `done` says for a request, by its
     number, what was done.
 
-    `publish` sweeps and publishes, and returns what went wrong. Return what is left of each request, by its number; by
-    0, why none could be carried out.
+    `publish` sweeps and publishes, and returns what went wrong. Return what is left of each
+    request, by its number; by 0, why none could be carried out.
     """
     number = data.gate.newest_entry
     trouble = publish()

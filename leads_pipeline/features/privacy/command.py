@@ -82,7 +82,7 @@ def dated(command: Callable[..., None]) -> Callable[..., None]:
     return case_option(received_option(dry_run_option(command)))
 
 
-# --- looking ------------------------------------------------------------------------------------------------------
+# --- looking --------------------------------------------------------------------------------------
 
 
 @privacy.command("find", short_help="Show where a person's data is.")
@@ -134,7 +134,8 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
 @click.option(
     "--case",
     required=True,
-    help="Your own reference, such as DSR-17. No name, no address. --answered takes a number of `privacy log`, too.",
+    help="Your own reference, such as DSR-17. No name, no address. --answered takes a number of "
+    "`privacy log`, too.",
 )
 @received_option
 @click.option(
@@ -194,8 +195,9 @@ def _exported(found: Found) -> str:
         )
     if found.to_look_at:
         return (
-            "No lead was found that is surely theirs, so nothing was written. Read the leads to look at. Give theirs "
-            "with --lead, and export again. If none is, tell the person that you hold none."
+            "No lead was found that is surely theirs, so nothing was written. Read the leads to "
+            "look at. Give theirs with --lead, and export again. If none is, tell the person that "
+            "you hold none."
         )
     return "No lead was found, so nothing was written. Tell the person that you hold none."
 
@@ -216,8 +218,9 @@ def _note_answered(data: DataFolder, case: str, answered: date) -> None:
 def retain(dry_run: bool) -> None:
     """Make leads older than LEADS_KEEP_PERSONAL_DAYS anonymous. The rows stay and are counted.
 
-    Names, e-mail addresses, telephone numbers, messages and unknown fields are deleted. So are the applicant's
-    postcode, and the owner's street, postcode, UPRN and coordinates. Each night does the same.
+    Names, e-mail addresses, telephone numbers, messages and unknown fields are deleted. So are the
+    applicant's postcode, and the owner's street, postcode, UPRN and coordinates. Each night does
+    the same.
 
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """
@@ -227,7 +230,8 @@ def retain(dry_run: bool) -> None:
 
     if keep_days is None:
         raise QuestionError(
-            "LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or more."
+            "LEADS_KEEP_PERSONAL_DAYS is not set, so leads are kept as they are. Set it to 35 or "
+            "more."
         )
 
     check_clock(settings, now, server_time)
@@ -251,8 +255,8 @@ def retain(dry_run: bool) -> None:
 def log(as_json: bool) -> None:
     """Show each request with its number and its dates: received, answer due, done.
 
-    An answer is due one month after the request was received. An objection or a restriction holds until
-    `privacy lift NUMBER` ends it. Numbers can have gaps.
+    An answer is due one month after the request was received. An objection or a restriction holds
+    until `privacy lift NUMBER` ends it. Numbers can have gaps.
 
     Exit code 1 if a request isn't carried out or answered yet.
     """
@@ -277,7 +281,7 @@ def log(as_json: bool) -> None:
     sys.exit(1 if still else 0)
 
 
-# --- requests -----------------------------------------------------------------------------------------------------
+# --- requests -------------------------------------------------------------------------------------
 
 
 @privacy.command(short_help="Erase a person from every file, for good.")
@@ -289,19 +293,21 @@ def log(as_json: bool) -> None:
     "cleared",
     multiple=True,
     metavar="KIND/ID",
-    help="Empty the message of this lead of somebody else, which mentions the person; repeat for more.",
+    help="Empty the message of this lead of somebody else, which mentions the person; repeat for "
+    "more.",
 )
 @click.option(
     "--quarantine",
     type=click.Choice(["keep", "delete"]),
     default="keep",
-    help="Files in quarantine/ that hold the person or can't be read: keep and name them, or delete them.",
+    help="Files in quarantine/ that hold the person or can't be read: keep and name them, or "
+    "delete them.",
 )
 def erase(yes: bool, cleared: Sequence[str], quarantine: str, dry_run: bool, **asked: Any) -> None:
     """Erase a person, and keep them from coming back with the next pull, push or restore.
 
-    Add leads that you have looked at with --lead. If the person sends a new enquiry, it is stored: they ask to be
-    called. If the command is interrupted, run `privacy apply`.
+    Add leads that you have looked at with --lead. If the person sends a new enquiry, it is stored:
+    they ask to be called. If the command is interrupted, run `privacy apply`.
 
     Exit code 1 if something of the person is left, or you answer no.
     """
@@ -339,7 +345,8 @@ def _to_clear(request: Request, cleared: Sequence[str]) -> list[FoundLead]:
     missing = keys - {lead.key for lead in others}
     if missing:
         raise QuestionError(
-            f"--clear-message names {counted(len(missing), 'lead')} that are not among those to look at."
+            f"--clear-message names {counted(len(missing), 'lead')} that are not among those to "
+            "look at."
         )
 
     beside = [
@@ -349,8 +356,8 @@ def _to_clear(request: Request, cleared: Sequence[str]) -> list[FoundLead]:
     ]
     if beside:
         raise QuestionError(
-            f"--clear-message empties the message alone, and {' and '.join(beside)} mentions the person in another "
-            "field. Give it to --lead, which erases that lead, or leave it out."
+            f"--clear-message empties the message alone, and {' and '.join(beside)} mentions the "
+            "person in another field. Give it to --lead, which erases that lead, or leave it out."
         )
     return others
 
@@ -407,8 +414,9 @@ def correct(
 
     Leads of later pulls are corrected too.
 
-    Without an option it asks for the right ones, or reads lines of --from such as `new-email: jane@home.example`.
-    The versions that were received stay in raw files. Tables show the correction.
+    Without an option it asks for the right ones, or reads lines of --from such as `new-email:
+    jane@home.example`. The versions that were received stay in raw files. Tables show the
+    correction.
 
     Exit code 1 if it couldn't be published.
     """
@@ -477,7 +485,8 @@ def lift(
     received, (_, data) = _received_on(case, received), filled()
     entries = requests.liftable(list_of(data).read(), numbers)
     named = "; ".join(
-        f"{NOUNS[entry.action]} {entry.number}{f', case {entry.case}' if entry.case else ''}, of {entry.at:%Y-%m-%d}"
+        f"{NOUNS[entry.action]} {entry.number}{f', case {entry.case}' if entry.case else ''}, of "
+        f"{entry.at:%Y-%m-%d}"
         for entry in entries
     )
 
@@ -499,7 +508,8 @@ def lift(
 
     for entry in requests.still_holding(list_of(data).read(), entries):
         out.print(
-            f"{NOUNS[entry.action].capitalize()} {entry.number} still holds for one of these leads or more."
+            f"{NOUNS[entry.action].capitalize()} {entry.number} still holds for one of these leads "
+            "or more."
         )
 
     _exit(left.get(0, []))
@@ -511,14 +521,17 @@ def lift(
     "copy",
     type=click.Path(exists=True, path_type=Path),
     metavar="COPY",
-    help="First put a lost or damaged list back, from a copy of its file or folder or from a backup.",
+    help="First put a lost or damaged list back, from a copy of its file or folder or from a "
+    "backup.",
 )
 def apply(copy: Path | None) -> None:
     """Take out of the data folder everybody who was erased or is restricted, and publish.
 
-    An interrupted request is finished by this, or by the next publication. A restored folder is swept by its first run.
+    An interrupted request is finished by this, or by the next publication. A restored folder is
+    swept by its first run.
 
-    Exit code 1 if a file couldn't be read or written, or a file in quarantine/ may hold an erased person.
+    Exit code 1 if a file couldn't be read or written, or a file in quarantine/ may hold an erased
+    person.
     """
     _, data = filled()
     if copy is not None:
@@ -550,7 +563,7 @@ def apply(copy: Path | None) -> None:
     )
 
 
-# --- what the commands share -------------------------------------------------------------------------------------
+# --- what the commands share ----------------------------------------------------------------------
 
 
 def _asked(
@@ -578,7 +591,8 @@ def _theirs(
 
     if count > 1 and not (person.contact.names or is_shared):
         raise QuestionError(
-            f"These leads carry {count} names. Give the person's name: --name. With --shared, all of them are theirs."
+            f"These leads carry {count} names. Give the person's name: --name. With --shared, all "
+            "of them are theirs."
         )
 
     return person, found
@@ -621,8 +635,8 @@ def _carry_out(
             return carry_out(data, publish, datetime.now(UTC), of_all=of_all, done=done)
     except KeyboardInterrupt:
         err.print(
-            "Requests on the list may not be carried out yet. The next publication does it, or `leads-pipeline privacy "
-            "apply`."
+            "Requests on the list may not be carried out yet. The next publication does it, or "
+            "`leads-pipeline privacy apply`."
         )
         raise
 

@@ -37,8 +37,8 @@ def keys_in(text: str) -> Keys:
     return Keys(frozenset(_emails_in(text)), frozenset(_phones_in(text)))
 
 
-# Controls, and what Unicode calls ignorable: joiners, directions, variation selectors. Also two Arabic phrases that are
-# one character each, and become 18.
+# Controls, and what Unicode calls ignorable: joiners, directions, variation selectors. Also two
+# Arabic phrases that are one character each, and become 18.
 _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ud800-\udfff\ufdfa\ufdfb\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -79,22 +79,23 @@ def plain(text: str) -> str:
     return text
 
 
-# --- addresses. They end at every quote, dash but the hyphen, bracket and closing mark of Unicode. --------------------
+# --- addresses. They end at every quote, dash but the hyphen, bracket and closing mark of Unicode.
 
 # Signs that write vowels and accents: no letters to Python.
 _SIGN: Final = (
     "\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0971-\u0df3\u0e31-\u0e3a\u0e47-\u0e4e"
     "\u0eb1-\u0ebc\u0f71-\u0f84\u102b-\u103e\u17b6-\u17d3\u3099\u309a"
 )
-# Latin letters and those of other scripts don't mix: an address ends where Japanese text goes on without a space.
+# Latin letters and those of other scripts don't mix: an address ends where Japanese text goes on
+# without a space.
 _LATIN_LETTERS: Final = "a-z\u00df-\u00f6\u00f8-\u02af\u1e00-\u1eff"
 _LATIN: Final = f"[{_LATIN_LETTERS}0-9_]"
 _ACCENTS: Final = "\u0300-\u036f"
 _OTHER: Final = rf"(?![{_LATIN_LETTERS}_])(?:\w|[{_SIGN}])"
 # Marks inside of an address, between letters. The apostrophe is that of o'brien@people.example.
 _WITHIN: Final = "[.+%&'-]"
-# An address doesn't begin within a word, also of Greek, Cyrillic or Armenian, nor behind a mark that is no separator:
-# the end of jane#home@people.example is somebody else's.
+# An address doesn't begin within a word, also of Greek, Cyrillic or Armenian, nor behind a mark
+# that is no separator: the end of jane#home@people.example is somebody else's.
 _INSIDE: Final = f"[{_LATIN_LETTERS}0-9_{_ACCENTS}\u0370-\u058f]"
 _ADDRESS: Final = re.compile(
     rf"(?<!{_INSIDE})(?<!{_INSIDE}[!#$^*~])"
@@ -104,7 +105,8 @@ _ADDRESS: Final = re.compile(
     rf"(?:xn--[a-z0-9-]{{1,59}}|[{_LATIN_LETTERS}]{{2,63}}|(?:(?![0-9]){_OTHER}){{2,63}}))"
 )
 _QUOTED_LOCAL: Final = re.compile(r"""(?<![\w.+%&'-])"([^"@\s]{1,64})"@""")
-# _mary@people.example_ is in italics. An address may begin with an underscore, but can't end with one.
+# _mary@people.example_ is in italics. An address may begin with an underscore, but can't end with
+# one.
 _ITALIC: Final = re.compile(r"(?<![\w.+%&'-])_+(?=[^\s@]{1,64}@[^\s@_]{1,253}_)")
 # The full stop of Japanese and Chinese is a dot of a domain, between two letters.
 _IDEOGRAPHIC_DOT: Final = re.compile("(?<=[a-z0-9])\u3002(?=[a-z0-9])")
@@ -148,7 +150,7 @@ def _domain(text: str) -> str:
     return ""
 
 
-# --- numbers ---------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 _GROUP: Final = re.compile(r"(?P<plus>\+ ?\(?)?(?P<digits>[0-9]+)")
 # Between the groups of one number. `9am`, `2bed` and `SW1` belong to none.
@@ -167,7 +169,8 @@ _MOMENT: Final = re.compile(
     r"(?![./-]?[0-9])"
 )
 
-# Without 0 or +44: ten digits, or nine in the oldest numbers. https://www.ofcom.org.uk/phones-and-broadband
+# Without 0 or +44: ten digits, or nine in the oldest numbers.
+# https://www.ofcom.org.uk/phones-and-broadband
 _BRITISH: Final = re.compile(r"[1-35789][0-9]{9}|1[0-9]{8}|800[0-9]{6}")
 _USUAL: Final = re.compile(r"(?:\+44|0)([1-35789][0-9]{9})")
 
@@ -277,7 +280,7 @@ def _foreign(digits: str) -> str | None:
     return None
 
 
-# --- names and postcodes --------------------------------------------------------------------------------------------
+# --- names and postcodes --------------------------------------------------------------------------
 
 # Letters that Unicode doesn't take apart into a letter and an accent.
 _FOLDED: Final = str.maketrans(
@@ -334,7 +337,7 @@ def postcode_key(text: str) -> str | None:
     return key if _POSTCODE.fullmatch(key) else None
 
 
-# --- keys of entries of the list before `Entry.identity` 2. They stay as they were. ----------------------------------
+# --- keys of entries of the list before `Entry.identity` 2. They stay as they were. ---------------
 
 _FORMER_BESIDE_ADDRESS: Final = re.compile(r"""[\s<>()\[\],;:"'`|\\/?&=]+""")
 _FORMER_BRITISH: Final = re.compile(r"(?:\+44|0) ?([1-9](?: ?[0-9]){9})")
@@ -416,7 +419,7 @@ def _was_number(key: str) -> bool:
     return 10 <= len(key) <= 16 and len(set(key[3:])) > 1
 
 
-# --- spellings: where a text may hold a key ---------------------------------------------------------------------------
+# --- spellings: where a text may hold a key -------------------------------------------------------
 
 
 class Spelling(NamedTuple):

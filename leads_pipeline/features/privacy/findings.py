@@ -21,14 +21,16 @@ _LONGEST_REQUEST: Final = timedelta(days=1)
 def sweep(facts: Facts) -> Iterator[Finding]:
     """The folder is behind the suppression list.
 
-    Meaning: an erasure was cut off, or a backup was restored. Leads of people on the list may still be published.
+    Meaning: an erasure was cut off, or a backup was restored. Leads of people on the list may still
+    be published.
     Do: `leads-pipeline privacy apply`. The next publication does the same.
     Over: when the folder follows the list.
     """
     if facts.data.is_behind:
         yield Finding(
             Level.ERROR,
-            "The data folder is behind the suppression list: leads of people on the list may still be there.",
+            "The data folder is behind the suppression list: leads of people on the list may still "
+            "be there.",
             "Run `leads-pipeline privacy apply`.",
             may_pass=True,
         )
@@ -38,10 +40,11 @@ def sweep(facts: Facts) -> Iterator[Finding]:
 def corrections_lost(facts: Facts) -> Iterator[Finding]:
     """A correction is lost.
 
-    Meaning: the file with the correction was damaged, or a backup from before the correction was restored. Tables show
-    the wrong address or number again. If leads are delivered, your own system gets it too.
-    Do: look in your own register for the right address or number. Then run `leads-pipeline privacy correct` again.
-    `leads-pipeline privacy log` has the reference of the case.
+    Meaning: the file with the correction was damaged, or a backup from before the correction was
+    restored. Tables show the wrong address or number again. If leads are delivered, your own system
+    gets it too.
+    Do: look in your own register for the right address or number. Then run `leads-pipeline privacy
+    correct` again. `leads-pipeline privacy log` has the reference of the case.
     Over: when the leads are corrected again or erased, or when a person acknowledges it.
     """
     suppressed = list_of(facts.data).read()
@@ -52,9 +55,10 @@ def corrections_lost(facts: Facts) -> Iterator[Finding]:
             case = f" (case {entry.case})" if entry.case else ""
             yield Finding(
                 Level.ERROR,
-                f"Correction {entry.number}{case} is lost for {counted(len(leads), 'lead')}. Tables show the wrong "
-                "address or number again.",
-                "Look in your own register for the right one. Then run `leads-pipeline privacy correct` again.",
+                f"Correction {entry.number}{case} is lost for {counted(len(leads), 'lead')}. "
+                "Tables show the wrong address or number again.",
+                "Look in your own register for the right one. Then run `leads-pipeline privacy "
+                "correct` again.",
                 key=str(entry.number),
             )
 
@@ -63,8 +67,8 @@ def corrections_lost(facts: Facts) -> Iterator[Finding]:
 def requests_open(facts: Facts) -> Iterator[Finding]:
     """A person's request isn't carried out.
 
-    Meaning: its command was interrupted, or something of the person is left. After the day on which the person has to
-    be answered it is an error.
+    Meaning: its command was interrupted, or something of the person is left. After the day on which
+    the person has to be answered it is an error.
     Do: run `leads-pipeline privacy apply`. It names what is left.
     Over: when the request is done.
     """
@@ -74,8 +78,8 @@ def requests_open(facts: Facts) -> Iterator[Finding]:
             case = f" (case {entry.case})" if entry.case else ""
             yield Finding(
                 Level.ERROR if facts.now.date() > due else Level.WARNING,
-                f"Request {entry.number}{case}, {in_words(entry)}, isn't carried out. The person has to be answered by "
-                f"{due}.",
+                f"Request {entry.number}{case}, {in_words(entry)}, isn't carried out. The person "
+                f"has to be answered by {due}.",
                 "Run `leads-pipeline privacy apply`. It names what is left.",
                 since=entry.at,
                 key=str(entry.number),
@@ -86,8 +90,8 @@ def requests_open(facts: Facts) -> Iterator[Finding]:
 def suppression_list(facts: Facts) -> Iterator[Finding]:
     """The suppression list lies in the data folder.
 
-    Meaning: a restored backup of the data folder brings an older list back, and with it the people who were erased
-    since.
+    Meaning: a restored backup of the data folder brings an older list back, and with it the people
+    who were erased since.
     Do: move the folder to a place with its own backups, and set `LEADS_PRIVACY_DIR`.
     Over: when the list is in another folder. An empty list is no finding.
     """
@@ -99,10 +103,10 @@ def suppression_list(facts: Facts) -> Iterator[Finding]:
     ):
         yield Finding(
             never_set_up(facts),
-            f"The suppression list is in the data folder, in {entries.folder}. A restored backup would bring erased "
-            "people back.",
-            f"Move it to another disk that has its own backups, such as `mv {entries.folder} /mnt/other/privacy`. Then "
-            "set LEADS_PRIVACY_DIR to its new place.",
+            f"The suppression list is in the data folder, in {entries.folder}. A restored backup "
+            "would bring erased people back.",
+            f"Move it to another disk that has its own backups, such as `mv {entries.folder} "
+            "/mnt/other/privacy`. Then set LEADS_PRIVACY_DIR to its new place.",
         )
 
 
@@ -110,9 +114,10 @@ def suppression_list(facts: Facts) -> Iterator[Finding]:
 def retention(facts: Facts) -> Iterator[Finding]:
     """Personal data is kept for ever.
 
-    Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names, addresses and messages.
-    Do: set it to the days that you need them. Older leads become anonymous for good. `leads-pipeline privacy retain
-    --help` says what is deleted.
+    Meaning: `LEADS_KEEP_PERSONAL_DAYS` isn't set. UK GDPR asks for a reason to keep names,
+    addresses and messages.
+    Do: set it to the days that you need them. Older leads become anonymous for good.
+    `leads-pipeline privacy retain --help` says what is deleted.
     Over: when it is set.
     """
     if facts.settings.of(PrivacySettings).keep_personal_days is None:

@@ -1,7 +1,7 @@
 """Who counts as the person: is a lead theirs, to look at, or neither, with all reasons?
 
-Belongs here: what a version of a lead says of people, the person who is sought, and the rule. Doesn't: spelling of
-addresses, numbers and names (contact_keys.py), files, keyed hashes, the list.
+Belongs here: what a version of a lead says of people, the person who is sought, and the rule.
+Doesn't: spelling of addresses, numbers and names (contact_keys.py), files, keyed hashes, the list.
 """
 
 import json
@@ -34,13 +34,13 @@ from leads_pipeline.features.privacy.contact_keys import (
     words_of,
 )
 
-# --- what a version of a lead says ----------------------------------------------------------------------------------
+# --- what a version of a lead says ----------------------------------------------------------------
 
 # The kind and the id.
 LeadKey = tuple[str, str]
 
-# The contract's own contact, by its path in a lead or by its column in leads.duckdb. No other field decides whose a
-# lead is: `negotiator.email` is somebody else's.
+# The contract's own contact, by its path in a lead or by its column in leads.duckdb. No other field
+# decides whose a lead is: `negotiator.email` is somebody else's.
 FIRST_NAME: Final = frozenset({"contact.firstName", "contact_first_name"})
 LAST_NAME: Final = frozenset({"contact.lastName", "contact_last_name"})
 CONTACT: Final = frozenset(
@@ -142,7 +142,8 @@ NO_CONTACT: Final = Contact()
 class Version:
     """A version of a lead: its own contact as keys, its own postcodes, and its texts as received.
 
-    `names` are the names of its contact, `contact_texts` the fields of its contact, `other_texts` everything else.
+    `names` are the names of its contact, `contact_texts` the fields of its contact, `other_texts`
+    everything else.
     """
 
     contact: Contact
@@ -197,7 +198,7 @@ def _version(texts: Iterable[Text]) -> Version:
 
 _APART: Final = "\n||||\n"
 
-# --- who is sought --------------------------------------------------------------------------------------------------
+# --- who is sought --------------------------------------------------------------------------------
 
 
 def lead_key(text: str) -> LeadKey:
@@ -212,7 +213,8 @@ def lead_key(text: str) -> LeadKey:
 class Person:
     """The person who is sought: addresses, numbers and names as keys, postcodes and ids of leads.
 
-    `spoken` are the words of each name in the order in which they were given. `not_leads` are somebody else's.
+    `spoken` are the words of each name in the order in which they were given. `not_leads` are
+    somebody else's.
     """
 
     contact: Contact = NO_CONTACT
@@ -250,8 +252,8 @@ class Person:
 
         if not (contact.emails or contact.phones or person.lead_ids or has_both):
             raise QuestionError(
-                "Give an address, a number or a lead: --email, --phone, --lead or --from. A name or a postcode alone "
-                "names nobody. Both together show leads to look at."
+                "Give an address, a number or a lead: --email, --phone, --lead or --from. A name "
+                "or a postcode alone names nobody. Both together show leads to look at."
             )
 
         return person
@@ -339,7 +341,7 @@ def _given(what: str, texts: Sequence[str], read: Callable[[str], Iterable[str]]
     return frozenset(keys)
 
 
-# --- the rule -------------------------------------------------------------------------------------------------------
+# --- the rule -------------------------------------------------------------------------------------
 
 
 class Reason(StrEnum):
@@ -352,7 +354,10 @@ class Reason(StrEnum):
     ADDRESS = "the given e-mail address"
     ADDRESS_OTHER_NAME = "the given e-mail address, under another name"
     NUMBER_AND_NAME = "the given telephone number, under the given name"
-    NUMBER_AND_NAME_OF_ADDRESS = "the given telephone number, under a name that other leads have with the given e-mail address"
+    NUMBER_AND_NAME_OF_ADDRESS = (
+        "the given telephone number, under a name that other leads have with the given e-mail "
+        "address"
+    )
     NUMBER_OTHER_NAME = "the given telephone number, under another name"
     NUMBER_NO_NAME = "the given telephone number, under no name"
     MENTION = "mentioned in a message or another field"
@@ -481,6 +486,7 @@ def _refuse_shared(person: Person, leads: Iterable[Sequence[Version]]) -> None:
         count = max((len(names.get(key, ())) for key in keys), default=0)
         if count > NAMES_MAX:
             raise QuestionError(
-                f"The {what} appears under {count} names. It may be an office or a placeholder. Give an identifier "
-                "that only this person has, or add --shared and check each lead."
+                f"The {what} appears under {count} names. It may be an office or a placeholder. "
+                "Give an identifier that only this person has, or add --shared and check each "
+                "lead."
             )

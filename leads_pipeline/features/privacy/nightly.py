@@ -1,7 +1,8 @@
 """The nightly privacy work: the suppression list, then retention.
 
-Belongs here: both in their order, and what they did, as counts. Doesn't: each of them (sweeping.py, retain.py), other
-work of the night (orchestration/night.py), publishing what it changed (features/publication_steps.py).
+Belongs here: both in their order, and what they did, as counts. Doesn't: each of them (sweeping.py,
+retain.py), other work of the night (orchestration/night.py), publishing what it changed
+(features/publication_steps.py).
 """
 
 from collections.abc import Callable
@@ -45,8 +46,8 @@ def work_of_night(
     )
     if came_back:
         night.warnings.append(
-            "Leads of people who were erased were in the data folder again, and were taken out. Was a backup restored? "
-            "Then look into quarantine/: the list isn't applied there."
+            "Leads of people who were erased were in the data folder again, and were taken out. "
+            "Was a backup restored? Then look into quarantine/: the list isn't applied there."
         )
 
 
@@ -120,6 +121,6 @@ def check_clock(
     if theirs is None or abs(theirs - now) > MOST_CLOCK_DIFFERENCE:
         said = f"says {theirs:%Y-%m-%d %H:%M}" if theirs else "can't be read: it sends no Date"
         raise SettingsError(
-            f"This machine's clock says {now:%Y-%m-%d %H:%M} UTC. The portal's {said}. They have to agree within an "
-            "hour. Set this machine's clock: timedatectl set-ntp true"
+            f"This machine's clock says {now:%Y-%m-%d %H:%M} UTC. The portal's {said}. They have "
+            "to agree within an hour. Set this machine's clock: timedatectl set-ntp true"
         )

@@ -1,7 +1,7 @@
 """The person who is sought, and how the leads that were found are shown.
 
-Belongs here: options and questions that name a person, leads in words and as JSON, masked unless asked for. Doesn't:
-the search (search.py), requests (command.py).
+Belongs here: options and questions that name a person, leads in words and as JSON, masked unless
+asked for. Doesn't: the search (search.py), requests (command.py).
 """
 
 import sys
@@ -67,12 +67,14 @@ def identifiers(command: Callable[..., None]) -> Callable[..., None]:
             type=click.File(encoding="utf-8", errors="replace"),
             callback=_read_list,
             metavar="FILE",
-            help="Read them from a file, or from - (standard input): lines such as `email: jane@people.example`.",
+            help="Read them from a file, or from - (standard input): lines such as `email: "
+            "jane@people.example`.",
         ),
         click.option(
             "--shared",
             is_flag=True,
-            help="Take an address or number that many names use, and leads under several names. Check each lead.",
+            help="Take an address or number that many names use, and leads under several names. "
+            "Check each lead.",
         ),
     ]
 
@@ -101,8 +103,8 @@ def _read_list(_context: click.Context, __: click.Parameter, file: TextIO | None
             listed[name.casefold()].append(value)
         elif line.strip():
             raise QuestionError(
-                f"Line {number} of --from isn't valid. Write for example `email: jane@people.example`. Allowed words: "
-                f"{', '.join(listed)}."
+                f"Line {number} of --from isn't valid. Write for example `email: "
+                f"jane@people.example`. Allowed words: {', '.join(listed)}."
             )
 
     return listed
@@ -170,7 +172,8 @@ def show_found(found: Found, *, show: bool = False) -> None:
         )
     else:
         out.print(
-            f"No lead of this person was found in {read}. Check the spelling, or give another address or number.",
+            f"No lead of this person was found in {read}. Check the spelling, or give another "
+            "address or number.",
             soft_wrap=False,
         )
 
@@ -180,8 +183,8 @@ def show_found(found: Found, *, show: bool = False) -> None:
     if found.unread:
         more = f"… and {len(found.unread) - LISTED} more. " if len(found.unread) > LISTED else ""
         err.print(
-            f"{more}These files may hold the person as well. `leads-pipeline privacy erase --quarantine delete` "
-            "deletes those in quarantine/."
+            f"{more}These files may hold the person as well. `leads-pipeline privacy erase "
+            "--quarantine delete` deletes those in quarantine/."
         )
 
 

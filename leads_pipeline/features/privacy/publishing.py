@@ -1,7 +1,7 @@
 """The steps of a publication by which nobody is shown whom the suppression list keeps out.
 
-Belongs here: sweeping before, the gate for leads that raw has lost, and what is noted after. Doesn't: going through raw
-files (sweeping.py), whom an entry means (suppression/).
+Belongs here: sweeping before, the gate for leads that raw has lost, and what is noted after.
+Doesn't: going through raw files (sweeping.py), whom an entry means (suppression/).
 """
 
 # ruff: noqa: S608 - only the contract's own names are in the statements
@@ -28,7 +28,8 @@ from leads_pipeline.warehouse.step import Publication, Step
 class FollowList(Step):
     """Takes out of raw whom the list keeps out, before anything is read, and notes that in the end.
 
-    It is the last step after the swap: the folder follows the list only if every other step did its work.
+    It is the last step after the swap: the folder follows the list only if every other step did its
+    work.
     """
 
     name = "suppression list"
@@ -55,7 +56,8 @@ class FollowList(Step):
         self._swept.newest_entry = max(self._swept.newest_entry, self._data.state.swept_to())
         shown_by = self._data.shown_by(self._swept.newest_entry)
         if not self._is_behind and shown_by != LeadsFile(self._data).shown_by():
-            # Somebody may have put an older file back. Its leads that raw has lost aren't known by their ids.
+            # Somebody may have put an older file back. Its leads that raw has lost aren't known by
+            # their ids.
             learn_lost(self._data)
         return shown_by
 

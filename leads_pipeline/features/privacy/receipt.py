@@ -1,6 +1,7 @@
 """The receipt of a request, and putting a lost suppression list back.
 
-Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them (command.py).
+Belongs here: words. Doesn't: entries of the list (requests.py), what is printed beside them
+(command.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,40 +27,47 @@ _OUT_OF_REACH: Final = {
     Action.ERASE: (
         _PORTAL,
         "The CRM: erase the person there as well.",
-        "Your own files (LEADS_MARTS_DIR, answers.csv): take the person out. leads.duckdb shows what they say.",
+        "Your own files (LEADS_MARTS_DIR, answers.csv): take the person out. leads.duckdb shows "
+        "what they say.",
         "Copies of leads.duckdb and exports: delete them, or make them again from the new files.",
-        "Notebooks, spreadsheets and e-mails: ask everybody who may have some to delete the person's rows.",
-        "Backups from before this moment: they hold the person until you delete them. A restored backup is cleaned by "
-        "its first run, except for quarantine/: `leads-pipeline privacy apply` names files there that hold the person.",
+        "Notebooks, spreadsheets and e-mails: ask everybody who may have some to delete the "
+        "person's rows.",
+        "Backups from before this moment: they hold the person until you delete them. A restored "
+        "backup is cleaned by its first run, except for quarantine/: `leads-pipeline privacy "
+        "apply` names files there that hold the person.",
         _OPENED,
         "The disk: it keeps the bytes of deleted files until it writes over them.",
     ),
     Action.OBJECT: (
         "Marketing lists outside of leads.duckdb, for example in a CRM.",
         "Copies that analysts made.",
-        "Marketing that reads the tables of leads itself: pipeline.objected names the people to leave out.",
+        "Marketing that reads the tables of leads itself: pipeline.objected names the people to "
+        "leave out.",
     ),
     Action.CORRECT: (_PORTAL, _COPIES),
     Action.ACCESS: (_PORTAL, _COPIES, "Backups. Files in quarantine/ that couldn't be read."),
     Action.RESTRICT: (_PORTAL, _COPIES, "Backups.", _OPENED),
 }
 _OTHER_MACHINES: Final = (
-    "Other machines on the same bucket: their files and Delta tables follow with their next publication. Their exports "
-    "don't. The log of their runs of `publish` says to whom they delivered leads of the person."
+    "Other machines on the same bucket: their files and Delta tables follow with their next "
+    "publication. Their exports don't. The log of their runs of `publish` says to whom they "
+    "delivered leads of the person."
 )
 
 # Requests with a receipt.
 RECEIPTED: Final = frozenset(_OUT_OF_REACH)
 
 _COMPLETE: Final = dict.fromkeys(_OUT_OF_REACH, "Carried out and published.") | {
-    Action.ACCESS: "Send the answer. Then note the day: `leads-pipeline privacy export --answered DAY --case CASE`.",
+    Action.ACCESS: "Send the answer. Then note the day: `leads-pipeline privacy export --answered "
+    "DAY --case CASE`.",
     Action.ERASE: "All files were searched again. Nothing that had to be erased is left.",
 }
 _NOT_COMPLETE: Final = dict.fromkeys(
     _OUT_OF_REACH,
     "NOT complete: something is left. Remove its cause, then run `leads-pipeline privacy apply`.",
 ) | {
-    Action.ACCESS: "NOT complete: a file couldn't be read. Remove its cause, then export again with the same --case."
+    Action.ACCESS: "NOT complete: a file couldn't be read. Remove its cause, then export again "
+    "with the same --case."
 }
 
 
@@ -68,8 +76,8 @@ def write_receipt(
 ) -> tuple[str, Path]:
     """Write the receipt beside the list. It names nobody. Return its text and where it is.
 
-    It says when the entry's leads were delivered to whom (UK GDPR, article 19). After an erasure that isn't kept
-    elsewhere.
+    It says when the entry's leads were delivered to whom (UK GDPR, article 19). After an erasure
+    that isn't kept elsewhere.
     """
     received = entry.received or entry.at.date()
     case = f", case {entry.case}" if entry.case else ""
@@ -211,7 +219,8 @@ def put_list_back(data: DataFolder, source: Path, now: datetime) -> str:
     copies = _copies_in(source)
     if not copies:
         raise QuestionError(
-            f"{source} holds no suppression list. Name a file of `list/`, the list's folder, or a backup."
+            f"{source} holds no suppression list. Name a file of `list/`, the list's folder, or a "
+            "backup."
         )
     with suppress(StorageError):
         if list_of(data).read():
@@ -224,8 +233,8 @@ def put_list_back(data: DataFolder, source: Path, now: datetime) -> str:
     cases = "".join(f"\n- {line}" for line in _first_lines(data, lost))
     known = f"These have receipts:{cases}" if cases else "No receipt says which requests they were."
     return (
-        f"The suppression list was put back. It lacks the entries {lost[0]} to {lost[-1]}. {known}\n"
-        "Look in your own register for requests since then, and repeat each of them."
+        f"The suppression list was put back. It lacks the entries {lost[0]} to {lost[-1]}. "
+        f"{known}\nLook in your own register for requests since then, and repeat each of them."
     )
 
 

@@ -1,7 +1,7 @@
 """Removes the person, or the message, from a lead's text.
 
-Belongs here: which members stay, and the address that stands for the person. Doesn't: files and days, cutting an
-answer into leads (bodies.py).
+Belongs here: which members stay, and the address that stands for the person. Doesn't: files and
+days, cutting an answer into leads (bodies.py).
 """
 
 import hmac
@@ -17,7 +17,8 @@ from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline.features.privacy.contact_keys import keys_in
 from leads_pipeline.features.privacy.identity import texts_of
 
-# Values that are no free text: a number, a boolean, a moment, each as JSON or as text in the same form.
+# Values that are no free text: a number, a boolean, a moment, each as JSON or as text in the same
+# form.
 _NO_TEXT: Final = re.compile(rb'null|"?(true|false)"?|"?[-+0-9.:eETtZz]+"?')
 
 # The one field of a lead with free text.
@@ -74,7 +75,8 @@ def without_message(payload: str) -> str:
 def removed_address(payload: str, key: bytes) -> str | None:
     """Return the address that stands for the person of a lead. None if the lead shows nobody.
 
-    The same key gives the same person the same address. An address that stands for somebody already stays.
+    The same key gives the same person the same address. An address that stands for somebody already
+    stays.
     """
     texts = {path: text for path, text, _ in texts_of(payload)}
     email = texts.get("contact.email", "")

@@ -1,8 +1,8 @@
 """Requests of people: the suppression list's entries, for whom they hold, and their due dates.
 
-Belongs here: adding entries, noting that they are done, the log. Doesn't: carrying them out (carrying_out.py), finding
-a person (search.py), taking leads out (sweeping.py), receipts (receipt.py), whom an entry means
-(suppression/).
+Belongs here: adding entries, noting that they are done, the log. Doesn't: carrying them out
+(carrying_out.py), finding a person (search.py), taking leads out (sweeping.py), receipts
+(receipt.py), whom an entry means (suppression/).
 """
 
 import json
@@ -78,8 +78,8 @@ def add(
 
     if not (found.theirs or has_contact or person.lead_ids or cleared):
         raise QuestionError(
-            "Nothing that was given names one person. A number may be anybody's in the house: give the name too, or an "
-            "address. Or name their leads: --lead KIND/ID."
+            "Nothing that was given names one person. A number may be anybody's in the house: give "
+            "the name too, or an address. Or name their leads: --lead KIND/ID."
         )
 
     leads = found.in_raw if request.action is Action.RESTRICT else found.theirs
@@ -113,7 +113,8 @@ def add(
 def correction_of(data: DataFolder, request: Request, email: str | None, phone: str | None) -> str:
     """Return the text that is laid over their leads.
 
-    Raises QuestionError if no lead is theirs, a lead's text can't be read, or an erasure means the corrected lead.
+    Raises QuestionError if no lead is theirs, a lead's text can't be read, or an erasure means the
+    corrected lead.
     """
     if not request.found.theirs:
         raise QuestionError(
@@ -123,8 +124,8 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
     for lead in request.found.in_raw:
         if not _is_readable(lead):
             raise QuestionError(
-                f"{lead_in_words(lead.kind, lead.lead_id)} can't be corrected: its text can't be read. Leave it out, "
-                "or erase it. Nothing was corrected."
+                f"{lead_in_words(lead.kind, lead.lead_id)} can't be corrected: its text can't be "
+                "read. Leave it out, or erase it. Nothing was corrected."
             )
 
     contact: dict[str, str] = {}
@@ -143,8 +144,8 @@ def correction_of(data: DataFolder, request: Request, email: str | None, phone: 
 
     if list_of(data).read().erased.leads(corrected_rows):
         raise QuestionError(
-            "The new address or number is that of a person who was erased, so the corrected lead would be erased too. "
-            "Nothing was corrected."
+            "The new address or number is that of a person who was erased, so the corrected lead "
+            "would be erased too. Nothing was corrected."
         )
 
     return patch
@@ -249,8 +250,8 @@ def add_access(data: DataFolder, request: Request, now: datetime) -> Entry:
 def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | None]:
     """Note the day on which the newest access request of a case, or of a number, was answered.
 
-    Return the request, and the day that was noted before. Raises QuestionError if there is none, or it was received
-    later.
+    Return the request, and the day that was noted before. Raises QuestionError if there is none, or
+    it was received later.
     """
     suppressed = list_of(data).read()
     entries = [entry for entry in suppressed.entries if entry.action is Action.ACCESS]
@@ -259,7 +260,8 @@ def note_answered(data: DataFolder, case: str, day: date) -> tuple[Entry, str | 
     named = of_case or of_number
     if not named:
         raise QuestionError(
-            f"No access request has the case or the number {case}. See `leads-pipeline privacy log`."
+            f"No access request has the case or the number {case}. See `leads-pipeline privacy "
+            "log`."
         )
 
     entry = named[-1]
@@ -295,7 +297,8 @@ def liftable(suppressed: Suppressed, numbers: Sequence[int]) -> list[Entry]:
     for number in dict.fromkeys(numbers):
         if number not in by_number:
             raise QuestionError(
-                f"No objection or restriction in force has the number {number}. See `leads-pipeline privacy log`."
+                f"No objection or restriction in force has the number {number}. See "
+                "`leads-pipeline privacy log`."
             )
         if by_number[number].action not in LIFTABLE:
             raise QuestionError(f"{number} can't be ended. Only objections and restrictions can.")

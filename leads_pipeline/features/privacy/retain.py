@@ -2,8 +2,8 @@
 
 Its rows stay and are counted.
 
-Belongs here: which days are due, what is done to each in which order. Doesn't: what stays of a lead's text
-(redact.py), rewriting a raw window (raw/), when it runs (orchestration/, command.py).
+Belongs here: which days are due, what is done to each in which order. Doesn't: what stays of a
+lead's text (redact.py), rewriting a raw window (raw/), when it runs (orchestration/, command.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -50,9 +50,9 @@ def due_before(now: datetime, zone: ZoneInfo, keep_days: int) -> date:
 def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterator[CutDay]:
     """Make every raw day before that one anonymous. Give each day as it is done.
 
-    The publication that has to follow writes `leads.duckdb` anew, and makes leads anonymous there that raw has lost. A
-    day that fails stays as it is and the others go on. A day that a killed process left, or that a push or a restore
-    has filled again, is due again. A dry run only counts.
+    The publication that has to follow writes `leads.duckdb` anew, and makes leads anonymous there
+    that raw has lost. A day that fails stays as it is and the others go on. A day that a killed
+    process left, or that a push or a restore has filled again, is due again. A dry run only counts.
     """
     with data.state.lock("retention"):
         places = _places_by_day(data, before)
@@ -136,10 +136,10 @@ def anonymise_former(db: duckdb.DuckDBPyConnection, kind: LeadKind, before: date
         {"before": before},
     )
     db.execute(
-        "create or replace temp table anonymous as select lead_id, id from named join "
-        "(select *, if(person is null, null, uuid()) as id from (select distinct person, window_day from named)) "
-        "as people "
-        "on people.person is not distinct from named.person and people.window_day = named.window_day"
+        "create or replace temp table anonymous as select lead_id, id from named join (select *, "
+        "if(person is null, null, uuid()) as id from (select distinct person, window_day from "
+        "named)) as people on people.person is not distinct from named.person and "
+        "people.window_day = named.window_day"
     )
     db.execute(_cut_statement(former_of(kind.table), kind.fields))
     db.execute(

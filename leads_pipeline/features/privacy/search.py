@@ -1,7 +1,8 @@
 """Every lead of a person, in each place that holds leads.
 
-The places: raw files, rows that are set aside, files in quarantine, and the published rows of leads that raw has lost.
-Logs, events, marts and the report hold no personal data, so they are not searched.
+The places: raw files, rows that are set aside, files in quarantine, and the published rows of leads
+that raw has lost. Logs, events, marts and the report hold no personal data, so they are not
+searched.
 """
 
 from collections import Counter
@@ -50,8 +51,8 @@ _TELL_EVERY: Final = 100
 class Row(NamedTuple):
     """A version of a lead and where it lies. `path` is relative to the data folder.
 
-    The root of `place` is raw, restricted, quarantine or leads.duckdb. `payload` is the exact text that was received,
-    or the row of leads.duckdb as JSON.
+    The root of `place` is raw, restricted, quarantine or leads.duckdb. `payload` is the exact text
+    that was received, or the row of leads.duckdb as JSON.
     """
 
     place: Place
@@ -101,8 +102,8 @@ class FoundLead:
 class Found:
     """The result of a search.
 
-    `names` are the person's. `unread` are files that can't be read, relative to the data folder, and folders of raw
-    files from before these were copied into a bucket.
+    `names` are the person's. `unread` are files that can't be read, relative to the data folder,
+    and folders of raw files from before these were copied into a bucket.
     """
 
     leads: Sequence[FoundLead] = ()
@@ -146,8 +147,9 @@ def find(
 ) -> Found:
     """Search all places, then once more for every version of the leads that were found.
 
-    `tell` hears how many files were read. Raises QuestionError if many people share a given address or number, unless
-    `is_shared`, and if a lead that is somebody else's isn't among those that were found.
+    `tell` hears how many files were read. Raises QuestionError if many people share a given address
+    or number, unless `is_shared`, and if a lead that is somebody else's isn't among those that were
+    found.
     """
     look = _Look(data, tell)
     seen = look.leads(lambda row: _is_shown_by(person, row))
@@ -263,7 +265,8 @@ def _still_held(
 
 def _unsearched(unread: Iterable[str]) -> set[str]:
     return {
-        f"{path} can't be searched, so it may hold the person. {_to_do(path)}, then run `leads-pipeline privacy apply`."
+        f"{path} can't be searched, so it may hold the person. {_to_do(path)}, then run "
+        "`leads-pipeline privacy apply`."
         for path in unread
     }
 
@@ -289,8 +292,9 @@ def unchanged_by(data: DataFolder, entries: Sequence[Entry]) -> dict[int, list[s
         for entry in entries:
             if hashed in entry.lost and not _is_carried_out(entry, rows):
                 unchanged.setdefault(entry.number, []).append(
-                    f"{lead_in_words(*key)} stays in leads.duckdb as it is: its raw file was lost. Pull its day again "
-                    "if the portal still has it, and repeat the request. Otherwise erase the lead."
+                    f"{lead_in_words(*key)} stays in leads.duckdb as it is: its raw file was lost. "
+                    "Pull its day again if the portal still has it, and repeat the request. "
+                    "Otherwise erase the lead."
                 )
     return unchanged
 
@@ -380,7 +384,8 @@ class _Look:
 
         for file, opened in contents.opened.items():
             self._count()
-            # Arrow keeps millions of ids in a tenth of what they take in a dict. A correction is no version of its own.
+            # Arrow keeps millions of ids in a tenth of what they take in a dict. A correction is no
+            # version of its own.
             versions = [row for row in opened.rows if row.source != CORRECTION]
             in_raw.append(arrow_table(versions).select(["lead_id", "number"]))
             for row in opened.rows:

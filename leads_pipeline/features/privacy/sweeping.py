@@ -1,10 +1,11 @@
 """Bringing a data folder in line with the suppression list, before anything of it is published.
 
-Belongs here: going through raw windows and rows set aside. Doesn't: the gate that each passes, whom an entry
-means (suppression/), publishing (orchestration/).
+Belongs here: going through raw windows and rows set aside. Doesn't: the gate that each passes, whom
+an entry means (suppression/), publishing (orchestration/).
 
-The list comes first: from then on nobody lands what it keeps out. A window is rewritten as a whole or not at all. The
-folder notes how far it follows the list once that is published. So the next publication finishes a killed sweep.
+The list comes first: from then on nobody lands what it keeps out. A window is rewritten as a whole
+or not at all. The folder notes how far it follows the list once that is published. So the next
+publication finishes a killed sweep.
 """
 
 import logging
@@ -23,7 +24,8 @@ from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 logger = logging.getLogger(__name__)
 
-# A sweep of millions of leads takes half an hour. A process that holds the lock for longer has hung, or is suspended.
+# A sweep of millions of leads takes half an hour. A process that holds the lock for longer has
+# hung, or is suspended.
 _LONGEST_SWEEP_SECONDS: Final = 3600.0
 
 
@@ -55,7 +57,8 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
             except LeadsPipelineError as error:  # after the publication it can be read
                 swept.failed[WAREHOUSE_FILE] = str(error)
         while True:
-            # A lead that is met by its contact has other versions, with other contacts. Then its id is known.
+            # A lead that is met by its contact has other versions, with other contacts. Then its id
+            # is known.
             swept.newest_entry = data.gate.newest_entry
             swept.windows += gate_of(data).sweep_restricted()
             for place in list_places(data.store):

@@ -28,15 +28,16 @@ from leads_pipeline.settings import Settings, origin
 def receive(host: str, port: int) -> None:
     """Take leads that the portal pushes, and land them at once.
 
-    Pushes carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS in front of it.
+    Pushes carry the key of LEADS_RECEIVE_KEY. The receiver speaks HTTP: put nginx or Caddy with TLS
+    in front of it.
     """
     settings = Settings.from_variables(os.environ)
     key = settings.of(PushSettings).receive_key
 
     if key is None:
         raise SettingsError(
-            "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's pushes carry. Make one "
-            "with: openssl rand -hex 32"
+            "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE to the key that the portal's pushes "
+            "carry. Make one with: openssl rand -hex 32"
         )
 
     writable(settings)

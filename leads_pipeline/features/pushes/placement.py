@@ -29,9 +29,9 @@ _PLACING_FIELDS: Final = frozenset({_CREATED_AT, *_SCOPE_FIELDS.values()})
 class Placement:
     """Which window a pushed lead belongs to.
 
-    The day is that of createdAt in `zone`, so that a repeated push lands in the same window. If it is more than 60 days
-    ago or after tomorrow, the day of receipt counts. The scope is the configured one that the lead names, else
-    PUSH_SCOPE.
+    The day is that of createdAt in `zone`, so that a repeated push lands in the same window. If it
+    is more than 60 days ago or after tomorrow, the day of receipt counts. The scope is the
+    configured one that the lead names, else PUSH_SCOPE.
     """
 
     scopes: Sequence[Scope]

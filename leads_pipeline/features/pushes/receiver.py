@@ -1,8 +1,8 @@
 """Receives the leads that the portal pushes: an ASGI application on uvicorn.
 
-Belongs here: HTTP, the key, the answers. Doesn't: the form of a push (domain/bodies.py), which window a lead
-belongs to (features/pushes/placement.py), TLS and slow senders (nginx or Caddy in front).
-No answer and no log line holds a key or a lead.
+Belongs here: HTTP, the key, the answers. Doesn't: the form of a push (domain/bodies.py), which
+window a lead belongs to (features/pushes/placement.py), TLS and slow senders (nginx or Caddy in
+front). No answer and no log line holds a key or a lead.
 """
 
 import asyncio
@@ -59,7 +59,8 @@ class Receiver:
     def __init__(self, raw: Raw, placement: Placement, key: str) -> None:
         if len(key) < MIN_KEY_CHARACTERS:
             raise SettingsError(
-                f"LEADS_RECEIVE_KEY has fewer than {MIN_KEY_CHARACTERS} characters. Make one with: openssl rand -hex 32"
+                f"LEADS_RECEIVE_KEY has fewer than {MIN_KEY_CHARACTERS} characters. Make one with: "
+                "openssl rand -hex 32"
             )
         self._raw, self._placement = raw, placement
         self._key = _digest(key.encode())
@@ -119,7 +120,10 @@ class Receiver:
         if not any(
             hmac.compare_digest(_digest(given), self._key) for given in _given_keys(request)
         ):
-            reason = "The key is missing or wrong. Send it as Authorization, as Authorization: Bearer or as X-API-Key."
+            reason = (
+                "The key is missing or wrong. Send it as Authorization, as Authorization: Bearer "
+                "or as X-API-Key."
+            )
             raise _Refusal(HTTPStatus.UNAUTHORIZED, reason, {"WWW-Authenticate": "Bearer"})
 
         if (
@@ -175,8 +179,8 @@ def _digest(key: bytes) -> bytes:
 def server(receiver: Receiver, each_minute: Callable[[], object] = lambda: None) -> uvicorn.Server:
     """Return uvicorn with its limits, for sockets that listen.
 
-    It runs until the process is told to stop; pushes under way are finished first. It calls `each_minute` at the start
-    and every minute.
+    It runs until the process is told to stop; pushes under way are finished first. It calls
+    `each_minute` at the start and every minute.
     """
 
     async def notify() -> None:

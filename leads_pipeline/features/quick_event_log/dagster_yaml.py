@@ -35,7 +35,8 @@ def section(settings: Settings) -> str:
         return _IN_SQLITE if _can_be_quick() else ""
     if find_spec("dagster_postgres") is None:
         raise SettingsError(
-            f"{address.variable} is set, and the package dagster-postgres isn't installed. {how_to_install('postgres')}"
+            f"{address.variable} is set, and the package dagster-postgres isn't installed. "
+            f"{how_to_install('postgres')}"
         )
     return _IN_POSTGRES % (
         "postgres_url_file" if address.file else "postgres_url",

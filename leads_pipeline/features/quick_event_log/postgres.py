@@ -62,7 +62,8 @@ class PostgresEventLog(EventLog, PostgresEventLogStorage):
 
     def __init__(self, postgres_url: str) -> None:
         super().__init__(postgres_url)
-        # More connections are made if one isn't enough, and closed again. A restart of the server is noticed.
+        # More connections are made if one isn't enough, and closed again. A restart of the server
+        # is noticed.
         options = {"pool_size": 1, "max_overflow": -1, "pool_pre_ping": True, "pool_recycle": 3600}
         self._engine = sqlalchemy.create_engine(
             postgres_url, isolation_level="AUTOCOMMIT", **options
@@ -88,7 +89,8 @@ def _address(value: str | None, file: str | None) -> URL:
     except (ArgumentError, ValueError):  # a port that is no number
         url = None
 
-    # An @ that isn't written %40 makes a part of the password count as the host's name, which messages show.
+    # An @ that isn't written %40 makes a part of the password count as the host's name, which
+    # messages show.
     is_torn = url is not None and "@" in f"{url.host}{url.database}"
     if (
         url is None
@@ -96,8 +98,9 @@ def _address(value: str | None, file: str | None) -> URL:
         or url.drivername not in ("postgresql", "postgres", "postgresql+psycopg2")
     ):
         raise SettingsError(
-            f"{POSTGRES_VARIABLE} is no address of a Postgres, as postgresql://user:password@host:5432/database is. "
-            "In user and password, write %, @ and / as %25, %40 and %2F."
+            f"{POSTGRES_VARIABLE} is no address of a Postgres, as "
+            "postgresql://user:password@host:5432/database is. In user and password, write %, @ "
+            "and / as %25, %40 and %2F."
         ) from None
 
     url = url.set(drivername="postgresql+psycopg2")
@@ -118,7 +121,8 @@ def _try(url: URL) -> None:
         host = url.host or url.query.get("host") or "this machine"
         why = str(getattr(error, "orig", None) or type(error).__name__).strip().partition("\n")[0]
         raise StorageError(
-            f"Dagster's state in Postgres at {host}, database {url.database or 'of that name'} can't be reached: "
-            f"{why}. Check that it runs and that {POSTGRES_VARIABLE} is right, then start again.",
+            f"Dagster's state in Postgres at {host}, database {url.database or 'of that name'} "
+            f"can't be reached: {why}. Check that it runs and that {POSTGRES_VARIABLE} is right, "
+            "then start again.",
             reason="unreachable",
         ) from None

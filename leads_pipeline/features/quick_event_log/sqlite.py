@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from dagster._config.config_schema import UserConfigSchema
     from dagster._serdes import ConfigurableClassData
 
-# What this class changes or calls of Dagster's own. If a release moves one of them, Dagster's own class does the work.
+# What this class changes or calls of Dagster's own. If a release moves one of them, Dagster's own
+# class does the work.
 _NEEDED: Final = (
     *("_connect", "_initdb", "conn_string_for_shard", "path_for_shard", "prepare_insert_event"),
     *(
@@ -42,8 +43,8 @@ _BUSY_SECONDS: Final = 30
 # Each run has a file of its own, and the daemon outlives many runs.
 _OPEN_FILES: Final = 8
 
-# How long the event of a window waits for others. If the process is killed, those that wait are lost. Their leads are
-# landed, and the next automatic run shows them.
+# How long the event of a window waits for others. If the process is killed, those that wait are
+# lost. Their leads are landed, and the next automatic run shows them.
 _WAIT_SECONDS: Final = 1.0
 _OF_WINDOWS: Final = {DagsterEventType.ASSET_MATERIALIZATION, DagsterEventType.ASSET_OBSERVATION}
 
@@ -197,10 +198,11 @@ def _engine(address: str) -> Engine:
 
     @sqlalchemy.event.listens_for(engine, "connect")
     def _(connection: sqlite3.Connection, _: object) -> None:
-        # Dagster sets it once a run's tables are made, and making them without it takes 60 syncs more (measured).
+        # Dagster sets it once a run's tables are made, and making them without it takes 60 syncs
+        # more (measured).
         connection.execute("pragma journal_mode = wal")
-        # With a write-ahead log this never damages the file. A power cut may take the last events; their leads are
-        # landed, and the next automatic run shows them again.
+        # With a write-ahead log this never damages the file. A power cut may take the last events;
+        # their leads are landed, and the next automatic run shows them again.
         connection.execute("pragma synchronous = normal")
 
     return engine

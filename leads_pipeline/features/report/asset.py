@@ -19,7 +19,8 @@ def report_asset(names: Names = PLAIN) -> AssetsDefinition:
         group_name=names.name("reports"),
         required_resource_keys={names.name("data")},
         kinds={"html"},
-        description="A page of last week's figures, for any browser: data/reports/leads.html. No personal data.",
+        description="A page of last week's figures, for any browser: data/reports/leads.html. No "
+        "personal data.",
     )
     def leads_report(context: AssetExecutionContext) -> MaterializeResult[None]:
         data: DataFolder = names.resource(context.resources, "data")

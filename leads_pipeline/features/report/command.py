@@ -21,7 +21,8 @@ from leads_pipeline.words import counted
 def report(is_mailed: bool) -> None:
     """Write the page of last week's figures: reports/leads.html in the data folder.
 
-    The service writes it after each publication, and mails it on Monday at 07:00 to those who haven't got it.
+    The service writes it after each publication, and mails it on Monday at 07:00 to those who
+    haven't got it.
 
     Exit code 1 if a mail wasn't sent, 2 if nothing is published yet or a setting is wrong.
     """

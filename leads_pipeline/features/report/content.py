@@ -1,7 +1,8 @@
 """What the weekly page and the mail say: the figures of one period, of all branches or of one.
 
-Belongs here: reading them from leads.duckdb, and their words. Doesn't: how they look (the templates), charts (page.py).
-It reads marts and `lead_facts`, and shows sums alone: no personal data.
+Belongs here: reading them from leads.duckdb, and their words. Doesn't: how they look (the
+templates), charts (page.py). It reads marts and `lead_facts`, and shows sums alone: no personal
+data.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A count of the period, of the week before, and of the same week of last year. None if one of them isn't whole."""
+    """A count of the period, of the week before, and of the same week of last year.
+
+    None if one of them isn't whole.
+    """
 
     label: str
     now: int
@@ -49,9 +53,10 @@ class Week:
 class Content:
     """The figures of a period.
 
-    `days` are its first and last day and how new the data is. `branch` is the name of the only branch that is shown.
-    Of a branch, `before` and `last_year` are None if that week isn't whole, and `answered` and `minutes` are None
-    without answers. `missing` has the names of branches with windows that haven't landed, and how many.
+    `days` are its first and last day and how new the data is. `branch` is the name of the only
+    branch that is shown. Of a branch, `before` and `last_year` are None if that week isn't whole,
+    and `answered` and `minutes` are None without answers. `missing` has the names of branches with
+    windows that haven't landed, and how many.
     """
 
     days: Row
@@ -133,7 +138,7 @@ class _Statements:
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     def rows_if_there(self, name: str, mart: str) -> list[dict[str, Any]]:
-        """Return the rows of a statement, or none if a feature that isn't there would make the mart."""
+        """Return a statement's rows, none if the mart is of a feature that isn't there."""
         there = "select 1 from duckdb_views() where view_name = $mart"
         _, found = self._db.query(there, {"mart": mart})
         return self.rows(name) if found else []
@@ -211,7 +216,7 @@ def _missing(branches: Sequence[Row], whole: _Whole) -> dict[str, int]:
     return missing
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- words ----------------------------------------------------------------------------------------
 
 
 def number(value: int) -> str:

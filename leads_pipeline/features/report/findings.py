@@ -13,7 +13,8 @@ from leads_pipeline.health.finding import Finding, Level, finder
 def report_mail(facts: Facts) -> Iterator[Finding]:
     """The weekly mail can't be sent.
 
-    Meaning: somebody doesn't get last week's page. It is tried again every hour until the end of Wednesday.
+    Meaning: somebody doesn't get last week's page. It is tried again every hour until the end of
+    Wednesday.
     Do: do what the message says, then run `leads-pipeline report --mail`. It sends to everybody.
     Over: when a mail gets through, or with the next week.
     """

@@ -1,4 +1,4 @@
-"""What the weekly mail says, as HTML that mail programs show and as plain text, with the page attached.
+"""The weekly mail: HTML that mail programs show, plain text, and the page attached.
 
 Belongs here: which tables it has. Doesn't: the figures (content.py), when it is sent (mailing.py).
 """

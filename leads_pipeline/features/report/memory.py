@@ -15,7 +15,7 @@ _NAME: Final = "report_mail.json"
 
 
 class Memory(BaseModel):
-    """The content of `.state/report_mail.json`: the keys of those who got the mail of the week from that Monday.
+    """The content of `.state/report_mail.json`: the keys of those who got a week's mail.
 
     `failed_at` is when a mail wasn't sent, and `trouble` says why.
     """

@@ -1,7 +1,8 @@
 """reports/leads.html: one page of a week's figures for a director, on laptop, phone and paper.
 
-Belongs here: scales of its charts, and what a chart says in words. Doesn't: the figures (content.py), how it looks
-(page.html.jinja, which escapes every text). It asks nothing of a network.
+Belongs here: scales of its charts, and what a chart says in words. Doesn't: the figures
+(content.py), how it looks (page.html.jinja, which escapes every text). It asks nothing of a
+network.
 """
 
 from calendar import day_abbr, day_name
@@ -24,7 +25,8 @@ from leads_pipeline.raw.durable import drafted, make_folder, publish_file, stori
 from leads_pipeline.warehouse.html import template_of
 from leads_pipeline.warehouse.published import Reader
 
-# So many rows of a table are seen at once, whatever the number of branches; the rest is folded away.
+# So many rows of a table are seen at once, whatever the number of branches; the rest is folded
+# away.
 _ROWS_SHOWN: Final = 10
 
 # A web server may be let in, as analysts are to the published files.
@@ -63,7 +65,7 @@ def page_of(content: Content) -> str:
     )
 
 
-# --- charts: leads by week as columns, leads by weekday and hour as a field of squares --------------------------------
+# --- charts: leads by week as columns, leads by weekday and hour as a field of squares ------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,10 @@ class Trend:
 
 
 def round_above(most: int) -> int:
-    """Return the least of 2, 4, 6, 8, 10, 20, 30 to 100, 200 and so on that isn't below. Its half is whole too."""
+    """Return the least of 2, 4, 6, 8, 10, 20, 30 to 100, 200 and so on that isn't below.
+
+    Its half is whole too.
+    """
     power: int = 10 ** (len(str(most - 1)) - 1)
     return next(
         step * power for step in range(1, 11) if step * power >= most and step * power % 2 == 0
@@ -96,7 +101,7 @@ def round_above(most: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Hourly:
-    """Leads by weekday and hour, a row a weekday, with the share of the busiest hour that each has."""
+    """Leads by weekday and hour, a row a weekday, each as a share of the busiest hour."""
 
     leads: Sequence[Sequence[int]]
     most: int

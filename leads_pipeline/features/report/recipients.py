@@ -31,7 +31,10 @@ class Recipient(NamedTuple):
 
 
 def recipients_of(settings: Settings) -> list[Recipient]:
-    """Return who gets the mail. Raises SettingsError that names the row at fault, without an address."""
+    """Return who gets the mail.
+
+    Raises SettingsError that names the row at fault, without an address.
+    """
     written = settings.of(ReportSettings).report_mail
     if written is None:
         return []

@@ -36,7 +36,8 @@ def mail_sensor(
         required_resource_keys={names.name("data")},
         minimum_interval_seconds=_SECONDS,
         default_status=names.sensor_status,
-        description="Mails last week's page on Monday at 07:00 to LEADS_REPORT_MAIL. Makes up for it until Wednesday.",
+        description="Mails last week's page on Monday at 07:00 to LEADS_REPORT_MAIL. Makes up for "
+        "it until Wednesday.",
     )
     def mail_report(context: SensorEvaluationContext) -> SkipReason:
         data: DataFolder = names.resource(context.resources, "data")

@@ -13,5 +13,6 @@ class ReportSettings(FeatureSettings):
     report_mail: str | None = setting(
         "LEADS_REPORT_MAIL", "The weekly report", link="guides/get-the-weekly-page.md#by-mail"
     )
-    """Who gets the page each Monday at 07:00: addresses, comma-separated, or the path of a CSV with the columns email
-    and branch"""
+    """Who gets the page each Monday at 07:00: addresses, comma-separated, or the path of a CSV with
+    the columns email and branch
+    """

@@ -1,6 +1,7 @@
 """The tables that page and mail share: figures, branches, sources and others.
 
-Belongs here: their columns and words. Doesn't: the figures (content.py), how they look (the templates).
+Belongs here: their columns and words. Doesn't: the figures (content.py), how they look (the
+templates).
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,10 @@ _HIDDEN: Final = "\N{HORIZONTAL ELLIPSIS}"
 
 
 class Row(NamedTuple):
-    """A row: what it is of, a smaller note about that, and its figures. `bar` is its part of the longest bar."""
+    """A row: what it is of, a smaller note about that, and its figures.
+
+    `bar` is its part of the longest bar.
+    """
 
     label: str
     note: str
@@ -32,7 +36,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table. The first heading is that of the labels. `none` is what stands there if there is no row."""
+    """A table.
+
+    The first heading is that of the labels. `none` is what stands there if there is no row.
+    """
 
     title: str
     intro: str
@@ -106,8 +113,9 @@ def branches(content: Content) -> Table:
         cells = [column[place] for column in shown.values()]
         rows.append(Row(f"{place + 1}. {branch['name']}", "", cells))
     intro = (
-        "Leads, with the change on the week before and on the same week of last year. Somebody who turns to two "
-        "branches counts at both. The answer is the time until half of the answered leads had theirs."
+        "Leads, with the change on the week before and on the same week of last year. Somebody who "
+        "turns to two branches counts at both. The answer is the time until half of the answered "
+        "leads had theirs."
     )
     return Table("Branches", intro, "No branch is configured.", ["branch", *shown], rows)
 

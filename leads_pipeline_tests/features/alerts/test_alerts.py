@@ -1,4 +1,7 @@
-"""What is told when: once, daily while it lasts, once when it is over. Kills and broken channels lose no message."""
+"""What is told when: once, daily while it lasts, once when it is over.
+
+Kills and broken channels lose no message.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -73,7 +76,10 @@ class Beats(Heartbeat):
 
 
 class Service:
-    """A service that looks at findings, and can be started anew. What it says of a message is `new: disk`."""
+    """A service that looks at findings, and can be started anew.
+
+    What it says of a message is `new: disk`.
+    """
 
     def __init__(self, state: Path, *channels: Channel, heartbeat: Heartbeat | None = None) -> None:
         self.state = state
@@ -114,7 +120,7 @@ def service(tmp_path: Path, channel: Channel) -> Service:
     return Service(tmp_path, channel)
 
 
-# --- once, daily, and over --------------------------------------------------------------------------------------------
+# --- once, daily, and over ------------------------------------------------------------------------
 
 
 def test_an_error_is_told_once_then_daily_and_once_when_it_is_over(service: Service) -> None:
@@ -199,7 +205,7 @@ def test_patience_goes_on_while_a_finder_fails(service: Service) -> None:
     assert service.look(1, OUTAGE) == ["new: windows-failing"]
 
 
-# --- channels that don't work, and kills ------------------------------------------------------------------------------
+# --- channels that don't work, and kills ----------------------------------------------------------
 
 
 def test_a_channel_that_does_not_work_keeps_no_other_waiting_and_is_told_when_it_works(
@@ -347,7 +353,7 @@ def test_over_any_history_with_restarts_a_problem_begins_once_and_ends_once(
             assert not_seen <= {DRIFT.key}, "no end is lost"
 
 
-# --- the heartbeat ----------------------------------------------------------------------------------------------------
+# --- the heartbeat --------------------------------------------------------------------------------
 
 
 LATE = finding("windows-missing", since=MIDNIGHT, may_pass=True)
@@ -421,7 +427,7 @@ def test_a_heartbeat_that_fails_is_noted_and_called_again_at_the_next_look(
     assert Told.read(tmp_path).failures == {}
 
 
-# --- words ------------------------------------------------------------------------------------------------------------
+# --- words ----------------------------------------------------------------------------------------
 
 
 def test_a_message_says_what_happened_what_to_do_and_since_when(

@@ -155,7 +155,7 @@ def test_no_request_is_logged_whichever_library_sends_it(
     assert TOKEN not in caplog.text
 
 
-# --- mail -------------------------------------------------------------------------------------------------------------
+# --- mail -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -305,7 +305,7 @@ def test_starttls_trusts_the_authorities_of_ssl_cert_file(
     assert ("a certificate that isn't trusted" in trouble) == (not is_trusted)
 
 
-# --- leads-pipeline alert --test --------------------------------------------------------------------------------------
+# --- leads-pipeline alert --test ------------------------------------------------------------------
 
 
 def alert_test(**variables: str) -> Result:
@@ -341,8 +341,8 @@ def test_the_command_tries_every_channel_and_the_heartbeat(
     assert result.stdout.splitlines() == [
         "sent   LEADS_ALERT_WEBHOOK",
         "sent   LEADS_ALERT_SLACK_WEBHOOK",
-        "failed LEADS_SMTP_URL: The mail server of LEADS_SMTP_URL refuses messages for it@agency.example (550). "
-        "Correct LEADS_ALERT_EMAIL.",
+        "failed LEADS_SMTP_URL: The mail server of LEADS_SMTP_URL refuses messages for "
+        "it@agency.example (550). Correct LEADS_ALERT_EMAIL.",
         "sent   LEADS_HEARTBEAT_URL",
     ]
     assert [path for _, path, _ in web.requests] == [

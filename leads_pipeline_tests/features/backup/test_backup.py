@@ -99,7 +99,7 @@ def flip_a_bit(path: Path) -> None:
     path.write_bytes(content)
 
 
-# --- what a snapshot holds --------------------------------------------------------------------------------------------
+# --- what a snapshot holds ------------------------------------------------------------------------
 
 
 def test_a_backup_brings_everything_back(data: DataFolder, target: Path, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_leads_that_move_while_a_backup_is_made_are_in_it(
         assert {row.lead_id for row in rows} >= {"2026-11-19-1", "2026-11-19-2", "pushed-1"}, at
 
 
-# --- what a second snapshot costs, and which ones stay ----------------------------------------------------------------
+# --- what a second snapshot costs, and which ones stay --------------------------------------------
 
 
 def test_a_second_backup_copies_only_what_has_changed(data: DataFolder, target: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_target_without_hard_links_gets_copies(
     assert contents(tmp_path / "restored") == contents(data.folder)
 
 
-# --- damage -----------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
 def test_a_damaged_file_never_replaces_a_good_one(
@@ -424,7 +424,7 @@ def test_a_damaged_file_of_a_backup_is_left_out_and_its_leads_stay_published(
     assert f"{NEXT_DAY}-1" in published_leads(back, APPLICANT)
 
 
-# --- kills and disks --------------------------------------------------------------------------------------------------
+# --- kills and disks ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -516,7 +516,7 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
         restored(target, back)
 
 
-# --- places that are refused ------------------------------------------------------------------------------------------
+# --- places that are refused ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["data", "data/backups", "list/backups"])
@@ -578,7 +578,7 @@ def test_a_folder_without_a_backup_is_named(tmp_path: Path) -> None:
         restored(tmp_path, DataFolder.at(tmp_path / "restored"))
 
 
-# --- the suppression list ---------------------------------------------------------------------------------------------
+# --- the suppression list -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["privacy", "elsewhere"])
@@ -619,7 +619,7 @@ def test_a_suppression_list_that_is_no_other_version_of_the_backups_is_refused(
         restored(target, other)
 
 
-# --- buckets ----------------------------------------------------------------------------------------------------------
+# --- buckets --------------------------------------------------------------------------------------
 
 
 def test_leads_in_a_bucket_are_backed_up_and_come_back_to_a_bucket_or_a_folder(

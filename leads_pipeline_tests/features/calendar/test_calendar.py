@@ -25,7 +25,7 @@ def house(tmp_path: Path) -> House:
     return house
 
 
-# --- dates ------------------------------------------------------------------------------------------------------------
+# --- dates ----------------------------------------------------------------------------------------
 
 
 def test_each_day_has_its_week_and_month_as_python_says(house: House) -> None:
@@ -115,7 +115,7 @@ def findings(house: House) -> list[str]:
     return [one.message for one in find(facts, [all_finders()["calendar"]])]
 
 
-# --- opening hours ----------------------------------------------------------------------------------------------------
+# --- opening hours --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

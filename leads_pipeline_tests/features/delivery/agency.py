@@ -1,6 +1,7 @@
 """An agency whose leads are delivered: a house, and the made-up endpoint that takes its leads.
 
-Belongs here: what the tests of delivery do again and again. Doesn't: what has to come of it, which they say.
+Belongs here: what the tests of delivery do again and again. Doesn't: what has to come of it, which
+they say.
 """
 
 import json

@@ -62,8 +62,8 @@ def test_what_is_left_is_told_and_listed_with_its_reason(
     said = run("deliver", "status").stdout
     assert "waiting    2" in said
     assert (
-        f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached: Connection refused."
-        in said
+        f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached: "
+        "Connection refused." in said
     )
     assert json.loads(run("deliver", "status", "--json").stdout)["default"]["waiting"] == 2
     assert not applied
@@ -153,8 +153,8 @@ def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch)
         run("deliver")
         said = run("deliver", "retry").stdout
     assert (
-        "default: It answered 410, and is asked again. 2 waiting versions of leads are sent at once."
-        in said
+        "default: It answered 410, and is asked again. 2 waiting versions of leads are sent at "
+        "once." in said
     )
     with crm.running() as (address, _):
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)

@@ -33,7 +33,7 @@ from leads_pipeline_tests.support.serving import QuietHandler, free_port, servin
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
-# --- each version once, in order --------------------------------------------------------------------------------------
+# --- each version once, in order ------------------------------------------------------------------
 
 
 def test_each_lead_is_delivered_once_with_its_columns_and_its_text(agency: Agency) -> None:
@@ -169,7 +169,7 @@ def test_only_one_process_delivers(agency: Agency) -> None:
         agency.deliver(patience_seconds=0)
 
 
-# --- which days -------------------------------------------------------------------------------------------------------
+# --- which days -----------------------------------------------------------------------------------
 
 
 def test_without_a_first_day_old_leads_are_not_delivered(agency: Agency) -> None:
@@ -207,7 +207,7 @@ def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agenc
     assert agency.deliver().delivered == 3
 
 
-# --- failures ---------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 
 def test_a_failed_lead_is_sent_again_later_with_the_same_id_and_a_new_signature(
@@ -387,7 +387,7 @@ def test_an_endpoint_that_drips_its_answer_holds_a_pass_no_longer_than_one_that_
     assert "no answer within 0.5 seconds" in str(sent.trouble)
 
 
-# --- a contact that the portal emptied --------------------------------------------------------------------------------
+# --- a contact that the portal emptied ------------------------------------------------------------
 
 
 def test_a_contact_that_the_portal_emptied_waits_for_a_person(agency: Agency) -> None:
@@ -438,7 +438,7 @@ def test_a_held_version_that_an_answer_lacked_by_mistake_is_sent_when_a_person_s
     assert agency.counts == {VersionState.DELIVERED: 2}
 
 
-# --- replays ----------------------------------------------------------------------------------------------------------
+# --- replays --------------------------------------------------------------------------------------
 
 
 def test_a_replay_sends_the_newest_versions_again_with_the_same_ids(agency: Agency) -> None:
@@ -479,7 +479,7 @@ def test_a_lead_that_an_answer_lacked_by_mistake_is_replayed(agency: Agency) -> 
     assert len(agency.crm.applied) == 1
 
 
-# --- people who are erased, restricted or anonymous -------------------------------------------------------------------
+# --- people who are erased, restricted or anonymous -----------------------------------------------
 
 
 def test_an_erased_person_is_never_sent_again(agency: Agency) -> None:
@@ -603,7 +603,7 @@ def test_a_lead_of_midnight_is_delivered_once_when_one_of_its_days_is_anonymous(
     assert len(agency.crm.attempts) == 2
 
 
-# --- what leaks nothing -----------------------------------------------------------------------------------------------
+# --- what leaks nothing ---------------------------------------------------------------------------
 
 
 def test_the_endpoint_s_words_and_its_address_are_in_no_message(
@@ -666,7 +666,7 @@ def test_an_authorization_is_sent(agency: Agency) -> None:
     assert agency.crm.requests[0].headers["authorization"] == "Bearer token-of-the-crm"
 
 
-# --- damage -----------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
 def test_a_damaged_ledger_is_set_aside_and_no_lead_is_lost(agency: Agency) -> None:
@@ -769,7 +769,7 @@ def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: A
         assert [day for _, day, _ in ledger.windows()] == [far_day]
 
 
-# --- the examples -----------------------------------------------------------------------------------------------------
+# --- the examples ---------------------------------------------------------------------------------
 
 
 def test_the_example_keeps_each_version_once_and_deletes_the_erased(

@@ -23,7 +23,7 @@ from leads_pipeline_tests.support.house import DAY
 SALES, LETTINGS = {"enquiryType": "ENQUIRY_TYPE_SALES"}, {"intent": "APPLICANT_INTENT_RENT"}
 
 
-# --- filters ----------------------------------------------------------------------------------------------------------
+# --- filters --------------------------------------------------------------------------------------
 
 
 def test_each_destination_gets_the_leads_that_its_filter_takes(agency: Agency) -> None:
@@ -95,7 +95,7 @@ def test_the_ledger_of_the_one_address_goes_on_under_the_name_default(agency: Ag
     assert here.deliver()["default"].delivered == 0
 
 
-# --- one delays no other ----------------------------------------------------------------------------------------------
+# --- one delays no other --------------------------------------------------------------------------
 
 
 def test_a_dead_destination_and_a_slow_one_delay_no_other(agency: Agency) -> None:
@@ -133,7 +133,8 @@ def test_findings_and_figures_are_told_by_destination(agency: Agency) -> None:
     figures = Figures.of(facts).as_json()
 
     assert told == {
-        "delivery/slack": "1 version of leads wait to be delivered. slack (slack.example) answered 503 (no content)."
+        "delivery/slack": "1 version of leads wait to be delivered. slack (slack.example) answered "
+        "503 (no content)."
     }
     assert figures["deliveries"]["delivered"] == figures["deliveries"]["waiting"] == 1
     assert figures["deliveries_by_destination"]["slack"]["waiting"] == 1
@@ -158,7 +159,7 @@ def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Age
     assert "quarantine" in str(results["slack"])
 
 
-# --- the file ---------------------------------------------------------------------------------------------------------
+# --- the file -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Erasures travel: each destination that had the lead is told, and the receipt names who confirmed it."""
+"""Erasures travel: each destination that had the lead is told, and the receipt names who confirmed
+it.
+"""
 
 import json
 
@@ -76,8 +78,8 @@ def test_the_receipt_names_who_is_told_who_confirmed_and_who_can_not_be_told(
     assert "crm (crm.example): leads of the person were delivered there on" in said
     assert "It is told of the erasure." in said
     assert (
-        f"slow (slow.example): leads of the person were delivered there on {agency.house.now:%Y-%m-%d}. Tell"
-        in said
+        "slow (slow.example): leads of the person were delivered there on "
+        f"{agency.house.now:%Y-%m-%d}. Tell" in said
     )
     here.deliver()
     before = ledger_path(agency.house.folder, "crm").read_bytes()

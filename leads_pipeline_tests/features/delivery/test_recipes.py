@@ -1,4 +1,6 @@
-"""Each recipe of examples/destinations/ against a stand-in of that API, written from its public description."""
+"""Each recipe of examples/destinations/ against a stand-in of that API, written from its public
+description.
+"""
 
 import json
 import re
@@ -33,7 +35,9 @@ Answer = tuple[int, Any]
 
 
 class TokenServer(QuietHandler):
-    """Gives a token for client credentials in the form that the API wants, without a lifetime, as Salesforce does."""
+    """Gives a token for client credentials in the form that the API wants, without a lifetime, as
+    Salesforce does.
+    """
 
     def do_POST(self) -> None:
         fields = self.rfile.read(int(self.headers["content-length"])).decode()

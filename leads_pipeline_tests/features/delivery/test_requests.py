@@ -50,7 +50,7 @@ def answers(here: Destinations, status: int, **options: Any) -> None:
     here.api = Api(lambda _: httpx.Response(status, **options))
 
 
-# --- what is sent -----------------------------------------------------------------------------------------------------
+# --- what is sent ---------------------------------------------------------------------------------
 
 
 def test_each_event_has_a_request_of_its_own(here: Destinations) -> None:
@@ -155,7 +155,7 @@ def test_a_table_in_a_template_that_lacks_a_value_names_no_person(
     assert "j1@" not in str(sent.trouble)
 
 
-# --- what answers mean ------------------------------------------------------------------------------------------------
+# --- what answers mean ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ def test_the_file_says_which_answers_mean_done_and_which_are_final(
     assert states(here) == {state: 1}
 
 
-# --- who may send -----------------------------------------------------------------------------------------------------
+# --- who may send ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -242,25 +242,33 @@ def test_headers_are_sent_and_a_secret_one_comes_from_a_variable(here: Destinati
     assert "of-the-crm" not in repr(here.read())
 
 
-# --- the file ---------------------------------------------------------------------------------------------------------
+# --- the file -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        (CREATED.replace("data.message", "data.mesage"), "asks for data.mesage, which no lead has. Did you"),
-        (CREATED.replace("{{ data.message }}", "{{ data.message "), "`body` is no Jinja template: look at its line 1"),
-        (CREATED.replace("https://api.example/", "https://{{ data.scope }}.example/"), "without a fixed host"),
+        (CREATED.replace("data.message", "data.mesage"), "asks for data.mesage, which no lead has. "
+            "Did you"),
+        (CREATED.replace("{{ data.message }}", "{{ data.message "), "`body` is no Jinja template: "
+            "look at its line 1"),
+        (CREATED.replace("https://api.example/", "https://{{ data.scope }}.example/"), "without a "
+            "fixed host"),
         (CREATED.replace("https", "http"), "begins with http://"),
-        (CREATED.replace("[destination.created]", "[destination.created]\nmethod = 'GET'"), "has the method 'GET'"),
-        (CREATED.replace("[destination.created]", "[destination.created]\nbdy = ''"), "unknown key `bdy`"),
+        (CREATED.replace("[destination.created]", "[destination.created]\nmethod = 'GET'"), "has "
+            "the method 'GET'"),
+        (CREATED.replace("[destination.created]", "[destination.created]\nbdy = ''"), "unknown key "
+            "`bdy`"),
         (CREATED + UPDATED.replace("api.example", "other.example"), "to several hosts"),
-        ("[destination.headers]\nX-Api-Key = '1'\n" + CREATED, "has its `X-Api-Key` in the file itself"),
+        ("[destination.headers]\nX-Api-Key = '1'\n" + CREATED, "has its `X-Api-Key` in the file "
+            "itself"),
         ("[destination.headers]\nHost = 'x'\n" + CREATED, "can't be set"),
-        ("[destination.headers]\ncontent-type = 'text/plain'\n" + CREATED, "another type than JSON"),
+        ("[destination.headers]\ncontent-type = 'text/plain'\n" + CREATED, "another type than "
+            "JSON"),
         (CREATED + "done = ['409']\n", "has other things than statuses in `done`"),
         ("[destination.token]\nurl = 'https://x.example'\n" + CREATED, "has no `client_secret`"),
-        (CREATED + "[destination.erased]\nurl = 'https://api.example/{{ data.message }}'", "asks for data.message"),
+        (CREATED + "[destination.erased]\nurl = 'https://api.example/{{ data.message }}'", "asks "
+            "for data.message"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_request_is_told(here: Destinations, table: str, told: str) -> None:

@@ -1,4 +1,6 @@
-"""Tables as files for spreadsheets and BI: what other programs read in them, and what the command says."""
+"""Tables as files for spreadsheets and BI: what other programs read in them, and what the command
+says.
+"""
 
 import csv
 import stat
@@ -86,7 +88,10 @@ def messages(house: House) -> dict[str, str]:
 
 
 def sheets(file: Path) -> dict[str, list[tuple[Any, ...]]]:
-    """The cells of each sheet, as a second program reads them. A cell is a formula, a link or its value."""
+    """The cells of each sheet, as a second program reads them.
+
+    A cell is a formula, a link or its value.
+    """
     book = openpyxl.load_workbook(file)
     for sheet in book:
         for cell in sheet._cells.values():  # noqa: SLF001 - openpyxl has no other way to all cells
@@ -129,7 +134,8 @@ def test_headers_of_ones_own_tables_are_no_formulas_and_days_without_end_are_tol
     )
     with duckdb.connect() as db:
         db.execute(
-            f"copy (select timestamp_ns '2026-11-19 10:00:00.1' as at) to '{office.marts / 'seen.parquet'}'"
+            "copy (select timestamp_ns '2026-11-19 10:00:00.1' as at) to "
+            f"'{office.marts / 'seen.parquet'}'"
         )
     office.publish()
     export("seen", folder, "csv")
@@ -192,7 +198,10 @@ def test_a_workbook_has_typed_cells_and_no_formula(office: House, folder: Path) 
 
 
 def test_a_workbook_says_what_excel_cannot_hold(office: House, folder: Path) -> None:
-    """Texts are cut, with a mark and a count. Further rows go to further sheets. Old days and long numbers are text."""
+    """Texts are cut, with a mark and a count.
+
+    Further rows go to further sheets. Old days and long numbers are text.
+    """
     long = lead(
         "long",
         message="😀" * CELL_UNITS,

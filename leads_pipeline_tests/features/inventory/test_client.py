@@ -45,7 +45,7 @@ def test_the_paths_are_those_of_the_contract() -> None:
     assert {INVENTORY_PATH, INVENTORY_TOKEN_PATH} <= set(openapi["paths"])
 
 
-# --- pages ------------------------------------------------------------------------------------------------------------
+# --- pages ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_page_without_its_list_is_no_answer(body: bytes) -> None:
         read_inventory_page(body)
 
 
-# --- the client -------------------------------------------------------------------------------------------------------
+# --- the client -----------------------------------------------------------------------------------
 
 
 def inventory_client(handler: Handler, *, policy: RetryPolicy = ONCE) -> InventoryClient:
@@ -185,7 +185,7 @@ def test_the_address_stays_out_of_logs_and_messages(
     assert "Zanzibar" not in caplog.text + str(caught.value)
 
 
-# --- the service ------------------------------------------------------------------------------------------------------
+# --- the service ----------------------------------------------------------------------------------
 
 
 def inventory(folder: Path, **changes: str) -> InventoryService:

@@ -1,4 +1,6 @@
-"""The raw inventory in Dagster, in real runs against the simulator, and what is told if it is missing."""
+"""The raw inventory in Dagster, in real runs against the simulator, and what is told if it is
+missing.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -74,7 +76,8 @@ def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Pa
         said = said_of(here, "raw_inventory")
         assert said["addresses"] == said["requests"] == len(recent)
         found = store.query(
-            "select lead_id from mart_lead_properties where match = 'address' and lead_day > $since",
+            "select lead_id from mart_lead_properties where match = 'address' and lead_day > "
+            "$since",
             {"since": here.day(3)},
         )[1]
         assert found

@@ -1,4 +1,6 @@
-"""Delta tables follow each publication, read by their log alone, and an erasure leaves nothing in them."""
+"""Delta tables follow each publication, read by their log alone, and an erasure leaves nothing in
+them.
+"""
 
 from dataclasses import replace
 from datetime import date

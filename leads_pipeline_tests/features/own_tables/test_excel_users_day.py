@@ -1,4 +1,6 @@
-"""A day of somebody who keeps lists in Excel: each file is taken, or refused in a sentence while the last rows stay."""
+"""A day of somebody who keeps lists in Excel: each file is taken, or refused in a sentence while
+the last rows stay.
+"""
 
 # ruff: noqa: DTZ001 - a moment in a list has no time zone
 
@@ -50,7 +52,7 @@ def told(house: House) -> list[str]:
     return [one.message for one in found]
 
 
-# --- what is taken ----------------------------------------------------------------------------------------------------
+# --- what is taken --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,7 @@ def test_a_workbook_beside_its_csv_is_nothing_to_tell(house: House) -> None:
     assert told(house) == []
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,7 +163,7 @@ def test_a_workbook_in_the_place_of_a_csv_is_refused_and_the_last_rows_stay(
     assert list(house.leads("applicant")) == ["a"]
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("separator", [",", ";"])

@@ -76,7 +76,7 @@ def tables(house: House) -> set[str]:
     }
 
 
-# --- what becomes a table ---------------------------------------------------------------------------------------------
+# --- what becomes a table -------------------------------------------------------------------------
 
 
 def test_files_become_tables_with_comments_and_read_tables_marts_macros_and_each_other(
@@ -148,7 +148,7 @@ def test_answers_in_the_folder_feed_mart_answers_before_those_in_the_data_folder
     assert told(house) == {}
 
 
-# --- what can't be made -----------------------------------------------------------------------------------------------
+# --- what can't be made ---------------------------------------------------------------------------
 
 HEADER = "has no header"
 ONE = "exactly one SELECT"
@@ -193,7 +193,8 @@ CASES = {
     "drops": (LEADS + "drop table applicant_leads", ONE),
     "deletes within": (
         LEADS
-        + "with gone as (delete from leads.applicant_leads returning 1 as leads) select leads from gone",
+        + "with gone as (delete from leads.applicant_leads returning 1 as leads) select leads from "
+        "gone",
         "It writes, and a mart may only read.",
     ),
     "copies": (LEADS + "copy applicant_leads to '{there}/stolen.csv'", ONE),
@@ -270,7 +271,8 @@ def in_a_draft(house: House, folder: Path) -> Callable[..., dict[str, str]]:
 
 ENDLESS = (
     LEADS
-    + "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) as leads from t"
+    + "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) as leads "
+    "from t"
 )
 STOPPED = "It took longer than 60 seconds, or had its process killed."
 TOO_MUCH = "It needs more than 350MB of memory and 1GB of disk."
@@ -284,8 +286,8 @@ TOO_MUCH = "It needs more than 350MB of memory and 1GB of disk."
         (LEADS + "select length(repeat('x', 4000000000)) as leads", TOO_MUCH),
         (LEADS + "select repeat('x', 200000000) as leads", TOO_MUCH),
         (
-            LEADS
-            + "select list(lead_id || repeat('x', 1000000)) as leads from applicant_leads, range(10000)",
+            LEADS + "select list(lead_id || repeat('x', 1000000)) as leads from applicant_leads, "
+            "range(10000)",
             TOO_MUCH,
         ),
     ],
@@ -519,7 +521,7 @@ def test_a_folder_that_is_gone_is_one_finding_and_the_tables_stay(house: House) 
     assert "b" not in tables(house)
 
 
-# --- people -----------------------------------------------------------------------------------------------------------
+# --- people ---------------------------------------------------------------------------------------
 
 NAMES = "-- One row per lead\n-- name: Name\n-- message: Message\n\n"
 NAMED = NAMES + "select contact_first_name as name, message from applicant_leads"

@@ -79,7 +79,10 @@ def test_with_nobody_on_the_list_rows_land_as_they_are(folder: Folder) -> None:
 def test_an_objection_knows_the_ids_of_leads_also_of_those_with_a_corrected_contact(
     folder: Folder, source: str
 ) -> None:
-    """They land. Marketing leaves them out by their ids, whatever the portal says of their contact later."""
+    """They land.
+
+    Marketing leaves them out by their ids, whatever the portal says of their contact later.
+    """
     listed(folder.list, Action.OBJECT)
     folder.land(lead("hers", email=EMAIL if source == "pull" else "", createdAt=BEFORE))
     patch = ReceivedLead("hers", json.dumps({"contact": {"email": EMAIL}}))
@@ -89,7 +92,7 @@ def test_an_objection_knows_the_ids_of_leads_also_of_those_with_a_corrected_cont
     assert folder.list.read().objecting.is_known("applicant", "hers")
 
 
-# --- rows that are set aside ------------------------------------------------------------------------------------------
+# --- rows that are set aside ----------------------------------------------------------------------
 
 
 def noting_creates(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -207,7 +210,7 @@ def test_who_is_restricted_again_while_a_restriction_is_lifted_loses_no_row(
     assert (folder.leads(), folder.leads(ASIDE)) == ({"others": OTHERS}, {"hers": HERS})
 
 
-# --- anonymous days ---------------------------------------------------------------------------------------------------
+# --- anonymous days -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scope", ["branch-101", "branch-102", "push"])

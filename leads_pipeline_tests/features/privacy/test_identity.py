@@ -27,8 +27,8 @@ from leads_pipeline.features.privacy.identity import (
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead
 from leads_pipeline_tests.support.spellings import FORMS_OF_EMAIL, FORMS_OF_PHONE, FULL_WIDTH
 
-# Half of these people were made up by somebody who had never seen the module. `unsure` marks leads of which
-# privacy says nothing.
+# Half of these people were made up by somebody who had never seen the module. `unsure` marks leads
+# of which privacy says nothing.
 PEOPLE = json.loads(Path(__file__).with_name("people.json").read_text(encoding="utf-8"))
 
 

@@ -1,4 +1,6 @@
-"""A person's requests, by the commands: what they find, do and say, and what is in the files afterwards."""
+"""A person's requests, by the commands: what they find, do and say, and what is in the files
+afterwards.
+"""
 
 import json
 import os
@@ -53,7 +55,10 @@ JANE = ("--email", EMAIL, "--phone", PHONE)
 
 @pytest.fixture
 def desk(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
-    """A published folder with Jane, her husband on the same telephone, and others. The commands work on it."""
+    """A published folder with Jane, her husband on the same telephone, and others.
+
+    The commands work on it.
+    """
     variables = {
         "LEADS_DATA_DIR": str(house.folder),
         "LEADS_PRIVACY_DIR": str(house.folder / "privacy"),
@@ -105,7 +110,7 @@ def raw_text(house: House) -> str:
     return "".join(text for kind in ("applicant", "appraisal") for _, text in house.raw(kind))
 
 
-# --- find and export ----------------------------------------------------------------------------------------------
+# --- find and export ------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("desk")
@@ -194,7 +199,10 @@ def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_
 
 
 def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> None:
-    """Raw is searched by ids, because a sweep learns them, and quarantine by contact, too. A new enquiry isn't left."""
+    """Raw is searched by ids, because a sweep learns them, and quarantine by contact, too.
+
+    A new enquiry isn't left.
+    """
     desk.push("applicant", lead("new", email=EMAIL, createdAt="2099-01-01T10:00:00Z"))
     for path in (desk.folder / "raw").rglob("*.parquet"):
         put_in_quarantine(desk, path)
@@ -381,7 +389,9 @@ def test_export_writes_all_versions_for_their_eyes_alone(desk: House, tmp_path: 
 def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(
     desk: House, tmp_path: Path
 ) -> None:
-    """In words and local time, with fields that nobody has declared, and without anybody else's lead."""
+    """In words and local time, with fields that nobody has declared, and without anybody else's
+    lead.
+    """
     script = "<script>alert(1)</script>"
     desk.land(
         "applicant",
@@ -436,7 +446,7 @@ def test_an_id_and_a_contact_with_control_characters_make_one_harmless_line_each
     assert all(line.isprintable() for line in lines_of(found, show=True))
 
 
-# --- erase --------------------------------------------------------------------------------------------------------
+# --- erase ----------------------------------------------------------------------------------------
 
 
 def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
@@ -475,7 +485,10 @@ def test_a_text_with_a_line_break_that_no_json_has_is_erased_as_it_is_published(
 def test_a_window_whose_only_lead_was_erased_is_empty_wherever_it_is_told(desk: House) -> None:
     privacy("erase", *JANE, "--yes")
     told = json.loads(run("coverage", "--json", "--days", MAX_COVERAGE_DAYS).stdout)["windows"]
-    states = "select state, count(*) from mart_coverage where kind = 'appraisal' group by all order by all"
+    states = (
+        "select state, count(*) from mart_coverage where kind = 'appraisal' group by all order by "
+        "all"
+    )
     in_mart = dict(desk.query(states))
     assert in_mart["empty"] == 1
     assert in_mart == {one["state"]: one["windows"] for one in told if one["kind"] == "appraisal"}
@@ -539,7 +552,10 @@ def test_the_receipt_names_who_may_still_hold_the_person(desk: House, tmp_path: 
 
 @pytest.mark.slow
 def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk: House) -> None:
-    """John shares her telephone and writes of her. Whatever is given, the receipt says what is left."""
+    """John shares her telephone and writes of her.
+
+    Whatever is given, the receipt says what is left.
+    """
     told = privacy("erase", *JANE, "--yes", "--clear-message", "applicant/john").stdout
 
     assert "1 message of others emptied" in told
@@ -702,7 +718,7 @@ def test_an_answer_is_due_one_month_after_the_request(desk: House) -> None:
     ]
 
 
-# --- object, restrict, lift ---------------------------------------------------------------------------------------
+# --- object, restrict, lift -----------------------------------------------------------------------
 
 
 def marketed(house: House) -> set[str]:
@@ -741,7 +757,9 @@ def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(d
 def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(
     desk: House, tmp_path: Path
 ) -> None:
-    """The lead of before the objection, one that came later, and one of which both versions came at once."""
+    """The lead of before the objection, one that came later, and one of which both versions came at
+    once.
+    """
     privacy("object", "--email", "mary@people.example")
     desk.land("applicant", [lead("later", email="mary@people.example", **OWNER)])
     desk.publish()
@@ -762,7 +780,9 @@ def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(
 
 @pytest.mark.slow
 def test_an_id_means_the_lead_with_that_very_id(house: House) -> None:
-    """The portal says how ids look: a blank at the end, an accent as a letter of its own, an invisible character."""
+    """The portal says how ids look: a blank at the end, an accent as a letter of its own, an
+    invisible character.
+    """
     ids = {"1", "1 ", "Zoe\u0308", "a\u200bb"}
     for id_ in ids:
         house.land("applicant", [lead(one) for one in ids])
@@ -1047,7 +1067,7 @@ def test_the_right_address_needs_not_stand_in_the_shell_s_history(
     )
 
 
-# --- who counts as the person -------------------------------------------------------------------------------------
+# --- who counts as the person ---------------------------------------------------------------------
 
 
 def test_ordinary_writing_hides_nobody_from_an_erasure(desk: House) -> None:
@@ -1094,7 +1114,10 @@ def test_the_erasure_of_a_negotiator_takes_no_customer_s_lead(desk: House) -> No
 
 @pytest.mark.parametrize("how", ["name", "not-lead"])
 def test_a_couple_with_one_address_can_be_told_apart(desk: House, tmp_path: Path, how: str) -> None:
-    """With her name his lead is to look at. Without it, --not-lead leaves it out, also when it comes again."""
+    """With her name his lead is to look at.
+
+    Without it, --not-lead leaves it out, also when it comes again.
+    """
     his = lead("his", email=EMAIL, name="John Roe", message="It is John", **BEFORE)
     desk.land("applicant", [his], scope="branch-102")
     desk.publish()
@@ -1133,7 +1156,10 @@ def test_a_mistyped_lead_is_named_before_anything_is_done(tmp_path: Path) -> Non
 def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(
     desk: House, tmp_path: Path
 ) -> None:
-    """A wife's request would take her husband's lead. Another spelling of one name is no second name."""
+    """A wife's request would take her husband's lead.
+
+    Another spelling of one name is no second name.
+    """
     desk.land(
         "applicant", [lead("spelled", email=EMAIL, name="ROE, Jané", **BEFORE)], scope="branch-102"
     )
@@ -1200,7 +1226,7 @@ def test_a_number_alone_erases_nobody_and_the_command_says_what_to_give(desk: Ho
     assert ids(desk) == before
 
 
-# --- access requests and receipts ---------------------------------------------------------------------------------
+# --- access requests and receipts -----------------------------------------------------------------
 
 
 def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(
@@ -1294,7 +1320,10 @@ def test_an_answer_has_no_control_characters(desk: House, tmp_path: Path) -> Non
 
 
 def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_path: Path) -> None:
-    """Whatever the shell says. Dagster sets no modes of its own, and SQLite takes those of the shell."""
+    """Whatever the shell says.
+
+    Dagster sets no modes of its own, and SQLite takes those of the shell.
+    """
     before = os.umask(0)
     try:
         deliver_all(desk)
@@ -1338,14 +1367,17 @@ def test_whoever_finishes_an_interrupted_request_writes_its_receipt(
     assert_ledger_forgot_jane(desk)
 
 
-# --- a list that was lost -----------------------------------------------------------------------------------------
+# --- a list that was lost -------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_a_lost_list_is_put_back_from_a_copy_which_says_what_it_may_lack(
     desk: House, tmp_path: Path
 ) -> None:
-    """Until then nothing lands. Afterwards who is on the copy stays out, and no number is given twice."""
+    """Until then nothing lands.
+
+    Afterwards who is on the copy stays out, and no number is given twice.
+    """
     folder = desk.folder / "privacy"
     privacy("erase", *JANE, "--yes")
     assert "can be used as it is" in privacy("apply", "--list", folder, exit_code=2).stderr
@@ -1392,7 +1424,7 @@ def test_a_copy_of_another_list_is_not_put_back(desk: House, tmp_path: Path) -> 
     assert len(list_of(desk.data).read().entries) == 1
 
 
-# --- what was delivered -------------------------------------------------------------------------------------------
+# --- what was delivered ---------------------------------------------------------------------------
 
 
 def deliver_all(desk: House, status: int = 200) -> None:

@@ -55,7 +55,9 @@ def lead(lead_id: str, person: str, day: date = DAY, **more: Any) -> dict[str, A
 
 @pytest.fixture
 def full(house: House) -> House:
-    """Two days of two branches, with a midnight lead, a corrected one, a moved one and one that was pushed."""
+    """Two days of two branches, with a midnight lead, a corrected one, a moved one and one that was
+    pushed.
+    """
     people = ["ann1", "bob2", "ann1", "phone3"]
     for kind in KINDS:
         midnight = lead(f"{kind} midnight", "ann1", NEXT_DAY, createdAt=f"{NEXT_DAY}T00:00:00Z")
@@ -78,7 +80,8 @@ def full(house: House) -> House:
 FIGURES = [
     mart.name
     for mart in marts()
-    # The others follow a person from one day to the next, which nobody can over the edge of an anonymous day.
+    # The others follow a person from one day to the next, which nobody can over the edge of an
+    # anonymous day.
     if mart.name
     not in ("lead_facts", "mart_lead_properties", "mart_hidden_valuations", "mart_listing_demand")
     and not mart.name.startswith("mart_people")
@@ -273,7 +276,7 @@ def test_days_are_due_by_the_agencys_own_calendar(now: str, zone: str, before: s
     assert found.isoformat() == before
 
 
-# --- what stays of a lead's text --------------------------------------------------------------------------------------
+# --- what stays of a lead's text ------------------------------------------------------------------
 
 
 @settings(max_examples=80)

@@ -69,7 +69,7 @@ def newest(list_: SuppressionList) -> Path:
     return max((list_.folder / "list").iterdir())
 
 
-# --- the list ---------------------------------------------------------------------------------------------------------
+# --- the list -------------------------------------------------------------------------------------
 
 
 def test_a_process_that_holds_the_list_and_hangs_is_told_and_holds_nobody_for_long(
@@ -204,7 +204,9 @@ def test_a_restored_data_folder_does_not_take_the_list_back(
 
 
 def former_list(key: bytes) -> list[bytes]:
-    """Lines of the chained file of earlier versions: an erasure that learned an id, a redaction, a refusal."""
+    """Lines of the chained file of earlier versions: an erasure that learned an id, a redaction, a
+    refusal.
+    """
     nobody = Suppressed(key, [])
     at, jane = UNTIL.isoformat(), [nobody.hashed("mailbox", EMAIL)]
     entries: list[dict[str, Any]] = [
@@ -270,7 +272,7 @@ def test_the_list_of_an_earlier_version_is_taken_over_and_a_broken_one_is_not(
     assert listed(list_).number == 5
 
 
-# --- whom an entry means ----------------------------------------------------------------------------------------------
+# --- whom an entry means --------------------------------------------------------------------------
 
 
 def meant(suppressed: Suppressed, *leads: dict[str, Any], day: date = DAY) -> set[str]:
@@ -340,7 +342,9 @@ def test_an_entry_never_means_a_lead_of_somebody_else_that_it_excepts(
 
 
 def test_nobody_on_a_list_from_before_comes_back_because_keys_changed(tmp_path: Path) -> None:
-    """The list was recorded before keys of names and addresses changed, and a number alone stopped to decide."""
+    """The list was recorded before keys of names and addresses changed, and a number alone stopped
+    to decide.
+    """
     shutil.copytree(RECORDED, tmp_path / "list")
     suppressed = SuppressionList(tmp_path / "list", tmp_path / "guard").read()
     erased = {
@@ -435,7 +439,7 @@ def test_the_list_means_what_was_found_as_the_persons(
     }
 
 
-# --- who is kept out --------------------------------------------------------------------------------------------------
+# --- who is kept out ------------------------------------------------------------------------------
 
 
 def raw_ids(house: House) -> set[str]:

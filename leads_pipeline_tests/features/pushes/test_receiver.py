@@ -1,4 +1,6 @@
-"""The receiver by real requests: the keys it takes, its answers, its log, and that 200 means stored."""
+"""The receiver by real requests: the keys it takes, its answers, its log, and that 200 means
+stored.
+"""
 
 import hmac
 import http.client
@@ -95,7 +97,7 @@ def kept(data: DataFolder) -> list[str]:
     return [row.payload for of_place in rows for row in of_place]
 
 
-# --- what is taken --------------------------------------------------------------------------------------------------
+# --- what is taken --------------------------------------------------------------------------------
 
 
 def test_a_delivery_is_kept_exactly_as_it_was_sent(data: DataFolder) -> None:
@@ -190,7 +192,7 @@ def test_a_lead_is_stored_once_in_the_window_of_its_day_and_branch(data: DataFol
     )
 
 
-# --- what is refused ------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[int, dict[str, Any]]] = {
     "another method": (405, {"method": "GET"}),
@@ -206,7 +208,8 @@ WRONG: dict[str, tuple[int, dict[str, Any]]] = {
     "another media type": (415, {"headers": {**HEADERS, "Content-Type": "text/plain"}}),
     "no media type": (415, {"headers": {"Authorization": f"Bearer {KEY}"}}),
     "a compressed body": (415, {"headers": {**HEADERS, "Content-Encoding": "gzip"}}),
-    # It is refused before the body. A sender that goes on may meet a closed connection before it reads the answer.
+    # It is refused before the body. A sender that goes on may meet a closed connection before it
+    # reads the answer.
     "too many bytes": (
         413,
         {"body": b" ", "headers": {**HEADERS, "Content-Length": str(MAX_BODY_BYTES + 1)}},
@@ -371,7 +374,7 @@ def test_a_short_key_is_refused(data: DataFolder) -> None:
         Receiver(data.raw, placement, "k" * 15)
 
 
-# --- behind nginx ---------------------------------------------------------------------------------------------------
+# --- behind nginx ---------------------------------------------------------------------------------
 
 NGINX = (ROOT / "deploy" / "nginx.conf").read_text(encoding="utf-8").partition("# The receiver")[2]
 UNFINISHED = [
@@ -387,7 +390,10 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
     data: DataFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     certificate, key = tmp_path / "leads.pem", tmp_path / "leads.key"
-    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+    make = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
+        "subjectAltName=DNS:localhost"
+    )
     subprocess.run(
         [*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True
     )
@@ -450,7 +456,7 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
     )
 
 
-# --- the command ----------------------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(

@@ -1,4 +1,6 @@
-"""The event log over kept connections records what Dagster's own does, in files that Dagster's own reads."""
+"""The event log over kept connections records what Dagster's own does, in files that Dagster's own
+reads.
+"""
 
 import sqlite3
 import subprocess
@@ -69,8 +71,10 @@ def content(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
     statements = {
         run_id(
             0
-        ): "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs order by id",
-        "index": "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs order by id",
+        ): "select run_id, dagster_event_type, step_key, asset_key, partition from event_logs "
+        "order by id",
+        "index": "select run_id, dagster_event_type, step_key, asset_key, partition from "
+        "event_logs order by id",
     }
     found = {name: rows(folder, name, statement) for name, statement in statements.items()}
     for table in ("asset_event_tags", "asset_keys", "asset_check_executions"):
@@ -286,7 +290,9 @@ def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
 
 
 def test_a_dagster_that_has_moved_what_a_quick_log_needs_gets_its_own_log() -> None:
-    """Fault 103: the class that an existing dagster.yaml names works with each Dagster of the range."""
+    """Fault 103: the class that an existing dagster.yaml names works with each Dagster of the
+    range.
+    """
     assert is_quick(SqliteEventLogStorage)
     assert not is_quick(object)
 

@@ -111,7 +111,7 @@ def office(week: House, server: MailSink, tmp_path: Path) -> Office:
     return Office(week.copied(tmp_path / "data"), server, tmp_path, f"{BOSS}, {YORK}")
 
 
-# --- when -------------------------------------------------------------------------------------------------------------
+# --- when -----------------------------------------------------------------------------------------
 
 
 def test_each_recipient_gets_one_mail_on_monday_at_seven(office: Office) -> None:
@@ -184,16 +184,17 @@ def test_the_mail_waits_for_days_that_have_not_landed_until_noon(office: Office)
     assert "The figures may be too low: some days have not landed." in html
 
 
-# --- once, over failures and kills ------------------------------------------------------------------------------------
+# --- once, over failures and kills ----------------------------------------------------------------
 
 
 def test_a_process_that_is_killed_while_it_sends_has_sent_nothing_twice(office: Office) -> None:
     office.server.delay_seconds = 30
     code = (
         "import os; from datetime import datetime; from leads_pipeline.settings import Settings; "
-        "from leads_pipeline.raw.data_folder import DataFolder; "
-        "from leads_pipeline.features.report.mailing import send_due; settings = Settings.from_variables(os.environ); "
-        f"send_due(settings, DataFolder.of(settings), datetime.fromisoformat('{MONDAY.isoformat()}'))"
+        "from leads_pipeline.raw.data_folder import DataFolder; from "
+        "leads_pipeline.features.report.mailing import send_due; settings = "
+        "Settings.from_variables(os.environ); send_due(settings, DataFolder.of(settings), "
+        f"datetime.fromisoformat('{MONDAY.isoformat()}'))"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, **office.variables}
@@ -237,7 +238,7 @@ def test_what_was_sent_is_remembered_without_addresses(office: Office) -> None:
     assert "agency.example" not in written
 
 
-# --- to whom ----------------------------------------------------------------------------------------------------------
+# --- to whom --------------------------------------------------------------------------------------
 
 
 def test_a_file_gives_each_recipient_a_branch(
@@ -300,7 +301,7 @@ def test_recipients_need_a_mail_server(office: Office) -> None:
         _ = office.settings
 
 
-# --- what it says -----------------------------------------------------------------------------------------------------
+# --- what it says ---------------------------------------------------------------------------------
 
 
 def text_of(mail: EmailMessage, kind: str) -> str:
@@ -348,7 +349,7 @@ def test_no_part_of_the_mail_holds_a_person_or_another_recipient(office: Office)
         assert other not in str(mail)
 
 
-# --- by hand ----------------------------------------------------------------------------------------------------------
+# --- by hand --------------------------------------------------------------------------------------
 
 
 def report(office: Office, *arguments: str) -> Result:
@@ -392,7 +393,7 @@ def test_the_command_says_what_is_wrong(office: Office) -> None:
         send_now(office.settings, office.house.data, MONDAY)
 
 
-# --- the sensor -------------------------------------------------------------------------------------------------------
+# --- the sensor -----------------------------------------------------------------------------------
 
 
 def test_the_sensor_sends_in_its_tick_and_is_needed_if_somebody_is_to_get_it(

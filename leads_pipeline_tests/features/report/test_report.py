@@ -1,4 +1,6 @@
-"""The weekly page: each figure is right and of the week that it names, whoever reads it, on a screen and on paper."""
+"""The weekly page: each figure is right and of the week that it names, whoever reads it, on a
+screen and on paper.
+"""
 
 import html
 import re
@@ -34,7 +36,7 @@ def report_at(house: House, now: datetime) -> str:
     return house.report()
 
 
-# --- a day of leads -----------------------------------------------------------------------------------------------
+# --- a day of leads -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

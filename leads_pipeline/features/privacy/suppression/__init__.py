@@ -2,8 +2,9 @@
 
 The hashes outlive the data.
 
-Belongs here: its files, its key, its seal, which leads an entry means, and keeping them out of raw windows (gate.py).
-Doesn't: going through a folder (sweeping.py), finding a person (search.py), who counts as the person (identity.py).
+Belongs here: its files, its key, its seal, which leads an entry means, and keeping them out of raw
+windows (gate.py). Doesn't: going through a folder (sweeping.py), finding a person (search.py), who
+counts as the person (identity.py).
 """
 
 from leads_pipeline.features.privacy.suppression.entries import (

@@ -1,7 +1,7 @@
 """The entries of the list, and the leads that each means.
 
-Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files (files.py), who counts as
-the person (identity.py), taking leads out (gate.py).
+Belongs here: entries, the list as it was read, whom an entry means. Doesn't: the list's files
+(files.py), who counts as the person (identity.py), taking leads out (gate.py).
 """
 
 import hmac
@@ -32,12 +32,13 @@ _HASH_BYTES: Final = 16
 class Action(StrEnum):
     """The effect of an entry.
 
-    ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone. OBJECT keeps people out
-    of direct marketing. CLEAR empties the messages of the leads that it names. CORRECT says that leads were corrected:
-    their corrections follow them from window to window. LACKING says that raw has lost the corrections of leads. LIFT
-    ends an entry, LEARNED adds ids or contacts to one, DONE says that one was carried out. ACCESS notes a request for a
-    copy of the data, and DONE its answer. LOST stands for an entry that was lost with the list's newest files. REFUSE
-    is of earlier versions, and does nothing any more.
+    ERASE keeps leads out of everything. RESTRICT keeps their raw rows in `restricted/` alone.
+    OBJECT keeps people out of direct marketing. CLEAR empties the messages of the leads that it
+    names. CORRECT says that leads were corrected: their corrections follow them from window to
+    window. LACKING says that raw has lost the corrections of leads. LIFT ends an entry, LEARNED
+    adds ids or contacts to one, DONE says that one was carried out. ACCESS notes a request for a
+    copy of the data, and DONE its answer. LOST stands for an entry that was lost with the list's
+    newest files. REFUSE is of earlier versions, and does nothing any more.
     """
 
     ERASE = "erase"
@@ -67,11 +68,11 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
     Addresses, numbers, names and lead ids are keyed hashes.
 
-    It means the leads of its ids, and the leads that are the person's and were created before `until`. `not_leads` are
-    somebody else's, whatever they show. `cleared` are leads of others whose message is emptied. `lost` are theirs, but
-    raw had lost them, so they could neither be set aside nor corrected. `of` is the number of the entry that it belongs
-    to. With `is_named`, the names were given. `identity` is the edition of the rule and of
-    the keys in identity.py.
+    It means the leads of its ids, and the leads that are the person's and were created before
+    `until`. `not_leads` are somebody else's, whatever they show. `cleared` are leads of others
+    whose message is emptied. `lost` are theirs, but raw had lost them, so they could neither be set
+    aside nor corrected. `of` is the number of the entry that it belongs to. With `is_named`, the
+    names were given. `identity` is the edition of the rule and of the keys in identity.py.
     """
 
     number: int
@@ -90,10 +91,11 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     lost: tuple[str, ...] = ()
     is_named: bool = False
     identity: int = 1
-    # Of identity 1. Somebody else has the number too: a lead with it and without a name isn't the person's.
+    # Of identity 1. Somebody else has the number too: a lead with it and without a name isn't the
+    # person's.
     is_shared: bool = False
-    # Written by earlier versions: values of the column `person`, addresses without tags, and whether the number alone
-    # decided.
+    # Written by earlier versions: values of the column `person`, addresses without tags, and
+    # whether the number alone decided.
     persons: tuple[str, ...] = ()
     mailboxes: tuple[str, ...] = ()
     any_name: bool = False
@@ -123,10 +125,11 @@ def _with(entry: Entry, learned: Sequence[Entry]) -> Entry:
 class Suppressed:
     """The list as it was read.
 
-    `active` are the entries that hold, each with what it has learned since. The others are the leads that entries mean:
-    `erased` are kept out of everything, `restricted` are kept in `restricted/` alone, `out` are both. The messages of
-    `cleared` are emptied, `corrected` have corrections, `objecting` are kept out of direct marketing. `lacking` are
-    hashes of leads whose corrections raw has lost.
+    `active` are the entries that hold, each with what it has learned since. The others are the
+    leads that entries mean: `erased` are kept out of everything, `restricted` are kept in
+    `restricted/` alone, `out` are both. The messages of `cleared` are emptied, `corrected` have
+    corrections, `objecting` are kept out of direct marketing. `lacking` are hashes of leads whose
+    corrections raw has lost.
     """
 
     def __init__(self, key: bytes, entries: Sequence[Entry]) -> None:
@@ -232,7 +235,8 @@ class Suppressed:
 # The edition of the rule, and of keys of names, that new entries have.
 IDENTITY: Final = 2
 
-# A landing asks three kinds of entries about the same leads, and decoding a text is nearly all of the work.
+# A landing asks three kinds of entries about the same leads, and decoding a text is nearly all of
+# the work.
 _read_contact: Final = lru_cache(maxsize=1_024)(read_contact)
 
 

@@ -1,13 +1,14 @@
 """The suppression list's files.
 
-Belongs here: the list, its key, its versions, and what the data folder knows of it. Doesn't: what an entry says
-(entries.py).
+Belongs here: the list, its key, its versions, and what the data folder knows of it. Doesn't: what
+an entry says (entries.py).
 
-A version of the list is one document: a seal, then an entry a line. Its name is the number of its newest entry. It is
-created once and never changed, in a folder and, if a bucket has the truth, in the bucket first. The seal is a chain of
-HMACs under the list's own key, so a line that is gone, added or changed shows. The data folder remembers the newest
-entry that it knew (the guard). If the list lacks that entry, or it or its key is damaged or gone, reading it raises
-StorageError. Then nothing is landed or published, so nobody comes back because a file was lost.
+A version of the list is one document: a seal, then an entry a line. Its name is the number of its
+newest entry. It is created once and never changed, in a folder and, if a bucket has the truth, in
+the bucket first. The seal is a chain of HMACs under the list's own key, so a line that is gone,
+added or changed shows. The data folder remembers the newest entry that it knew (the guard). If the
+list lacks that entry, or it or its key is damaged or gone, reading it raises StorageError. Then
+nothing is landed or published, so nobody comes back because a file was lost.
 """
 
 import hmac
@@ -28,7 +29,8 @@ from leads_pipeline.raw.store import FolderStore, Store
 KEY_FILE: Final = "key"
 VERSIONS: Final = "list/"
 
-# The place of the list in a bucket, and in the folder of earlier versions, which had a chained file.
+# The place of the list in a bucket, and in the folder of earlier versions, which had a chained
+# file.
 _STORED: Final = "privacy/"
 _FORMER_FILE: Final = "suppressed"
 _FORMER_ENTRIES: Final = "privacy/entries/"
@@ -109,9 +111,9 @@ class SuppressionList:
     def put_back(self, versions: Sequence[Path], now: datetime) -> list[int]:
         """Use the newest of these copies, with the key beside its folder if there is one.
 
-        If the bucket's list goes on from the copy, that is used. Entries that the data folder knew and the list lacks
-        are noted as lost. Return their numbers, which no other entry gets. Raises StorageError if the copy isn't whole,
-        or is of another list.
+        If the bucket's list goes on from the copy, that is used. Entries that the data folder knew
+        and the list lacks are noted as lost. Return their numbers, which no other entry gets.
+        Raises StorageError if the copy isn't whole, or is of another list.
         """
         newest = max(versions, key=lambda path: int(path.name))
         key_path = newest.parent.parent / KEY_FILE
@@ -154,7 +156,7 @@ class SuppressionList:
                     return self._checked(content, name, key)
         return []
 
-    # --- versions ---------------------------------------------------------------------------------------------------
+    # --- versions ---------------------------------------------------------------------------------
 
     def _create(self, lines: Sequence[bytes]) -> bool:
         """Keep the version of these entries. False if another machine had that number first."""
@@ -225,7 +227,7 @@ class SuppressionList:
             )
         return int(number), mark
 
-    # --- the same in a bucket, and from earlier versions --------------------------------------------------------------
+    # --- the same in a bucket, and from earlier versions ------------------------------------------
 
     def _refresh(self) -> None:
         if self._store is None:
@@ -289,7 +291,7 @@ class SuppressionList:
         self._create(lines)
         path.unlink(missing_ok=True)
 
-    # --- lock and key -------------------------------------------------------------------------------------------------
+    # --- lock and key -----------------------------------------------------------------------------
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -324,10 +326,10 @@ class SuppressionList:
 
     def _broken(self, why: str) -> StorageError:
         return StorageError(
-            f"The suppression list in {self.folder} can't be used: {why}. Nothing is landed or published until it can, "
-            "because people who were erased would come back. Set LEADS_PRIVACY_DIR to the folder of list and key, or "
-            "put them back from a backup: `leads-pipeline privacy apply --list BACKUP`. What was landed before is "
-            "untouched.",
+            f"The suppression list in {self.folder} can't be used: {why}. Nothing is landed or "
+            "published until it can, because people who were erased would come back. Set "
+            "LEADS_PRIVACY_DIR to the folder of list and key, or put them back from a backup: "
+            "`leads-pipeline privacy apply --list BACKUP`. What was landed before is untouched.",
             reason="suppression list",
         )
 

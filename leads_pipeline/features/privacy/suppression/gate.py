@@ -1,7 +1,8 @@
 """The gate: what the suppression list keeps out of raw files, asked wherever rows are merged.
 
-Belongs here: asking the list, rows that are set aside in `restricted/`, cutting what lands in an anonymous day.
-Doesn't: the list itself (files.py), landing (raw/landing.py), going through a whole folder (sweeping.py).
+Belongs here: asking the list, rows that are set aside in `restricted/`, cutting what lands in an
+anonymous day. Doesn't: the list itself (files.py), landing (raw/landing.py), going through a whole
+folder (sweeping.py).
 """
 
 import shutil
@@ -27,9 +28,9 @@ from leads_pipeline.raw.store import FolderStore, Store
 class Gate:
     """Decides which leads raw windows may hold. It is the Gatekeeper of raw/gatekeeper.py.
 
-    `entries` is the list itself, `raw` are the windows behind the gate, those in `restricted/` too. `key_of_day` gives
-    the key under which the people of an anonymous day become random ids, None for other days. Methods raise
-    StorageError if the list or the store can't be used.
+    `entries` is the list itself, `raw` are the windows behind the gate, those in `restricted/` too.
+    `key_of_day` gives the key under which the people of an anonymous day become random ids, None
+    for other days. Methods raise StorageError if the list or the store can't be used.
     """
 
     def __init__(
@@ -69,9 +70,9 @@ class Gate:
     def admit(self, place: Place, rows: list[Row]) -> list[Row]:
         """Return the rows that may lie in the window, with payloads as they may lie there.
 
-        Nobody is kept out of `restricted/`. The list knows refused leads by their ids from then on. Rows of restricted
-        leads are set aside, durably, when this returns. Corrections of a lead that was corrected in another window are
-        added.
+        Nobody is kept out of `restricted/`. The list knows refused leads by their ids from then on.
+        Rows of restricted leads are set aside, durably, when this returns. Corrections of a lead
+        that was corrected in another window are added.
         """
         if place.root == RESTRICTED:
             return rows
@@ -178,7 +179,8 @@ class Gate:
     def _with_corrections(self, window: Place, rows: list[Row]) -> list[Row]:
         """Its correction goes along with a lead that the portal moves to another branch or day.
 
-        Midnight's lead is in two days. The nearest days are searched first. If raw has lost it, the list says so.
+        Midnight's lead is in two days. The nearest days are searched first. If raw has lost it, the
+        list says so.
         """
         suppressed = self.entries.read()
         lacking = {
@@ -219,7 +221,7 @@ class Gate:
                         corrections.append(row)
         return corrections
 
-    # --- rows that are set aside --------------------------------------------------------------------------------------
+    # --- rows that are set aside ------------------------------------------------------------------
 
     def sweep_restricted(self) -> int:
         """Land rows whose restriction has ended, delete those of erased leads, and empty messages.
@@ -248,7 +250,8 @@ class Gate:
     def _set_aside(self, place: Place, rows: Sequence[Row]) -> None:
         """Add rows to those of the window that are set aside.
 
-        Files of an older list don't count: a sweep that hasn't seen the newest entry may be about to delete them.
+        Files of an older list don't count: a sweep that hasn't seen the newest entry may be about
+        to delete them.
         """
         newest_entry = self.newest_entry
         known = list[Row]()
