@@ -30,13 +30,11 @@ _CODE: Final = re.compile(r"[A-Za-z0-9]{1,40}(?:_[A-Za-z0-9]{1,40}){1,8}|[0-9]{1
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an attempt.
-
-    `trouble` says in words what failed, None if the destination has the lead.
+    """What came of an attempt. `trouble` says in words what failed, None if the destination has it.
 
     `is_of_the_lead`: the destination works, and refuses this one. `is_final`: it will never take
-    it. `is_gone`: nothing more may be sent there. `status` is None without an answer. `code` is a
-    machine's error code.
+    it. `is_gone`: nothing more may be sent there. `is_unclear`: it may have the lead all the same.
+    `status` is None without an answer. `code` is a machine's error code.
     """
 
     version: Version
@@ -48,6 +46,7 @@ class Outcome:
     is_of_the_lead: bool = False
     is_final: bool = False
     is_gone: bool = False
+    is_unclear: bool = False
 
 
 def outcome_of(
@@ -75,6 +74,7 @@ def outcome_of(
         is_of_the_lead=is_final or status in OF_THE_LEAD,
         is_final=is_final,
         is_gone=status == HTTPStatus.GONE and not is_final,
+        is_unclear=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.MULTI_STATUS,
     )
 
 

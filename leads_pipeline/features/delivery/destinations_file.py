@@ -113,6 +113,11 @@ class TomlTable:
         values = self.get(key, list, "list") or []
         if not all(isinstance(value, str) for value in values):
             raise self.error(f'has other things than texts in `{key}`. Write {key} = ["…", "…"].')
+        if key in self and not values:
+            raise self.error(
+                f"has an empty `{key}`. Leave it out to send all. To send nothing, take the "
+                "destination out."
+            )
         return [*values]
 
     def statuses(self, key: str) -> frozenset[int]:
@@ -154,7 +159,7 @@ class TomlTable:
                     )
                 return Secret(variable, self._variables[variable].strip())
             case {"file": str(name)} if len(value) == 1:
-                return Secret(key, file=(self._folder / name).expanduser())
+                return Secret(key, file=self._folder / Path(name).expanduser())
         raise self.error(
             f'has its `{key}` in the file itself. Write {key} = {{env = "…"}} or {{file = "…"}}.'
         )

@@ -82,6 +82,7 @@ def _note_filter(ledger: Ledger, chosen: Filter) -> None:
     """Look at all windows again if the filter has changed."""
     if (ledger.fact("filter") or "") != chosen.text:
         ledger.forget_windows()
+        ledger.want_again()
         ledger.set_fact("mark", None)
         ledger.set_fact("day", None)
         ledger.set_fact("filter", chosen.text)

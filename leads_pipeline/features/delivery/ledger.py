@@ -31,7 +31,16 @@ LEDGER: Final = ".state/deliveries.sqlite"
 # names it.
 ERASED: Final = "erased"
 
-_SCHEMA: Final = """
+# Tables that a ledger of an earlier release lacks, until somebody delivers.
+_ADDED: Final = {
+    "asked": "kind text, lead_id text, host text, at real, primary key (kind, lead_id, host)",
+    "attempts": (
+        "kind text not null, lead_id text not null, version text not null, at real not null, "
+        "status integer, content_type text not null, code text not null, trouble text"
+    ),
+}
+
+_SCHEMA: Final = f"""
 create table if not exists versions (
     kind text not null, lead_id text not null, version text not null,
     number integer not null, day text not null, scope text not null,
@@ -45,10 +54,8 @@ create table if not exists windows (
     kind text, day text, scope text, hash text, primary key (kind, day, scope)
 );
 create table if not exists facts (name text primary key, value text);
-create table if not exists attempts (
-    kind text not null, lead_id text not null, version text not null, at real not null,
-    status integer, content_type text not null, code text not null, trouble text
-);
+create table if not exists asked ({_ADDED["asked"]});
+create table if not exists attempts ({_ADDED["attempts"]});
 create index if not exists by_lead on attempts (kind, lead_id);
 """
 
@@ -209,6 +216,23 @@ class Ledger:
             for kind, lead_id, version, number, day, scope, attempts, due_at in rows
         ]
 
+    def asked(self, version: Version, host: str, now: float) -> None:
+        """Note before a lead is sent that the destination may have it from now on.
+
+        If the process is killed or the answer is lost, that is all that is known.
+        """
+        self.db.execute(
+            "insert or ignore into asked values (?, ?, ?, ?)",
+            (version.kind, version.lead_id, host, now),
+        )
+
+    def answered(self, version: Version, asked_at: float) -> None:
+        """Note that a clear answer came. Of an earlier attempt, none may have come."""
+        self.db.execute(
+            "delete from asked where (kind, lead_id, at) = (?, ?, ?)",
+            (version.kind, version.lead_id, asked_at),
+        )
+
     def delivered(self, version: Version, host: str, now: float) -> None:
         """Note that the destination took it.
 
@@ -223,6 +247,24 @@ class Ledger:
     def unwanted(self, version: Version) -> None:
         """Note that the destination doesn't want such events."""
         self._set(version, "state = 'not wanted'")
+
+    def want_again(self) -> None:
+        """Let the newest version of each lead wait that another filter has turned away.
+
+        The next pass turns it away again if this filter does, too.
+        """
+        self.db.execute(
+            """
+            update versions set state = 'waiting', attempts = 0, next_at = 0
+            where state = 'not wanted' and version <> 'erased' and not exists (
+                select 1 from versions as later
+                where
+                    (later.kind, later.lead_id) = (versions.kind, versions.lead_id)
+                    and later.state in ('delivered', 'waiting', 'not wanted')
+                    and (later.number, later.rowid) > (versions.number, versions.rowid)
+            )
+            """
+        )
 
     def failed(self, version: Version, trouble: str, next_at: float, *, is_dead: bool) -> None:
         """Note that the destination did not take it."""
@@ -309,8 +351,9 @@ class Ledger:
         """Forget a lead that was erased. If the destination had it, it is told so next."""
         lead = (kind, lead_id)
         had_it = self.db.execute(
-            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null",
-            lead,
+            "select 1 from versions where (kind, lead_id) = (?, ?) and delivered_at is not null "
+            "union all select 1 from asked where (kind, lead_id) = (?, ?)",
+            (*lead, *lead),
         ).fetchone()
         is_told = self.db.execute(
             "select 1 from versions where (kind, lead_id, version) = (?, ?, ?)", (*lead, ERASED)
@@ -320,6 +363,7 @@ class Ledger:
                 f"delete from {table} where (kind, lead_id) = (?, ?) and version <> ?",
                 (*lead, ERASED),
             )
+        self.db.execute("delete from asked where (kind, lead_id) = (?, ?)", lead)
         if had_it and not is_told:
             erasure = Version(kind, lead_id, ERASED, microseconds(now), now.date(), "")
             self.add(erasure, VersionState.WAITING, contact=0, now=now.timestamp())
@@ -334,6 +378,7 @@ class Ledger:
                 f"delete from {table} where date(day, '+1 day') < ?",
                 (day.isoformat(),),
             )
+        self.db.execute("delete from asked where date(at, 'unixepoch') < ?", (day.isoformat(),))
         self.db.execute(
             "delete from attempts where (kind, lead_id) not in (select kind, lead_id from versions)"
         )
@@ -390,7 +435,9 @@ def writing_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger]:
             path.replace(aside)
         raise StorageError(
             f"{path} was damaged and is {aside} now. The next delivery makes a new one, and sends "
-            "again what it can't tell is delivered. Receivers drop repeats by their webhook-id."
+            "again what it can't tell is delivered. Receivers drop repeats by their webhook-id. "
+            "Erasures that waited are lost with it: if a receipt names no confirmation, tell those "
+            "who run that system."
         ) from None
 
 
@@ -419,7 +466,11 @@ def reading_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger | None]
         with closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=30)
         ) as db:
-            yield Ledger(db, name)
+            tables = {table for (table,) in db.execute("select name from sqlite_master")}
+            for added in _ADDED.keys() - tables:
+                db.execute(f"create temp table {added} ({_ADDED[added]})")
+            # A process may have been killed before it made any table.
+            yield Ledger(db, name) if "versions" in tables else None
     except sqlite3.DatabaseError as error:
         raise StorageError(
             f"{path} can't be read: {error}. Run `leads-pipeline deliver`."

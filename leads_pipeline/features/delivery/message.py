@@ -167,7 +167,8 @@ def masked(body: bytes) -> str:
     try:
         return json.dumps(_shape(json.loads(text)), ensure_ascii=False)
     except (ValueError, RecursionError):
-        return "&".join(f"{part.partition('=')[0]}=…" for part in text.split("&"))
+        names = [part.partition("=")[0] if "=" in part else "" for part in text.split("&")]
+        return "&".join(f"{name}=…" for name in names)
 
 
 def _shape(value: Any) -> Any:

@@ -55,8 +55,13 @@ class DeliveredLeads(HoldsPeople):
         hosts = set[str]()
         for name in ledger_names(self.data.folder):
             with reading_ledger(self.data.folder, name) as ledger:
-                if ledger and ledger.fact("tells_erasures") == "no":
-                    hosts.update(_shown(name, host) for host in known_hosts(ledger))
+                if ledger is None:
+                    continue
+                tells, here = ledger.fact("tells_erasures") != "no", ledger.fact("host")
+                for host in known_hosts(ledger):
+                    is_former = here is not None and host != here  # its address has changed
+                    if is_former or not tells:
+                        hosts.add(_shown(name, host))
         return hosts
 
     def confirmations(self, is_meant: IsMeant) -> list[str]:
@@ -67,12 +72,14 @@ class DeliveredLeads(HoldsPeople):
                 of_ledger = (
                     [one for one in erasures(ledger) if is_meant(one.lead)] if ledger else []
                 )
-                moments = [one.confirmed_at for one in of_ledger if one.confirmed_at]
-                if ledger and moments and len(moments) == len(of_ledger):
-                    shown = _shown(name, known_hosts(ledger)[-1])
-                    lines.append(
-                        f"{shown} confirmed on {max(moments):%Y-%m-%d} that it erased the leads."
-                    )
+            moments = [one.confirmed_at for one in of_ledger if one.confirmed_at]
+            if moments and len(moments) == len(of_ledger):
+                shown = ", ".join(sorted({_shown(name, one.host or "") for one in of_ledger}))
+                lines.append(
+                    f"{shown} confirmed on {max(moments):%Y-%m-%d} that it erased the leads."
+                )
+            if any(one.state == VersionState.UNWANTED for one in of_ledger):
+                lines.append(f"{name}: it isn't told of erasures. Tell those who run it.")
         return lines
 
     def forget_confirmed(self, is_meant: IsMeant) -> None:
@@ -91,6 +98,11 @@ class DeliveredLeads(HoldsPeople):
 
     def forget(self, is_meant: IsMeant) -> list[str]:
         """Forget them, and have those told who got them. Return what couldn't be forgotten."""
+        try:
+            self.recipients(is_meant)
+        except StorageError as error:  # no receipt has named whom the others had it sent to
+            return [f"The ledgers of deliveries: nothing was forgotten. {error}"]
+
         troubles = []
         for name in ledger_names(self.data.folder):
             try:

@@ -20,7 +20,13 @@ from leads_pipeline.features.delivery.answers import (
     error_code,
     outcome_of,
 )
-from leads_pipeline.features.delivery.form import Event, Form, HttpRequest, UnusableTemplateError
+from leads_pipeline.features.delivery.form import (
+    Event,
+    EventType,
+    Form,
+    HttpRequest,
+    UnusableTemplateError,
+)
 from leads_pipeline.features.delivery.ledger import Version
 from leads_pipeline.features.delivery.message import words_of_lead
 from leads_pipeline.portal.http import make_async_client, tls_context
@@ -105,18 +111,17 @@ class Poster:
         except UnusableTemplateError as error:
             return Outcome(version, f"wasn't asked. {error}", is_of_the_lead=True)
 
-        trouble = f"gave no answer within {self.timeout_seconds:g} seconds"
         try:
             return await self._answer(http, version, event, request)
         except TimeoutError:
-            pass
+            trouble = f"gave no answer within {self.timeout_seconds:g} seconds"
+            return Outcome(version, trouble, is_unclear=True)
         except (httpx.ConnectError, httpx.ProxyError) as error:
-            trouble = f"can't be reached: {why_no_connection(error)}"
+            return Outcome(version, f"can't be reached: {why_no_connection(error)}")
         except httpx.TransportError as error:
-            trouble = f"gave no answer ({type(error).__name__})"
+            return Outcome(version, f"gave no answer ({type(error).__name__})", is_unclear=True)
         except UNUSABLE_ADDRESS:
-            trouble = "can't be called: its address isn't one. Copy it again."
-        return Outcome(version, trouble)
+            return Outcome(version, "can't be called: its address isn't one. Copy it again.")
 
     async def _answer(
         self, http: httpx.AsyncClient, version: Version, event: Event, request: HttpRequest
@@ -133,7 +138,8 @@ class Poster:
             code = ""
             is_packed = "content-encoding" in answer.headers  # it may unpack to any size
             if (
-                not self.form.is_done(event.type, answer.status_code)
+                event.type is not EventType.ERASED  # its lead's words aren't known any more
+                and not self.form.is_done(event.type, answer.status_code)
                 and content_type_of(answer).endswith("json")
                 and not is_packed
             ):

@@ -45,10 +45,11 @@ class Told(NamedTuple):
 
 
 class Erasure(NamedTuple):
-    """A lead whose erasure the destination is told of, and when it confirmed."""
+    """A lead whose erasure the destination is told of; which host confirmed it, and when."""
 
     lead: tuple[str, str]
     state: str
+    host: str | None
     confirmed_at: datetime | None
 
 
@@ -165,10 +166,19 @@ def replay(ledger: Ledger, chosen: Selection, now: float) -> int:
 
 
 def sent(ledger: Ledger, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
-    """Return to which host versions of the lead were delivered, and when, oldest first."""
+    """Return to which host versions of the lead were delivered, and when, oldest first.
+
+    A host whose answer was lost may have it, and counts.
+    """
     rows = ledger.db.execute(
-        "select host, delivered_at from versions where (kind, lead_id) = (?, ?) and delivered_at "
-        "is not null and version <> 'erased' order by delivered_at",
+        """
+        select host, delivered_at as at
+        from versions
+        where (kind, lead_id) = (?1, ?2) and delivered_at is not null and version <> 'erased'
+        union all
+        select host, at from asked where (kind, lead_id) = (?1, ?2)
+        order by at
+        """,
         (kind, lead_id),
     )
     return [(host, datetime.fromtimestamp(at, UTC)) for host, at in rows]
@@ -196,10 +206,14 @@ def story(ledger: Ledger, kind: str, lead_id: str) -> list[Told]:
 def erasures(ledger: Ledger) -> list[Erasure]:
     """Return the erasures that the destination is or was told of."""
     rows = ledger.db.execute(
-        "select kind, lead_id, state, delivered_at from versions where version = ? order by number",
+        "select kind, lead_id, state, host, delivered_at from versions where version = ? "
+        "order by number",
         (ERASED,),
     )
-    return [Erasure((kind, lead_id), state, _moment(at)) for kind, lead_id, state, at in rows]
+    return [
+        Erasure((kind, lead_id), state, host, _moment(at))
+        for kind, lead_id, state, host, at in rows
+    ]
 
 
 def forget_erasure(ledger: Ledger, lead: tuple[str, str]) -> None:
@@ -214,7 +228,16 @@ def forget_erasure(ledger: Ledger, lead: tuple[str, str]) -> None:
 def known_hosts(ledger: Ledger) -> list[str]:
     """Return the hosts that took something, in the order in which they did last."""
     rows = ledger.db.execute(
-        "select host from versions where host is not null group by host order by max(delivered_at)"
+        """
+        select host
+        from (
+            select host, delivered_at as at from versions where host is not null
+            union all
+            select host, at from asked
+        )
+        group by host
+        order by max(at)
+        """
     )
     return [host for (host,) in rows]
 
@@ -222,7 +245,9 @@ def known_hosts(ledger: Ledger) -> list[str]:
 def known_leads(ledger: Ledger) -> list[tuple[str, str]]:
     """Return kind and id of each lead that wasn't erased."""
     return ledger.db.execute(
-        "select distinct kind, lead_id from versions where version <> ?", (ERASED,)
+        "select kind, lead_id from versions where version <> ? "
+        "union select kind, lead_id from asked",
+        (ERASED,),
     ).fetchall()
 
 

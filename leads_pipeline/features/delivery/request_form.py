@@ -79,10 +79,11 @@ class RequestForm:
     def is_done(self, event_type: EventType, status: int) -> bool:
         """A success, or what the template says.
 
-        207 says that parts failed: of one lead, that is the lead.
+        207 says that parts failed: of one lead, that is the lead. A lead to erase may be gone.
         """
         is_success = 200 <= status < 300 and status != HTTPStatus.MULTI_STATUS
-        return is_success or status in self.templates[event_type].done
+        is_gone = event_type is EventType.ERASED and status == HTTPStatus.GONE
+        return is_success or is_gone or status in self.templates[event_type].done
 
     def is_final(self, event_type: EventType, status: int) -> bool:
         """What the template says."""
@@ -126,7 +127,10 @@ def address_template(where: str, text: str, event_type: EventType) -> tuple[Temp
         raise SettingsError(
             f"{where} has a `url` without a fixed host. Begin it like https://crm.example/api/."
         )
-    host = urlsplit(text.partition("{")[0]).hostname or ""
+    try:
+        host = urlsplit(text.partition("{")[0]).hostname or ""
+    except ValueError:  # brackets that don't close
+        raise SettingsError(f"{where} has a `url` that is no address. Copy it again.") from None
     return _template(f"{where} `url`", text, _in_address, event_type), host
 
 
@@ -209,7 +213,7 @@ def _in_form(value: Any) -> str:
 
 
 def _in_address(value: Any) -> str:
-    text = str(_defined(value))
+    text = "" if _defined(value) is None else str(value)
     if not text.strip("."):
         raise ValueError("empty, or a step to another folder")
     return quote(text, safe="", errors="replace")

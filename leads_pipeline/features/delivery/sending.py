@@ -166,6 +166,7 @@ def preview(
 def _note_destination(ledger: Ledger, destination: Destination) -> None:
     """Note if it is told of erasures. Forget its trouble if its address has changed."""
     ledger.set_fact("tells_erasures", "yes" if destination.form.sends(EventType.ERASED) else "no")
+    ledger.set_fact("host", destination.form.host)
     address = hashlib.sha256(destination.form.address.encode()).hexdigest()
     if ledger.fact("address") != address:
         for name in ("gone", *_TROUBLE):
@@ -206,6 +207,7 @@ class _Pass:
         self._sent = Sent()
         self._tried: set[tuple[str, str, str]] = set()
         self._failures_in_a_row = 0
+        self._asked_at = 0.0
 
     def send(self) -> Sent:
         """Send what is ready, each version once."""
@@ -255,9 +257,12 @@ class _Pass:
     def _wanted(self, events: dict[Version, Event]) -> list[tuple[Version, Event]]:
         """Return the events that the destination wants. The others are noted, and never sent."""
         wanted = []
+        self._asked_at = self.clock().timestamp()
         for version, event in events.items():
             if self.destination.wants(event):
                 wanted.append((version, event))
+                if event.type is not EventType.ERASED:
+                    self.ledger.asked(version, self.destination.form.host, self._asked_at)
             else:
                 self.ledger.unwanted(version)
         self.ledger.commit()
@@ -272,6 +277,8 @@ class _Pass:
             outcome.code,
             outcome.trouble,
         )
+        if not outcome.is_unclear:
+            self.ledger.answered(outcome.version, self._asked_at)
         if outcome.trouble is None:
             self._note_delivered(outcome)
             return

@@ -10,7 +10,12 @@ from datetime import datetime
 from typing import Final
 
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.features.privacy.receipt import RECEIPTED, forget_deliveries, write_receipt
+from leads_pipeline.features.privacy.receipt import (
+    RECEIPTED,
+    add_to_receipt,
+    forget_deliveries,
+    write_receipt,
+)
 from leads_pipeline.features.privacy.requests import note_done, open_entries
 from leads_pipeline.features.privacy.search import left_of, unchanged_by
 from leads_pipeline.features.privacy.suppression import Action, Entry
@@ -78,5 +83,5 @@ def _finish(data: DataFolder, entry: Entry, done: str, now: datetime, *, is_comp
 
     note_done(data, entry, now)
     # The receipt has read the ledger of deliveries before that forgets the person.
-    if entry.action is Action.ERASE and (troubles := forget_deliveries(data, [entry])):
-        write_receipt(data, entry, done, is_complete=True, troubles=troubles)
+    if entry.action is Action.ERASE:
+        add_to_receipt(data, entry, forget_deliveries(data, [entry]))

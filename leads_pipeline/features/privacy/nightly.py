@@ -5,6 +5,7 @@ retain.py), other work of the night (orchestration/night.py), publishing what it
 (features/publication_steps.py).
 """
 
+import logging
 from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from typing import Final
@@ -24,6 +25,8 @@ from leads_pipeline.settings import Settings
 
 MOST_CLOCK_DIFFERENCE: Final = timedelta(hours=1)
 _WEEK: Final = timedelta(days=7)
+
+logger = logging.getLogger(__name__)
 
 
 def work_of_night(
@@ -54,7 +57,8 @@ def work_of_night(
 def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
     night.counts["requests_not_shown_done"] = len(open_entries(list_of(data).read()))
     log_forgotten_deliveries(data)
-    note_confirmations(data)
+    for line in note_confirmations(data):  # another machine may have the receipt
+        logger.info("%s", line)
 
     # A folder that is behind is swept by the publication that follows.
     if data.is_behind or not list_of(data).read():

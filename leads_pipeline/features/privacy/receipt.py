@@ -72,7 +72,7 @@ _NOT_COMPLETE: Final = dict.fromkeys(
 
 
 def write_receipt(
-    data: DataFolder, entry: Entry, done: str, *, is_complete: bool, troubles: Sequence[str] = ()
+    data: DataFolder, entry: Entry, done: str, *, is_complete: bool
 ) -> tuple[str, Path]:
     """Write the receipt beside the list. It names nobody. Return its text and where it is.
 
@@ -82,7 +82,7 @@ def write_receipt(
     received = entry.received or entry.at.date()
     case = f", case {entry.case}" if entry.case else ""
 
-    places = [*troubles, *_delivered(data, [entry])]
+    places = _delivered(data, [entry])
     places += [
         f"Exports in {path}: delete them, then run `leads-pipeline export` again."
         for path in data.state.exports()
@@ -153,14 +153,17 @@ def note_confirmations(data: DataFolder) -> list[str]:
         for holder in holders(data):
             with suppress(StorageError):  # a delivery may be under way: the next night adds it
                 lines = holder.confirmations(is_meant)
-                _add_to_receipt(data, entry, lines)
+                add_to_receipt(data, entry, lines)
                 holder.forget_confirmed(is_meant)
                 added += [f"Erasure {entry.number}: {line}" for line in lines]
     return added
 
 
-def _add_to_receipt(data: DataFolder, entry: Entry, lines: Sequence[str]) -> None:
-    """Add lines to a receipt. Another machine may have it."""
+def add_to_receipt(data: DataFolder, entry: Entry, lines: Sequence[str]) -> None:
+    """Add lines to a receipt. Another machine may have it.
+
+    It isn't written anew, because ledgers that have forgotten the person name nobody any more.
+    """
     path = receipt_path(data, entry.number)
     if not path.exists():
         return

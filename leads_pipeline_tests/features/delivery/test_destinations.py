@@ -75,6 +75,21 @@ def test_a_filter_that_is_narrowed_holds_for_what_waits(agency: Agency) -> None:
     assert here.delivered == {"crm": ["lead-1"]}
 
 
+def test_what_a_wrong_filter_turned_away_is_sent_once_it_is_corrected(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm", 'markets = ["sales"]'))
+    here.crms["crm"] = crm.Crm(lambda _: httpx.Response(503))
+    agency.land(lead(1) | SALES)
+    here.deliver()
+    here.crms["crm"] = crm.Crm()
+
+    here.write(webhook("crm", 'markets = ["lettings"]'))
+    here.deliver(is_all=True)
+    here.write(webhook("crm", 'markets = ["sales"]'))
+    here.deliver(is_all=True)
+
+    assert here.delivered == {"crm": ["lead-1"]}
+
+
 def test_a_new_destination_begins_with_leads_from_today(agency: Agency) -> None:
     here = Destinations(agency, webhook("crm").replace(f"from = {DAY}\n", ""))
     agency.land(lead(1))
@@ -169,6 +184,7 @@ def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Age
             webhook("crm", 'brances = ["101"]'),
             "destination crm has the unknown key `brances`: did you mean `branches`?",
         ),
+        (webhook("crm", "branches = []"), "has an empty `branches`. Leave it out to send all."),
         (webhook("crm", "zzz = 1"), "the unknown key `zzz`: it knows authorization, branches"),
         (
             webhook("crm", 'markets = ["rent"]'),

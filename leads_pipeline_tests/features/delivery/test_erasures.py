@@ -3,18 +3,21 @@ it.
 """
 
 import json
+from typing import Any
 
 import pytest
 
 from leads_pipeline.features.delivery.ledger import (
     VersionState,
     ledger_path,
+    lock_name,
     reading_ledger,
     writing_ledger,
 )
-from leads_pipeline.features.delivery.questions import counts, erasures
+from leads_pipeline.features.delivery.questions import counts, erasures, known_leads
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.nightly import work_of_night
+from leads_pipeline.features.privacy.receipt import forgotten_deliveries
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import find
 from leads_pipeline.orchestration.night import Night
@@ -205,3 +208,62 @@ def test_a_ledger_that_can_not_be_read_keeps_no_night_from_applying_the_list(
 
     assert done.troubles == []
     assert "windows_rewritten" in done.counts
+
+
+def test_a_receipt_keeps_all_recipients_if_one_ledger_can_not_forget_yet(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"), webhook("slow"))
+    agency.land(lead(1))
+    here.deliver()
+
+    with agency.house.data.state.lock(lock_name("slow"), timeout_seconds=0):  # a delivery
+        said = erase(agency, email="j1@example.org")
+
+    assert "crm (crm.example): leads of the person were delivered" in said
+    assert "slow (slow.example): leads of the person were delivered" in said
+    assert "it still has the ids of their leads" in said
+
+
+@pytest.mark.parametrize("answer", ["a timeout", "504"])
+def test_a_destination_whose_answer_was_lost_is_told(agency: Agency, answer: str) -> None:
+    def lost(_: dict[str, Any]) -> httpx.Response:
+        if answer == "a timeout":
+            raise httpx.ReadTimeout("")
+        return httpx.Response(504)
+
+    agency.crm.answer = lost
+    agency.land(lead(1))
+    agency.deliver()
+
+    said = erase(agency, email="j1@example.org")
+    agency.crm.answer = lambda _: httpx.Response(204)
+    agency.deliver(is_all=True)
+
+    assert "leads of the person were delivered there" in said
+    assert [message["type"] for _, _, message in agency.crm.attempts][-1] == "lead.erased"
+
+
+def test_a_former_host_counts_as_told_by_nobody(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver()
+    agency.variables["LEADS_DELIVERY_URL"] = "https://other.example/leads"
+    agency.deliver()
+
+    said = erase(agency, email="j1@example.org")
+    [line] = [line for line in said.splitlines() if "leads of the person were delivered" in line]
+    assert "crm.example" in line
+    assert line.endswith("Tell those who run it.")
+
+
+def test_nothing_is_forgotten_while_a_ledger_can_not_say_whom_it_sent_to(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"))
+    agency.land(lead(1))
+    here.deliver()
+    old = ledger_path(agency.house.folder, "old")
+    old.write_bytes(b"no database" * 1000)
+
+    erase(agency, email="j1@example.org")
+    with reading_ledger(agency.house.folder, "crm") as ledger:
+        assert ledger
+        assert known_leads(ledger) == [("applicant", "lead-1")]
+    old.unlink()
+    assert "crm (crm.example)" in "".join(forgotten_deliveries(agency.house.data))

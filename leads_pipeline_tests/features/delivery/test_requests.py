@@ -18,6 +18,7 @@ from leads_pipeline_tests.features.delivery.agency import (
     Destinations,
     lead,
 )
+from leads_pipeline_tests.support.house import DAY
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 UPDATED = """
@@ -128,6 +129,15 @@ def test_an_id_that_would_lead_to_another_folder_is_not_sent(
 
     assert (sent.delivered, sent.failed) == (1, 1)
     assert "The template makes no request of this lead (ValueError" in str(sent.trouble)
+
+
+def test_a_value_that_is_missing_in_an_address_is_no_word(here: Destinations) -> None:
+    here.write(HEAD + CREATED.replace("{{ data.lead_id }}", "{{ data.person }}"))
+    here.agency.land({"id": "lead-1", "createdAt": f"{DAY}T10:00:00Z"})
+    here.deliver()
+
+    assert said(here) == []
+    assert states(here) == {VersionState.WAITING: 1}
 
 
 def test_a_template_that_fails_for_a_lead_quotes_nothing_of_it(here: Destinations) -> None:
