@@ -135,7 +135,9 @@ class LoadLists(Step):
                 try:
                     rows += _read(one, path, self._zone)
                 except _UnreadableError as error:
-                    problems.append((None, *[None] * len(one.columns), f"{path.name} {error}"))
+                    problems.append(_problem(one, f"{path.name} {error}"))
+                except OSError as error:
+                    problems.append(_problem(one, f"{path.name} can't be read: {error.strerror}"))
 
             with draft.transaction():
                 draft.db.execute(f"create table if not exists pipeline.{one.name} ({one.table})")
@@ -159,6 +161,11 @@ def list_files(one: OwnList, *folders: Path | None) -> list[Path]:
         if files:
             return [path for path in files if path.suffix != ".xlsx"] or files
     return []
+
+
+def _problem(one: OwnList, what: str) -> tuple[object, ...]:
+    """Return the row that says what is wrong with the whole list."""
+    return (None, *[None] * len(one.columns), what)
 
 
 def _rows_before(one: OwnList, draft: Draft) -> list[tuple[object, ...]]:
@@ -188,6 +195,7 @@ def _source(path: Path) -> str:
 
 
 def _read(one: OwnList, path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
+    """Return the rows of the file. Raises _UnreadableError and OSError."""
     columns = ", ".join(column.expression(path.suffix) for column in one.columns)
     statement = f"select row_number() over (), {columns}, null from {_source(path)}"  # noqa: S608 - our own names
     parameters = {"path": file_name(path)}

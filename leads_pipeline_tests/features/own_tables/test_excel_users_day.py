@@ -229,6 +229,21 @@ def test_answers_that_cannot_be_read_are_refused_and_the_last_ones_stay(
     assert told(house) == []
 
 
+def test_a_folder_in_the_place_of_a_list_is_told_and_the_last_answers_stay(house: House) -> None:
+    save(house, "answers.csv", b"lead_id,answered_at\na,2026-11-19 10:10\n")
+    house.publish()
+    assert house.marts
+    (house.marts / "answers.csv").unlink()
+    (house.marts / "answers.csv").mkdir()
+
+    house.publish()
+
+    assert house.query("select lead_id, problem from answers order by number nulls last") == [
+        ("a", None),
+        (None, "answers.csv can't be read: Is a directory"),
+    ]
+
+
 def test_after_an_erasure_answers_that_cannot_be_read_are_gone(house: House) -> None:
     house.land("applicant", [{"id": "a", "contact": {"email": "jane@example.org"}}, {"id": "b"}])
     save(house, "answers.csv", b"lead_id,answered_at\na,2026-11-19 10:10\n")
