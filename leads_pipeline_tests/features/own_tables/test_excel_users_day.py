@@ -4,6 +4,8 @@ the last rows stay.
 
 # ruff: noqa: DTZ001 - a moment in a list has no time zone
 
+import errno
+import os
 from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
@@ -242,6 +244,34 @@ def test_a_folder_in_the_place_of_a_list_is_told_and_the_last_answers_stay(house
         ("a", None),
         (None, "answers.csv can't be read: Is a directory"),
     ]
+
+
+@pytest.mark.parametrize("what", ["absent", "unreadable"])
+def test_without_the_folder_of_lists_leads_are_published_and_the_last_answers_stay(
+    house: House, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    save(house, "answers.csv", b"lead_id,answered_at\na,2026-11-19 10:10\n")
+    house.publish()
+    folder = house.marts
+    assert folder
+    stat = Path.stat
+
+    def stat_as_others(path: Path, **options: bool) -> os.stat_result:
+        if path.is_relative_to(folder):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return stat(path, **options)
+
+    if what == "absent":
+        folder.rename(folder.with_name("away"))
+    else:  # root may read all folders
+        monkeypatch.setattr(Path, "stat", stat_as_others)
+    house.land("applicant", [{"id": "a"}, {"id": "b"}])
+    house.publish()
+
+    assert len(house.leads("applicant")) == 2
+    assert house.query("select lead_id from answers order by all") == [("a",), (None,)]
+    [(message,)] = house.query("select problem from answers where number is null")
+    assert message.startswith(f"{folder} can't be read: ")
 
 
 def test_after_an_erasure_answers_that_cannot_be_read_are_gone(house: House) -> None:
