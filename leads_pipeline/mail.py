@@ -9,14 +9,20 @@ import base64
 import smtplib
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, unquote
 
-from leads_pipeline.errors import LeadsPipelineError, SettingsError, UnreachableError
+from leads_pipeline.errors import (
+    LeadsPipelineError,
+    SettingsError,
+    UnansweredError,
+    UnreachableError,
+)
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import checked_address, tls_context
 from leads_pipeline.portal.verdicts import LATER
@@ -24,6 +30,8 @@ from leads_pipeline.settings import Secret, Settings, is_loopback
 
 # Dagster ends a tick of a sensor after a minute.
 TIMEOUT_SECONDS: Final = 10.0
+# A server may look for viruses before it answers to a whole message.
+ANSWER_SECONDS: Final = 25.0
 _SMTP_PORTS: Final = {"smtps": 465, "smtp": 587}
 
 
@@ -67,8 +75,8 @@ class MailServer:
 
         Return a sentence about those who were refused, if not everybody was.
 
-        `variable` names the recipients in errors. Raises UnreachableError, SettingsError and
-        CredentialsError.
+        `variable` names the recipients in errors. Raises UnreachableError, UnansweredError if the
+        message may have arrived, SettingsError and CredentialsError.
         """
         address = _mail_address(self.name, read_secret(self._url).strip())
         user, password = unquote(address.username or ""), unquote(address.password or "")
@@ -90,10 +98,20 @@ class MailServer:
             )
 
         try:
-            with _connected(self.name, address) as server:
+            server = _connected(self.name, address)
+            try:
                 if user:
                     _log_in(server, user, password)
                 refused = server.send_message(message)
+            except (smtplib.SMTPServerDisconnected, TimeoutError):
+                if not server.has_message:
+                    raise
+                raise UnansweredError(
+                    f"The mail server of {self.name} took a message and didn't answer. It may not "
+                    "have arrived."
+                ) from None
+            finally:
+                _end(server)
         except OSError as error:  # smtplib's errors are OSErrors, too
             raise UnreachableError(
                 f"The mail server of {self.name} {_smtp_verdict(error, variable)}"
@@ -141,15 +159,32 @@ def _mail_address(name: str, url: str) -> SplitResult:
     return parts
 
 
-def _connected(name: str, address: SplitResult) -> smtplib.SMTP:
+class _Server(smtplib.SMTP):
+    """Knows whether the server has a whole message, and waits longer for the answer to it."""
+
+    has_message = False
+
+    def send(self, s: Any) -> None:
+        """Send a command, which is a str in smtplib, or a message, which is bytes."""
+        super().send(s)
+        if isinstance(s, bytes) and self.sock:
+            self.has_message = True
+            self.sock.settimeout(ANSWER_SECONDS)
+
+
+class _TlsServer(_Server, smtplib.SMTP_SSL):
+    """The same, with TLS from the beginning."""
+
+
+def _connected(name: str, address: SplitResult) -> _Server:
     """Connect, with TLS unless the address asks for none or is this machine.
 
     Raises UnreachableError and errors of smtplib.
     """
     host, port = address.hostname or "", address.port or _SMTP_PORTS[address.scheme]
     if address.scheme == "smtps":
-        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=tls_context())
-    server = smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
+        return _TlsServer(host, port, timeout=TIMEOUT_SECONDS, context=tls_context())
+    server = _Server(host, port, timeout=TIMEOUT_SECONDS)
     try:
         server.ehlo()
         if address.query != "tls=none" and server.has_extn("starttls"):
@@ -164,6 +199,15 @@ def _connected(name: str, address: SplitResult) -> smtplib.SMTP:
         server.close()
         raise
     return server
+
+
+def _end(server: _Server) -> None:
+    """Say goodbye. The message is sent or not by now, whatever the server answers."""
+    if server.sock:
+        server.sock.settimeout(TIMEOUT_SECONDS)
+    with suppress(OSError):
+        server.quit()
+    server.close()
 
 
 def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:

@@ -12,12 +12,12 @@ from functools import cache, partial
 from time import monotonic
 from typing import Final
 
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, UnansweredError
 from leads_pipeline.features.report.content import read_content
 from leads_pipeline.features.report.mail import mail_of
 from leads_pipeline.features.report.memory import Memory
 from leads_pipeline.features.report.recipients import VARIABLE, Recipient, recipients_of
-from leads_pipeline.mail import MailServer, attempt
+from leads_pipeline.mail import Mail, MailServer, attempt
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.published import LeadsFile
@@ -108,14 +108,22 @@ def _send(
             # Remembered before it is sent: a killed process sends nothing twice.
             memory.sent.add(recipient.key)
             memory.write(data)
-            send = partial(server.send, mail, [recipient.email], now, variable=VARIABLE)
+            send = partial(_send_one, server, mail, recipient, now)
             is_sent, trouble = attempt(server.name, send)
+            memory.trouble = trouble or memory.trouble
             if is_sent:
                 count += 1
                 continue
             memory.sent.discard(recipient.key)
             memory.failed_at = now
-            memory.trouble = trouble
             memory.write(data)
     memory.write(data)
     return Sent(count, memory.trouble)
+
+
+def _send_one(server: MailServer, mail: Mail, recipient: Recipient, now: datetime) -> str | None:
+    """Send it. Return a sentence if it may not have arrived: then it isn't sent a second time."""
+    try:
+        return server.send(mail, [recipient.email], now, variable=VARIABLE)
+    except UnansweredError as error:
+        return str(error)

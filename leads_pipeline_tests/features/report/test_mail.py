@@ -225,6 +225,40 @@ def test_who_could_not_be_reached_gets_it_within_the_hour_and_the_others_no_seco
     assert office.findings(MONDAY + timedelta(hours=1)) == []
 
 
+def test_a_mail_that_the_server_took_is_sent_once_whatever_it_answers_to_quit(
+    office: Office,
+) -> None:
+    office.server.answers = {"QUIT": "421 too many mails"}
+
+    assert office.tick(MONDAY) == Sent(2)
+    for hours in (1, 2, 24):
+        office.tick(MONDAY + timedelta(hours=hours))
+    assert office.mailed == [BOSS, YORK]
+
+
+def test_a_mail_without_an_answer_may_have_arrived_and_is_sent_once(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leads_pipeline.mail.ANSWER_SECONDS", 0.2)
+    office.server.delay_seconds = 1
+
+    assert office.tick(MONDAY).count == 2
+    for hours in (1, 2, 24):
+        office.tick(MONDAY + timedelta(hours=hours))
+    assert office.mailed == [BOSS, YORK]
+    [finding] = office.findings(MONDAY)
+    assert "It may not have arrived." in finding.message
+
+
+def test_a_server_has_longer_to_answer_to_a_mail_than_to_a_command(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leads_pipeline.mail.TIMEOUT_SECONDS", 0.8)
+    office.server.delay_seconds = 1.5
+
+    assert office.tick(MONDAY) == Sent(2)
+
+
 def test_a_refused_recipient_is_told_by_the_variable_to_correct(office: Office) -> None:
     office.server.answers = {BOSS: "550 no such user"}
 
