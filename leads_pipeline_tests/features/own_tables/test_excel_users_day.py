@@ -93,6 +93,14 @@ def test_prices_days_and_moments_as_excel_writes_them_have_their_types(house: Ho
     ]
 
 
+def test_a_list_of_ids_is_no_number(house: House) -> None:
+    save(house, "teams.csv", b'team,branches\nNorth,"101,102"\nSouth,103\n')
+
+    house.publish()
+
+    assert house.query("select branches from teams order by team") == [("101,102",), ("103",)]
+
+
 def test_a_workbook_beside_its_csv_is_nothing_to_tell(house: House) -> None:
     save(house, "list.csv", GOOD.encode())
     save(house, "list.xlsx", workbook(("negotiator",), ("Ann",)))
