@@ -69,13 +69,20 @@ class MailServer:
         return cls(settings.smtp_url, settings.mail_from) if settings.smtp_url else None
 
     def send(
-        self, mail: Mail, recipients: Sequence[str], at: datetime, *, variable: str
+        self,
+        mail: Mail,
+        recipients: Sequence[str],
+        at: datetime,
+        *,
+        variable: str,
+        shown: str | None = None,
     ) -> str | None:
         """Send it in one message.
 
         Return a sentence about those who were refused, if not everybody was.
 
-        `variable` names the recipients in errors. Raises UnreachableError, UnansweredError if the
+        `variable` names the recipients in errors, and `shown` those who are refused, in place of
+        their addresses. Raises UnreachableError, UnansweredError if the
         message may have arrived, SettingsError and CredentialsError.
         """
         address = _mail_address(self.name, read_secret(self._url).strip())
@@ -114,10 +121,10 @@ class MailServer:
                 _end(server)
         except OSError as error:  # smtplib's errors are OSErrors, too
             raise UnreachableError(
-                f"The mail server of {self.name} {_smtp_verdict(error, variable)}"
+                f"The mail server of {self.name} {_smtp_verdict(error, variable, shown)}"
             ) from None
         return (
-            f"The mail server of {self.name} {_refused_recipients(refused, variable)}"
+            f"The mail server of {self.name} {_refused_recipients(refused, variable, shown)}"
             if refused
             else None
         )
@@ -222,10 +229,10 @@ def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:
         raise smtplib.SMTPAuthenticationError(code, answer)
 
 
-def _smtp_verdict(error: OSError, variable: str) -> str:
+def _smtp_verdict(error: OSError, variable: str, shown: str | None) -> str:
     """Say what the server did, and what to do about it. What the server wrote isn't repeated."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):
-        return _refused_recipients(error.recipients, variable)
+        return _refused_recipients(error.recipients, variable, shown)
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return (
             "takes no password without TLS, or none at all. Write smtps://, or leave user and "
@@ -249,9 +256,11 @@ def _smtp_verdict(error: OSError, variable: str) -> str:
     return f"can't be reached ({why}). Check host, port and network. smtps:// is usually port 465."
 
 
-def _refused_recipients(refused: dict[str, tuple[int, bytes]], variable: str) -> str:
+def _refused_recipients(
+    refused: dict[str, tuple[int, bytes]], variable: str, shown: str | None
+) -> str:
     codes = sorted({code for code, _ in refused.values()})
-    named = f"{', '.join(sorted(refused))} ({', '.join(map(str, codes))})"
+    named = f"{shown or ', '.join(sorted(refused))} ({', '.join(map(str, codes))})"
     if all(code // 100 == 4 for code in codes):
         return f"doesn't take messages for {named} yet. {LATER}"
     return f"refuses messages for {named}. Correct {variable}."

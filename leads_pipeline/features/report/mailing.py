@@ -124,6 +124,6 @@ def _send(
 def _send_one(server: MailServer, mail: Mail, recipient: Recipient, now: datetime) -> str | None:
     """Send it. Return a sentence if it may not have arrived: then it isn't sent a second time."""
     try:
-        return server.send(mail, [recipient.email], now, variable=VARIABLE)
+        return server.send(mail, [recipient.email], now, variable=VARIABLE, shown=recipient.place)
     except UnansweredError as error:
         return str(error)

@@ -6,10 +6,11 @@ Belongs here: reading it. Doesn't: when somebody gets it (mailing.py).
 import csv
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from io import StringIO
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.report.settings import ReportSettings
@@ -22,11 +23,13 @@ VARIABLE: Final = "LEADS_REPORT_MAIL"
 _ADDRESS: Final = re.compile(r"[^\s,;:<>()\"@]+@[^\s,;:<>()\"@]+")
 
 
-class Recipient(NamedTuple):
-    """Somebody who gets the mail, of one branch or of all."""
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """Somebody who gets the mail, of one branch or of all. `place` names them in messages."""
 
     email: str
     scope: str | None
+    place: str = field(default="", compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -63,16 +66,19 @@ def recipients_of(settings: Settings) -> list[Recipient]:
         branch = cells["branch"]
         if branch and branch not in scopes:
             raise _wrong(f"has a branch in row {line} that isn't known. Write its id or its name.")
-        recipients.append(Recipient(cells["email"], scopes.get(branch)))
+        place = f"the address in row {line}"
+        recipients.append(Recipient(cells["email"], scopes.get(branch), place))
     return list(dict.fromkeys(recipients))
 
 
 def _listed(emails: Sequence[str]) -> list[Recipient]:
     """Return the recipients of a list of addresses. Each gets the page of all branches."""
+    recipients = []
     for number, email in enumerate(emails, start=1):
         if not _ADDRESS.fullmatch(email):
             raise SettingsError(f"{VARIABLE}: entry {number} is no address. Correct it.")
-    return [Recipient(email, None) for email in emails]
+        recipients.append(Recipient(email, None, f"address {number}"))
+    return recipients
 
 
 def _rows(path: Path) -> list[list[str]]:

@@ -265,6 +265,16 @@ def test_a_refused_recipient_is_told_by_the_variable_to_correct(office: Office) 
     assert "Correct LEADS_REPORT_MAIL." in str(office.tick(MONDAY).trouble)
 
 
+def test_a_refused_recipient_is_named_without_the_address(office: Office) -> None:
+    office.server.answers = {YORK: "550 no such user"}
+    office.tick(MONDAY)
+
+    [finding] = office.findings(MONDAY)
+    assert "refuses messages for address 2 (550)" in finding.message
+    written = (office.house.folder / ".state" / "report_mail.json").read_text()
+    assert "agency.example" not in finding.message + written
+
+
 def test_what_was_sent_is_remembered_without_addresses(office: Office) -> None:
     office.tick(MONDAY)
 
