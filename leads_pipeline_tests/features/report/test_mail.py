@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from email.message import EmailMessage
+from itertools import count
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -223,6 +224,21 @@ def test_who_could_not_be_reached_gets_it_within_the_hour_and_the_others_no_seco
 
     assert office.mailed == [YORK, BOSS]
     assert office.findings(MONDAY + timedelta(hours=1)) == []
+
+
+def test_a_recipient_who_takes_all_the_time_of_a_tick_keeps_no_mail_from_the_others(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailing = "leads_pipeline.features.report.mailing"
+    monkeypatch.setattr(f"{mailing}.monotonic", count().__next__)
+    monkeypatch.setattr(f"{mailing}._TICK_SECONDS", 1)  # one mail a tick
+    office.server.answers = {BOSS: "451 greylisted"}
+
+    assert office.tick(MONDAY).count == 0
+    assert office.tick(MONDAY + timedelta(minutes=5)).count == 1
+
+    assert office.mailed == [YORK]
+    assert len(office.findings(MONDAY)) == 1
 
 
 def test_a_mail_that_the_server_took_is_sent_once_whatever_it_answers_to_quit(
