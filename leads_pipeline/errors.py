@@ -66,6 +66,10 @@ class UnreachableError(TransientError):
     default_reason = "unreachable"
 
 
+class UnansweredError(UnreachableError):
+    """A mail was handed over, and no answer came. It may have arrived."""
+
+
 class TokenRefusedError(TransientError):
     """The service answered 401.
 

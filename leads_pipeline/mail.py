@@ -9,14 +9,20 @@ import base64
 import smtplib
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, unquote
 
-from leads_pipeline.errors import LeadsPipelineError, SettingsError, UnreachableError
+from leads_pipeline.errors import (
+    LeadsPipelineError,
+    SettingsError,
+    UnansweredError,
+    UnreachableError,
+)
 from leads_pipeline.portal.credentials import read_secret
 from leads_pipeline.portal.http import checked_address, tls_context
 from leads_pipeline.portal.verdicts import LATER
@@ -24,6 +30,8 @@ from leads_pipeline.settings import Secret, Settings, is_loopback
 
 # Dagster ends a tick of a sensor after a minute.
 TIMEOUT_SECONDS: Final = 10.0
+# A server may look for viruses before it answers to a whole message.
+ANSWER_SECONDS: Final = 25.0
 _SMTP_PORTS: Final = {"smtps": 465, "smtp": 587}
 
 
@@ -61,14 +69,21 @@ class MailServer:
         return cls(settings.smtp_url, settings.mail_from) if settings.smtp_url else None
 
     def send(
-        self, mail: Mail, recipients: Sequence[str], at: datetime, *, variable: str
+        self,
+        mail: Mail,
+        recipients: Sequence[str],
+        at: datetime,
+        *,
+        variable: str,
+        shown: str | None = None,
     ) -> str | None:
         """Send it in one message.
 
         Return a sentence about those who were refused, if not everybody was.
 
-        `variable` names the recipients in errors. Raises UnreachableError, SettingsError and
-        CredentialsError.
+        `variable` names the recipients in errors, and `shown` those who are refused, in place of
+        their addresses. Raises UnreachableError, UnansweredError if the
+        message may have arrived, SettingsError and CredentialsError.
         """
         address = _mail_address(self.name, read_secret(self._url).strip())
         user, password = unquote(address.username or ""), unquote(address.password or "")
@@ -90,16 +105,26 @@ class MailServer:
             )
 
         try:
-            with _connected(self.name, address) as server:
+            server = _connected(self.name, address)
+            try:
                 if user:
                     _log_in(server, user, password)
                 refused = server.send_message(message)
+            except (smtplib.SMTPServerDisconnected, TimeoutError):
+                if not server.has_message:
+                    raise
+                raise UnansweredError(
+                    f"The mail server of {self.name} took a message and didn't answer. It may not "
+                    "have arrived."
+                ) from None
+            finally:
+                _end(server)
         except OSError as error:  # smtplib's errors are OSErrors, too
             raise UnreachableError(
-                f"The mail server of {self.name} {_smtp_verdict(error, variable)}"
+                f"The mail server of {self.name} {_smtp_verdict(error, variable, shown)}"
             ) from None
         return (
-            f"The mail server of {self.name} {_refused_recipients(refused, variable)}"
+            f"The mail server of {self.name} {_refused_recipients(refused, variable, shown)}"
             if refused
             else None
         )
@@ -141,15 +166,32 @@ def _mail_address(name: str, url: str) -> SplitResult:
     return parts
 
 
-def _connected(name: str, address: SplitResult) -> smtplib.SMTP:
+class _Server(smtplib.SMTP):
+    """Knows whether the server has a whole message, and waits longer for the answer to it."""
+
+    has_message = False
+
+    def send(self, s: Any) -> None:
+        """Send a command, which is a str in smtplib, or a message, which is bytes."""
+        super().send(s)
+        if isinstance(s, bytes) and self.sock:
+            self.has_message = True
+            self.sock.settimeout(ANSWER_SECONDS)
+
+
+class _TlsServer(_Server, smtplib.SMTP_SSL):
+    """The same, with TLS from the beginning."""
+
+
+def _connected(name: str, address: SplitResult) -> _Server:
     """Connect, with TLS unless the address asks for none or is this machine.
 
     Raises UnreachableError and errors of smtplib.
     """
     host, port = address.hostname or "", address.port or _SMTP_PORTS[address.scheme]
     if address.scheme == "smtps":
-        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=tls_context())
-    server = smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
+        return _TlsServer(host, port, timeout=TIMEOUT_SECONDS, context=tls_context())
+    server = _Server(host, port, timeout=TIMEOUT_SECONDS)
     try:
         server.ehlo()
         if address.query != "tls=none" and server.has_extn("starttls"):
@@ -166,6 +208,15 @@ def _connected(name: str, address: SplitResult) -> smtplib.SMTP:
     return server
 
 
+def _end(server: _Server) -> None:
+    """Say goodbye. The message is sent or not by now, whatever the server answers."""
+    if server.sock:
+        server.sock.settimeout(TIMEOUT_SECONDS)
+    with suppress(OSError):
+        server.quit()
+    server.close()
+
+
 def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:
     if (user + password).isascii():
         server.login(user, password)
@@ -178,10 +229,10 @@ def _log_in(server: smtplib.SMTP, user: str, password: str) -> None:
         raise smtplib.SMTPAuthenticationError(code, answer)
 
 
-def _smtp_verdict(error: OSError, variable: str) -> str:
+def _smtp_verdict(error: OSError, variable: str, shown: str | None) -> str:
     """Say what the server did, and what to do about it. What the server wrote isn't repeated."""
     if isinstance(error, smtplib.SMTPRecipientsRefused):
-        return _refused_recipients(error.recipients, variable)
+        return _refused_recipients(error.recipients, variable, shown)
     if isinstance(error, smtplib.SMTPNotSupportedError):
         return (
             "takes no password without TLS, or none at all. Write smtps://, or leave user and "
@@ -205,9 +256,11 @@ def _smtp_verdict(error: OSError, variable: str) -> str:
     return f"can't be reached ({why}). Check host, port and network. smtps:// is usually port 465."
 
 
-def _refused_recipients(refused: dict[str, tuple[int, bytes]], variable: str) -> str:
+def _refused_recipients(
+    refused: dict[str, tuple[int, bytes]], variable: str, shown: str | None
+) -> str:
     codes = sorted({code for code, _ in refused.values()})
-    named = f"{', '.join(sorted(refused))} ({', '.join(map(str, codes))})"
+    named = f"{shown or ', '.join(sorted(refused))} ({', '.join(map(str, codes))})"
     if all(code // 100 == 4 for code in codes):
         return f"doesn't take messages for {named} yet. {LATER}"
     return f"refuses messages for {named}. Correct {variable}."

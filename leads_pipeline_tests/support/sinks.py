@@ -44,7 +44,7 @@ def web_sink() -> Iterator[WebSink]:
 class MailSink:
     """A mail server.
 
-    It answers to commands as a test says: by `MAIL`, `DATA`, or a recipient's address.
+    It answers to commands as a test says: by `MAIL`, `DATA`, `QUIT`, or a recipient's address.
     """
 
     def __init__(self) -> None:
@@ -57,6 +57,9 @@ class MailSink:
 
     def authenticate(self, *arguments: Any) -> AuthResult:
         return AuthResult(success=arguments[-1].password == self.password, handled=False)
+
+    async def handle_QUIT(self, _s: Any, _n: Any, _e: Any) -> str:  # noqa: N802 - aiosmtpd's
+        return self.answers.get("QUIT", "221 Bye")
 
     async def handle_MAIL(self, _s: Any, _n: Any, envelope: Any, address: str, _o: Any) -> str:  # noqa: N802 - aiosmtpd's
         envelope.mail_from = address

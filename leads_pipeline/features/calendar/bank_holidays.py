@@ -7,6 +7,7 @@ import csv
 from collections.abc import Mapping
 from datetime import date, datetime
 from io import StringIO
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -23,18 +24,8 @@ def read_bank_holidays(path: Path | None) -> Mapping[date, str]:
     """
     if path is None:
         return {}
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise _wrong(
-            path, f"can't be read: {error.strerror}. Put it there, or correct the path."
-        ) from None
-    except UnicodeDecodeError:
-        raise _wrong(path, "isn't in UTF-8. In Excel, save it as CSV UTF-8.") from None
 
-    header, *rows = [
-        [cell.strip() for cell in row] for row in csv.reader(StringIO(text, newline=""))
-    ] or [[]]
+    header, *rows = _rows(path) or [[]]
     columns = [column.lower() for column in header]
     if "day" not in columns or "name" not in columns:
         raise _wrong(path, "has no column day or no column name. Begin with day,name.")
@@ -43,18 +34,34 @@ def read_bank_holidays(path: Path | None) -> Mapping[date, str]:
     for line, row in enumerate(rows, start=2):  # as a spreadsheet counts
         if not any(row):
             continue
-        cells = dict(zip(columns, row, strict=False))
+        cells = dict(zip_longest(columns, row[: len(columns)], fillvalue=""))
         day = _day_of(cells["day"])
         if day is None:
             raise _wrong(
                 path, f"has {cells['day']!r} for a day in row {line}. Write it as 2026-12-25."
             )
-        if not cells.get("name"):
+        if not cells["name"]:
             raise _wrong(
                 path, f"has no name for {day} in row {line}. Write one, or take the row out."
             )
         holidays[day] = cells["name"]
     return holidays
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """Return the cells of each row, without blanks around them."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        rows = list(csv.reader(StringIO(text, newline="")))
+    except OSError as error:
+        raise _wrong(
+            path, f"can't be read: {error.strerror}. Put it there, or correct the path."
+        ) from None
+    except UnicodeDecodeError:
+        raise _wrong(path, "isn't in UTF-8. In Excel, save it as CSV UTF-8.") from None
+    except csv.Error as error:
+        raise _wrong(path, f"is no CSV: {error}. Save it as CSV UTF-8.") from None
+    return [[cell.strip() for cell in row] for row in rows]
 
 
 def _day_of(text: str) -> date | None:

@@ -22,6 +22,8 @@ from typing import Final, NamedTuple
 import duckdb
 from xlsxwriter import Workbook
 from xlsxwriter.exceptions import FileCreateError
+from xlsxwriter.format import Format
+from xlsxwriter.worksheet import Worksheet
 
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.raw.data_folder import DataFolder
@@ -233,6 +235,7 @@ def _write_xlsx(
     while row is not None or not sheets:
         sheets += 1
         sheet = book.add_worksheet("data" if sheets == 1 else f"data {sheets}")
+        sheet.add_write_handler(str, _write_text)
         sheet.freeze_panes(1, 0)
         widths = [len(column.header) + _FILTER_WIDTH for column in columns]
         for number, column in enumerate(columns):
@@ -264,6 +267,14 @@ def _write_xlsx(
         raise error.args[0] from None  # an OSError
     file.write_bytes(out.getbuffer())
     return Exported(file, count, sheets, cut)
+
+
+def _write_text(sheet: Worksheet, row: int, column: int, text: str, *style: Format) -> int | None:
+    """Write it as text. xlsxwriter 3.2 takes {=1+1} for a formula, whatever its options say.
+
+    None leaves an empty text to xlsxwriter, which writes no cell.
+    """
+    return sheet.write_string(row, column, text, *style) if text else None
 
 
 def _width(cell: object) -> int:

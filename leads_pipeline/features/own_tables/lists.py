@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
+from leads_pipeline.errors import StorageError
 from leads_pipeline.features.own_tables.own_table import is_utf_8
 from leads_pipeline.raw.durable import digest_of, reading
 from leads_pipeline.warehouse.duck import file_name
@@ -107,6 +108,9 @@ _SUFFIXES: Final = (*_READERS, ".xlsx")
 LIST_FILES: Final = frozenset(f"{one.name}{suffix}" for one in LISTS for suffix in _SUFFIXES)
 
 
+_Rows = list[tuple[object, ...]]
+
+
 class _UnreadableError(Exception):
     """No row of a file can be read. The text says why, and begins with a verb."""
 
@@ -119,8 +123,12 @@ class LoadLists(Step):
         self._zone = zone
 
     def inputs(self) -> str:
-        """The bytes of the files."""
-        return repr([digest_of(path) for one in LISTS for path in list_files(one, *self._folders)])
+        """The bytes of the files, or why a folder can't be read."""
+        try:
+            files = [path for one in LISTS for path in list_files(one, *self._folders)]
+        except StorageError as error:
+            return str(error)
+        return repr([digest_of(path) for path in files])
 
     def rebuilds_if(self) -> str:
         """The columns."""
@@ -129,13 +137,7 @@ class LoadLists(Step):
     def fill(self, draft: Draft) -> None:
         """Load them in the place of those of before, which stay if a file can't be read."""
         for one in LISTS:
-            rows = list[tuple[object, ...]]()
-            problems = list[tuple[object, ...]]()
-            for path in list_files(one, *self._folders):
-                try:
-                    rows += _read(one, path, self._zone)
-                except _UnreadableError as error:
-                    problems.append((None, *[None] * len(one.columns), f"{path.name} {error}"))
+            rows, problems = self._read(one)
 
             with draft.transaction():
                 draft.db.execute(f"create table if not exists pipeline.{one.name} ({one.table})")
@@ -144,14 +146,33 @@ class LoadLists(Step):
                 draft.db.execute(f"delete from pipeline.{one.name}")  # noqa: S608 - our own names
                 fill(draft.db, f"pipeline.{one.name}", rows)
 
+    def _read(self, one: OwnList) -> tuple[_Rows, _Rows]:
+        """Return the rows of the list, and rows that say what is wrong with its files."""
+        rows: _Rows = []
+        problems: _Rows = []
+        try:
+            files = list_files(one, *self._folders)
+        except StorageError as error:
+            return rows, [_problem(one, str(error))]
+
+        for path in files:
+            try:
+                rows += _read(one, path, self._zone)
+            except _UnreadableError as error:
+                problems.append(_problem(one, f"{path.name} {error}"))
+            except OSError as error:
+                problems.append(_problem(one, f"{path.name} can't be read: {error.strerror}"))
+        return rows, problems
+
 
 def list_files(one: OwnList, *folders: Path | None) -> list[Path]:
     """Return the list's files of the first folder that has any.
 
-    Raises StorageError if the disk can't say.
+    Raises StorageError if a folder can't be read or isn't there, as a share that isn't mounted.
     """
     for folder in filter(None, folders):
         with reading(folder):
+            folder.stat()
             paths = [folder / f"{one.name}{suffix}" for suffix in _SUFFIXES]
             files = [
                 path for path in paths if path.exists() and not path.is_fifo()
@@ -161,7 +182,12 @@ def list_files(one: OwnList, *folders: Path | None) -> list[Path]:
     return []
 
 
-def _rows_before(one: OwnList, draft: Draft) -> list[tuple[object, ...]]:
+def _problem(one: OwnList, what: str) -> tuple[object, ...]:
+    """Return the row that says what is wrong with the whole list."""
+    return (None, *[None] * len(one.columns), what)
+
+
+def _rows_before(one: OwnList, draft: Draft) -> _Rows:
     """Return the last rows that could be read.
 
     There are none if they may tell of somebody who was erased.
@@ -187,7 +213,8 @@ def _source(path: Path) -> str:
     return _READERS[path.suffix].format(delimiter=";" if ";" in header else ",")
 
 
-def _read(one: OwnList, path: Path, zone: ZoneInfo) -> list[tuple[object, ...]]:
+def _read(one: OwnList, path: Path, zone: ZoneInfo) -> _Rows:
+    """Return the rows of the file. Raises _UnreadableError and OSError."""
     columns = ", ".join(column.expression(path.suffix) for column in one.columns)
     statement = f"select row_number() over (), {columns}, null from {_source(path)}"  # noqa: S608 - our own names
     parameters = {"path": file_name(path)}

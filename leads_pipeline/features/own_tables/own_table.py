@@ -48,10 +48,10 @@ _READERS: Final = {
 
 # How Excel writes numbers, dates and moments that DuckDB takes for text: a pattern that each value
 # has, a type, and how a value is read. A day comes before its month, as in Britain. 07700 isn't a
-# number.
+# number, and 101,102 may be two ids: a comma needs decimals.
 _EXCEL: Final = (
     (
-        r"-?(0|[1-9]\d*|[1-9]\d{0,2}(,\d{3})+)(\.\d+)?",
+        r"-?((0|[1-9]\d*)(\.\d+)?|[1-9]\d{0,2}(,\d{3})+\.\d+)",
         "double",
         "try_cast(replace({0}, ',', '') as double)",
     ),

@@ -29,4 +29,5 @@ def report_mail(facts: Facts) -> Iterator[Finding]:
     memory = Memory.read(facts.data)
     if recipients and memory.trouble:
         message = f"The weekly report wasn't sent to everybody. {memory.trouble}"
-        yield Finding(Level.WARNING, message, what_to_do, since=memory.failed_at, may_pass=True)
+        failed_at = max(memory.failed.values(), default=None)
+        yield Finding(Level.WARNING, message, what_to_do, since=failed_at, may_pass=True)

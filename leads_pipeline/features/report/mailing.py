@@ -5,19 +5,19 @@ Belongs here: when a mail is due, and to whom. Doesn't: what it says (mail.py), 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from functools import cache, partial
 from time import monotonic
 from typing import Final
 
-from leads_pipeline.errors import SettingsError
+from leads_pipeline.errors import SettingsError, UnansweredError
 from leads_pipeline.features.report.content import read_content
 from leads_pipeline.features.report.mail import mail_of
 from leads_pipeline.features.report.memory import Memory
 from leads_pipeline.features.report.recipients import VARIABLE, Recipient, recipients_of
-from leads_pipeline.mail import MailServer, attempt
+from leads_pipeline.mail import Mail, MailServer, attempt
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.published import LeadsFile
@@ -28,6 +28,7 @@ _NOON: Final = time(12)
 # A Monday that was missed is made up for until the end of Wednesday.
 _LAST_WEEKDAY: Final = 3
 _RETRY_AFTER: Final = timedelta(hours=1)
+_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 # Dagster ends a tick of a sensor after a minute. The next tick goes on.
 _TICK_SECONDS: Final = 30.0
 
@@ -55,7 +56,11 @@ def send_due(settings: Settings, data: DataFolder, now: datetime) -> Sent:
         left = [one for one in recipients if one.key not in memory.sent]
         if not left:
             return Sent(waits="Everybody has this week's mail.")
-        if memory.failed_at and memory.failed_at <= now < memory.failed_at + _RETRY_AFTER:
+        memory.failed = {
+            one.key: memory.failed[one.key] for one in left if one.key in memory.failed
+        }
+        ready = _in_order(left, memory.failed, now)
+        if not ready:
             return Sent(waits="It failed, and is tried again within the hour.")
 
         with LeadsFile(data).reading() as db:
@@ -67,7 +72,7 @@ def send_due(settings: Settings, data: DataFolder, now: datetime) -> Sent:
             return Sent(
                 waits="Days of last week have not landed. The mail waits for them until noon."
             )
-        return _send(settings, data, memory, left, now, seconds=_TICK_SECONDS)
+        return _send(settings, data, memory, ready, now, seconds=_TICK_SECONDS)
 
 
 def send_now(settings: Settings, data: DataFolder, now: datetime) -> Sent:
@@ -78,6 +83,21 @@ def send_now(settings: Settings, data: DataFolder, now: datetime) -> Sent:
     with data.state.lock("report-mail"):
         memory = Memory.of_week(data, now.astimezone(settings.zone).date())
         return _send(settings, data, memory, recipients, now)
+
+
+def _in_order(
+    recipients: Sequence[Recipient], failed: Mapping[str, datetime], now: datetime
+) -> list[Recipient]:
+    """Return those whose mail didn't fail within the hour.
+
+    Those that never failed come first: the others may take all the time of a tick.
+    """
+    ready = []
+    for one in recipients:
+        failed_at = failed.get(one.key)
+        if failed_at is None or not failed_at <= now < failed_at + _RETRY_AFTER:
+            ready.append(one)
+    return sorted(ready, key=lambda one: failed.get(one.key, _NEVER))
 
 
 def _send(
@@ -96,8 +116,7 @@ def _send(
 
     began = monotonic()
     count = 0
-    memory.failed_at = None
-    memory.trouble = None
+    last_trouble = None
     with LeadsFile(data).reading() as db:
         mail_of_scope = cache(lambda scope: mail_of(read_content(db, scope)))
         for recipient in recipients:
@@ -108,14 +127,27 @@ def _send(
             # Remembered before it is sent: a killed process sends nothing twice.
             memory.sent.add(recipient.key)
             memory.write(data)
-            send = partial(server.send, mail, [recipient.email], now, variable=VARIABLE)
+            send = partial(_send_one, server, mail, recipient, now)
             is_sent, trouble = attempt(server.name, send)
+            last_trouble = trouble or last_trouble
             if is_sent:
+                memory.failed.pop(recipient.key, None)
                 count += 1
                 continue
             memory.sent.discard(recipient.key)
-            memory.failed_at = now
+            memory.failed[recipient.key] = now
             memory.trouble = trouble
             memory.write(data)
+
+    if last_trouble or not memory.failed:
+        memory.trouble = last_trouble
     memory.write(data)
-    return Sent(count, memory.trouble)
+    return Sent(count, last_trouble)
+
+
+def _send_one(server: MailServer, mail: Mail, recipient: Recipient, now: datetime) -> str | None:
+    """Send it. Return a sentence if it may not have arrived: then it isn't sent a second time."""
+    try:
+        return server.send(mail, [recipient.email], now, variable=VARIABLE, shown=recipient.place)
+    except UnansweredError as error:
+        return str(error)

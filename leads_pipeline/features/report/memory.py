@@ -17,12 +17,12 @@ _NAME: Final = "report_mail.json"
 class Memory(BaseModel):
     """The content of `.state/report_mail.json`: the keys of those who got a week's mail.
 
-    `failed_at` is when a mail wasn't sent, and `trouble` says why.
+    `failed` holds when a mail last wasn't sent, by the recipient's key. `trouble` says why.
     """
 
     monday: date = date.min
     sent: set[str] = set()
-    failed_at: datetime | None = None
+    failed: dict[str, datetime] = {}
     trouble: str | None = None
 
     @classmethod

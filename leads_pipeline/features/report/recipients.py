@@ -4,12 +4,14 @@ Belongs here: reading it. Doesn't: when somebody gets it (mailing.py).
 """
 
 import csv
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from hashlib import sha256
 from io import StringIO
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
 
-from leads_pipeline.domain.window import Scope
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.report.settings import ReportSettings
 from leads_pipeline.raw.branches import readable_branches
@@ -17,12 +19,17 @@ from leads_pipeline.settings import Settings, list_of, path_of
 
 VARIABLE: Final = "LEADS_REPORT_MAIL"
 
+# One address alone: a comma would make it several.
+_ADDRESS: Final = re.compile(r"[^\s,;:<>()\"@]+@[^\s,;:<>()\"@]+")
 
-class Recipient(NamedTuple):
-    """Somebody who gets the mail, of one branch or of all."""
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """Somebody who gets the mail, of one branch or of all. `place` names them in messages."""
 
     email: str
     scope: str | None
+    place: str = field(default="", compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -39,43 +46,65 @@ def recipients_of(settings: Settings) -> list[Recipient]:
     if written is None:
         return []
     if not written.lower().endswith(".csv"):
-        return [Recipient(email, None) for email in list_of(written)]
+        return _listed(list_of(written))
 
-    path = path_of(written)
+    header, *rows = _rows(path_of(written)) or [[]]
+    columns = [column.lower() for column in header]
+    if "email" not in columns or "branch" not in columns:
+        raise _wrong("has no column email or no column branch. Begin with email,branch.")
+
+    scopes = _scopes(settings)
+    recipients = []
+    for line, row in enumerate(rows, start=2):  # as a spreadsheet counts
+        if not any(row):
+            continue
+        cells = dict(zip(columns, row, strict=False))
+        if not _ADDRESS.fullmatch(cells.get("email", "")):
+            raise _wrong(f"has no address in row {line}.")
+        if "branch" not in cells:
+            raise _wrong(f"has no cell branch in row {line}. Empty, after a comma, means all.")
+        branch = cells["branch"]
+        if branch and branch not in scopes:
+            raise _wrong(f"has a branch in row {line} that isn't known. Write its id or its name.")
+        place = f"the address in row {line}"
+        recipients.append(Recipient(cells["email"], scopes.get(branch), place))
+    return list(dict.fromkeys(recipients))
+
+
+def _listed(emails: Sequence[str]) -> list[Recipient]:
+    """Return the recipients of a list of addresses. Each gets the page of all branches."""
+    recipients = []
+    for number, email in enumerate(emails, start=1):
+        if not _ADDRESS.fullmatch(email):
+            raise SettingsError(f"{VARIABLE}: entry {number} is no address. Correct it.")
+        recipients.append(Recipient(email, None, f"address {number}"))
+    return recipients
+
+
+def _rows(path: Path) -> list[list[str]]:
+    """Return the cells of each row, without blanks around them."""
     try:
-        rows = csv.DictReader(StringIO(path.read_bytes().decode("utf-8-sig"), newline=""))
-        names = [name.strip().lower() for name in rows.fieldnames or ()]
+        text = path.read_bytes().decode("utf-8-sig")
+        rows = list(csv.reader(StringIO(text, newline=""), strict=True))
     except OSError as error:
         raise _wrong(f"can't be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise _wrong("isn't in UTF-8. In Excel, save it as CSV UTF-8.") from None
-    if "email" not in names or "branch" not in names:
-        raise _wrong("has no column email or no column branch. Begin with email,branch.")
-
-    rows.fieldnames = names
-    scopes = {
-        name: scope for scope, name in readable_branches(settings.branches_file).names.items()
-    }
-    recipients = []
-    for line, row in enumerate(rows, start=2):
-        email, branch = ((row[name] or "").strip() for name in ("email", "branch"))
-        if "@" in email:
-            recipients.append(Recipient(email, _scope_of(branch, scopes, line)))
-        elif email or branch:
-            raise _wrong(f"has no address in row {line}.")
-    return list(dict.fromkeys(recipients))
+    except csv.Error as error:
+        raise _wrong(f"is no CSV: {error}. Save it as CSV UTF-8.") from None
+    return [[cell.strip() for cell in row] for row in rows]
 
 
-def _scope_of(branch: str, scopes: Mapping[str, str], line: int) -> str | None:
-    """Return the scope of an id, a scope or a name. None if it is empty: all branches."""
-    if not branch or branch in scopes:
-        return scopes.get(branch)
-    try:
-        return Scope.parse(branch if "-" in branch else f"branch-{branch}").key
-    except SettingsError:
-        raise _wrong(
-            f"has a branch in row {line} that isn't known. Write its id or its name."
-        ) from None
+def _scopes(settings: Settings) -> Mapping[str, str]:
+    """Return the scopes of the settings and of LEADS_BRANCHES_FILE, by key, id and name."""
+    names = readable_branches(settings.branches_file).names
+    scopes = dict[str, str]()
+    for key in [*(scope.key for scope in settings.scopes), *names]:
+        scopes[key] = key
+        scopes[key.removeprefix("branch-")] = key
+    for key, name in names.items():
+        scopes[name] = key
+    return scopes
 
 
 def _wrong(what: str) -> SettingsError:

@@ -82,6 +82,8 @@ def test_there_are_dates_without_a_file_of_bank_holidays(house: House) -> None:
             "day,name\n2026-12-25,Noël\n".encode("cp1252"),
             "isn't in UTF-8. In Excel, save it as CSV UTF-8.",
         ),
+        (b"name,day\nChristmas Day\n", "has '' for a day in row 2."),
+        (b'day,name\n2026-12-25,"' + bytes(200_000), "is no CSV: "),
         (b"", "has no column day"),
     ],
 )

@@ -43,6 +43,7 @@ ODD = [
     "cut\r\nin two",
     " spaces ",
     "https://people.example",
+    "{=1+1}",
 ]
 
 

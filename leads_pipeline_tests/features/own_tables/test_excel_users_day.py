@@ -4,6 +4,8 @@ the last rows stay.
 
 # ruff: noqa: DTZ001 - a moment in a list has no time zone
 
+import errno
+import os
 from datetime import UTC, date, datetime
 from io import BytesIO
 from pathlib import Path
@@ -89,6 +91,14 @@ def test_prices_days_and_moments_as_excel_writes_them_have_their_types(house: Ho
         (date(2027, 1, 9), datetime(2027, 1, 9, 9, 5), -950, "07700900124", "3"),
         (None, None, None, None, None),
     ]
+
+
+def test_a_list_of_ids_is_no_number(house: House) -> None:
+    save(house, "teams.csv", b'team,branches\nNorth,"101,102"\nSouth,103\n')
+
+    house.publish()
+
+    assert house.query("select branches from teams order by team") == [("101,102",), ("103",)]
 
 
 def test_a_workbook_beside_its_csv_is_nothing_to_tell(house: House) -> None:
@@ -227,6 +237,49 @@ def test_answers_that_cannot_be_read_are_refused_and_the_last_ones_stay(
     [(message,)] = house.query("select problem from answers where number is null")
     assert message.startswith(f"{name} {problem}")
     assert told(house) == []
+
+
+def test_a_folder_in_the_place_of_a_list_is_told_and_the_last_answers_stay(house: House) -> None:
+    save(house, "answers.csv", b"lead_id,answered_at\na,2026-11-19 10:10\n")
+    house.publish()
+    assert house.marts
+    (house.marts / "answers.csv").unlink()
+    (house.marts / "answers.csv").mkdir()
+
+    house.publish()
+
+    assert house.query("select lead_id, problem from answers order by number nulls last") == [
+        ("a", None),
+        (None, "answers.csv can't be read: Is a directory"),
+    ]
+
+
+@pytest.mark.parametrize("what", ["absent", "unreadable"])
+def test_without_the_folder_of_lists_leads_are_published_and_the_last_answers_stay(
+    house: House, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    save(house, "answers.csv", b"lead_id,answered_at\na,2026-11-19 10:10\n")
+    house.publish()
+    folder = house.marts
+    assert folder
+    stat = Path.stat
+
+    def stat_as_others(path: Path, **options: bool) -> os.stat_result:
+        if path.is_relative_to(folder):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return stat(path, **options)
+
+    if what == "absent":
+        folder.rename(folder.with_name("away"))
+    else:  # root may read all folders
+        monkeypatch.setattr(Path, "stat", stat_as_others)
+    house.land("applicant", [{"id": "a"}, {"id": "b"}])
+    house.publish()
+
+    assert len(house.leads("applicant")) == 2
+    assert house.query("select lead_id from answers order by all") == [("a",), (None,)]
+    [(message,)] = house.query("select problem from answers where number is null")
+    assert message.startswith(f"{folder} can't be read: ")
 
 
 def test_after_an_erasure_answers_that_cannot_be_read_are_gone(house: House) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from email.message import EmailMessage
+from itertools import count
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -225,10 +226,69 @@ def test_who_could_not_be_reached_gets_it_within_the_hour_and_the_others_no_seco
     assert office.findings(MONDAY + timedelta(hours=1)) == []
 
 
+def test_a_recipient_who_takes_all_the_time_of_a_tick_keeps_no_mail_from_the_others(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mailing = "leads_pipeline.features.report.mailing"
+    monkeypatch.setattr(f"{mailing}.monotonic", count().__next__)
+    monkeypatch.setattr(f"{mailing}._TICK_SECONDS", 1)  # one mail a tick
+    office.server.answers = {BOSS: "451 greylisted"}
+
+    assert office.tick(MONDAY).count == 0
+    assert office.tick(MONDAY + timedelta(minutes=5)).count == 1
+
+    assert office.mailed == [YORK]
+    assert len(office.findings(MONDAY)) == 1
+
+
+def test_a_mail_that_the_server_took_is_sent_once_whatever_it_answers_to_quit(
+    office: Office,
+) -> None:
+    office.server.answers = {"QUIT": "421 too many mails"}
+
+    assert office.tick(MONDAY) == Sent(2)
+    for hours in (1, 2, 24):
+        office.tick(MONDAY + timedelta(hours=hours))
+    assert office.mailed == [BOSS, YORK]
+
+
+def test_a_mail_without_an_answer_may_have_arrived_and_is_sent_once(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leads_pipeline.mail.ANSWER_SECONDS", 0.2)
+    office.server.delay_seconds = 1
+
+    assert office.tick(MONDAY).count == 2
+    for hours in (1, 2, 24):
+        office.tick(MONDAY + timedelta(hours=hours))
+    assert office.mailed == [BOSS, YORK]
+    [finding] = office.findings(MONDAY)
+    assert "It may not have arrived." in finding.message
+
+
+def test_a_server_has_longer_to_answer_to_a_mail_than_to_a_command(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leads_pipeline.mail.TIMEOUT_SECONDS", 0.8)
+    office.server.delay_seconds = 1.5
+
+    assert office.tick(MONDAY) == Sent(2)
+
+
 def test_a_refused_recipient_is_told_by_the_variable_to_correct(office: Office) -> None:
     office.server.answers = {BOSS: "550 no such user"}
 
     assert "Correct LEADS_REPORT_MAIL." in str(office.tick(MONDAY).trouble)
+
+
+def test_a_refused_recipient_is_named_without_the_address(office: Office) -> None:
+    office.server.answers = {YORK: "550 no such user"}
+    office.tick(MONDAY)
+
+    [finding] = office.findings(MONDAY)
+    assert "refuses messages for address 2 (550)" in finding.message
+    written = (office.house.folder / ".state" / "report_mail.json").read_text()
+    assert "agency.example" not in finding.message + written
 
 
 def test_what_was_sent_is_remembered_without_addresses(office: Office) -> None:
@@ -276,6 +336,11 @@ def test_a_file_gives_each_recipient_a_branch(
             b"email,branch\na@b.org,the south\n",
             "has a branch in row 2 that isn't known. Write its id or its name.",
         ),
+        (b'email,branch\n"a@b.org,101",\n', "has no address in row 2."),
+        (b"email,branch\na@b.org\n", "has no cell branch in row 2."),
+        (b"email,branch\na@b.org,york\n", "has a branch in row 2 that isn't known."),
+        (b"email,branch\na@b.org,999\n", "has a branch in row 2 that isn't known."),
+        (b'email,branch\n"a@b.org,' + b"x" * 200_000, "is no CSV: "),
         (b"email,branch\na@b.org,Caf\xe9\n", "isn't in UTF-8. In Excel, save it as CSV UTF-8."),
         (None, "can't be read: No such file or directory."),
     ],
