@@ -269,7 +269,8 @@ def test_a_company_merges_the_example_and_starts_what_it_needs_as_the_guide_says
     with DagsterInstance.from_config(shell.environment["DAGSTER_HOME"]) as instance:
         running = {one.instigator_name for one in instance.all_instigator_state() if one.is_running}
     assert running == {
-        f"leads_{name}" for name in (*NEEDED, "pull_inventory_daily", "alert", "deliver")
+        f"leads_{name}"
+        for name in (*NEEDED, "pull_inventory_daily", "alert", "deliver", "mail_report")
     }
 
 

@@ -157,7 +157,7 @@ def test_nothing_runs_before_somebody_starts_it(merged: Definitions) -> None:
     sensors = [one.default_status for one in repository.sensor_defs if one.name.startswith(ours)]
 
     assert schedules == [DefaultScheduleStatus.STOPPED] * 2 * 3
-    assert sensors == [DefaultSensorStatus.STOPPED] * 2 * 4
+    assert sensors == [DefaultSensorStatus.STOPPED] * 2 * 5
 
 
 @pytest.mark.usefixtures("here")
@@ -180,7 +180,7 @@ def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself(
         if one.default_status is DefaultScheduleStatus.RUNNING
     }
     assert running == (
-        {*NEEDED, "pull_inventory_daily", "alert", "deliver"} if is_served else set()
+        {*NEEDED, "pull_inventory_daily", "alert", "deliver", "mail_report"} if is_served else set()
     )
 
 
