@@ -82,8 +82,8 @@ class MailServer:
         Return a sentence about those who were refused, if not everybody was.
 
         `variable` names the recipients in errors, and `shown` those who are refused, in place of
-        their addresses. Raises UnreachableError, UnansweredError if the
-        message may have arrived, SettingsError and CredentialsError.
+        their addresses. Raises UnreachableError, UnansweredError if the message may have arrived,
+        SettingsError and CredentialsError.
         """
         address = _mail_address(self.name, read_secret(self._url).strip())
         user, password = unquote(address.username or ""), unquote(address.password or "")

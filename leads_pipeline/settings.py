@@ -239,9 +239,8 @@ def day_of(value: str) -> date:
 
 def _data_address(value: str) -> str:
     """The path of a folder, or the address of a store without a slash at its end."""
-    if not re.match(
-        r"(s3|gs|az|file|https?)(:|//)", value
-    ):  # slips as well: nobody means a folder that is called s3:
+    # Slips as well: nobody means a folder that is called `s3:`.
+    if not re.match(r"(s3|gs|az|file|https?)(:|//)", value):
         return value
     if (
         re.fullmatch(

@@ -157,9 +157,8 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
     assert CONTAINERFILE.count("constraints requirements.lock") == 3
     for service in COMPOSE["services"].values():
         assert service["read_only"] is True
-        assert (
-            service["restart"] == "always"
-        )  # the one that podman-restart.service starts after a reboot
+        # The one that podman-restart.service starts after a reboot.
+        assert service["restart"] == "always"
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert "healthcheck" in service

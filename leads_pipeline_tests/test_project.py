@@ -73,9 +73,8 @@ def test_the_drawing_of_the_folders_shows_what_imports_what() -> None:
     package = ROOT / "leads_pipeline"
     imports: dict[str, set[str]] = defaultdict(set)
     for path in package.rglob("*.py"):
-        if (
-            path == package / "__init__.py"
-        ):  # it names the component, which is loaded when it is asked for
+        # It names the component, which is loaded when it is asked for.
+        if path == package / "__init__.py":
             continue
         folder = path.relative_to(package).parts[0].removesuffix(".py")
         names = [

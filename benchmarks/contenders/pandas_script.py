@@ -19,9 +19,8 @@ FOLDER = Path(os.environ["LEADS_DATA_DIR"])
 
 def flatten(leads: list[dict]) -> dict[str, pd.DataFrame]:
     """A table of leads and one per list."""
-    leads = list(
-        {lead["id"]: lead for lead in leads}.values()
-    )  # both ends of a window are included
+    # Both ends of a window are included.
+    leads = list({lead["id"]: lead for lead in leads}.values())
     table = pd.json_normalize(leads, sep="_").drop(
         columns=["viewingTimes", "listingDetails_images"]
     )

@@ -131,9 +131,8 @@ def _read_env_file(path: Path) -> frozenset[str]:
                 f"{path} is not a file. Make it one, with lines like LEADS_BRANCH_IDS=101,102, or "
                 "remove it."
             )
-        lines = dotenv_values(
-            path, encoding="utf-8-sig"
-        )  # some editors put a byte order mark first
+        # Some editors put a byte order mark first.
+        lines = dotenv_values(path, encoding="utf-8-sig")
     except OSError as error:
         raise SettingsError(
             f"{path} can't be read ({error.strerror}). Let this user read it."

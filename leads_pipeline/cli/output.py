@@ -162,9 +162,8 @@ def listening(host: str, port: int) -> socket.socket:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
         )
     except OSError as error:
-        why = str(error.strerror or error).partition(" (")[
-            0
-        ]  # Python repeats the address in brackets
+        # Python repeats the address in brackets.
+        why = str(error.strerror or error).partition(" (")[0]
         raise SettingsError(
             f"Can't listen on {address_of(host, port)}: {why}. Name another host or port."
         ) from None

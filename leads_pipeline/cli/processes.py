@@ -92,9 +92,8 @@ def run_together(
     stop = Event()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if (
-            number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
-        ):  # nohup ignores it
+        # `nohup` ignores it.
+        if number is not signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: stop.set())
 
     with alone(home, f"http://{address_of(host, port)}") as lock, runtime_folder(home) as folder:

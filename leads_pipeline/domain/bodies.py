@@ -157,9 +157,8 @@ def _plain(name: str) -> str:
 def parsed(value: bytes) -> object:
     """Return what a piece of JSON means. What can't be read stays as it is."""
     try:
-        return json.loads(
-            value, parse_int=float
-        )  # an integer of 5,000 digits is a float, and no error
+        # An integer of 5,000 digits is a float, and no error.
+        return json.loads(value, parse_int=float)
     except (ValueError, RecursionError):
         return value
 
@@ -221,8 +220,6 @@ def _id_text(raw: bytes) -> str | None:
     try:
         value = json.loads(raw)
         return value if isinstance(value, str) and value.strip() and value.encode() else None
-    except (
-        ValueError,
-        RecursionError,
-    ):  # JSON that json refuses, or a lone surrogate that has no UTF-8 form
+    except (ValueError, RecursionError):
+        # JSON that json refuses, or a lone surrogate that has no UTF-8 form.
         return None

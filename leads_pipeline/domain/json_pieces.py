@@ -39,9 +39,8 @@ def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None,
 
     # The text around the list is short. A key that stands twice there is found by structure, as
     # msgspec keeps one.
-    start = body.find(
-        text[:_BEGINNING]
-    )  # to search for the whole text takes longer than to decode it
+    # To search for the whole text takes longer than to decode it.
+    start = body.find(text[:_BEGINNING])
     if body[start : start + len(text)] != text:
         return _cut_by_structure(key, body)
 

@@ -60,12 +60,10 @@ class Pace:
     """
 
     FIRST_INTERVAL_SECONDS = 1 / 32  # a third of the speed that one core reaches
-    MAX_INTERVAL_SECONDS = (
-        10.0  # if the run had to be slower, it is better to end it and retry later
-    )
-    RECOVERY_FACTOR = (
-        0.9  # seven answers halve the space: at a hard limit, one request in eight is refused
-    )
+    # If the run had to be slower, it is better to end it and retry later.
+    MAX_INTERVAL_SECONDS = 10.0
+    # Seven answers halve the space: at a hard limit, one request in eight is refused.
+    RECOVERY_FACTOR = 0.9
     NEGLIGIBLE_INTERVAL_SECONDS = 1 / 256  # below this, the space between starts changes nothing
 
     def __init__(self, policy: RetryPolicy, rng: random.Random) -> None:
@@ -129,10 +127,7 @@ def http_date(text: str) -> datetime | None:
     """Return the moment of an HTTP date, None if the text is none."""
     try:
         moment = parsedate_to_datetime(text)
-    except (
-        ValueError,
-        OverflowError,
-        IndexError,
-    ):  # email.utils raises these over texts that are no dates
+    except (ValueError, OverflowError, IndexError):
+        # email.utils raises these over texts that are no dates.
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -102,9 +102,8 @@ def _ask_gpg(
             return imported, _run([*command, *words, *limits, "--decrypt"], message, read_end)
         finally:
             os.close(read_end)
-            with suppress(
-                OSError, subprocess.SubprocessError
-            ):  # the agent ends by itself too, but later
+            # The agent ends by itself too, but later.
+            with suppress(OSError, subprocess.SubprocessError):
                 _run([str(Path(gpg).with_name("gpgconf")), "--homedir", home, "--kill", "all"], b"")
 
 

@@ -51,9 +51,8 @@ MAX_REFUSED_TOKENS: Final = 20
 # An answer that was too slow twice is too slow the third time too.
 MAX_SLOW_ATTEMPTS: Final = 2
 
-_REFUSALS = frozenset(
-    {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
-)  # a service may answer either to a new token
+# A service may answer either to a new token.
+_REFUSALS = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "gzip", "User-Agent": "leads-pipeline"}
 
 T = TypeVar("T")

@@ -71,9 +71,8 @@ LOCK_DEADLINE_SECONDS: Final = 45.0
 # sixteen.
 MAX_ANSWER_BYTES, MAX_TOKEN_CHARACTERS = 65_536, 8_000
 
-_TOKEN_FORM = re.compile(
-    rf"[\x21-\x7e]{{1,{MAX_TOKEN_CHARACTERS}}}"
-)  # RFC 6749, appendix A.12, without spaces
+# RFC 6749, appendix A.12, without spaces.
+_TOKEN_FORM = re.compile(rf"[\x21-\x7e]{{1,{MAX_TOKEN_CHARACTERS}}}")
 
 logger = logging.getLogger(__name__)
 
@@ -196,9 +195,8 @@ class Tokens:
             if self._failure and (
                 self._failure[0] >= asked_at or not self._failure[1].is_transient
             ):
-                error = self._failure[
-                    1
-                ]  # of the request that this one waited for, or refused for good
+                # Of the request that this one waited for, or refused for good.
+                error = self._failure[1]
                 raise error.reworded(error.args[0], attempts=0)
             try:
                 self._token = self._obtain(client_secret(self._credentials.secret), refused)
@@ -221,9 +219,8 @@ class Tokens:
             stored = _read(path)
             if stored is not None and self._is_good(stored, refused):
                 return stored
-            with suppress(
-                OSError
-            ):  # no other process takes the refused token, even if the request fails
+            # No other process takes the refused token, even if the request fails.
+            with suppress(OSError):
                 path.unlink(missing_ok=True)
             token = self._ask(secret)
             try:
@@ -344,6 +341,5 @@ def _lifetime_seconds(expires_in: object) -> float:
         seconds = float(expires_in) if isinstance(expires_in, float | str) else 0.0
     except ValueError:
         seconds = 0.0
-    return (
-        min(seconds, MAX_LIFETIME_SECONDS) if seconds > 0 else DEFAULT_LIFETIME_SECONDS
-    )  # NaN isn't > 0 either
+    # NaN isn't > 0 either.
+    return min(seconds, MAX_LIFETIME_SECONDS) if seconds > 0 else DEFAULT_LIFETIME_SECONDS

@@ -227,9 +227,8 @@ def why_no_connection(error: httpx.TransportError) -> str:
         and cause.errno
         and cause.errno > 0
     ):
-        text = os.strerror(
-            cause.errno
-        )  # of a refused connection, asyncio says "Connect call failed"
+        # Of a refused connection, asyncio says "Connect call failed".
+        text = os.strerror(cause.errno)
 
     text = re.sub(r"[^ -~]", "?", text)[:200]
     if isinstance(error, httpx.ProxyError):
@@ -289,9 +288,8 @@ _OAUTH_ERRORS: Final = {
     "invalid_scope": _CHECK_FORM,
     "invalid_target": _CHECK_FORM,
 }
-_OAUTH_TEMPORARY: Final = frozenset(
-    {"server_error", "temporarily_unavailable"}
-)  # section 4.1.2.1; some send 400
+# Section 4.1.2.1; some send 400.
+_OAUTH_TEMPORARY: Final = frozenset({"server_error", "temporarily_unavailable"})
 
 
 def token_verdict(

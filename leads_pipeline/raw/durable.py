@@ -52,9 +52,8 @@ def replace_file(path: Path, content: bytes) -> None:
                 _write_synced(draft, content)
                 os.replace(draft, path)  # noqa: PTH105
                 break
-            except (
-                FileNotFoundError
-            ):  # there is no folder yet, or FolderStore.delete_drafts took the draft
+            except FileNotFoundError:
+                # There is no folder yet, or FolderStore.delete_drafts took the draft.
                 make_folder(path.parent)
             except BaseException:
                 with suppress(OSError):
@@ -244,9 +243,8 @@ def locked(path: Path, timeout_seconds: float, *, is_of_process: bool = False) -
     try:
         yield
     finally:
-        with suppress(
-            OSError
-        ):  # the work under the lock is done, and the lock ends with this process
+        # The work under the lock is done, and the lock ends with this process.
+        with suppress(OSError):
             lock.release()
 
 

@@ -308,9 +308,8 @@ class State:
         """
         remembered = self._remember("origin", origin)
         if remembered != origin:
-            from leads_pipeline.settings import (
-                THIS_MACHINE,
-            )  # not above: each own table's process would load it
+            # Not above: each own table's process would load it.
+            from leads_pipeline.settings import THIS_MACHINE
 
             whose, do = f"leads from {remembered}", ""
             if remembered == THIS_MACHINE:

@@ -358,9 +358,8 @@ class _Follower:
             if origin.edition:
                 copy_file(self.editions.ahead.parent / origin.edition, self.file)
                 self.file.chmod(PRIVATE_FILE_MODE)
-                sync(
-                    self.file
-                )  # else the origin could be on the disk after a power cut, and the leads not
+                # Else the origin could be on the disk after a power cut, and the leads not.
+                sync(self.file)
 
         with connection(self.data.folder, self.file) as db:
             db.execute("create schema if not exists pipeline")  # the published file has it

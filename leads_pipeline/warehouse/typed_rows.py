@@ -170,9 +170,8 @@ def _decoder(annotation: Any) -> Callable[[Any], Any]:
 
 # --- declarations, as a tree: each node reads text, and makes a column of what it read ------------
 
-_Read = tuple[
-    Any, dict[str, Any] | None
-]  # a value, and its members that the contract doesn't know, as received
+# A value, and its members that the contract doesn't know, as received.
+_Read = tuple[Any, dict[str, Any] | None]
 
 
 class _Leaf:
@@ -359,9 +358,8 @@ def _json_of(payload: str) -> tuple[str | bytes, str | None]:
         _ANYTHING.decode(payload)
         return payload, None
 
-    with suppress(
-        ValueError, RecursionError
-    ):  # NaN, half an emoji, a line break: as leniently as Python can
+    # NaN, half an emoji, a line break: as leniently as Python can.
+    with suppress(ValueError, RecursionError):
         value = json.loads(
             payload, strict=False, parse_float=str, parse_int=str, parse_constant=str
         )

@@ -145,9 +145,8 @@ def test_every_lead_arrives_and_none_of_the_erased(tmp_path: Path) -> None:  # n
         with program(machine, [PROGRAM, "receive", "--port", str(push_port)], push_port):
             for hour in range(1, 25):
                 machine.clock.move_to(MIDNIGHT + timedelta(hours=hour))
-                time.sleep(
-                    1.05
-                )  # until each process reads the clock's file again: else the portal has no leads yet
+                # Until each process reads the clock's file again: else the portal has no leads yet.
+                time.sleep(1.05)
                 push(hour)
                 if hour in (4, 11, 13, 18):
                     assert machine.command(*pull) in (0, 1)  # the day is not over

@@ -90,9 +90,8 @@ def points(full: Path, tmp_path: Path, work: Callable[[Path], None], fault: Faul
     """Which system call gets the fault: `PRIVACY_FAULTS` of them by the seed, `all` or a few."""
     folder = tmp_path / "counted"
     shutil.copytree(full, folder, symlinks=True)
-    kind = (
-        Fault.EIO if fault is Fault.EIO else Fault.KILL
-    )  # which counts all calls, or those that change something
+    # Which counts all calls, or those that change something.
+    kind = Fault.EIO if fault is Fault.EIO else Fault.KILL
     outcome = run(work, folder, folder=folder, fault=kind)
     assert outcome.is_done, outcome.message
     shutil.rmtree(folder)

@@ -132,9 +132,8 @@ def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
     assert run(*backfill).exit_code == 0
     leads = LeadsFile(here.data).query(count)
     monkeypatch.setenv("LEADS_BASE_URL", "https://leads.portal.example")
-    monkeypatch.setenv(
-        "LEADS_CLIENT_SECRET_FILE", str(tmp_path / "none")
-    )  # so that nothing is asked for
+    # So that nothing is asked for.
+    monkeypatch.setenv("LEADS_CLIENT_SECRET_FILE", str(tmp_path / "none"))
     monkeypatch.delenv("LEADS_CLIENT_SECRET")
 
     assert "leads-pipeline backfill --last 10d --move-demo" in refused(*backfill)

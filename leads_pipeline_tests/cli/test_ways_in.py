@@ -249,15 +249,13 @@ def test_a_daemon_pulls_stages_and_publishes_by_itself_what_an_env_file_leads_to
     me.fill_in()
     if command[0] != "leads-pipeline":
         copy_checkout(me.folder)
-        me = replace(
-            me, exported={SERVED: "yes"}
-        )  # as if somebody had started the schedules and sensors
+        # As if somebody had started the schedules and sensors.
+        me = replace(me, exported={SERVED: "yes"})
     # Today and yesterday are left to the schedules.
     today = datetime.now(ZoneInfo("Europe/London")).date()
     first, last = today - timedelta(days=29), today - timedelta(days=2)
-    before = {
-        kind: me.asked(kind) for kind in KINDS
-    }  # the oldest are deleted while the daemon works
+    # The oldest are deleted while the daemon works.
+    before = {kind: me.asked(kind) for kind in KINDS}
     with me.running(*command, "--port", str(free_port())) as log:
         wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
         # Dagster's own commands forget their runs at the end, and our code location says so.

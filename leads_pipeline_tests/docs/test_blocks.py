@@ -396,9 +396,8 @@ def test_jupyter_executes_the_notebook(
     installation: Installation, tmp_path: Path, place: str
 ) -> None:
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    assert not any(
-        cell.get("outputs") or cell.get("execution_count") for cell in cells
-    )  # it holds nothing of a person
+    # It holds nothing of a person.
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
     shutil.copytree(NOTEBOOK.parent, tmp_path / "examples")
     environment = bare(tmp_path)
     if place == "elsewhere":

@@ -180,11 +180,8 @@ def test_first_run(demo: Path) -> None:
         if language == "sql":
             (demo / "question.sql").write_text(text, encoding="utf-8")
             assert len(rows(demo, text)) == 3
-        elif text not in (
-            CLONE,
-            "make demo",
-            "make dev",
-        ):  # the demo ran, and the tests above start the UI
+        # The demo ran, and the tests above start the UI.
+        elif text not in (CLONE, "make demo", "make dev"):
             done = run(text, demo, bare(demo))
             assert done.returncode == 0, done.stderr
             assert "branch-101" in done.stdout

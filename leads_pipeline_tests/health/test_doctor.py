@@ -65,9 +65,8 @@ def variables(
 
 
 def call(variables: Mapping[str, str], *options: str, **changes: str | None) -> Result:
-    foreign = dict.fromkeys(
-        name for name in os.environ if name.startswith(OURS)
-    )  # the seeds of these tests, for one
+    # The seeds of these tests, for one.
+    foreign = dict.fromkeys(name for name in os.environ if name.startswith(OURS))
     return CliRunner().invoke(
         main, ["doctor", *options], env={**foreign, **variables, **changes}, color=False
     )

@@ -391,10 +391,8 @@ def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_aga
         house.file.unlink()
     else:
         damage(house.file.resolve())
-    assert {one.key for one in find(known(house))} == {
-        "leads-duckdb",
-        *HINTS,
-    }  # one cause is one finding
+    # One cause is one finding.
+    assert {one.key for one in find(known(house))} == {"leads-duckdb", *HINTS}
     assert {"drift", "checks"} <= find_all(known(house))[1]  # what they found before isn't over
     finding = found(house)["leads-duckdb"]
     assert "made from raw files" in finding.message

@@ -91,9 +91,8 @@ def test_no_secret_is_in_what_the_ui_is_told(
         monkeypatch.setenv(name, value)
     repository = build_definitions(environment).get_repository_def()
 
-    with pytest.warns(
-        DeprecationWarning, match="environment_vars"
-    ):  # Dagster's own snapshot calls it
+    # Dagster's own snapshot calls it.
+    with pytest.warns(DeprecationWarning, match="environment_vars"):
         snapshot = serialize_value(RepositorySnap.from_def(repository))
 
     assert "https://leads.example" in snapshot

@@ -63,9 +63,8 @@ def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> No
 def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        here.instance.run_launcher, "launch_run", lambda _: None
-    )  # it has started, and goes on
+    # It has started, and goes on.
+    monkeypatch.setattr(here.instance.run_launcher, "launch_run", lambda _: None)
     with here.daemon() as daemon:
         daemon.backfill_job(PULL_JOB, [here.key(3)], name="first", to_its_end=False)
         daemon.backfill_job(PULL_JOB, [here.key(4)], name="second", to_its_end=False)

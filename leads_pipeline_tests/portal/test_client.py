@@ -537,9 +537,8 @@ class Book:
             return self.refusal
         leads = [{"id": moment.isoformat()} for moment in self.moments if start <= moment <= end]
         body = json.dumps({"applicants": leads})
-        return httpx.Response(
-            200, stream=httpx.ByteStream(body.encode())
-        )  # as content it would be read already
+        # As content it would be read already.
+        return httpx.Response(200, stream=httpx.ByteStream(body.encode()))
 
     @property
     def ids(self) -> list[str]:
@@ -816,10 +815,8 @@ def test_too_few_descriptors_are_not_taken_for_a_fault_of_the_network() -> None:
     ("variable", "proxy"),
     [
         ("HTTPS_PROXY", "http://agent:hunter2@127.0.0.1:noport"),
-        (
-            "ALL_PROXY",
-            "http://agent:hunter2/x@127.0.0.1:1",
-        ),  # not percent-encoded: hunter2 is taken for the port
+        # Not percent-encoded: hunter2 is taken for the port.
+        ("ALL_PROXY", "http://agent:hunter2/x@127.0.0.1:1"),
         ("HTTP_PROXY", "http://agent:hunter2\udcff@127.0.0.1:1"),
         ("ALL_PROXY", f"http://agent:hunter2@{'a' * 70}.example:1"),
         ("HTTP_PROXY", "http://agent:hunter2@xn--\u0378.example:1"),

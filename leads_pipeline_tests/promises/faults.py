@@ -74,9 +74,8 @@ def _push(
         "Authorization": environment["LEADS_RECEIVE_KEY"],
         "Content-Type": "application/json",
     }
-    opener = build_opener(
-        ProxyHandler({})
-    )  # the environment, which has proxies, is replaced meanwhile
+    # The environment, which has proxies, is replaced meanwhile.
+    opener = build_opener(ProxyHandler({}))
     for lead in leads:
         request = Request(
             f"http://127.0.0.1:{port}/leads", json.dumps({"applicants": [lead]}).encode(), headers

@@ -26,12 +26,10 @@ from leads_pipeline_tests.support.serving import free_port, listens
 KEY: Final = "0123456789abcdef-key"
 PROGRAM: Final = str(Path(sys.executable).parent / "leads-pipeline")
 ROUND: Final = timedelta(seconds=61)  # the daemon looks at most things once a minute
-PAUSE: Final = timedelta(
-    minutes=5
-)  # what a publication wrote to a disk can delay the next one for some minutes
-MOST_ROUNDS: Final = (
-    120  # after a night of an outage, windows that fail come due in turns for two hours
-)
+# What a publication wrote to a disk can delay the next one for some minutes.
+PAUSE: Final = timedelta(minutes=5)
+# After a night of an outage, windows that fail come due in turns for two hours.
+MOST_ROUNDS: Final = 120
 PATIENCE_SECONDS: Final = 300.0  # only what hangs takes that long
 # A process reads the clock's file once in each second, as reading it each time doubles the test's
 # CPU time (measured).

@@ -318,9 +318,8 @@ def pipeline(
     clock = Clock(now)
     simulated = Config(branches=3, leads_per_day=8, clock=lambda: clock.now)
     with running(simulated) as simulator, home(path / "home") as own, warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", category=DeprecationWarning, module=r"dagster\."
-        )  # Dagster's own
+        # Dagster's own.
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
         warnings.simplefilter("ignore", BetaWarning)  # as definitions.py has it
         first_day = now.astimezone(LONDON).date() - timedelta(days=first)
         settings = Settings.from_variables({**simulator.environment(), **VARIABLES})

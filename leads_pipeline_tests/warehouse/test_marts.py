@@ -367,9 +367,8 @@ def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal
     # newest.
     ann = found.pop("odd-0" if "odd-0" in found else "odd-1")
     assert (ann[6], ann[2]) == (2, DAYS[5])
-    assert (
-        "odd-2" not in found
-    )  # its telephone number asked for an appraisal, written in another way
+    # Its telephone number asked for an appraisal, written in another way.
+    assert "odd-2" not in found
     assert sorted(found.values()) == sorted(
         row for row in truth if row[1] not in ("odd-0", "odd-1")
     )
@@ -427,9 +426,8 @@ def test_appraisals(published: Published) -> None:
         values = estimates(leads)
         figures: tuple[Any, ...] = (0, None, None, None)
         if values:
-            total = (
-                sum(values) if sum(values) < 2**63 else None
-            )  # garbage in two leads mustn't cost the publication
+            # Garbage in two leads mustn't cost the publication.
+            total = sum(values) if sum(values) < 2**63 else None
             figures = (len(values), total, min(values), max(values))
         truth.append((*group, len(leads), people(leads), *figures))
 

@@ -251,11 +251,8 @@ def test_of_a_key_that_stands_twice_the_last_value_counts(members: str, extra: s
             ["searchCriteria.radius"],
         ),
         ('{"id":"a","message":tru}', None, ["not valid JSON"]),
-        (
-            '{"id":"a","message":"caf\udce9"}',
-            "café",
-            [],
-        ),  # it wasn't UTF-8, and is read as ISO 8859-1
+        # It wasn't UTF-8, and is read as ISO 8859-1.
+        ('{"id":"a","message":"caf\udce9"}', "café", []),
         ('{"message":"m"}', "m", ["no id"]),
         ('["a"]', None, ["not an object"]),
     ],

@@ -123,9 +123,8 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
         )
         with _told(target, draft):
             for unfinished in target.glob(f"{_UNFINISHED}*"):
-                shutil.rmtree(
-                    unfinished, ignore_errors=True
-                )  # it may hold the room that this one needs
+                # It may hold the room that this one needs.
+                shutil.rmtree(unfinished, ignore_errors=True)
             draft.fill()
             draft.publish(target / name)
         for finish in (

@@ -303,9 +303,8 @@ class Ledger:
         day's.
         """
         here = "(kind, lead_id, version) = (?, ?, ?) and state = 'waiting'"
-        if (
-            is_damaged
-        ):  # With the number 0 it isn't noted, so that it is due again once it is found.
+        # With the number 0 it isn't noted, so that it is due again once it is found.
+        if is_damaged:
             damaged = "state = 'given up', number = 0, trouble = 'Its raw file is damaged.'"
             self.db.execute(
                 f"update versions set {damaged} where {here} and delivered_at is null",

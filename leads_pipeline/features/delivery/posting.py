@@ -65,9 +65,8 @@ class Poster:
         """Send the events in groups, as long as that is allowed. Yield what came of each group."""
         if not events:
             return
-        self._tls = (
-            self._tls or tls_context()
-        )  # reading the certificates takes as long as twenty messages
+        # Reading the certificates takes as long as twenty messages.
+        self._tls = self._tls or tls_context()
         with asyncio.Runner() as loop:
             http = make_async_client(CONCURRENCY, transport=self.transport, tls=self._tls)
             try:

@@ -155,9 +155,8 @@ def _template(
     Raises SettingsError, without the text.
     """
     environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, finalize=write)
-    environment.filters["tojson"] = lambda value: (
-        value
-    )  # so that who writes it has the value written once
+    # So that who writes it has the value written once.
+    environment.filters["tojson"] = lambda value: value
     try:
         parsed = environment.parse(text)
         template = environment.from_string(text)

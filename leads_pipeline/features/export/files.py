@@ -122,9 +122,8 @@ def write_export(
             raise QuestionError(
                 f"There is no such table. Take one of these, or `{ALL}`: {', '.join(names)}."
             )
-        data.state.note_export(
-            folder
-        )  # before the list is looked at: so the receipt of a later entry names the folder
+        # Before the list is looked at: so the receipt of a later entry names the folder.
+        data.state.note_export(folder)
         check_follows_list(db, data)
         drafts = folder / ".leads-export.tmp"
         shutil.rmtree(drafts, ignore_errors=True)  # a killed export's, as this one holds the lock
@@ -239,9 +238,8 @@ def _write_xlsx(
         sheet.freeze_panes(1, 0)
         widths = [len(column.header) + _FILTER_WIDTH for column in columns]
         for number, column in enumerate(columns):
-            sheet.set_column(
-                number, number, None, formats[column.format]
-            )  # rows take it as they are written
+            # Rows take it as they are written.
+            sheet.set_column(number, number, None, formats[column.format])
         sheet.write_row(0, 0, [column.header for column in columns], bold)
         written = 0
         while row is not None and written < sheet_rows:

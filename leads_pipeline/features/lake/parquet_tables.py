@@ -136,9 +136,8 @@ def delete_tables(store: Store, prefix: str = f"{TABLES}/") -> None:
 def _replace_link(path: Path, tree: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)  # Delta tables
-    link = tree.with_name(
-        f"draft-{TABLES}-link"
-    )  # a killed one is deleted with the drafts of publications
+    # A killed one is deleted with the drafts of publications.
+    link = tree.with_name(f"draft-{TABLES}-link")
     link.unlink(missing_ok=True)
     link.symlink_to(tree.relative_to(path.parent))
     link.replace(path)

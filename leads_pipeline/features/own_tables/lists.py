@@ -174,9 +174,8 @@ def list_files(one: OwnList, *folders: Path | None) -> list[Path]:
         with reading(folder):
             folder.stat()
             paths = [folder / f"{one.name}{suffix}" for suffix in _SUFFIXES]
-            files = [
-                path for path in paths if path.exists() and not path.is_fifo()
-            ]  # a pipe has no end
+            # A pipe has no end.
+            files = [path for path in paths if path.exists() and not path.is_fifo()]
         if files:
             return [path for path in files if path.suffix != ".xlsx"] or files
     return []

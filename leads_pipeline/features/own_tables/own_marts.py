@@ -337,9 +337,8 @@ def _make_tables(
             else "delete from pipeline.own_tables"
         )
         fill(db, "pipeline.own_tables", notes)
-        db.execute(
-            "checkpoint"
-        )  # on a full disk, closing the file would leave the log beside it without an error
+        # On a full disk, closing the file would leave the log beside it without an error.
+        db.execute("checkpoint")
     return {str(file): str(problem) for file, *_, problem in notes if problem}
 
 

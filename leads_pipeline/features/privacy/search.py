@@ -437,9 +437,8 @@ class _Look:
         `in_raw` has ids and numbers of raw.
         """
         link = self._data.folder / WAREHOUSE_FILE
-        published = (
-            link if link.exists() else Editions(self._data.folder).current()
-        )  # a restored backup has no link
+        # A restored backup has no link.
+        published = link if link.exists() else Editions(self._data.folder).current()
 
         if published is None:
             return

@@ -267,9 +267,8 @@ def test_after_a_kill_between_sending_and_noting_a_message_is_repeated_and_the_e
 def test_the_end_is_told_if_nobody_knows_whether_the_beginning_was(
     service: Service, channel: Channel
 ) -> None:
-    channel.error = UnreachableError(
-        "Gave no answer within 30 seconds."
-    )  # the message may have arrived
+    # The message may have arrived.
+    channel.error = UnreachableError("Gave no answer within 30 seconds.")
     assert service.look(0, DISK) == service.look(1) == []
     channel.error = None
     service.look(2)
@@ -475,9 +474,8 @@ def test_a_title_tells_a_phone_what_it_is_about(
     service: Service, channel: Channel, found: list[Finding], title: str
 ) -> None:
     service.look(0, DISK)
-    service.look(
-        23, DISK, *(one for one in found if one.may_pass)
-    )  # noticed an hour before it is told
+    # Noticed an hour before it is told.
+    service.look(23, DISK, *(one for one in found if one.may_pass))
     service.look(24, *found)
     assert channel.messages[-1].title == f"[leads_pipeline] {title}"
 

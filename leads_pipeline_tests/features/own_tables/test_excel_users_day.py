@@ -61,9 +61,8 @@ def told(house: House) -> list[str]:
     "content",
     [
         "négociatrice,price\r\nAnnée,1\r\nBo,2\r\n".encode("utf-8-sig"),  # "CSV UTF-8"
-        "négociatrice;price\r\nAnnée;1\r\nBo;2\r\n".encode(
-            "utf-8-sig"
-        ),  # on a machine whose lists have semicolons
+        # On a machine whose lists have semicolons.
+        "négociatrice;price\r\nAnnée;1\r\nBo;2\r\n".encode("utf-8-sig"),
         "négociatrice\tprice\r\nAnnée\t1\r\nBo\t2\r\n".encode(),
     ],
 )

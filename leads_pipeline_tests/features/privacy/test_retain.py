@@ -71,9 +71,8 @@ def full(house: House) -> House:
         house.push(kind, lead(f"{kind} pushed", "cat4"))
         house.land(kind, [lead(f"{kind} long", "dan5", message=SECRET)])
     house.publish()
-    house.now = datetime.combine(NEXT_DAY, house.now.timetz()) + timedelta(
-        days=35
-    )  # DAY is due and the next isn't
+    # DAY is due and the next isn't.
+    house.now = datetime.combine(NEXT_DAY, house.now.timetz()) + timedelta(days=35)
     return house
 
 

@@ -184,9 +184,8 @@ def test_connections_stay_open_and_are_few(tmp_path: Path, monkeypatch: pytest.M
 
     with home(tmp_path / "home") as instance:
         record(instance, run_id(0))
-        monkeypatch.setattr(
-            "sqlite3.dbapi2.connect", watched
-        )  # SQLAlchemy's dialect asks for it each time
+        # SQLAlchemy's dialect asks for it each time.
+        monkeypatch.setattr("sqlite3.dbapi2.connect", watched)
         [entry, *_] = instance.all_logs(run_id(0))
         for _ in range(10):
             instance.event_log_storage.store_event(entry)

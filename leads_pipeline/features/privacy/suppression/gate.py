@@ -194,9 +194,8 @@ class Gate:
 
         corrections = self._corrections_near(window, lacking)
         lost = lacking - _ids_of(corrections)
-        is_anonymous = (
-            self._key_of_day(window.day) is not None
-        )  # then there is no address to correct
+        # Then there is no address to correct.
+        is_anonymous = self._key_of_day(window.day) is not None
         if lost and not is_anonymous:
             hashed = {suppressed.hashed_lead(window.kind.name, lead_id) for lead_id in lost}
             self.entries.append(partial(_noted, Action.LACKING, 0, tuple(sorted(hashed))))
