@@ -197,12 +197,10 @@ def _scope_keys(value: str) -> tuple[Scope, ...]:
 def _scopes(value: str, how: str, *, is_branches: bool = False) -> tuple[Scope, ...]:
     parsed: dict[Scope, None] = {}
     for text in list_of(value):
-        scope = None
-        for written in (text, f"branch-{text}") if is_branches else (text,):
-            with suppress(SettingsError):
-                scope = scope or Scope.parse(written)
-        if scope is None:
-            raise ValueError(f"holds {text!r}. {how}.")
+        try:
+            scope = Scope.parse_loosely(text) if is_branches else Scope.parse(text)
+        except SettingsError:
+            raise ValueError(f"holds {text!r}. {how}.") from None
         if is_branches and scope.kind is not ScopeKind.BRANCH:
             raise ValueError(f"holds {text!r}, which is no branch. Use LEADS_SCOPES instead.")
         parsed[scope] = None

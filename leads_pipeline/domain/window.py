@@ -73,6 +73,14 @@ class Scope:
 
         return cls(ScopeKind(kind), id_)
 
+    @classmethod
+    def parse_loosely(cls, text: str) -> Self:
+        """Read `101`, which is a branch, or a scope key. Raises SettingsError as `parse` does."""
+        try:
+            return cls.parse(text)
+        except SettingsError:
+            return cls.parse(f"branch-{text}")
+
     @property
     def key(self) -> str:
         """Return the scope as partition key and folder name: `branch-101`, `all`."""

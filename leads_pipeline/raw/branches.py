@@ -6,7 +6,6 @@ Belongs here: what the file may hold, and a scope's name. Doesn't: the table `br
 
 import csv
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
@@ -137,14 +136,14 @@ def _positions(path: Path, header: list[str]) -> tuple[int, int]:
 
 
 def _scope(path: Path, text: str, line: int) -> str:
-    """Return the key of `101`, which is a branch, or of a scope: `branch-101`, `company-7`."""
-    for written in (text, f"branch-{text}"):
-        with suppress(SettingsError):
-            return Scope.parse(written).key
-    raise _wrong(
-        path,
-        f"has {text!r} for an id in row {line}. Write the portal's id of a branch, such as 101.",
-    )
+    try:
+        return Scope.parse_loosely(text).key
+    except SettingsError:
+        raise _wrong(
+            path,
+            f"has {text!r} for an id in row {line}. Write the portal's id of a branch, such as "
+            "101.",
+        ) from None
 
 
 def _wrong(path: Path, what: str) -> SettingsError:

@@ -7,7 +7,6 @@ a secret.
 import re
 import tomllib
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
@@ -229,13 +228,12 @@ def _some_of(table: TomlTable, key: str, known: list[str] | tuple[str, ...]) -> 
 
 
 def _scope(table: TomlTable, text: str) -> str:
-    """Return the key of `101`, which is a branch, or of a scope: `branch-101`, `company-7`."""
-    for written in (text, f"branch-{text}"):
-        with suppress(SettingsError):
-            return Scope.parse(written).key
-    raise table.error(
-        f'has {text!r} in `branches`. Write the portal\'s ids: branches = ["101", "102"].'
-    )
+    try:
+        return Scope.parse_loosely(text).key
+    except SettingsError:
+        raise table.error(
+            f'has {text!r} in `branches`. Write the portal\'s ids: branches = ["101", "102"].'
+        ) from None
 
 
 def _form(table: TomlTable) -> Form:
