@@ -61,7 +61,7 @@ class Store(Protocol):
         """Return the keys below a prefix, sorted. The prefix is empty or ends with a slash.
 
         A key that is there from the beginning to the end of the call is listed, under its old or
-        its new name.
+        its new name. (If it is renamed twice within the call, it can be missed.)
         """
 
     def rename(self, key: str, new_key: str) -> bool:

@@ -5,7 +5,7 @@
 -- kind varchar: applicant or appraisal
 -- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
 -- leads bigint: Leads. There is no row if there is none
--- people bigint: Different people of this row; leads without e-mail address and telephone number don't count. Not additive, as one person can be in several rows: use `count(distinct person)` of mart_people_daily. On days that retention has made anonymous, a person counts once a day
+-- people bigint: Different people of this row; leads without e-mail address and telephone number don't count. On days that retention has made anonymous, a person counts once a day. Not additive, as one person can be in several rows: use `count(distinct person)` of mart_people_daily
 -- viewings bigint: Leads that ask for a viewing
 -- is_whole boolean: Whether all days of the month have landed; NULL for a scope without windows
 

@@ -475,9 +475,10 @@ HOSTILE = [
 def test_a_number_and_an_address_behind_a_hostile_megabyte_of_a_message_are_found_in_a_moment(
     piece: str,
 ) -> None:
+    """Some 0.1 s each on an idle machine. A pattern that goes back over what it read takes minutes."""
     message = piece * (1_000_000 // len(piece))
     person = Person.of([EMAIL], [PHONE], names=["Jane Roe"])
     for contact in (EMAIL, PHONE):
         began_at = time.process_time()
         assert person.is_mentioned_in([f"{message} — {contact}"])
-        assert time.process_time() - began_at < 0.2
+        assert time.process_time() - began_at < 2
