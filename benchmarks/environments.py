@@ -16,9 +16,10 @@ FOLDER = Path(__file__).parent.parent / ".venv-bench"
 
 
 def packages(script: Path) -> list[str]:
-    """What the script names, pinned; nothing where it needs no environment of its own."""
+    """What the script names in its head, pinned."""
     head = re.search(r"^# /// script\n((?:# .*\n)+)# ///$", script.read_text(), re.MULTILINE)
-    text = re.sub("^# ", "", head[1], flags=re.MULTILINE) if head else "dependencies = []"
+    assert head, f"{script.name} has no head as PEP 723 has it."
+    text = re.sub("^# ", "", head[1], flags=re.MULTILINE)
     found: list[str] = tomllib.loads(text)["dependencies"]
     return found
 

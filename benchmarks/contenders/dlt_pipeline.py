@@ -1,5 +1,8 @@
-# /// script dependencies = ["dlt[duckdb,parquet]==1.31.0", "duckdb==2.0.1", "pyarrow==26.0.1",
-# "orjson==3.13.0"] ///
+# /// script
+# dependencies = [
+#     "dlt[duckdb,parquet]==1.31.0", "duckdb==2.0.1", "pyarrow==26.0.1", "orjson==3.13.0",
+# ]
+# ///
 """dlt as its performance guide has it.
 
 Windows are fetched in parallel. Parquet lies between the stages, and each has workers.
