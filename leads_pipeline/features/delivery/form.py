@@ -76,5 +76,8 @@ class Form(Protocol):
     def is_final(self, event_type: EventType, status: int) -> bool:
         """Whether an answer with that status means: it will never be taken."""
 
+    def is_gone(self, event_type: EventType, status: int) -> bool:
+        """Whether an answer with that status means: nothing more may be sent there."""
+
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Return the request that tells of the event. Raises UnusableTemplateError."""
