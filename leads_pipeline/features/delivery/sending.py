@@ -290,6 +290,8 @@ class _Pass:
     def _note_delivered(self, outcome: Outcome) -> None:
         self._sent.delivered += 1
         self._failures_in_a_row = 0
+        if outcome.id_there is not None:
+            self.ledger.note_id_there(outcome.version, outcome.id_there)
         self.ledger.delivered(outcome.version, self.destination.form.host, self.clock().timestamp())
         if self.ledger.fact("pauses"):
             self.ledger.wake()

@@ -46,6 +46,10 @@ class StandardWebhook:
         """No answer is."""
         return False
 
+    def id_path(self, event_type: EventType) -> tuple[str, ...]:  # noqa: ARG002 - as any form
+        """No answer has one."""
+        return ()
+
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Sign the message. Receivers refuse a timestamp that is older than five minutes."""
         body, at = encoded(event.message), now.astimezone(UTC)
