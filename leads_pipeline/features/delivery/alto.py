@@ -36,7 +36,7 @@ _ADVICE: Final = {
 }
 
 
-class Told(NamedTuple):
+class LeadOutcome(NamedTuple):
     """What came of a lead: its id there, the outcome, and when, in seconds since 1970."""
 
     id_there: str
@@ -66,14 +66,14 @@ class Alto:
     request: HttpRequest
     tokens: Tokens | None
 
-    def outcomes(self, interval: Mapping[str, str]) -> list[Told]:
+    def outcomes(self, interval: Mapping[str, str]) -> list[LeadOutcome]:
         """Return what came of the leads of an interval. Raises LeadsPipelineError."""
         told = []
         with make_client(headers=self.request.headers) as http:
             for status in _OUTCOMES:
                 asked = {**interval, "lead-status": status, "max-results": str(_LEADS_OF_PAGE)}
                 for page in self._pages(http, asked):
-                    told += [_told(lead) for lead in page.items or ()]
+                    told += [_outcome_of(lead) for lead in page.items or ()]
         return [one for one in told if one is not None]
 
     def _pages(self, http: httpx.Client, asked: dict[str, str]) -> Iterator[_Page]:
@@ -127,7 +127,7 @@ class Alto:
         return f"The request for outcomes to {httpx.URL(self.request.url).host}"
 
 
-def _told(lead: _Lead) -> Told | None:
+def _outcome_of(lead: _Lead) -> LeadOutcome | None:
     """Return what an answer says of a lead. None if it isn't an outcome, or can't be read."""
     outcome = _OUTCOMES.get(str(lead.lead_status))
     if outcome is None or type(lead.id) not in (int, str):
@@ -139,4 +139,4 @@ def _told(lead: _Lead) -> Told | None:
 
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
-    return Told(str(lead.id), outcome, at.timestamp())
+    return LeadOutcome(str(lead.id), outcome, at.timestamp())

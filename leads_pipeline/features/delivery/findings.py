@@ -79,23 +79,20 @@ def outcomes(facts: Facts) -> Iterator[Finding]:
         return
     for destination in destinations:
         with reading_ledger(facts.data.folder, destination.name) as ledger:
-            if destination.outcomes and ledger:
-                yield from _no_outcomes(facts, destination, ledger)
+            failing = ledger.fact("outcomes_failing") if ledger else None
+            if ledger is None or failing is None or destination.outcomes is None:
+                continue
+            since = datetime.fromisoformat(ledger.fact("outcomes_until") or failing)
+            trouble = ledger.fact("outcomes_trouble")
 
-
-def _no_outcomes(facts: Facts, destination: Destination, ledger: Ledger) -> Iterator[Finding]:
-    failing = ledger.fact("outcomes_failing")
-    if failing is None:
-        return
-    since = datetime.fromisoformat(ledger.fact("outcomes_until") or failing)
-    if has_passed(_LATE_OUTCOMES, since, facts.now):
-        yield Finding(
-            Level.WARNING,
-            f"{destination.shown} tells no outcomes of leads. {ledger.fact('outcomes_trouble')}",
-            "Correct it. `leads-pipeline deliver outcomes` asks at once.",
-            since,
-            key=_key(destination),
-        )
+        if has_passed(_LATE_OUTCOMES, since, facts.now):
+            yield Finding(
+                Level.WARNING,
+                f"{destination.shown} tells no outcomes of leads. {trouble}",
+                "Correct it. `leads-pipeline deliver outcomes` asks at once.",
+                since,
+                key=_key(destination),
+            )
 
 
 def _untold(facts: Facts, known: set[str]) -> Iterator[Finding]:

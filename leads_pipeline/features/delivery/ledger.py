@@ -273,6 +273,10 @@ class Ledger:
             (version.kind, version.lead_id, id_there),
         )
 
+    def forget_ids_there(self) -> None:
+        """Forget the ids of leads in a system that is no longer sent to."""
+        self.db.execute("delete from ids_there")
+
     def note_outcome(self, id_there: str, outcome: str, at: float) -> int:
         """Note what came of a lead there, unless a later outcome is known.
 
@@ -413,9 +417,8 @@ class Ledger:
                 f"delete from {table} where (kind, lead_id) = (?, ?) and version <> ?",
                 (*lead, ERASED),
             )
-        is_to_tell = had_it or is_told
-        # The erasure may be told by the id there.
-        for table in ("asked", "outcomes") if is_to_tell else ("asked", "outcomes", "ids_there"):
+        # The id there stays: the erasure may be told by it.
+        for table in ("asked", "outcomes"):
             self.db.execute(f"delete from {table} where (kind, lead_id) = (?, ?)", lead)
         if had_it and not is_told:
             erasure = Version(kind, lead_id, ERASED, microseconds(now), now.date(), "")

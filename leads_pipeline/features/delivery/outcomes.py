@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.features.delivery.alto import Alto, Told
+from leads_pipeline.features.delivery.alto import Alto, LeadOutcome
 from leads_pipeline.features.delivery.destinations import Destination, destinations_of
 from leads_pipeline.features.delivery.ledger import (
     Ledger,
@@ -48,7 +48,7 @@ def work_of_night(data: DataFolder, settings: Settings, now: datetime, night: Ni
         return
 
     names = {one.name for one in asked}
-    night.attempt("Old outcomes couldn't be deleted", lambda: _delete_others(data.folder, names))
+    night.attempt("Old outcomes couldn't be deleted", lambda: _delete_old(data.folder, names))
     for destination in asked:
         try:
             night.counts[f"outcomes_{destination.name}"] = ask(data, destination, now)
@@ -63,11 +63,12 @@ def ask(data: DataFolder, destination: Destination, now: datetime) -> int:
     """
     name = destination.name
     with reading_ledger(data.folder, name) as ledger:
-        interval = _interval(ledger, now) if ledger else None
+        has_ids = ledger is not None and ledger.fact("host") == destination.form.host
+        interval = _interval(ledger, now) if ledger and has_ids else None
     if destination.outcomes is None or interval is None:
         return 0
 
-    told: list[Told] = []
+    told: list[LeadOutcome] = []
     trouble = None
     credentials = destination.form.credentials
     tokens = Tokens(credentials, data.state.path / "tokens") if credentials else None
@@ -139,8 +140,11 @@ def write_outcomes(folder: Path, ledger: Ledger) -> None:
     replace_file(path, text.getvalue().encode())
 
 
-def _delete_others(folder: Path, names: Collection[str]) -> None:
+def _delete_old(folder: Path, names: Collection[str]) -> None:
+    """Delete files that no ledger of these destinations stands for: no erasure would reach them."""
     for path in (folder / FOLDER).glob("*.csv"):
-        if path.stem not in names:
+        with reading_ledger(folder, path.stem) as ledger:
+            has_outcomes = ledger is not None and bool(ledger.outcomes())
+        if path.stem not in names or not has_outcomes:
             with storing(path):
-                path.unlink()
+                path.unlink(missing_ok=True)

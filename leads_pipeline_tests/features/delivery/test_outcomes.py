@@ -48,7 +48,7 @@ url = "{address}/leads/{{{{ data.id_there }}}}"
 
 @dataclass
 class Alto:
-    """The leads of an Alto, by their ids there. A page has one lead.
+    """The leads of an Alto, by their ids there: `lead-1` is 100. A page has one lead.
 
     `broken` takes the place of all answers to GET.
     """
@@ -60,11 +60,13 @@ class Alto:
     broken: tuple[int, bytes] | None = None
 
     def create(self, body: dict[str, str]) -> tuple[int, Any]:
-        if body["sourceIdentifier"] in self.known:
+        lead_id = body["sourceIdentifier"]
+        if lead_id in self.known:
             return 409, {"errors": [{"code": "duplicate_lead"}]}
-        self.known.add(body["sourceIdentifier"])
-        self.leads[str(100 + len(self.leads))] = body
-        return 201, {"id": str(99 + len(self.leads)), "enquirerDetails": {"surname": "Quill"}}
+        self.known.add(lead_id)
+        id_there = str(99 + int(lead_id.removeprefix("lead-")))
+        self.leads[id_there] = {}
+        return 201, {"id": id_there, "enquirerDetails": {"surname": "Quill"}}
 
     def decide(self, id_there: str, status: str, at: datetime) -> None:
         """A negotiator accepts or rejects a lead."""
@@ -178,15 +180,16 @@ def test_outcomes_of_all_pages_and_both_statuses_are_published(here: Here) -> No
 
 def test_only_what_changed_since_the_last_success_is_asked_for(here: Here) -> None:
     here.deliver(lead(1))
-    first = here.agency.house.now
-    here.ask()
-    here.agency.house.later(days=1)
-    here.ask()
+    moments = [here.agency.house.now]
+    for _ in range(2):
+        here.agency.house.later(days=1)
+        moments.append(here.agency.house.now)
+        here.ask()
 
-    asked = [one["modified-from"] for one in here.alto.asked]
-    before = [first - timedelta(hours=1), first - timedelta(hours=1)]
-    assert asked[2:] == [f"{one:%Y-%m-%dT%H:%M:%SZ}" for one in before]
-    assert asked[0] <= asked[2]
+    asked = [(one["modified-from"], one["modified-to"]) for one in here.alto.asked]
+    _, first, second = [f"{one:%Y-%m-%dT%H:%M:%SZ}" for one in moments]
+    before, since = [f"{one - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}" for one in moments[:2]]
+    assert asked == [(before, first), (before, first), (since, second), (since, second)]
 
 
 def test_a_rejected_lead_that_is_accepted_later_is_accepted(here: Here) -> None:
@@ -217,13 +220,13 @@ def test_a_lead_of_another_source_and_one_that_can_not_be_read_are_ignored(here:
 def test_a_lead_that_alto_had_before_has_no_id_and_no_outcome(here: Here) -> None:
     here.alto.known.add("lead-1")
     here.deliver(lead(1), lead(2))
-    here.alto.decide("100", "Accepted", here.agency.house.now)
+    here.alto.decide("101", "Accepted", here.agency.house.now)
     here.ask()
 
     with reading_ledger(here.agency.house.folder, "alto") as ledger:
         assert ledger
         ids = [story(ledger, "applicant", one)[0].id_there for one in ("lead-1", "lead-2")]
-    assert ids == [None, "100"]
+    assert ids == [None, "101"]
     assert here.published() == [("lead-2", "accepted")]
 
 
@@ -307,6 +310,31 @@ def test_the_file_goes_with_the_destination(here: Here) -> None:
     here.night()
 
     assert here.file == ""
+    assert here.published() == []
+
+
+def test_a_file_whose_ledger_is_lost_goes_because_no_erasure_would_reach_it(here: Here) -> None:
+    here.deliver(lead(1))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    here.night()
+    ledger_path(here.agency.house.folder, "alto").unlink()
+
+    here.night()
+
+    assert here.file == ""
+
+
+def test_ids_of_a_former_host_are_forgotten(here: Here) -> None:
+    """A sandbox and the real Alto have different leads by the same id."""
+    here.deliver(lead(1))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    text = here.destinations.file.read_text()
+    here.destinations.file.write_text(text.replace("http://127.0.0.1", "http://localhost"))
+
+    assert here.ask() == 0  # nobody has delivered there yet
+    here.deliver(lead(2))
+    here.ask()
+
     assert here.published() == []
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -215,13 +216,19 @@ def test_a_lead_without_an_id_there_waits_with_a_clear_trouble(here: Destination
     assert states(here) == {VersionState.DELIVERED: 1, VersionState.WAITING: 1}
 
 
-def test_a_lead_is_delivered_once_though_its_answer_breaks_off(here: Destinations) -> None:
+@pytest.mark.parametrize("stalls", [True, False])
+def test_a_lead_is_delivered_once_though_its_answer_breaks_off(
+    here: Destinations, *, stalls: bool
+) -> None:
     asked = []
+    is_over = threading.Event()
 
     class Api(QuietHandler):
         def do_POST(self) -> None:
             asked.append(self.path)
             self.answer(201, b'{"lead": {"id": "17', cut_off=9)
+            if stalls:
+                is_over.wait(10)
             self.connection.close()
 
     with serving(Api) as address:
@@ -229,7 +236,14 @@ def test_a_lead_is_delivered_once_though_its_answer_breaks_off(here: Destination
         here.agency.land(lead(1))
         for _ in range(2):
             [destination] = here.read()
-            deliver(here.settings, here.agency.house.data, destination, is_all=True)
+            deliver(
+                here.settings,
+                here.agency.house.data,
+                destination,
+                is_all=True,
+                timeout_seconds=0.5,
+            )
+        is_over.set()
 
     assert asked == ["/leads"]
     assert states(here) == {VersionState.DELIVERED: 1}
