@@ -134,9 +134,7 @@ def _outcome_of(lead: _Lead) -> LeadOutcome | None:
         return None
     try:
         at = datetime.fromisoformat(lead.modified_date)
-    except (TypeError, ValueError):
+        in_utc = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    except (TypeError, ValueError, OverflowError):
         return None
-
-    if at.tzinfo is None:
-        at = at.replace(tzinfo=UTC)
-    return LeadOutcome(str(lead.id), outcome, at.timestamp())
+    return LeadOutcome(str(lead.id), outcome, in_utc.timestamp())

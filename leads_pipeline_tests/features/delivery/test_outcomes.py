@@ -143,7 +143,9 @@ def here(agency: Agency) -> Iterator[Here]:
             self.answer(status, json.dumps(answer).encode())
 
         def do_GET(self) -> None:
-            assert self.headers["authorization"] == "Bearer of-alto"
+            if self.headers["authorization"] != "Bearer of-alto":
+                self.answer(401, b"")
+                return
             assert self.headers["agencyref"] == "the-agency"
             asked = {name: one for name, [one] in parse_qs(urlsplit(self.path).query).items()}
             alto.asked.append(asked)
@@ -210,11 +212,22 @@ def test_a_lead_of_another_source_and_one_that_can_not_be_read_are_ignored(here:
     here.alto.decide("100", "Accepted", here.agency.house.now)
     here.alto.decide("777", "Accepted", here.agency.house.now)
     here.alto.decide("101", "Accepted", here.agency.house.now)
-    here.alto.leads["101"]["modifiedDate"] = "2999"
-
-    here.ask()
+    for unread in ("yesterday", "9999-12-31T23:59:59-05:00"):
+        here.alto.leads["101"]["modifiedDate"] = unread
+        here.ask()
 
     assert here.published() == [("lead-1", "accepted")]
+
+
+def test_a_refused_access_token_is_replaced(here: Here) -> None:
+    here.deliver(lead(1))
+    [file] = (here.agency.house.folder / ".state" / "tokens").glob("*.json")
+    stored = json.loads(file.read_text())
+    an_older = {"access_token": "of-before", "fetched_at": stored["fetched_at"] - 100}
+    file.write_text(json.dumps(stored | an_older))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+
+    assert here.ask() == 1
 
 
 def test_a_lead_that_alto_had_before_has_no_id_and_no_outcome(here: Here) -> None:
