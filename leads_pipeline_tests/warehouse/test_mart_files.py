@@ -73,7 +73,7 @@ class AllMarts(Step):
         steps = [
             NoteWindowStates(self.data.store, windows, grid, now, is_first_of_day=True),
             LoadInventory(Inventory.of(self.data)),
-            LoadLists([self.data.folder], LONDON),
+            LoadLists([self.data.folder], self.data.folder, LONDON),
             NoteObjections(self.data),
             MakeBranches(Branches()),
             LoadCalendar(None),

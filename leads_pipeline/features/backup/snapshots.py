@@ -50,6 +50,7 @@ _LEFT_OUT: Final = {
         "leads.duckdb",
         ".versions",
         "tables",
+        "outcomes",
         ".cache",
         ".dagster",
         ".env",

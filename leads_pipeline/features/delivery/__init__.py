@@ -10,6 +10,7 @@
     request_form.py         a request by templates for an API of its own
     posting.py, answers.py  requests, and what an answer means
     sending.py              a pass over what is due
+    outcomes.py, alto.py    what came of leads there
 
 The other files are what the core asks for.
 """
@@ -29,6 +30,8 @@ FEATURE: Final = Feature(
     },
     definitions="leads_pipeline.features.delivery.sensor:definitions",
     needed="leads_pipeline.features.delivery.sensor:needed",
+    night="leads_pipeline.features.delivery.outcomes:work_of_night",
+    derives=("outcomes",),
     finders="leads_pipeline.features.delivery.findings",
     figures="leads_pipeline.features.delivery.figures:figures",
     holds_people="leads_pipeline.features.delivery.people:DeliveredLeads",

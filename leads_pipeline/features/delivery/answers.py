@@ -1,13 +1,13 @@
 """The meaning of a destination's answers.
 
 Belongs here: what an answer says about the lead, and about the destination. Of its body, a
-machine's error code alone: the rest can repeat what the lead says. Doesn't: sending (posting.py),
-what is done then (sending.py).
+machine's error code and the lead's id there alone: the rest can repeat what the lead says. Doesn't:
+sending (posting.py), what is done then (sending.py).
 """
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +25,7 @@ _CONTENT_TYPE: Final = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,40}")
 
 # Where APIs have their error codes, and how these look. A number is a code, and not a telephone's.
 _CODE_KEYS: Final = ("code", "errorCode", "error_code", "error", "category")
+_ID_CHARACTERS_MAX: Final = 100
 _CODE: Final = re.compile(r"[A-Za-z0-9]{1,40}(?:_[A-Za-z0-9]{1,40}){1,8}|[0-9]{1,5}")
 
 
@@ -34,7 +35,8 @@ class Outcome:
 
     `is_of_the_lead`: the destination works, and refuses this one. `is_final`: it will never take
     it. `is_gone`: nothing more may be sent there. `is_unclear`: it may have the lead all the same.
-    `status` is None without an answer. `code` is a machine's error code.
+    `status` is None without an answer. `code` is a machine's error code. `id_there` is the lead's
+    id in the destination's system.
     """
 
     version: Version
@@ -47,6 +49,7 @@ class Outcome:
     is_final: bool = False
     is_gone: bool = False
     is_unclear: bool = False
+    id_there: str | None = None
 
 
 def outcome_of(
@@ -105,6 +108,23 @@ def error_code(body: bytes, words_of_lead: Collection[str]) -> str:
             if _CODE.fullmatch(code) and not any(part in words_of_lead for part in parts):
                 return code
     return ""
+
+
+def id_in(body: bytes, path: Sequence[str]) -> str | None:
+    """Return the lead's id in a JSON answer. None if there is none that can be kept."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+
+    for member in path:
+        found = found.get(member) if isinstance(found, dict) else None
+    if type(found) not in (int, str):
+        return None
+
+    text = str(found)
+    is_usable = 0 < len(text) <= _ID_CHARACTERS_MAX and text.isprintable()
+    return text if is_usable else None
 
 
 def _places_of_codes(found: Any) -> list[dict[str, Any]]:

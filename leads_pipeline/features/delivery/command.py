@@ -26,6 +26,7 @@ from leads_pipeline.features.delivery.ledger import (
     writing_ledger,
 )
 from leads_pipeline.features.delivery.message import masked
+from leads_pipeline.features.delivery.outcomes import ask
 from leads_pipeline.features.delivery.questions import (
     Retried,
     Selection,
@@ -125,8 +126,8 @@ def status(as_json: bool) -> None:
 def log(lead: str, as_json: bool) -> None:
     """Show when a lead was delivered to whom, and what was answered: applicant/17.
 
-    It has the status, the content type, and the error code of an answer in JSON. Nothing else of an
-    answer is kept.
+    It has the status, the content type, and the error code of an answer in JSON, and the lead's id
+    there if `id_there` says where it is. Nothing else of an answer is kept.
     """
     kind, lead_id = lead_of(lead)
     _, data = existing()
@@ -146,6 +147,33 @@ def log(lead: str, as_json: bool) -> None:
     for name, versions in stories.items():
         for one in versions:
             _show_story(name, one)
+
+
+@deliver.command("outcomes")
+def ask_for_outcomes() -> None:
+    """Ask Alto which leads were accepted or rejected. The service does so each night.
+
+    Exit code 1 if Alto can't be asked, 2 if a setting is wrong.
+    """
+    settings, data = existing()
+    asked = [one for one in _destinations(settings) if one.outcomes]
+    if not asked:
+        raise SettingsError(
+            'No destination has `outcomes = "alto"`. examples/destinations/alto.toml has it.'
+        )
+
+    has_failed = False
+    for destination in asked:
+        try:
+            changed = ask(data, destination, datetime.now(UTC))
+            click.echo(
+                f"{destination.shown}: {counted(changed, 'outcome')}. The next publication has "
+                "them."
+            )
+        except LeadsPipelineError as error:
+            has_failed = True
+            click.echo(f"{destination.shown}: {error}", err=True)
+    sys.exit(1 if has_failed else 0)
 
 
 @deliver.command()
@@ -216,7 +244,10 @@ def _told_as_json(one: Told) -> dict[str, Any]:
 
 def _show_story(name: str, one: Told) -> None:
     at = f" {moment(one.delivered_at)}" if one.delivered_at else ""
-    click.echo(f"{name}: version {one.version[:_SHOWN_DIGITS]} of {one.day} {one.state}{at}")
+    id_there = f", there {one.id_there}" if one.id_there else ""
+    click.echo(
+        f"{name}: version {one.version[:_SHOWN_DIGITS]} of {one.day} {one.state}{at}{id_there}"
+    )
     for attempt in one.attempts:
         answer = attempt.trouble or "taken"
         if attempt.status:

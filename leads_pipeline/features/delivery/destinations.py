@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.delivery.form import Event, EventType, Form
+from leads_pipeline.features.delivery.form import Event, EventType, Form, HttpRequest
 from leads_pipeline.features.delivery.ledger import DEFAULT
 from leads_pipeline.features.delivery.settings import DeliverySettings
 from leads_pipeline.features.delivery.webhook import StandardWebhook, signer
@@ -45,12 +45,14 @@ class Destination:
     """Where leads are sent to. Each has a ledger, pauses and findings of its own.
 
     `first_day` is the first day whose leads are sent. Without it, that of the first delivery.
+    `outcomes` is the request that Alto answers with what came of leads, None if nobody asks.
     """
 
     name: str
     form: Form
     filter: Filter = Filter()
     first_day: date | None = None
+    outcomes: HttpRequest | None = None
 
     def wants(self, event: Event) -> bool:
         """Whether the event may be sent.

@@ -18,7 +18,7 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import Scope
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.delivery.destinations import Destination, Filter
-from leads_pipeline.features.delivery.form import EventType, Form
+from leads_pipeline.features.delivery.form import ID_THERE, EventType, Form, HttpRequest
 from leads_pipeline.features.delivery.message import MARKETS
 from leads_pipeline.features.delivery.request_form import (
     JSON,
@@ -207,7 +207,9 @@ def _destination(table: TomlTable) -> Destination:
         )
 
     first_day = table.get("from", date, "day. Write from = 2026-11-19, without quotation marks")
-    destination = Destination(name, _form(table), _filter(table), first_day)
+    destination = Destination(
+        name, _form(table), _filter(table), first_day, outcomes=_outcomes(table)
+    )
     table.want_no_more()
     return destination
 
@@ -234,6 +236,25 @@ def _scope(table: TomlTable, text: str) -> str:
         raise table.error(
             f'has {text!r} in `branches`. Write the portal\'s ids: branches = ["101", "102"].'
         ) from None
+
+
+def _outcomes(table: TomlTable) -> HttpRequest | None:
+    """Return the request for outcomes: to where leads are created. None if nobody asks."""
+    system = table.get("outcomes", str, "text")
+    if system is None:
+        return None
+    if system != "alto":
+        raise table.error(f"has the `outcomes` {system!r}. It knows alto.")
+
+    created = table.table("created")
+    if created is None or ID_THERE not in created:
+        raise table.error(
+            f'has `outcomes`, which need ids. Write {ID_THERE} = "id" in [destination.created].'
+        )
+    url = created.text_or_secret("url")
+    if "{" in url:
+        raise created.error("has a template in `url`, so outcomes can't be asked for there.")
+    return HttpRequest("GET", url, _headers(table), b"")
 
 
 def _form(table: TomlTable) -> Form:
@@ -270,7 +291,9 @@ def _requests(table: TomlTable) -> RequestForm:
         checked_address(f"{inner.where}: `url`", url.partition("{")[0])
         body = _body(inner, headers, event_type)
         done, final = inner.statuses("done"), inner.statuses("final")
-        templates[event_type] = RequestTemplate(_method(inner), address, body, done, final)
+        templates[event_type] = RequestTemplate(
+            _method(inner), address, body, done, final, _id_path(inner, event_type)
+        )
         inner.want_no_more()
         hosts.append(host)
         addresses.append(url)
@@ -297,6 +320,19 @@ def _body(table: TomlTable, headers: Mapping[str, str], event_type: EventType) -
     if text is None:
         return None
     return body_template(table.where, text, headers["content-type"], event_type)
+
+
+def _id_path(table: TomlTable, event_type: EventType) -> tuple[str, ...]:
+    """Return where the lead's id is in an answer. Empty if the file doesn't say."""
+    path = table.get(ID_THERE, str, "text") if event_type is EventType.CREATED else None
+    if path is None:
+        return ()
+    members = tuple(path.split("."))
+    if not all(members):
+        raise table.error(
+            f'has an `{ID_THERE}` that is no path. Write {ID_THERE} = "id", or "lead.id".'
+        )
+    return members
 
 
 def _headers(table: TomlTable) -> dict[str, str]:

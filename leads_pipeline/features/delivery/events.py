@@ -5,7 +5,7 @@ are due (due.py), a message's members (message.py).
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -62,7 +62,11 @@ class Events:
                 found[version] = self.messages.event(
                     read.kind, version, landed, lead, is_update=is_update
                 )
-        return {version: found[version] for version in versions if version in found}
+        return {
+            version: replace(found[version], id_there=self.ledger.id_there(version))
+            for version in versions
+            if version in found
+        }
 
     def _wait(self, versions: Sequence[Version]) -> None:
         for unread in versions:

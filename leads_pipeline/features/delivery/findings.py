@@ -1,4 +1,4 @@
-"""The finder of delivery."""
+"""The finders of delivery."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -25,6 +25,8 @@ from leads_pipeline.words import counted
 
 # A pulled lead is delivered within a minute of its landing.
 _LATE_DELIVERY: Final = timedelta(minutes=15)
+# Outcomes are asked for each night.
+_LATE_OUTCOMES: Final = timedelta(days=2)
 
 
 @finder("delivery")
@@ -61,6 +63,37 @@ def delivery(facts: Facts) -> Iterator[Finding]:
                 yield from _not_sent(destination, ledger)
         yield from _unknown_branches(facts, destination)
     yield from _untold(facts, {destination.name for destination in destinations})
+
+
+@finder("outcomes")
+def outcomes(facts: Facts) -> Iterator[Finding]:
+    """Alto doesn't tell what came of leads.
+
+    Meaning: each request for outcomes has failed for two days. The table `outcomes` keeps the
+    earlier ones. Leads are delivered all the same.
+    Do: correct what the message names. `leads-pipeline deliver outcomes` asks at once.
+    Over: when a request succeeds.
+    """
+    try:
+        destinations = destinations_of(facts.settings)
+    except (SettingsError, CredentialsError):
+        return
+    for destination in destinations:
+        with reading_ledger(facts.data.folder, destination.name) as ledger:
+            failing = ledger.fact("outcomes_failing") if ledger else None
+            if ledger is None or failing is None or destination.outcomes is None:
+                continue
+            since = datetime.fromisoformat(ledger.fact("outcomes_until") or failing)
+            trouble = ledger.fact("outcomes_trouble")
+
+        if has_passed(_LATE_OUTCOMES, since, facts.now):
+            yield Finding(
+                Level.WARNING,
+                f"{destination.shown} tells no outcomes of leads. {trouble}",
+                "Correct it. `leads-pipeline deliver outcomes` asks at once.",
+                since,
+                key=_key(destination),
+            )
 
 
 def _untold(facts: Facts, known: set[str]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 Belongs here: what each form has to say. Doesn't: the two forms (webhook.py, request_form.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -14,6 +14,9 @@ from leads_pipeline.portal.tokens import ClientCredentials
 
 # Answers that are about the one lead. All other failures are the destination's.
 OF_THE_LEAD: Final = frozenset({207, 400, 409, 413, 415, 422})
+
+# The member of `data` by which templates ask for a lead's id in the destination's system.
+ID_THERE: Final = "id_there"
 
 
 class EventType(StrEnum):
@@ -28,12 +31,14 @@ class EventType(StrEnum):
 class Event:
     """One event of a lead.
 
-    `id` is the same at each attempt. `message` becomes the body of a webhook.
+    `id` is the same at each attempt. `message` becomes the body of a webhook. `id_there` is the
+    lead's id in the destination's system, None if it isn't known.
     """
 
     type: EventType
     id: str
     message: Mapping[str, Any] = field(repr=False)
+    id_there: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,9 @@ class Form(Protocol):
 
     def is_gone(self, event_type: EventType, status: int) -> bool:
         """Whether an answer with that status means: nothing more may be sent there."""
+
+    def id_path(self, event_type: EventType) -> Sequence[str]:
+        """The members that lead to the lead's id in a JSON answer. Empty if it has none."""
 
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Return the request that tells of the event. Raises UnusableTemplateError."""

@@ -1,8 +1,8 @@
 """The ledger of a destination: which version of which lead was delivered, and which ones wait.
 
-It holds ids, versions and times, never the text of a lead. Belongs here: the file, what is known,
-and what a sender notes. Doesn't: what a person asks (questions.py), what is due (due.py), sending.
-A writer holds the destination's lock.
+It holds ids, versions, times and outcomes, never the text of a lead. Belongs here: the file, what
+is known, and what a sender notes. Doesn't: what a person asks (questions.py), what is due (due.py),
+sending. A writer holds the destination's lock.
 """
 
 # ruff: noqa: S608 - only our own names are in the statements
@@ -38,6 +38,11 @@ _ADDED: Final = {
         "kind text not null, lead_id text not null, version text not null, at real not null, "
         "status integer, content_type text not null, code text not null, trouble text"
     ),
+    "ids_there": "kind text, lead_id text, id_there text not null, primary key (kind, lead_id)",
+    "outcomes": (
+        "kind text, lead_id text, outcome text not null, at real not null, "
+        "primary key (kind, lead_id)"
+    ),
 }
 
 _SCHEMA: Final = f"""
@@ -57,6 +62,9 @@ create table if not exists facts (name text primary key, value text);
 create table if not exists asked ({_ADDED["asked"]});
 create table if not exists attempts ({_ADDED["attempts"]});
 create index if not exists by_lead on attempts (kind, lead_id);
+create table if not exists ids_there ({_ADDED["ids_there"]});
+create index if not exists by_id_there on ids_there (id_there);
+create table if not exists outcomes ({_ADDED["outcomes"]});
 """
 
 
@@ -151,6 +159,20 @@ class Ledger:
         )
         return found.fetchone() is not None
 
+    def id_there(self, version: Version) -> str | None:
+        """Return the lead's id in the destination's system, None if no answer had it."""
+        found: tuple[str] | None = self.db.execute(
+            "select id_there from ids_there where (kind, lead_id) = (?, ?)",
+            (version.kind, version.lead_id),
+        ).fetchone()
+        return found[0] if found else None
+
+    def outcomes(self) -> list[tuple[str, str, float]]:
+        """Return lead, outcome and moment of each lead with an outcome."""
+        return self.db.execute(
+            "select lead_id, outcome, at from outcomes order by kind, lead_id"
+        ).fetchall()
+
     def add(self, version: Version, state: VersionState, contact: int, now: float) -> None:
         """Note a version that is due, and which parts of the contact it has."""
         self.db.execute(
@@ -243,6 +265,39 @@ class Ledger:
         )
         older = "(kind, lead_id) = (?, ?) and state <> 'delivered' and number < ?"
         self._give_up(older, (version.kind, version.lead_id, version.number))
+
+    def note_id_there(self, version: Version, id_there: str) -> None:
+        """Note the lead's id in the destination's system."""
+        self.db.execute(
+            "insert or replace into ids_there values (?, ?, ?)",
+            (version.kind, version.lead_id, id_there),
+        )
+
+    def forget_ids_there(self) -> None:
+        """Forget the ids of leads in a system that is no longer sent to."""
+        self.db.execute("delete from ids_there")
+
+    def note_outcome(self, id_there: str, outcome: str, at: float) -> int:
+        """Note what came of a lead there, unless a later outcome is known.
+
+        Return 1, or 0 if no lead that is known here has the id.
+        """
+        return self.db.execute(
+            """
+            insert into outcomes
+            select kind, lead_id, ?2, ?3
+            from ids_there
+            where id_there = ?1 and not exists (
+                select 1 from versions
+                where (kind, lead_id, version)
+                    = (ids_there.kind, ids_there.lead_id, 'erased')
+            )
+            on conflict (kind, lead_id) do update
+            set outcome = excluded.outcome, at = excluded.at
+            where excluded.at >= outcomes.at
+            """,
+            (id_there, outcome, at),
+        ).rowcount
 
     def unwanted(self, version: Version) -> None:
         """Note that the destination doesn't want such events."""
@@ -366,7 +421,9 @@ class Ledger:
                 f"delete from {table} where (kind, lead_id) = (?, ?) and version <> ?",
                 (*lead, ERASED),
             )
-        self.db.execute("delete from asked where (kind, lead_id) = (?, ?)", lead)
+        # The id there stays: the erasure may be told by it.
+        for table in ("asked", "outcomes"):
+            self.db.execute(f"delete from {table} where (kind, lead_id) = (?, ?)", lead)
         if had_it and not is_told:
             erasure = Version(kind, lead_id, ERASED, microseconds(now), now.date(), "")
             self.add(erasure, VersionState.WAITING, contact=0, now=now.timestamp())
@@ -382,9 +439,11 @@ class Ledger:
                 (day.isoformat(),),
             )
         self.db.execute("delete from asked where date(at, 'unixepoch') < ?", (day.isoformat(),))
-        self.db.execute(
-            "delete from attempts where (kind, lead_id) not in (select kind, lead_id from versions)"
-        )
+        for table in ("attempts", "ids_there"):
+            self.db.execute(
+                f"delete from {table} "
+                "where (kind, lead_id) not in (select kind, lead_id from versions)"
+            )
 
 
 # --- the files ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from leads_pipeline.features.delivery.ledger import (
     reading_ledger,
     writing_ledger,
 )
+from leads_pipeline.features.delivery.outcomes import write_outcomes
 from leads_pipeline.features.delivery.questions import (
     Erasure,
     erasures,
@@ -121,6 +122,7 @@ class DeliveredLeads(HoldsPeople):
             with self._writing(name) as mine:
                 for lead in meant:
                     mine.erase(*lead, datetime.now(UTC))
+                write_outcomes(self.data.folder, mine)
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[Ledger]:

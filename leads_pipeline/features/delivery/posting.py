@@ -7,7 +7,8 @@ Belongs here: connections, time limits, errors of the network. Doesn't: the mean
 import asyncio
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
 from importlib.metadata import version as release_of
@@ -18,6 +19,7 @@ from leads_pipeline.features.delivery.answers import (
     Outcome,
     content_type_of,
     error_code,
+    id_in,
     outcome_of,
 )
 from leads_pipeline.features.delivery.form import (
@@ -38,8 +40,9 @@ from leads_pipeline.portal.verdicts import UNUSABLE_ADDRESS, why_no_connection
 CONCURRENCY: Final = 4
 TIMEOUT_SECONDS: Final = 15.0
 
-# An error code is looked for in so many bytes.
-_ANSWER_BYTES_MAX: Final = 16_384
+# An error code is looked for in so many bytes, and an id in so many.
+_CODE_BYTES_MAX: Final = 16_384
+_ID_BYTES_MAX: Final = 2**20
 
 _USER_AGENT: Final = f"leads-pipeline/{release_of('leads-pipeline')}"
 
@@ -129,28 +132,49 @@ class Poster:
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token.access_token}"
         async with (
-            asyncio.timeout(self.timeout_seconds),
+            asyncio.timeout(self.timeout_seconds) as limit,
             http.stream(
                 request.method, request.url, content=request.content, headers=headers, timeout=None
             ) as answer,
         ):
+            # From here on the status decides: a body that breaks off has no lead sent again.
+            deadline = limit.when()
+            limit.reschedule(None)
+            is_done = self.form.is_done(event.type, answer.status_code)
+            id_path = self.form.id_path(event.type)
+
+            if is_done and answer.is_success and id_path:
+                id_there = id_in(await _beginning(answer, _ID_BYTES_MAX, deadline), id_path)
+                return replace(self._outcome(version, event, answer, ""), id_there=id_there)
+
             code = ""
-            is_packed = "content-encoding" in answer.headers  # it may unpack to any size
-            if (
-                event.type is not EventType.ERASED  # its lead's words aren't known any more
-                and not self.form.is_done(event.type, answer.status_code)
-                and content_type_of(answer).endswith("json")
-                and not is_packed
-            ):
-                code = error_code(await _beginning(answer), words_of_lead(event))
-            return outcome_of(version, event.type, answer, code, self.form, self.clock())
+            # An erased lead's words aren't known any more.
+            if not is_done and event.type is not EventType.ERASED:
+                beginning = await _beginning(answer, _CODE_BYTES_MAX, deadline)
+                code = error_code(beginning, words_of_lead(event))
+            return self._outcome(version, event, answer, code)
+
+    def _outcome(
+        self, version: Version, event: Event, answer: httpx.Response, code: str
+    ) -> Outcome:
+        return outcome_of(version, event.type, answer, code, self.form, self.clock())
 
 
-async def _beginning(answer: httpx.Response) -> bytes:
-    """Return an answer's body up to a limit. Nobody keeps it."""
+async def _beginning(answer: httpx.Response, most: int, deadline: float | None) -> bytes:
+    """Return a JSON answer's body, up to some more bytes than `most`. Nobody keeps it.
+
+    Empty if it isn't JSON, or breaks off.
+    """
+    is_packed = "content-encoding" in answer.headers  # it may unpack to any size
+    if is_packed or not content_type_of(answer).endswith("json"):
+        return b""
+
     body = b""
-    async for piece in answer.aiter_bytes():
-        body += piece
-        if len(body) > _ANSWER_BYTES_MAX:
-            break
-    return body
+    with suppress(TimeoutError, httpx.TransportError):
+        async with asyncio.timeout_at(deadline):
+            async for piece in answer.aiter_bytes():
+                body += piece
+                if len(body) > most:
+                    break
+            return body
+    return b""

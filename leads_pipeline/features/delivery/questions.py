@@ -35,13 +35,21 @@ class Attempt(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A version, and what came of it."""
+    """A version, and what came of it. `id_there` is its lead's id in the destination's system."""
 
     version: str
     day: str
     state: str
     delivered_at: datetime | None
     attempts: list[Attempt]
+    id_there: str | None
+
+
+class FirstDelivery(NamedTuple):
+    """When a lead was first delivered, and the earliest day of a delivered lead."""
+
+    at: datetime
+    lead_day: datetime
 
 
 class Erasure(NamedTuple):
@@ -97,6 +105,19 @@ def oldest_waiting(ledger: Ledger) -> datetime | None:
         "select min(due_at) from versions where state = 'waiting'"
     ).fetchone()
     return _moment(oldest)
+
+
+def first_delivery(ledger: Ledger) -> FirstDelivery | None:
+    """Return what was first. None if nothing was delivered."""
+    (at, day) = ledger.db.execute(
+        "select min(delivered_at), min(day) from versions "
+        "where delivered_at is not null and version <> 'erased'"
+    ).fetchone()
+    if at is None:
+        return None
+    return FirstDelivery(
+        datetime.fromtimestamp(at, UTC), datetime.fromisoformat(day).replace(tzinfo=UTC)
+    )
 
 
 def last_delivered(ledger: Ledger) -> datetime | None:
@@ -187,19 +208,20 @@ def sent(ledger: Ledger, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
 def story(ledger: Ledger, kind: str, lead_id: str) -> list[Told]:
     """Return each version of a lead with its attempts, oldest first."""
     versions = ledger.db.execute(
-        "select version, day, state, delivered_at from versions where (kind, lead_id) = (?, ?) "
-        "order by number, rowid",
+        "select version, day, state, delivered_at, id_there "
+        "from versions left join ids_there using (kind, lead_id) "
+        "where (kind, lead_id) = (?, ?) order by number, versions.rowid",
         (kind, lead_id),
     ).fetchall()
     found = []
-    for version, day, state, delivered_at in versions:
+    for version, day, state, delivered_at, id_there in versions:
         rows = ledger.db.execute(
             "select at, status, content_type, code, trouble from attempts "
             "where (kind, lead_id, version) = (?, ?, ?) order by at, rowid",
             (kind, lead_id, version),
         )
         attempts = [Attempt(datetime.fromtimestamp(at, UTC), *rest) for at, *rest in rows]
-        found.append(Told(version, day, state, _moment(delivered_at), attempts))
+        found.append(Told(version, day, state, _moment(delivered_at), attempts, id_there))
     return found
 
 
@@ -223,6 +245,7 @@ def forget_erasure(ledger: Ledger, lead: tuple[str, str]) -> None:
             f"delete from {table} where (kind, lead_id, version) = (?, ?, ?)",
             (*lead, ERASED),
         )
+    ledger.db.execute("delete from ids_there where (kind, lead_id) = (?, ?)", lead)
 
 
 def known_hosts(ledger: Ledger) -> list[str]:
@@ -246,7 +269,7 @@ def known_leads(ledger: Ledger) -> list[tuple[str, str]]:
     """Return kind and id of each lead that wasn't erased."""
     return ledger.db.execute(
         "select kind, lead_id from versions where version <> ? "
-        "union select kind, lead_id from asked",
+        "union select kind, lead_id from asked union select kind, lead_id from outcomes",
         (ERASED,),
     ).fetchall()
 

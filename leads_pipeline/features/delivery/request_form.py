@@ -30,6 +30,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.delivery.form import (
+    ID_THERE,
     Event,
     EventType,
     HttpRequest,
@@ -52,7 +53,7 @@ class RequestTemplate:
     """The request for one type of event. Its `repr` shows no address: that can be a secret.
 
     `done` are statuses besides 2xx that mean: it is there. After `final` ones, the lead is given up
-    at once.
+    at once. `id_path` leads to the lead's id in an answer.
     """
 
     method: str
@@ -60,6 +61,7 @@ class RequestTemplate:
     body: Template | None = field(repr=False)
     done: frozenset[int] = frozenset()
     final: frozenset[int] = frozenset()
+    id_path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,17 @@ class RequestForm:
         """410 to a new lead. Later requests are of the lead's own address, which can be gone."""
         return event_type is EventType.CREATED and status == HTTPStatus.GONE
 
+    def id_path(self, event_type: EventType) -> tuple[str, ...]:
+        """What the template says."""
+        return self.templates[event_type].id_path
+
     def request(self, event: Event, now: datetime) -> HttpRequest:  # noqa: ARG002 - as any form
         """Fill the templates in. Raises UnusableTemplateError."""
         template = self.templates[event.type]
         try:
             values = _values(event.message)
+            if event.id_there is not None:
+                values["data"][ID_THERE] = event.id_there
             url = template.address.render(values)
             body = template.body.render(values) if template.body else ""
             if body and _is_json(self.headers["content-type"]):
@@ -170,6 +178,8 @@ def _template(
         ) from None
 
     known = ERASED_MEMBERS if event_type is EventType.ERASED else DATA_MEMBERS
+    if event_type is not EventType.CREATED:
+        known = known | {ID_THERE}
     for member in parsed.find_all(nodes.Getattr):
         if member.node == nodes.Name("data", "load") and member.attr not in known:
             guess = get_close_matches(member.attr, known, 1)
@@ -185,6 +195,8 @@ def _is_json(content_type: str) -> bool:
 def _missing(message: str, data: Mapping[str, Any]) -> str:
     """Return what a template asked for in vain, unless it could be a person's word."""
     wanted = re.findall(r"'([^']*)'", message)[-1:]
+    if wanted == [ID_THERE]:
+        return f"data.{ID_THERE} isn't known, because no answer had it"
     shown = DATA_MEMBERS | {str(data.get(name)) for name in ("kind", "scope", "market")}
     return f"{wanted[0]} isn't there" if wanted and wanted[0] in shown else "something isn't there"
 

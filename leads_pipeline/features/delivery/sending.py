@@ -164,7 +164,12 @@ def preview(
 
 
 def _note_destination(ledger: Ledger, destination: Destination) -> None:
-    """Note if it is told of erasures. Forget its trouble if its address has changed."""
+    """Note if it is told of erasures.
+
+    Forget its trouble if its address has changed, and the ids there if its host has.
+    """
+    if ledger.fact("host") != destination.form.host:  # a test system has other leads by these ids
+        ledger.forget_ids_there()
     ledger.set_fact("tells_erasures", "yes" if destination.form.sends(EventType.ERASED) else "no")
     ledger.set_fact("host", destination.form.host)
     address = hashlib.sha256(destination.form.address.encode()).hexdigest()
@@ -290,6 +295,8 @@ class _Pass:
     def _note_delivered(self, outcome: Outcome) -> None:
         self._sent.delivered += 1
         self._failures_in_a_row = 0
+        if outcome.id_there is not None:
+            self.ledger.note_id_there(outcome.version, outcome.id_there)
         self.ledger.delivered(outcome.version, self.destination.form.host, self.clock().timestamp())
         if self.ledger.fact("pauses"):
             self.ledger.wake()

@@ -51,6 +51,10 @@ class StandardWebhook:
         """410, as the specification says."""
         return status == HTTPStatus.GONE
 
+    def id_path(self, event_type: EventType) -> tuple[str, ...]:  # noqa: ARG002 - as any form
+        """No answer has one."""
+        return ()
+
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Sign the message. Receivers refuse a timestamp that is older than five minutes."""
         body, at = encoded(event.message), now.astimezone(UTC)

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.own_tables.own_table import is_utf_8
 from leads_pipeline.raw.durable import digest_of, reading
@@ -60,8 +61,8 @@ class OwnColumn:
 class OwnList:
     """A list that the agency keeps in a CSV or Parquet file of that name.
 
-    `number` is the row of the file, 1 is the first below the header, NULL if the whole file is at
-    fault.
+    `number` is the row of the file, 1 is the first below the header. It is NULL if a feature wrote
+    the file, or the whole file is at fault.
     """
 
     name: str
@@ -116,10 +117,15 @@ class _UnreadableError(Exception):
 
 
 class LoadLists(Step):
-    """Loads each list from the first of these folders that has a file of it."""
+    """Loads each list from the first of these folders that has a file of it.
 
-    def __init__(self, folders: Sequence[Path | None], zone: ZoneInfo) -> None:
+    Files that features write are loaded too: those of a list lie in a folder of its name below
+    `data_folder`.
+    """
+
+    def __init__(self, folders: Sequence[Path | None], data_folder: Path, zone: ZoneInfo) -> None:
         self._folders = folders
+        self._data_folder = data_folder
         self._zone = zone
 
     def inputs(self) -> str:
@@ -128,6 +134,7 @@ class LoadLists(Step):
             files = [path for one in LISTS for path in list_files(one, *self._folders)]
         except StorageError as error:
             return str(error)
+        files += [path for one in LISTS for path in self._files_of_features(one)]
         return repr([digest_of(path) for path in files])
 
     def rebuilds_if(self) -> str:
@@ -145,16 +152,38 @@ class LoadLists(Step):
                     rows = [*_rows_before(one, draft), *problems]
                 draft.db.execute(f"delete from pipeline.{one.name}")  # noqa: S608 - our own names
                 fill(draft.db, f"pipeline.{one.name}", rows)
+                self._load_files_of_features(one, draft)
+
+    def _files_of_features(self, one: OwnList) -> list[Path]:
+        return sorted((self._data_folder / one.name).glob("*.csv"))
+
+    def _load_files_of_features(self, one: OwnList, draft: Draft) -> None:
+        """Add the rows of leads that are shown. A person can't mend the others."""
+        rows, problems = self._read_files(one, self._files_of_features(one))
+        told = [(None, *row[1:]) for row in rows]
+        if not told and not problems:
+            return
+
+        tables = [f"select lead_id from {kind.table}" for kind in LEAD_KINDS]  # noqa: S608 - our own names
+        fill(draft.db, f"pipeline.{one.name}", told)
+        draft.db.execute(
+            f"delete from pipeline.{one.name} "  # noqa: S608 - our own names
+            f"where number is null and problem is null and lead_id not in "
+            f"({' union all '.join(tables)})"
+        )
+        fill(draft.db, f"pipeline.{one.name}", problems)
 
     def _read(self, one: OwnList) -> tuple[_Rows, _Rows]:
         """Return the rows of the list, and rows that say what is wrong with its files."""
-        rows: _Rows = []
-        problems: _Rows = []
         try:
             files = list_files(one, *self._folders)
         except StorageError as error:
-            return rows, [_problem(one, str(error))]
+            return [], [_problem(one, str(error))]
+        return self._read_files(one, files)
 
+    def _read_files(self, one: OwnList, files: Sequence[Path]) -> tuple[_Rows, _Rows]:
+        rows: _Rows = []
+        problems: _Rows = []
         for path in files:
             try:
                 rows += _read(one, path, self._zone)

@@ -271,7 +271,7 @@ def steps(data: DataFolder, settings: PublicationSettings, now: datetime) -> lis
     """Return what files of one's own add to a publication at that moment."""
     folder = settings.installation.of(OwnTablesSettings).marts_dir
     return [
-        LoadLists([folder, data.folder], settings.zone),
+        LoadLists([folder, data.folder], data.folder, settings.zone),
         MakeOwnTables(data.folder, folder, today(settings.zone, now)),
     ]
 

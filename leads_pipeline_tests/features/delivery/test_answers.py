@@ -1,8 +1,8 @@
-"""A machine's error code in an answer, and nothing that could be a person's."""
+"""A machine's error code in an answer, and an id, and nothing that could be a person's."""
 
 import pytest
 
-from leads_pipeline.features.delivery.answers import error_code
+from leads_pipeline.features.delivery.answers import error_code, id_in
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,29 @@ from leads_pipeline.features.delivery.answers import error_code
 )
 def test_a_code_is_found_and_a_name_is_not(body: bytes, code: str) -> None:
     assert error_code(body, {"jane", "quill"}) == code
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "id_there"),
+    [
+        (b'{"id": "76543", "enquirerDetails": {"forename": "Jane"}}', ["id"], "76543"),
+        (b'{"lead": {"id": 17}}', ["lead", "id"], "17"),
+        (b'{"id": "76543"}', ["lead", "id"], None),
+        (b'{"id": {"id": 1}}', ["id"], None),
+        (b'{"id": true}', ["id"], None),
+        (b'{"id": 1.5}', ["id"], None),
+        (b'{"id": ""}', ["id"], None),
+        (b'{"id": "a\\u001b[31m"}', ["id"], None),
+        (b'{"id": "\\ud800"}', ["id"], None),
+        (b'{"id": "' + b"x" * 100 + b'"}', ["id"], "x" * 100),
+        (b'{"id": "' + b"x" * 101 + b'"}', ["id"], None),
+        (b'{"id": ' + b"9" * 5000 + b"}", ["id"], None),
+        (b"[" * 100_000, ["id"], None),
+        (b'["id"]', ["id"], None),
+        (b"not json", ["id"], None),
+    ],
+)
+def test_an_id_is_a_short_text_or_a_whole_number(
+    body: bytes, path: list[str], id_there: str | None
+) -> None:
+    assert id_in(body, path) == id_there

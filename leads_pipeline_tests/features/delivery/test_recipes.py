@@ -4,11 +4,12 @@ description.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from jsonschema_rs import Draft202012Validator
 from standardwebhooks import Webhook
 
 from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
@@ -88,6 +89,57 @@ def test_each_file_of_the_guide_can_be_used(agency: Agency) -> None:
         assert len(here.read()) == 1
 
 
+# --- Alto, whose API takes no member that it doesn't know -----------------------------------------
+
+
+def text(most: int, **more: Any) -> dict[str, Any]:
+    return {"type": ["string", "null"], "maxLength": most, **more}
+
+
+def an_object(required: Sequence[str] = (), **members: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": [*required],
+        "properties": members,
+        "additionalProperties": False,
+    }
+
+
+ENQUIRY_TYPES = [
+    *("Unspecified", "LookingToBuy", "LookingToLet", "LookingToRent", "LookingToSell", "Other")
+]
+POST_LEAD_REQUEST = an_object(
+    ["branchId", "enquirerDetails", "sourceIdentifier"],
+    branchId={"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
+    enquiryType={"enum": ENQUIRY_TYPES},
+    preferredContactMethod={"enum": ["Unspecified", "Email", "Phone", "Post"]},
+    preferredContactTime={"enum": ["Unspecified", "Afternoon", "Anytime", "Evening", "Morning"]},
+    sourceIdentifier={"type": "string", "maxLength": 50},
+    enquiryDate={"type": ["string", "null"], "format": "date-time"},
+    enquirerDetails=an_object(
+        ["forename"],
+        title=text(20),
+        forename={"type": "string", "maxLength": 200},
+        surname=text(200),
+        phoneNumberDay=text(200),
+        phoneNumberEve=text(200),
+        email=text(200, format="email"),
+        address={"type": "object"},
+    ),
+    propertyEnquiries={
+        "type": ["array", "null"],
+        "items": an_object(
+            propertyId={"type": ["string", "null"]},
+            price={"type": "number"},
+            postcode={"type": ["string", "null"]},
+            bedrooms={"type": ["integer", "null"]},
+        ),
+    },
+    comment=text(2000),
+)
+IS_LEAD_OF_ALTO = Draft202012Validator(POST_LEAD_REQUEST, validate_formats=True)
+
+
 def test_alto_takes_each_lead_once(agency: Agency) -> None:
     taken: dict[str, Any] = {"lead-2": "from before"}
 
@@ -95,27 +147,49 @@ def test_alto_takes_each_lead_once(agency: Agency) -> None:
         headers = request.headers
         assert (request.method, request.url.path) == ("POST", "/leads")
         assert (headers["agencyref"], headers["authorization"]) == ("an-id", "Bearer of-the-api")
-        assert isinstance(body["branchId"], int)
+        if not IS_LEAD_OF_ALTO.is_valid(body):
+            return 400, {"errors": [{"code": "bad_request"}]}
         if body["branchId"] == 2:
             return 422, {"errors": [{"code": "unknown_branch"}]}
-        if (
-            not body["enquirerDetails"]["forename"]
-            or len(body["comment"]) > 2000
-            or len(body["sourceIdentifier"]) > 50
-        ):
-            return 400, {}
         if body["sourceIdentifier"] in taken:
-            return 409, {}
+            return 409, {"errors": [{"code": "duplicate_lead"}]}
         taken[body["sourceIdentifier"]] = body
-        return 201, {}
+        return 201, {"id": "76543", "enquirerDetails": body["enquirerDetails"]}
 
-    agency.land(lead(1, "x" * 3000, firstName="") | {"id": "sha256:" + "0" * 64}, lead(2))
+    asked_about = {"bedrooms": 2, "address": {"postcode": "YO1 7HH"}}
+    agency.land(
+        lead(1, "x" * 3000, firstName="") | {"id": "sha256:" + "0" * 64},
+        lead(2),
+        lead(4) | {"intent": "APPLICANT_INTENT_RENT", "listingDetails": asked_about},
+        lead(5, email="none"),
+        {"id": "lead-6"},
+    )
     agency.land(lead(3), scope="branch-102")
+    agency.house.land("appraisal", [lead(7) | {"intent": "APPRAISAL_INTENT_SELL"}])
     [sent] = run(agency, "alto", alto).values()
 
     assert "answered 422 (application/json, unknown_branch)" in str(sent.trouble)
-    assert states(agency, "alto") == {VersionState.DELIVERED: 2, VersionState.DEAD: 1}
-    assert taken.keys() == {"lead-2", "sha256:" + "0" * 43}
+    assert states(agency, "alto") == {VersionState.DELIVERED: 6, VersionState.DEAD: 1}
+    new = {"lead-4", "lead-5", "lead-6", "lead-7", "sha256:" + "0" * 43}
+    assert taken.keys() == {"lead-2"} | new
+    assert taken["lead-4"] == {
+        "branchId": 1,
+        "sourceIdentifier": "lead-4",
+        "enquiryDate": f"{DAY}T10:00:00Z",
+        "enquiryType": "LookingToRent",
+        "enquirerDetails": {
+            "forename": "Jane",
+            "surname": "Quill",
+            "email": "j4@example.org",
+            "phoneNumberDay": "07700 900123",
+        },
+        "propertyEnquiries": [{"postcode": "YO1 7HH", "bedrooms": 2}],
+        "comment": "rent: first",
+    }
+    assert taken["lead-7"]["enquiryType"] == "LookingToSell"
+
+
+# --- the others -----------------------------------------------------------------------------------
 
 
 def test_hubspot_has_a_deal_for_each_lead(agency: Agency) -> None:

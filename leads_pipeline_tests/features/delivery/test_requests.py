@@ -1,14 +1,19 @@
 """Requests of a destination's own API, made by templates."""
 
 import json
+import sqlite3
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
-from leads_pipeline.features.delivery.questions import counts
+from leads_pipeline.features.delivery.ledger import VersionState, ledger_path, reading_ledger
+from leads_pipeline.features.delivery.people import DeliveredLeads
+from leads_pipeline.features.delivery.questions import counts, story
+from leads_pipeline.features.delivery.sending import deliver
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline_tests.features.delivery.agency import (
     CREATED,
@@ -165,6 +170,101 @@ def test_a_table_in_a_template_that_lacks_a_value_names_no_person(
     assert "j1@" not in str(sent.trouble)
 
 
+# --- the id there ---------------------------------------------------------------------------------
+
+KEEPS_ID = CREATED.replace("/{{ data.lead_id }}", "") + 'id_there = "lead.id"\n'
+BY_ID = UPDATED.replace("data.lead_id", "data.id_there")
+ERASED_BY_ID = '[destination.erased]\nmethod = "DELETE"\nurl = "https://api.example/leads/{{ data.id_there }}"\n'
+
+
+def id_there(here: Destinations, number: int) -> str | None:
+    with reading_ledger(here.agency.house.folder, "api") as ledger:
+        assert ledger
+        [told, *_] = story(ledger, "applicant", f"lead-{number}")
+    return told.id_there
+
+
+def test_later_requests_go_to_the_id_that_the_first_answer_had(here: Destinations) -> None:
+    here.write(HEAD + KEEPS_ID + BY_ID + ERASED_BY_ID)
+    answers(here, 201, json={"lead": {"id": 17, "name": "Jane Quill"}})
+    here.agency.land(lead(1))
+    here.deliver()
+    here.agency.land(lead(1, "second"))
+    here.deliver()
+
+    here.agency.house.erase(email="j1@example.org")
+    DeliveredLeads(here.agency.house.data).forget(lambda _: True)
+    here.deliver()
+
+    assert [(method, url) for method, url, _ in said(here)] == [
+        ("POST", "https://api.example/leads"),
+        ("PATCH", "https://api.example/leads/17"),
+        ("DELETE", "https://api.example/leads/17"),
+    ]
+
+
+def test_a_lead_without_an_id_there_waits_with_a_clear_trouble(here: Destinations) -> None:
+    here.write(HEAD + KEEPS_ID + "done = [409]\n" + BY_ID)
+    answers(here, 409, json={"lead": {"id": "of-an-error"}})
+    here.agency.land(lead(1))
+    here.deliver()
+    here.agency.land(lead(1, "second"))
+    [sent] = here.deliver().values()
+
+    assert id_there(here, 1) is None
+    assert "data.id_there isn't known, because no answer had it" in str(sent.trouble)
+    assert states(here) == {VersionState.DELIVERED: 1, VersionState.WAITING: 1}
+
+
+@pytest.mark.parametrize("stalls", [True, False])
+def test_a_lead_is_delivered_once_though_its_answer_breaks_off(
+    here: Destinations, *, stalls: bool
+) -> None:
+    asked = []
+    is_over = threading.Event()
+
+    class Api(QuietHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.answer(201, b'{"lead": {"id": "17', cut_off=9)
+            if stalls:
+                is_over.wait(10)
+            self.connection.close()
+
+    with serving(Api) as address:
+        here.write(HEAD + KEEPS_ID.replace("https://api.example", address))
+        here.agency.land(lead(1))
+        for _ in range(2):
+            [destination] = here.read()
+            deliver(
+                here.settings,
+                here.agency.house.data,
+                destination,
+                is_all=True,
+                timeout_seconds=0.5,
+            )
+        is_over.set()
+
+    assert asked == ["/leads"]
+    assert states(here) == {VersionState.DELIVERED: 1}
+    assert id_there(here, 1) is None
+
+
+def test_a_ledger_of_before_keeps_ids_from_now_on(here: Destinations) -> None:
+    here.write(HEAD + KEEPS_ID)
+    here.agency.land(lead(1))
+    here.deliver()
+    with closing(sqlite3.connect(ledger_path(here.agency.house.folder, "api"))) as db, db:
+        db.executescript("drop table ids_there; drop table outcomes;")
+    assert id_there(here, 1) is None
+
+    answers(here, 201, json={"lead": {"id": "18"}})
+    here.agency.land(lead(1), lead(2))
+    here.deliver()
+
+    assert (id_there(here, 1), id_there(here, 2)) == (None, "18")
+
+
 # --- what answers mean ----------------------------------------------------------------------------
 
 
@@ -292,6 +392,12 @@ def test_headers_are_sent_and_a_secret_one_comes_from_a_variable(here: Destinati
             "JSON"),
         (CREATED + "done = ['409']\n", "has other things than statuses in `done`"),
         ("[destination.token]\nurl = 'https://x.example'\n" + CREATED, "has no `client_secret`"),
+        (CREATED.replace("data.message", "data.id_there"), "asks for data.id_there"),
+        (CREATED + "id_there = 'lead..id'\n", "has an `id_there` that is no path"),
+        (CREATED + UPDATED + "id_there = 'id'\n", "unknown key `id_there`"),
+        ("outcomes = 'hubspot'\n" + CREATED, "has the `outcomes` 'hubspot'. It knows alto."),
+        ("outcomes = 'alto'\n" + CREATED, "has `outcomes`, which need ids"),
+        ("outcomes = 'alto'\n" + CREATED + "id_there = 'id'\n", "has a template in `url`"),
         (CREATED + "[destination.erased]\nurl = 'https://api.example/{{ data.message }}'", "asks "
             "for data.message"),
     ],

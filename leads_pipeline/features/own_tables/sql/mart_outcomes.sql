@@ -1,4 +1,4 @@
--- One row per local day, scope, kind, market, source and portal source, once there are outcomes of your own: how many leads became appointments and instructions, and what did they cost? Empty without outcomes.csv
+-- One row per local day, scope, kind, market, source and portal source, once there are outcomes of your own: how many leads became appointments and instructions, and what did they cost? Empty without outcomes.csv, and without outcomes of Alto
 -- lead_day date: Local day on which the leads were submitted
 -- scope varchar: Scope of the leads, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it

@@ -1,5 +1,5 @@
--- One row per row of outcomes.csv or outcomes.parquet: what came of a lead, and what is wrong with rows that don't count?
--- number bigint: Row of the file, 1 is the first below its header; NULL if the whole file is at fault
+-- One row per row of outcomes.csv or outcomes.parquet, and per lead of which Alto tells the outcome: what came of it, and what is wrong with rows that don't count?
+-- number bigint: Row of the file, 1 is the first below its header; NULL if Alto tells it, or the whole file is at fault
 -- lead_id varchar: The lead
 -- outcome varchar: What came of it, in small letters: accepted, rejected, appointment or instruction
 -- happened_at timestamptz: When, UTC; NULL if the file doesn't say

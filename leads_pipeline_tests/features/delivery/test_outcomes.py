@@ -1,0 +1,434 @@
+"""Outcomes: what Alto says came of delivered leads, against a stand-in of its public description."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from leads_pipeline.errors import UnreachableError
+from leads_pipeline.features.delivery.ledger import ledger_path, reading_ledger, writing_ledger
+from leads_pipeline.features.delivery.outcomes import ask, work_of_night
+from leads_pipeline.features.delivery.people import DeliveredLeads
+from leads_pipeline.features.delivery.questions import story
+from leads_pipeline.features.delivery.sending import deliver
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.findings import find
+from leads_pipeline.orchestration.night import Night
+from leads_pipeline_tests.features.delivery.agency import Agency, Destinations, lead
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.house import DAY
+from leads_pipeline_tests.support.serving import QuietHandler, serving
+
+TABLE = """
+name = "alto"
+from = {day}
+outcomes = "alto"
+[destination.token]
+url = "{address}/token"
+client_id = "me"
+client_secret = {{env = "PASS"}}
+[destination.headers]
+AgencyRef = "the-agency"
+[destination.created]
+url = "{address}/leads"
+done = [409]
+id_there = "id"
+body = '{{"sourceIdentifier": {{{{ data.lead_id }}}}}}'
+[destination.erased]
+method = "DELETE"
+url = "{address}/leads/{{{{ data.id_there }}}}"
+"""
+
+
+@dataclass
+class Alto:
+    """The leads of an Alto, by their ids there: `lead-1` is 100. A page has one lead.
+
+    `broken` takes the place of all answers to GET.
+    """
+
+    leads: dict[str, dict[str, str]] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
+    erased: list[str] = field(default_factory=list)
+    asked: list[dict[str, str]] = field(default_factory=list)
+    broken: tuple[int, bytes] | None = None
+
+    def create(self, body: dict[str, str]) -> tuple[int, Any]:
+        lead_id = body["sourceIdentifier"]
+        if lead_id in self.known:
+            return 409, {"errors": [{"code": "duplicate_lead"}]}
+        self.known.add(lead_id)
+        id_there = str(99 + int(lead_id.removeprefix("lead-")))
+        self.leads[id_there] = {}
+        return 201, {"id": id_there, "enquirerDetails": {"surname": "Quill"}}
+
+    def decide(self, id_there: str, status: str, at: datetime) -> None:
+        """A negotiator accepts or rejects a lead."""
+        decided = {"leadStatus": status, "modifiedDate": f"{at:%Y-%m-%dT%H:%M:%S}.0000000+00:00"}
+        self.leads.setdefault(id_there, {}).update(decided)
+
+    def page(self, asked: dict[str, str]) -> dict[str, Any]:
+        interval = asked["modified-from"], asked["modified-to"]
+        assert asked["enquiry-from"] <= f"{DAY}T00:00:00Z" < asked["enquiry-to"]
+        found = []
+        for id_there, one in self.leads.items():
+            modified = one.get("modifiedDate", "")
+            if one.get("leadStatus") == asked["lead-status"] and interval[0] <= modified:
+                person = {"surname": "Quill", "email": "canary@example.org"}
+                found.append({"id": id_there, "enquirerDetails": person, **one})
+        first = int(asked.get("next-token", 0))
+        has_more = first + 1 < len(found)
+        return {
+            "meta": {"nextToken": str(first + 1) if has_more else None, "previousToken": None},
+            "items": found[first : first + 1],
+        }
+
+
+@dataclass
+class Here:
+    agency: Agency
+    alto: Alto
+    destinations: Destinations
+
+    def deliver(self, *leads: dict[str, Any]) -> None:
+        """Land these leads, and deliver them."""
+        self.agency.land(*leads)
+        [destination] = self.destinations.read()
+        clock = lambda: self.agency.house.now  # noqa: E731 - as elsewhere
+        deliver(self.destinations.settings, self.agency.house.data, destination, clock=clock)
+
+    def ask(self) -> int:
+        [destination] = self.destinations.read()
+        return ask(self.agency.house.data, destination, self.agency.house.now)
+
+    def night(self) -> Night:
+        night = Night()
+        house = self.agency.house
+        work_of_night(house.data, self.destinations.settings, house.now, night)
+        return night
+
+    def published(self) -> list[tuple[Any, ...]]:
+        """The outcomes that analysts see."""
+        self.agency.house.publish()
+        return self.agency.house.query("select lead_id, outcome from outcomes order by all")
+
+    @property
+    def found(self) -> dict[str, str]:
+        facts = Facts(self.destinations.settings, self.agency.house.data, self.agency.house.now)
+        return {one.key: one.message for one in find(facts) if one.key.startswith("outcomes")}
+
+    @property
+    def file(self) -> str:
+        path = self.agency.house.folder / "outcomes" / "alto.csv"
+        return path.read_text() if path.exists() else ""
+
+
+@pytest.fixture
+def here(agency: Agency) -> Iterator[Here]:
+    alto = Alto()
+
+    class Server(QuietHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if self.path == "/token":
+                self.answer(200, b'{"access_token": "of-alto", "token_type": "Bearer"}')
+                return
+            status, answer = alto.create(json.loads(body))
+            self.answer(status, json.dumps(answer).encode())
+
+        def do_GET(self) -> None:
+            if self.headers["authorization"] != "Bearer of-alto":
+                self.answer(401, b"")
+                return
+            assert self.headers["agencyref"] == "the-agency"
+            asked = {name: one for name, [one] in parse_qs(urlsplit(self.path).query).items()}
+            alto.asked.append(asked)
+            status, answer = alto.broken or (200, json.dumps(alto.page(asked)).encode())
+            self.answer(status, answer)
+
+        def do_DELETE(self) -> None:
+            alto.erased.append(self.path)
+            self.answer(204, b"")
+
+    with serving(Server) as address:
+        table = TABLE.format(address=address, day=DAY)
+        yield Here(agency, alto, Destinations(agency, table, PASS="the-client-secret"))
+
+
+def test_outcomes_of_all_pages_and_both_statuses_are_published(here: Here) -> None:
+    here.deliver(lead(1), lead(2), lead(3), lead(4))
+    for id_there, status in (("100", "Accepted"), ("101", "Rejected"), ("102", "Accepted")):
+        here.alto.decide(id_there, status, here.agency.house.now)
+
+    assert here.ask() == 3
+
+    assert here.published() == [
+        ("lead-1", "accepted"),
+        ("lead-2", "rejected"),
+        ("lead-3", "accepted"),
+    ]
+    [figures] = here.agency.house.query("select leads, rejected from mart_outcomes")
+    assert figures == (4, 1)
+    rows = here.agency.house.query("select number, problem, happened_at from outcomes")
+    assert set(rows) == {(None, None, here.agency.house.now.replace(second=0))}
+    assert here.agency.house.failing_checks().get("outcomes: outcomes_count") is None
+
+
+def test_only_what_changed_since_the_last_success_is_asked_for(here: Here) -> None:
+    here.deliver(lead(1))
+    moments = [here.agency.house.now]
+    for _ in range(2):
+        here.agency.house.later(days=1)
+        moments.append(here.agency.house.now)
+        here.ask()
+
+    asked = [(one["modified-from"], one["modified-to"]) for one in here.alto.asked]
+    _, first, second = [f"{one:%Y-%m-%dT%H:%M:%SZ}" for one in moments]
+    before, since = [f"{one - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}" for one in moments[:2]]
+    assert asked == [(before, first), (before, first), (since, second), (since, second)]
+
+
+def test_a_rejected_lead_that_is_accepted_later_is_accepted(here: Here) -> None:
+    here.deliver(lead(1))
+    now = here.agency.house.now
+    here.alto.decide("100", "Rejected", now - timedelta(minutes=30))
+    here.ask()
+    here.alto.decide("100", "Accepted", now - timedelta(minutes=20))
+    here.ask()
+    here.alto.decide("100", "Rejected", now - timedelta(minutes=25))  # an answer of a cache
+    here.ask()
+
+    assert here.published() == [("lead-1", "accepted")]
+
+
+def test_a_lead_of_another_source_and_one_that_can_not_be_read_are_ignored(here: Here) -> None:
+    here.deliver(lead(1), lead(2))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    here.alto.decide("777", "Accepted", here.agency.house.now)
+    here.alto.decide("101", "Accepted", here.agency.house.now)
+    for unread in ("yesterday", "9999-12-31T23:59:59-05:00"):
+        here.alto.leads["101"]["modifiedDate"] = unread
+        here.ask()
+
+    assert here.published() == [("lead-1", "accepted")]
+
+
+def test_a_refused_access_token_is_replaced(here: Here) -> None:
+    here.deliver(lead(1))
+    [file] = (here.agency.house.folder / ".state" / "tokens").glob("*.json")
+    stored = json.loads(file.read_text())
+    an_older = {"access_token": "of-before", "fetched_at": stored["fetched_at"] - 100}
+    file.write_text(json.dumps(stored | an_older))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+
+    assert here.ask() == 1
+
+
+def test_a_lead_that_alto_had_before_has_no_id_and_no_outcome(here: Here) -> None:
+    here.alto.known.add("lead-1")
+    here.deliver(lead(1), lead(2))
+    here.alto.decide("101", "Accepted", here.agency.house.now)
+    here.ask()
+
+    with reading_ledger(here.agency.house.folder, "alto") as ledger:
+        assert ledger
+        ids = [story(ledger, "applicant", one)[0].id_there for one in ("lead-1", "lead-2")]
+    assert ids == [None, "101"]
+    assert here.published() == [("lead-2", "accepted")]
+
+
+def test_an_erased_lead_is_in_no_file_and_alto_was_told_its_id(here: Here) -> None:
+    here.deliver(lead(1), lead(2))
+    for id_there in ("100", "101"):
+        here.alto.decide(id_there, "Accepted", here.agency.house.now)
+    here.ask()
+
+    here.agency.house.erase(email="j1@example.org")
+    holder = DeliveredLeads(here.agency.house.data)
+    is_erased = lambda one: one[1] == "lead-1"  # noqa: E731 - as elsewhere
+    assert here.agency.house.query("select lead_id from pipeline.outcomes") == [("lead-2",)]
+    assert holder.forget(is_erased) == []
+    here.ask()  # Alto still has it
+    here.deliver()
+    holder.forget_confirmed(is_erased)
+
+    assert here.alto.erased == ["/leads/100"]
+    assert "lead-1" not in here.file
+    assert "lead-2" in here.file
+    assert here.published() == [("lead-2", "accepted")]
+    with reading_ledger(here.agency.house.folder, "alto") as ledger:
+        assert ledger
+        for table in ("versions", "ids_there", "outcomes", "attempts"):
+            leads = ledger.db.execute(f"select distinct lead_id from {table}").fetchall()  # noqa: S608 - our names
+            assert leads == [("lead-2",)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ((500, b"Quill"), "was answered 500"),
+        ((200, b"<html>Quill</html>"), "was answered with no page of leads"),
+        ((200, b'{"error": "Quill"}'), "was answered with no page of leads"),
+        ((200, b'{"items": [], "meta": {"nextToken": "Quill"}}'), "pages without an end"),
+        ((403, b'{"errors": [{"code": "Quill"}]}'), "has the scope alto/read:leads"),
+    ],
+)
+def test_a_failure_keeps_the_outcomes_of_before_and_is_a_finding_after_two_days(
+    here: Here,
+    broken: tuple[int, bytes],
+    said: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    here.deliver(lead(1))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    here.ask()
+    before = here.published()
+
+    here.alto.broken = broken
+    here.agency.house.later(hours=47)
+    night = here.night()
+    assert (night.troubles, here.found) == ([], {})
+    here.agency.house.later(hours=2)
+    told = here.found["outcomes/alto"]
+
+    assert said in told
+    assert said in str(night.warnings)
+    assert here.published() == before == [("lead-1", "accepted")]
+    shown = caplog.text + told + str(night)
+    assert not [
+        word for word in ("Quill", "canary", "of-alto", "the-client-secret") if word in shown
+    ]
+
+    here.alto.broken = None
+    here.night()
+    assert here.found == {}
+
+
+def test_the_file_goes_with_the_destination(here: Here) -> None:
+    here.deliver(lead(1))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    assert here.night().counts == {"outcomes_alto": 1}
+    assert "lead-1,accepted," in here.file
+
+    here.destinations.file.write_text(
+        here.destinations.file.read_text().replace('outcomes = "alto"\n', "")
+    )
+    here.night()
+
+    assert here.file == ""
+    assert here.published() == []
+
+
+def test_a_file_whose_ledger_is_lost_goes_because_no_erasure_would_reach_it(here: Here) -> None:
+    here.deliver(lead(1))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    here.night()
+    ledger_path(here.agency.house.folder, "alto").unlink()
+
+    here.night()
+
+    assert here.file == ""
+
+
+def test_ids_of_a_former_host_are_forgotten(here: Here) -> None:
+    """A sandbox and the real Alto have different leads by the same id."""
+    here.deliver(lead(1))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    text = here.destinations.file.read_text()
+    here.destinations.file.write_text(text.replace("http://127.0.0.1", "http://localhost"))
+
+    assert here.ask() == 0  # nobody has delivered there yet
+    here.deliver(lead(2))
+    here.ask()
+
+    assert here.published() == []
+
+
+def test_outcomes_of_ones_own_count_beside_those_of_alto(here: Here) -> None:
+    here.deliver(lead(1), lead(2))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    here.ask()
+    (here.agency.house.folder / "outcomes.csv").write_text(
+        "lead_id,outcome,at\nlead-1,instruction,\nlead-2,appointment,\n"
+    )
+
+    assert here.published() == [
+        ("lead-1", "accepted"),
+        ("lead-1", "instruction"),
+        ("lead-2", "appointment"),
+    ]
+    (here.agency.house.folder / "outcomes.csv").write_bytes(b"\xff\xfe")
+    rows = here.published()
+    assert ("lead-1", "accepted") in rows
+    assert ("lead-2", "appointment") in rows
+
+
+def test_a_restricted_lead_fails_no_check_of_the_agency_s_files(here: Here) -> None:
+    here.deliver(lead(1), lead(2))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    here.ask()
+    here.published()
+
+    here.agency.house.restrict(email="j1@example.org")
+
+    assert here.published() == []
+    assert here.agency.house.failing_checks().get("outcomes: outcomes_count") is None
+
+
+def test_an_outcome_outlives_the_ledger_s_lead_and_an_erasure_finds_it(here: Here) -> None:
+    here.deliver(lead(1), lead(2))
+    for id_there in ("100", "101"):
+        here.alto.decide(id_there, "Accepted", here.agency.house.now)
+    here.ask()
+    with writing_ledger(here.agency.house.folder, "alto") as ledger:
+        ledger.forget_before(DAY + timedelta(days=2))
+
+    holder = DeliveredLeads(here.agency.house.data)
+    assert holder.forget(lambda one: one[1] == "lead-1") == []
+
+    assert "lead-1" not in here.file
+    assert "lead-2,accepted" in here.file
+    assert b"lead-1" not in ledger_path(here.agency.house.folder, "alto").read_bytes()
+
+
+def test_the_command_asks_and_says_what_failed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {**here.destinations.variables, "LEADS_DATA_DIR": str(here.agency.house.folder)}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    here.deliver(lead(1))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+
+    asked = run("deliver", "outcomes")
+    log = run("deliver", "log", "applicant/lead-1")
+    here.alto.broken = 503, b""
+    failed = run("deliver", "outcomes")
+
+    assert (asked.exit_code, failed.exit_code) == (0, 1)
+    assert asked.stdout == "alto (127.0.0.1): 1 outcome. The next publication has them.\n"
+    assert ", there 100\n" in log.stdout
+    assert "was answered 503" in failed.stderr
+
+
+def test_nobody_is_asked_before_a_lead_is_delivered(here: Here) -> None:
+    here.deliver()
+
+    assert here.ask() == 0
+    assert here.alto.asked == []
+
+
+def test_an_alto_that_is_away_is_told_in_words(here: Here) -> None:
+    here.deliver(lead(1))
+    text = here.destinations.file.read_text()
+    here.destinations.file.write_text(
+        re.sub(r"http://127.0.0.1:\d+/leads", "http://127.0.0.1:9/leads", text)
+    )
+
+    with pytest.raises(UnreachableError, match=r"outcomes to 127\.0\.0\.1 found no connection"):
+        here.ask()
