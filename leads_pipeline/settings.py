@@ -272,21 +272,6 @@ def _owners(value: str) -> tuple[str, ...]:
     return owners
 
 
-def _host_names(value: str) -> tuple[str, ...]:
-    """Names as a browser sends them, in lower case and without the dot that may end them."""
-    names = tuple(part.lower().removesuffix(".") for part in list_of(value))
-    for name in names:
-        if not re.fullmatch(
-            r"[a-z0-9_]([\w-]*[a-z0-9_])?(\.[a-z0-9_]([\w-]*[a-z0-9_])?)*", name, re.ASCII
-        ):
-            raise ValueError(
-                f"holds {name!r}. Write names alone, without https:// and without a port, with "
-                "commas between them: pipeline.agency.example. A name with other letters is "
-                "written as browsers send it: xn--…"
-            )
-    return names
-
-
 def whole_number(least: int, most: int, why: str = "") -> PlainValidator:
     """Return a validator that reads a whole number from `least` to `most`.
 
@@ -435,12 +420,6 @@ class Settings(BaseModel):
     )
     """Who owns the assets in Dagster's catalog: teams and e-mail addresses, comma-separated, as
     team:data"""
-    ui_hosts: Annotated[tuple[str, ...], PlainValidator(_host_names)] = setting(
-        "LEADS_UI_HOSTS", OF_DAGSTER, (), link="reference/dagster-ui.md"
-    )
-    """Names under which people open the UI, comma-separated: that of a proxy, as
-    pipeline.agency.example. It answers under no other name, except localhost, this machine's name
-    and any IP address"""
     dagster_home: AbsolutePath = setting("DAGSTER_HOME", OF_DAGSTER)
     """The folder of Dagster's own state; `.dagster` in the data folder if it isn't set. Delete an
     empty line of it in `.env`: it would hide the environment's value. `dagster dev` and `dg dev`

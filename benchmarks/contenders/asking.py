@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from datetime import date, timedelta
 
 import httpx
@@ -10,12 +11,19 @@ BASE_URL = os.environ["LEADS_BASE_URL"]
 FIRST, LAST = (date.fromisoformat(os.environ[f"BENCH_{which}_DAY"]) for which in ("FIRST", "LAST"))
 
 
-def fetch_all() -> list[dict]:
-    """All leads of the workload's windows. Leads at midnight come twice."""
-    return asyncio.run(_fetch(FIRST, LAST, os.environ["LEADS_BRANCH_IDS"].split(",")))
+# Keeps the text of a window's answer.
+Keep = Callable[[date, str, bytes], None]
 
 
-async def _fetch(first: date, last: date, branches: list[str]) -> list[dict]:
+def fetch_all(keep: Keep | None = None) -> list[dict]:
+    """All leads of the workload's windows. Leads at midnight come twice.
+
+    With `keep`, which is called in threads, each lead says its scope.
+    """
+    return asyncio.run(_fetch(FIRST, LAST, os.environ["LEADS_BRANCH_IDS"].split(","), keep))
+
+
+async def _fetch(first: date, last: date, branches: list[str], keep: Keep | None) -> list[dict]:
     async with httpx.AsyncClient(base_url=BASE_URL, timeout=60) as http:
         form = {
             "grant_type": "client_credentials",
@@ -36,7 +44,11 @@ async def _fetch(first: date, last: date, branches: list[str]) -> list[dict]:
             }
             async with at_once:
                 response = await http.get("/applicant-leads", params={**ends, "branch-id": branch})
-            return response.raise_for_status().json()["applicants"]
+            leads: list[dict] = response.raise_for_status().json()["applicants"]
+            if keep:
+                await asyncio.to_thread(keep, day, branch, response.content)
+                leads = [{**lead, "scope": f"branch-{branch}"} for lead in leads]
+            return leads
 
         days = [first + timedelta(days=n) for n in range((last - first).days + 1)]
         answers = await asyncio.gather(

@@ -35,9 +35,8 @@ def flatten(leads: list[dict]) -> dict[str, pd.DataFrame]:
     return {"leads": table, "viewing_times": times, "images": images}
 
 
-def main() -> None:
-    """Fetch, flatten, store."""
-    tables = flatten(fetch_all())
+def store(tables: dict[str, pd.DataFrame]) -> None:
+    """Write the Parquet files, and make DuckDB's tables of all pulls."""
     for name, table in tables.items():
         (FOLDER / name).mkdir(parents=True, exist_ok=True)
         table.assign(pull=str(FIRST)).to_parquet(
@@ -54,6 +53,11 @@ def main() -> None:
                 f"create or replace table {name} as from {pulls % name} semi join newest using "
                 "(id, pull)"
             )
+
+
+def main() -> None:
+    """Fetch, flatten, store."""
+    store(flatten(fetch_all()))
 
 
 if __name__ == "__main__":

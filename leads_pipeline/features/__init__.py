@@ -23,6 +23,7 @@ _NAMES: Final = (
     "pushes",
     "quick_event_log",
     "report",
+    "service",
 )
 
 FEATURES: Final[tuple[Feature, ...]] = tuple(

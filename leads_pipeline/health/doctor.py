@@ -31,7 +31,7 @@ from leads_pipeline.settings import THIS_MACHINE, Secret, Settings, pasted_with
 from leads_pipeline.words import counted, some
 
 # A person waits for the answer.
-_ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1)
+ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1, refused_token_waits_seconds=(3.0,))
 # Clocks that are kept by NTP differ by less than a second. A Date header has whole seconds.
 _CLOCK_WARN_SECONDS: Final = 30
 # A day would count as closed while the portal still adds leads to it.
@@ -197,7 +197,7 @@ def _small_requests(
     Raises the first error of a reason, with the scopes that have it.
     """
     client = LeadsClient(
-        base_url, tokens(), max_concurrency=settings.max_concurrency, policy=_ONE_ATTEMPT
+        base_url, tokens(), max_concurrency=settings.max_concurrency, policy=ONE_ATTEMPT
     )
     end = datetime.now(UTC).replace(microsecond=0) - _WINDOW_AGE
     windows = [

@@ -1,6 +1,6 @@
 """What the data folder remembers of the service: its start, its Dagster home, and what is off.
 
-Belongs here: noting it, in ticks of the daemon. Doesn't: starting the service (cli/processes.py),
+Belongs here: noting it, in ticks of the daemon. Doesn't: starting the service (features/service/),
 findings.
 """
 

@@ -1,6 +1,6 @@
 """The lock that `serve` and `dev` hold on Dagster's home: one daemon at a time.
 
-Belongs here: holding it, and asking for it. Doesn't: the processes (cli/serving.py).
+Belongs here: holding it, and asking for it. Doesn't: the processes (features/service/processes.py).
 """
 
 import fcntl

@@ -71,8 +71,9 @@ COPIED_BYTES_A_WINDOW: Final = 1_000_000
 _PAUSE_SECONDS: Final = 0.5
 _PAUSES_A_LISTING: Final = 10
 
-# A round that takes longer is given up when the pull ends.
-_LAST_ROUND_SECONDS: Final = 1.0
+# For so long the pull's end waits for a round, which takes one or two seconds. If it is given up,
+# the publication loads it from its beginning.
+_LAST_ROUND_SECONDS: Final = 4.0
 
 # The pull comes first. Not lower, because others may wait for a lock that the helper holds.
 _NICENESS: Final = 10

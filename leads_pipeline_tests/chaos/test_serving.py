@@ -68,7 +68,7 @@ SET_BACK = """
 import os, sys, time
 from pathlib import Path
 from dotenv import load_dotenv
-from leads_pipeline.cli.processes import run_together
+from leads_pipeline.features.service.processes import run_together
 from leads_pipeline.settings import Settings
 load_dotenv(".env")
 clock = lambda: time.time() - 3600 * Path("set back").exists()
@@ -115,7 +115,7 @@ def runs(family: dict[int, str]) -> list[int]:
     ("module", "name"),
     [
         ("dagster api grpc", "code location"),
-        ("leads_pipeline.cli.pages", "Dagster UI"),
+        ("leads_pipeline.features.service.pages", "Dagster UI"),
         ("dagster._daemon", "daemon"),
     ],
 )

@@ -23,7 +23,7 @@ MADE = {
     DOCS / "findings.md",
     *(
         DOCS / "reference" / f"{name}.md"
-        for name in ("settings", "commands", "exit-codes", "tables", "marts")
+        for name in ("settings", "commands", "exit-codes", "tables")
     ),
     *(DOCS / "reference" / f"{name}.md" for name in ("metrics", "assets", "questions", "macros")),
 }

@@ -28,9 +28,9 @@ _NOTE = b"tEXtShows\0"
 
 def shown() -> dict[str, str]:
     """Give the names that each picture shows, as the reference pages have them."""
-    assets, marts = (
+    assets, tables = (
         (DOCS / "reference" / name).read_text(encoding="utf-8")
-        for name in ("assets.md", "marts.md")
+        for name in ("assets.md", "tables.md")
     )
     groups = re.split(r"^## Group ", assets.partition("\n## Checks")[0], flags=re.MULTILINE)[1:]
     names = sorted(
@@ -38,7 +38,7 @@ def shown() -> dict[str, str]:
         for group in groups
         for name in re.findall(r"^\| `(\w+)`", group, re.M)
     )
-    mart = marts.partition("## mart_leads_daily\n")[2].partition("\n## ")[0]
+    mart = tables.partition("### mart_leads_daily\n")[2].partition("\n### ")[0]
     return {
         "assets.png": ", ".join(names[:11]),
         "mart.png": ", ".join(re.findall(r"^\| `(\w+)`", mart, re.M)),

@@ -49,7 +49,7 @@ FULL: Final = {
     "LEADS_DELIVERY_URL": "http://127.0.0.1:9",
 }
 
-# A first query of each mart. `docs/reference/marts.md` shows them, and a test runs them.
+# A first query of each mart. `docs/reference/tables.md` shows them, and a test runs them.
 QUERIES: Final = {
     "mart_answers": (
         "select branch, count(*) as leads, count(answered_at) as answered, median(minutes) as "
@@ -123,8 +123,7 @@ def pages() -> dict[Path, str]:
         "exit-codes.md": _exit_codes(),
         "metrics.md": _metrics(),
         "assets.md": _assets(),
-        "tables.md": _tables([table for table in tables if not table.name.startswith("mart_")]),
-        "marts.md": _marts([table for table in tables if table.name.startswith("mart_")]),
+        "tables.md": _tables(tables),
     }
     columns = {table.name: {column.name for column in table.columns} for table in tables}
     pictures = {
@@ -385,38 +384,58 @@ def read_tables(file: Path) -> list[Table]:
     return [Table(name, comment, tuple(by_table[name])) for name, comment in tables]
 
 
-def _table(table: Table) -> Iterator[str]:
-    yield (
-        f"\n## {table.name}\n\n{table.comment}{'' if table.comment.endswith(('.', '?')) else '.'}\n\n"
-    )
-    rows = ((f"`{one.name}`", f"`{one.type}`", one.comment or "") for one in table.columns)
-    yield markdown_table(("column", "type", "meaning"), rows)
+# docs/tables.js puts a search field below the title.
+_HEAD: Final = (
+    "# Tables and marts\n\nThe tables and views of `leads.duckdb`: [of leads](#tables-of-leads), "
+    "[marts](#marts), and [of the pipeline](#tables-of-the-pipeline). The file carries the same "
+    "comments: `select * from duckdb_columns()`. Everything in the schema `pipeline`, except `objected`, "
+    "is internal and changes without notice. [leads.schema.json](leads.schema.json) has the same for programs, "
+    "as a JSON Schema of the rows, with DuckDB's types as `x-duckdb-type`. Releases may add tables and columns.\n\n"
+    "![The tables, and the columns that join them](tables.svg)\n"
+)
+_OF_LEADS: Final = (
+    "\n## Tables of leads\n\nThe leads with names, addresses and messages, their lists, and the rows of your own "
+    "files that name a lead. All are personal data.\n"
+)
+_OF_MARTS: Final = (
+    "\n## Marts\n\nMarts hold figures and keyed hashes of people, and no name, e-mail address or telephone number. "
+    "Marts with `person` or `lead_id` are personal data under UK GDPR. "
+    "[Ask the data](../guides/ask-the-data.md) explains `person` and the ways to query.\n"
+)
+_OF_THE_PIPELINE: Final = (
+    "\n## Tables of the pipeline\n\nBranches, days, the inventory, what has landed, and what is new in the "
+    "portal's answers. No row is of a person.\n"
+)
 
 
 def _tables(tables: Sequence[Table]) -> str:
-    head = (
-        "# Tables\n\nThe tables of `leads.duckdb`, apart from [the marts](marts.md). The file carries the same "
-        "comments: `select * from duckdb_columns()`. Everything in the schema `pipeline`, except `objected`, "
-        "is internal and changes without notice. [leads.schema.json](leads.schema.json) has the same for programs, "
-        "as a JSON Schema of the rows, with DuckDB's types as `x-duckdb-type`. Releases may add tables and columns.\n\n"
-        "![The tables, and the columns that join them](tables.svg)\n"
+    found = [table for table in tables if table.name.startswith("mart_")]
+    others = [table for table in tables if table not in found]
+    of_leads = [_table(table) for table in others if _has_lead_id(table)]
+    of_the_pipeline = [_table(table) for table in others if not _has_lead_id(table)]
+    parts = [_HEAD, _OF_LEADS, *of_leads, _OF_MARTS, _marts(found)]
+    return "".join([*parts, _OF_THE_PIPELINE, *of_the_pipeline])
+
+
+def _has_lead_id(table: Table) -> bool:
+    return any(column.name == "lead_id" for column in table.columns)
+
+
+def _table(table: Table) -> str:
+    end = "" if table.comment.endswith((".", "?")) else "."
+    rows = ((f"`{one.name}`", f"`{one.type}`", one.comment or "") for one in table.columns)
+    return f"\n### {table.name}\n\n{table.comment}{end}\n\n" + markdown_table(
+        ("column", "type", "meaning"), rows
     )
-    return head + "".join(part for table in tables for part in _table(table))
 
 
 def _marts(tables: Sequence[Table]) -> str:
     by_day = {mart.name for mart in marts() if mart.is_by_day}
-    text = (
-        "# Marts\n\nMarts hold figures and keyed hashes of people, and no name, e-mail address or telephone number. "
-        "Marts with `person` or `lead_id` are personal data under UK GDPR. "
-        "[Ask the data](../guides/ask-the-data.md) explains `person` and the ways to query.\n"
-    )
     questions = {path.stem: path.read_text(encoding="utf-8") for path in _QUESTIONS.glob("*.sql")}
+    text = ""
     for table in tables:
-        text += (
-            "".join(_table(table))
-            + f"\nA {'table' if table.name in by_day else 'view'}. A first query:\n"
-        )
+        kind = "table" if table.name in by_day else "view"
+        text += _table(table) + f"\nA {kind}. A first query:\n"
         text += f"\n```sql\n{QUERIES[table.name]};\n```\n"
         asked = sorted(
             name for name, sql in questions.items() if re.search(rf"\b{table.name}\b", sql)

@@ -6,7 +6,7 @@
 from itertools import groupby
 from pathlib import Path
 
-from leads_pipeline.cli.init import env_file
+from leads_pipeline.features.service.init import env_file
 from leads_pipeline.settings import Variable, described
 
 ROOT = Path(__file__).parents[2]

@@ -66,17 +66,20 @@ def outcome_of(
     if form.is_done(event_type, status):
         return Outcome(version, status=status, content_type=content_type, code=code)
 
-    is_final = form.is_final(event_type, status)
+    is_final, is_gone = form.is_final(event_type, status), form.is_gone(event_type, status)
+    is_of_the_lead = is_final or status in OF_THE_LEAD
+    is_of_the_lead |= status == HTTPStatus.GONE and not is_gone
+    what = ", ".join(filter(None, (content_type, code)))
     return Outcome(
         version,
-        _trouble(answer, ", ".join(filter(None, (content_type, code))), is_final=is_final),
+        _trouble(answer, what, is_final=is_final, is_gone=is_gone),
         status,
         content_type,
         code,
         retry_after=parse_retry_after(answer.headers.get("retry-after"), now),
-        is_of_the_lead=is_final or status in OF_THE_LEAD,
+        is_of_the_lead=is_of_the_lead,
         is_final=is_final,
-        is_gone=status == HTTPStatus.GONE and not is_final,
+        is_gone=is_gone and not is_final,
         is_unclear=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.MULTI_STATUS,
     )
 
@@ -134,7 +137,7 @@ def _places_of_codes(found: Any) -> list[dict[str, Any]]:
     return [first, inner] if isinstance(inner, dict) else [first]
 
 
-def _trouble(answer: httpx.Response, what: str, *, is_final: bool) -> str:
+def _trouble(answer: httpx.Response, what: str, *, is_final: bool, is_gone: bool) -> str:
     status = answer.status_code
     if is_final:
         return f"answered {status} ({what or 'no content'}), after which a lead is given up"
@@ -146,7 +149,7 @@ def _trouble(answer: httpx.Response, what: str, *, is_final: bool) -> str:
             f"answers with a redirect ({status}) to {where}, and none is followed. Correct its "
             "address."
         )
-    if status == HTTPStatus.GONE:
+    if is_gone:
         return "is gone (410). Nothing more is sent until `leads-pipeline deliver retry`."
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         return f"refuses the sender ({status}). Check its secrets."

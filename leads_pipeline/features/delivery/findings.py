@@ -61,6 +61,7 @@ def delivery(facts: Facts) -> Iterator[Finding]:
             else:
                 yield from _late(facts, destination, ledger)
                 yield from _not_sent(destination, ledger)
+        yield from _unknown_branches(facts, destination)
     yield from _untold(facts, {destination.name for destination in destinations})
 
 
@@ -161,6 +162,19 @@ def _not_sent(destination: Destination, ledger: Ledger) -> Iterator[Finding]:
             "`leads-pipeline deliver status` lists them. `leads-pipeline deliver retry` delivers "
             "them.",
             key=_key(destination, "held"),
+        )
+
+
+def _unknown_branches(facts: Facts, destination: Destination) -> Iterator[Finding]:
+    """Find a filter by branches that aren't pulled. One that was closed may stay there."""
+    pulled = {scope.key for scope in facts.settings.scopes}
+    unknown = sorted(destination.filter.scopes - pulled)
+    if unknown:
+        yield Finding(
+            Level.HINT,
+            f"{destination.shown} wants leads of {', '.join(unknown)}, which aren't pulled.",
+            "If an id is mistyped, correct `branches` in LEADS_DESTINATIONS_FILE.",
+            key=_key(destination, "branches"),
         )
 
 

@@ -332,6 +332,10 @@ class Ledger:
             next_at,
         )
 
+    def unread(self, version: Version, next_at: float) -> None:
+        """Note that the version's raw file couldn't be read, so the destination wasn't asked."""
+        self._set(version, "trouble = ?, next_at = ?", "Its raw file can't be read.", next_at)
+
     def note_attempt(
         self,
         version: Version,

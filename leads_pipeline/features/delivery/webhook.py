@@ -7,6 +7,7 @@ Belongs here: secrets, signatures, headers. Doesn't: the body's members (message
 import base64
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Final
 
 from standardwebhooks import Webhook
@@ -49,6 +50,10 @@ class StandardWebhook:
     def id_path(self, event_type: EventType) -> tuple[str, ...]:  # noqa: ARG002 - as any form
         """No answer has one."""
         return ()
+
+    def is_gone(self, event_type: EventType, status: int) -> bool:  # noqa: ARG002 - as any form
+        """410, as the specification says."""
+        return status == HTTPStatus.GONE
 
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Sign the message. Receivers refuse a timestamp that is older than five minutes."""

@@ -9,9 +9,9 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.inventory.client import InventoryClient
 from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.inventory.settings import InventorySettings
-from leads_pipeline.health.doctor import Doubt, Light, Seen, about_token, ask
+from leads_pipeline.health.doctor import ONE_ATTEMPT, Doubt, Light, Seen, about_token, ask
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.portal import RetryPolicy, Tokens
+from leads_pipeline.portal import Tokens
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.words import counted
 
@@ -39,9 +39,7 @@ def _first_page(base_url: str, own: InventorySettings, tokens: Callable[[], Toke
         return f"{about_token(tokens())} Places come from leads, so there is no place to try."
 
     # A person waits for the answer.
-    client = InventoryClient(
-        base_url, tokens(), own.inventory_agency_ref, policy=RetryPolicy(max_attempts=1)
-    )
+    client = InventoryClient(base_url, tokens(), own.inventory_agency_ref, policy=ONE_ATTEMPT)
     page = client.first_page(own.inventory_addresses[0])
     return (
         f"The first of {len(own.inventory_addresses)} places has {len(page.items)} items on its "

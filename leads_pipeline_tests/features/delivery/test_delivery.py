@@ -754,6 +754,24 @@ def test_a_window_that_cannot_be_read_delays_no_other_lead(
     assert agency.delivered == ["lead-2", "lead-1"]
 
 
+def test_days_on_which_a_file_cannot_be_read_do_not_count(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver(seconds=0)
+    [file] = (agency.house.folder / "raw").rglob("*.parquet")
+    aside = file.rename(file.with_suffix(".aside"))
+    file.symlink_to("/proc/self/mem")  # an error of reading, as from a broken disk
+    for _ in range(4):
+        with pytest.raises(StorageError, match="branch-101"):
+            agency.deliver(is_all=True)
+        agency.house.later(days=1)
+
+    aside.replace(file)
+    agency.endpoint_answers(400)
+    agency.deliver(is_all=True)
+
+    assert agency.counts == {VersionState.WAITING: 1}
+
+
 def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: Agency) -> None:
     far_day = NEXT_DAY + timedelta(days=1)
     agency.land(lead(1), lead(2))

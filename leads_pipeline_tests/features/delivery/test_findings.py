@@ -3,10 +3,11 @@
 from datetime import UTC, datetime
 
 from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Level
 from leads_pipeline.health.findings import find
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.features.delivery.agency import Agency, lead
+from leads_pipeline_tests.features.delivery.agency import Agency, Destinations, lead, webhook
 
 
 def told(agency: Agency) -> dict[str, str]:
@@ -78,6 +79,20 @@ def test_half_a_setting_is_told(agency: Agency) -> None:
     agency.land(lead(1))
     del agency.variables["LEADS_DELIVERY_SECRET"]
     assert "go together" in told(agency)["delivery"]
+
+
+def test_branches_that_a_destination_wants_and_nobody_pulls_are_told(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm", 'branches = ["101", "110"]'))
+    here.variables["LEADS_BRANCH_IDS"] = "101,102"
+    here.deliver()
+
+    findings = find(Facts(here.settings, agency.house.data, agency.house.now))
+
+    [one] = [one for one in findings if one.key == "delivery/crm/branches"]
+    assert (one.level, one.message) == (
+        Level.HINT,
+        "crm (crm.example) wants leads of branch-110, which aren't pulled.",
+    )
 
 
 def test_a_receiver_that_was_down_for_a_day_is_told(agency: Agency) -> None:

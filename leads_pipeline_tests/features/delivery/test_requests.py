@@ -287,6 +287,21 @@ def test_the_file_says_which_answers_mean_done_and_which_are_final(
     assert states(here) == {state: 1}
 
 
+def test_a_lead_that_is_gone_there_stops_no_other_lead(here: Destinations) -> None:
+    here.write(HEAD + CREATED + UPDATED)
+    here.agency.land(lead(1))
+    here.deliver()
+    here.api = Api(lambda request: httpx.Response(410 if request.method == "PATCH" else 201))
+    here.agency.land(lead(1, "second"))
+    here.deliver()
+
+    here.agency.land(lead(1, "second"), lead(2))
+    here.deliver()
+
+    assert ("POST", "https://api.example/leads/lead-2") in [one[:2] for one in said(here)]
+    assert states(here) == {VersionState.DELIVERED: 2, VersionState.WAITING: 1}
+
+
 # --- who may send ---------------------------------------------------------------------------------
 
 

@@ -23,11 +23,11 @@ from typing import IO, Final
 
 import click
 
-from leads_pipeline.cli.dagster_log import readable
 from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.service.dagster_log import readable
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.home import dagster_home
@@ -46,7 +46,7 @@ load_from:
 """
 
 _CODE: Final = "code location"
-_PAGES_MODULE: Final = "leads_pipeline.cli.pages"
+_PAGES_MODULE: Final = "leads_pipeline.features.service.pages"
 _SOCKET: Final = "code"
 _RUNTIME: Final = "serve-"
 

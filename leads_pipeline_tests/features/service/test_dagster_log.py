@@ -15,7 +15,7 @@ from dagster import (
     in_process_executor,
 )
 
-from leads_pipeline.cli.dagster_log import readable
+from leads_pipeline.features.service.dagster_log import readable
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.pulls import Pipeline, pipeline

@@ -24,6 +24,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leads_pipeline.cli.output import listening, plain_errors
+from leads_pipeline.features.service.settings import ServiceSettings
 from leads_pipeline.orchestration.dagster_compat import run_webserver
 from leads_pipeline.settings import Settings
 
@@ -85,7 +86,7 @@ def main(host: str, port: int, workspace: str, log_level: str) -> None:
     """Serve the pages of the code locations of a workspace file, until a signal comes."""
     with plain_errors():
         settings = Settings.from_variables(os.environ)
-        names = known_names(host, settings.ui_hosts)
+        names = known_names(host, settings.of(ServiceSettings).ui_hosts)
 
         # Nobody else can listen there from here on: not even a later Dagster that serves its pages
         # in another way.

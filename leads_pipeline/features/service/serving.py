@@ -33,7 +33,7 @@ def serve(port: int, host: str) -> None:
     and a login in front of it, or use a tunnel. If people open the UI by a name, set LEADS_UI_HOSTS
     to that name. Requests of other websites are refused.
     """
-    from leads_pipeline.cli.processes import run_together  # loads Dagster
+    from leads_pipeline.features.service.processes import run_together  # loads Dagster
 
     settings = Settings.from_variables(os.environ)
     settings.want_portal()
@@ -52,7 +52,7 @@ def serve(port: int, host: str) -> None:
 )
 def dev(port: int, log_level: str, *, move_demo: bool) -> None:
     """Start the Dagster UI and its daemon, and the simulated portal if LEADS_BASE_URL isn't set."""
-    from leads_pipeline.cli.processes import run_together  # loads Dagster
+    from leads_pipeline.features.service.processes import run_together  # loads Dagster
 
     with ExitStack() as stack:
         if not os.environ.get("LEADS_BASE_URL"):

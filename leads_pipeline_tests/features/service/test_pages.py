@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
-from leads_pipeline.cli.pages import (
+from leads_pipeline.features.service.pages import (
     NOT_JSON,
     OTHER_ORIGIN,
     QUERY_BY_GET,
@@ -375,7 +375,7 @@ import uvicorn
 from types import SimpleNamespace
 from dagster_webserver import cli
 cli.uvicorn = SimpleNamespace(run=uvicorn.run)
-from leads_pipeline.cli.pages import main
+from leads_pipeline.features.service.pages import main
 main()
 """
 

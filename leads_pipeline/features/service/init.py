@@ -1,7 +1,7 @@
 """The files that an installation without a checkout needs: `init`.
 
 Belongs here: .env, the systemd unit and the compose file, made from the settings' model and from
-the files in deploy/. The folder leads_pipeline/deploy links to these, and a wheel has copies.
+the files in deploy/. The folder deploy beside this file links to them, and a wheel has copies.
 Doesn't: what the settings mean (settings.py).
 """
 
@@ -24,7 +24,7 @@ from leads_pipeline.errors import QuestionError
 from leads_pipeline.raw.durable import replace_file
 from leads_pipeline.settings import Variable, described
 
-_TEMPLATES: Final = Path(__file__).parents[1] / "deploy"
+_TEMPLATES: Final = Path(__file__).parent / "deploy"
 
 _ENV_WIDTH: Final = 120
 _ENV_HEAD: Final = """\

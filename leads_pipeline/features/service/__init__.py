@@ -1,0 +1,34 @@
+"""The service: Dagster's pages, daemon and code run together, on a server or to try things out.
+
+    serving.py        the commands `serve` and `dev`
+    processes.py      which processes run, and that they end together
+    pages.py          a guard before Dagster's web pages
+    dagster_log.py    what is shown of Dagster's log
+    init.py           the files that an installation without a checkout needs
+    deploy/           templates of these files, as links
+
+Who runs Dagster already needs nothing of it.
+"""
+
+from typing import Final
+
+from leads_pipeline.features.feature import Command, Feature
+
+FEATURE: Final = Feature(
+    name="service",
+    settings="leads_pipeline.features.service.settings:ServiceSettings",
+    commands={
+        "dev": Command(
+            "leads_pipeline.features.service.serving:dev",
+            "Start the Dagster UI and its daemon, to try things out.",
+        ),
+        "init": Command(
+            "leads_pipeline.features.service.init:init",
+            "Write .env, a systemd unit and a compose file into a folder.",
+        ),
+        "serve": Command(
+            "leads_pipeline.features.service.serving:serve",
+            "Run the UI, the daemon and the code as a service on a server.",
+        ),
+    },
+)
