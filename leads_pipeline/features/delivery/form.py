@@ -81,11 +81,11 @@ class Form(Protocol):
     def is_final(self, event_type: EventType, status: int) -> bool:
         """Whether an answer with that status means: it will never be taken."""
 
-    def is_gone(self, event_type: EventType, status: int) -> bool:
-        """Whether an answer with that status means: nothing more may be sent there."""
-
     def id_path(self, event_type: EventType) -> Sequence[str]:
         """The members that lead to the lead's id in a JSON answer. Empty if it has none."""
+
+    def is_gone(self, event_type: EventType, status: int) -> bool:
+        """Whether an answer with that status means: nothing more may be sent there."""
 
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Return the request that tells of the event. Raises UnusableTemplateError."""

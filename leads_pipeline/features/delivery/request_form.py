@@ -91,13 +91,13 @@ class RequestForm:
         """What the template says."""
         return status in self.templates[event_type].final
 
-    def is_gone(self, event_type: EventType, status: int) -> bool:
-        """410 to a new lead. Later requests are of the lead's own address, which can be gone."""
-        return event_type is EventType.CREATED and status == HTTPStatus.GONE
-
     def id_path(self, event_type: EventType) -> tuple[str, ...]:
         """What the template says."""
         return self.templates[event_type].id_path
+
+    def is_gone(self, event_type: EventType, status: int) -> bool:
+        """410 to a new lead. Later requests are of the lead's own address, which can be gone."""
+        return event_type is EventType.CREATED and status == HTTPStatus.GONE
 
     def request(self, event: Event, now: datetime) -> HttpRequest:  # noqa: ARG002 - as any form
         """Fill the templates in. Raises UnusableTemplateError."""

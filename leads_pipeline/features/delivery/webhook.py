@@ -47,13 +47,13 @@ class StandardWebhook:
         """No answer is."""
         return False
 
-    def is_gone(self, event_type: EventType, status: int) -> bool:  # noqa: ARG002 - as any form
-        """410, as the specification says."""
-        return status == HTTPStatus.GONE
-
     def id_path(self, event_type: EventType) -> tuple[str, ...]:  # noqa: ARG002 - as any form
         """No answer has one."""
         return ()
+
+    def is_gone(self, event_type: EventType, status: int) -> bool:  # noqa: ARG002 - as any form
+        """410, as the specification says."""
+        return status == HTTPStatus.GONE
 
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Sign the message. Receivers refuse a timestamp that is older than five minutes."""
