@@ -23,6 +23,13 @@ class HoldsPeople:
         """
         return {}
 
+    def notes_on(self, is_meant: IsMeant) -> list[str]:  # noqa: ARG002 - as any
+        """Return what else is kept of such leads, in sentences for the person.
+
+        Raises StorageError.
+        """
+        return []
+
     def untold(self) -> set[str]:
         """Return the hosts that a person has to tell of erasures.
 

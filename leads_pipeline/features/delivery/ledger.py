@@ -167,10 +167,10 @@ class Ledger:
         ).fetchone()
         return found[0] if found else None
 
-    def outcomes(self) -> list[tuple[str, str, float]]:
-        """Return lead, outcome and moment of each lead with an outcome."""
+    def outcomes(self) -> list[tuple[str, str, str, float]]:
+        """Return kind, id, outcome and moment of each lead with an outcome."""
         return self.db.execute(
-            "select lead_id, outcome, at from outcomes order by kind, lead_id"
+            "select kind, lead_id, outcome, at from outcomes order by kind, lead_id"
         ).fetchall()
 
     def add(self, version: Version, state: VersionState, contact: int, now: float) -> None:

@@ -135,7 +135,7 @@ def write_outcomes(folder: Path, ledger: Ledger) -> None:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["lead_id", "outcome", "at"])
-    for lead_id, outcome, at in rows:
+    for _, lead_id, outcome, at in rows:
         writer.writerow([lead_id, outcome, datetime.fromtimestamp(at, UTC).isoformat()])
     replace_file(path, text.getvalue().encode())
 

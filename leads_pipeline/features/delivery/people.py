@@ -51,6 +51,17 @@ class DeliveredLeads(HoldsPeople):
                         days.setdefault(_shown(name, host), set()).add(f"{at:%Y-%m-%d}")
         return {host: sorted(of_host) for host, of_host in sorted(days.items())}
 
+    def notes_on(self, is_meant: IsMeant) -> list[str]:
+        """Return what came of the leads there, in sentences. Raises StorageError."""
+        notes = []
+        for name in ledger_names(self.data.folder):
+            with reading_ledger(self.data.folder, name) as ledger:
+                for kind, lead_id, outcome, at in ledger.outcomes() if ledger else ():
+                    if is_meant((kind, lead_id)):
+                        day = datetime.fromtimestamp(at, UTC).date()
+                        notes.append(f"{name}: {kind}/{lead_id} was {outcome} on {day}.")
+        return notes
+
     def untold(self) -> set[str]:
         """Return the hosts that nobody tells of erasures. Raises StorageError."""
         hosts = set[str]()

@@ -29,6 +29,7 @@ from leads_pipeline.features.privacy.search import FoundLead, Row
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.durable import make_folder, replace_file
+from leads_pipeline.raw.people import holders
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.html import template_of
 
@@ -182,6 +183,7 @@ def write_export(
 
     keys = {lead.key for lead in leads}
     hosts = recipients(data, keys.__contains__)
+    notes = [note for one in holders(data) for note in one.notes_on(keys.__contains__)]
     make_folder(folder)
     folder.chmod(0o700)
     document = {
@@ -190,6 +192,7 @@ def write_export(
         "sources": list(SOURCES),
         "purposes": list(PURPOSES),
         "recipients": [{"host": host, "days": days} for host, days in hosts.items()],
+        "notes": notes,
         "retention": retention_of(settings),
         "leads": [
             {

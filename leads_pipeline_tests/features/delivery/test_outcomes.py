@@ -269,6 +269,18 @@ def test_an_erased_lead_is_in_no_file_and_alto_was_told_its_id(here: Here) -> No
             assert leads == [("lead-2",)]
 
 
+def test_a_person_who_asks_for_their_data_gets_the_outcomes(here: Here) -> None:
+    here.deliver(lead(1), lead(2))
+    here.alto.decide("100", "Accepted", here.agency.house.now)
+    here.alto.decide("101", "Rejected", here.agency.house.now)
+    here.ask()
+
+    jane = {("applicant", "lead-1")}
+    notes = DeliveredLeads(here.agency.house.data).notes_on(jane.__contains__)
+
+    assert notes == [f"alto: applicant/lead-1 was accepted on {here.agency.house.now:%Y-%m-%d}."]
+
+
 @pytest.mark.parametrize(
     ("broken", "said"),
     [

@@ -1300,6 +1300,7 @@ def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(
 
     document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
     assert document["recipients"] == [{"host": "crm.example", "days": [f"{desk.now:%Y-%m-%d}"]}]
+    assert document["notes"] == []
     assert "crm.example" in (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
 
 
