@@ -24,6 +24,8 @@ SOURCES: Final = ROOT / "examples" / "company" / "dbt" / "models" / "leads.yml"
 # A Monday. Two weeks are over.
 ASKED_ON: Final = date(2026, 11, 2)
 _DAYS: Final = [ASKED_ON - timedelta(days=number) for number in range(14, 0, -1)]
+# The portal refuses this window.
+_FAILED: Final = (date(2026, 10, 20), "102", "appraisal")
 _ROWS_SHOWN: Final = 5
 _BRANCHES: Final = "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30; Sat 10:00-16:00\n102,Leeds,Mon-Fri 09:00-18:00\n"
 
@@ -71,6 +73,9 @@ def office(folder: Path) -> House:
         house.now = datetime.combine(day + timedelta(days=1), time(2), LONDON)
         for branch in Organisation(7, 2).branches:
             for kind in ("applicant", "appraisal"):
+                if (day, branch.id, kind) == _FAILED:
+                    house.fail(kind, day, f"branch-{branch.id}")
+                    continue
                 start = datetime.combine(day, time(), LONDON)
                 end = datetime.combine(day + timedelta(days=1), time(), LONDON)
                 leads = json.loads(
@@ -85,10 +90,19 @@ def office(folder: Path) -> House:
                     if listing := lead.get("listingDetails"):
                         listings[listing["id"]] = listing
     house.answers(answers)
+    _write_outcomes(folder, [lead_id for lead_id, _ in answers])
     house.land_inventory({"Town": [_item(listing) for listing in [*listings.values()][::3]]})
     house.now = datetime.combine(ASKED_ON, time(8), LONDON)
     house.publish()
     return house
+
+
+def _write_outcomes(folder: Path, lead_ids: list[str]) -> None:
+    """Write what came of leads, and what a product of the portal costs."""
+    outcomes = ("rejected", "appointment", "instruction")
+    rows = [f"{lead_id},{outcomes[sum(lead_id.encode()) % 3]},\n" for lead_id in lead_ids]
+    (folder / "outcomes.csv").write_text("lead_id,outcome,at\n" + "".join(rows))
+    (folder / "lead_prices.csv").write_text("portal_source,price\nprospectplus,45\n")
 
 
 def _item(listing: dict[str, Any]) -> dict[str, Any]:

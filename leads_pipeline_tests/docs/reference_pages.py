@@ -93,9 +93,8 @@ QUERIES: Final = {
         "group by branch"
     ),
     "mart_outcomes": (
-        "select branch, source, sum(leads) as leads, sum(appointments) as "
-        "appointments,\nsum(instructions) as instructions, sum(price) / nullif(sum(instructions), "
-        "0) as price_of_an_instruction\nfrom mart_outcomes group by branch, source"
+        "select branch, portal_source, sum(leads) as leads, sum(appointments) as appointments,\n"
+        "sum(instructions) as instructions from mart_outcomes group by all order by all"
     ),
     "mart_people": "select days, count(*) as people from mart_people group by days order by days",
     "mart_people_daily": (

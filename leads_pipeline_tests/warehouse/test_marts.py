@@ -1081,7 +1081,7 @@ def test_the_same_week_of_last_year_is_52_weeks_before(house: House) -> None:
 
     rows = house.query(statement.replace("current_date", "date '2026-11-16'"))
 
-    assert rows == [("branch-101", 1, None, 1)]
+    assert rows == [("branch-101", 1, None, 1, False)]
 
 
 def test_question_districts(published: Published) -> None:

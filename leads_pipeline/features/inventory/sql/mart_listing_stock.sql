@@ -2,7 +2,7 @@
 -- item_id varchar: Id of the item, as in the table inventory
 -- address varchar: Flat, house number or name, street, town and postcode, in one line; NULL if none is given
 -- is_available boolean: Whether the newest day's search found it, so that it is still on offer
--- first_seen_day date: First day on which a search found it
+-- first_seen_day date: First day on which a search found it, not before your first pull of the inventory
 -- last_seen_day date: Last day on which a search found it
 -- leads bigint: Applicant leads about it, by address as mart_lead_properties has it; 0 if there is none
 -- viewings bigint: Those of them that ask for a viewing
