@@ -41,14 +41,21 @@ BEFORE = "2026-11-19T10:00:00Z"
 LATER = FETCHED_AT + timedelta(hours=1)
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> DataFolder:
+@pytest.fixture(scope="module")
+def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two branches with two leads each, published."""
-    data = DataFolder.at(tmp_path / "data")
+    data = DataFolder.at(tmp_path_factory.mktemp("published") / "data")
     for branch in ("101", "102"):
         land(data, APPLICANT, [{"id": f"{branch}-{n}"} for n in (1, 2)], scope=f"branch-{branch}")
     publish(data)
-    return data
+    return data.folder
+
+
+@pytest.fixture
+def data(published_once: Path, tmp_path: Path) -> DataFolder:
+    """A copy of it to damage."""
+    shutil.copytree(published_once, tmp_path / "data", symlinks=True)
+    return DataFolder.at(tmp_path / "data")
 
 
 def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
@@ -105,6 +112,7 @@ def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_ove
     assert damaged_files(data)[0].startswith("quarantine/raw/")
 
 
+@pytest.mark.slow
 def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(data: DataFolder) -> None:
     land(data, APPLICANT, [{"id": "103-1"}], scope="branch-103")
     path = raw_of(data, "103")
@@ -158,6 +166,7 @@ def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: A
     assert left_by_list(data) == []
 
 
+@pytest.mark.slow
 def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
     land(
         data,
