@@ -225,6 +225,7 @@ def test_a_guest_pulls_and_publishes_under_its_own_keys(
     assert here.data.state.dagster_home() == (Path(here.instance.root_directory), "agency")
 
 
+@pytest.mark.slow
 def test_an_asset_of_ones_own_reads_the_published_leads(
     here: Installation, merged: Definitions
 ) -> None:
