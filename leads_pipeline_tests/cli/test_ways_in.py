@@ -31,7 +31,6 @@ from leads_pipeline_tests.support.newcomer import (
 from leads_pipeline_tests.support.serving import free_port
 
 KINDS = ("applicant", "appraisal")
-PASSPHRASE = 'a "passphrase" of #4 words'
 
 
 @pytest.fixture(scope="module")
