@@ -3,7 +3,6 @@ back by it.
 """
 
 import os
-import random
 import shutil
 import stat
 import sys
@@ -53,52 +52,6 @@ def land(
 
 
 # --- the same rows ------------------------------------------------------------------------------
-
-
-class Weather:
-    """Windows that land in any order, again and again, with leads that change, move, lose a contact
-    and come twice.
-    """
-
-    def __init__(self, house: House, seed: int) -> None:
-        self._house = house
-        self._dice = random.Random(seed)  # noqa: S311 - to be repeated
-        self._leads: dict[tuple[str, Any, str], dict[str, dict[str, Any]]] = {}
-
-    def land(self) -> None:
-        dice = self._dice
-        window = (
-            dice.choice(["applicant", "applicant", "appraisal"]),
-            dice.choice([DAY, NEXT_DAY]),
-            dice.choice(["branch-101", "branch-102"]),
-        )
-        leads = self._leads.setdefault(window, {})
-        for _ in range(dice.randrange(1, 4)):
-            lead_id = f"{window[0]}-{dice.randrange(12)}"
-            email = dice.choice(["", f"{lead_id}@people.example"])
-            message = f"text {dice.randrange(5)}"
-            day = dice.choice([DAY, NEXT_DAY])
-            leads[lead_id] = lead(
-                lead_id, email=email, message=message, createdAt=f"{day}T10:00:00Z"
-            )
-        kind, day, scope = window
-        self._house.land(kind, leads.values(), day, scope)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(int(os.environ.get("AHEAD_SEEDS", "3"))))
-def test_tables_are_the_same_with_and_without(house: House, tmp_path: Path, seed: int) -> None:
-    weather = Weather(house, seed)
-
-    for publication in ("first", "update", "another update"):
-        house.load_ahead(*[weather.land] * 8)
-        for _ in range(seed):
-            weather.land()  # after the helper's last round
-        plainly = published_plainly(house, tmp_path / publication)
-        house.publish()
-
-        assert all_tables(house) == plainly, (seed, publication)
-        assert not draft_of(house).exists()
 
 
 def test_a_first_publication_goes_on_from_what_was_loaded_ahead(house: House) -> None:
