@@ -65,6 +65,7 @@ def raw_files(here: Installation, days_ago: int, *branches: int) -> list[Path]:
 # --- backfill -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation) -> None:
     result = run("backfill", "--from", here.day(4), "--to", here.day(2))
     assert result.exit_code == 0, result.output
@@ -76,6 +77,7 @@ def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation
     assert rows == [("applicant", 9), ("appraisal", 9)]
 
 
+@pytest.mark.slow
 def test_backfill_names_its_dagster_home_and_warns_if_the_service_has_another(
     here: Installation, tmp_path: Path
 ) -> None:
@@ -245,10 +247,8 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     ("arguments", "said"),
     [
         ("", "either --last 10d, or --from and --to"),
-        ("--last 2d --to 2026-11-19", "either --last 10d, or --from and --to"),
         ("--last x", "'x' is not a number of days. Write 10d."),
         ("--from yesterday --to 2026-11-19", "'yesterday' is not a day. Write 2026-11-19."),
-        ("--from 2001-01-01 --to 2001-01-02", "--from 2001-01-01 is before the first day of "),
         ("--from 2001-01-02 --to 2001-01-01", "--to 2001-01-01 lies before --from 2001-01-02."),
         (
             "--last 2d --scope 101",

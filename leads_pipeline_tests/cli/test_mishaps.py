@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from leads_pipeline.portal import LeadsClient
 from leads_pipeline_tests.promises.portal import portal, variables
 from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.installation import ONE_ATTEMPT
 
 # Dagster calls functions of its own that it has deprecated.
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:dagster\.")
@@ -41,6 +43,8 @@ def installed(patch: pytest.MonkeyPatch, folder: Path, address: str, **others: s
     }
     for name, value in {**given, "LEADS_BRANCH_IDS": "101", **others}.items():
         patch.setenv(name, value)
+    impatient = partial(LeadsClient, policy=ONE_ATTEMPT)
+    patch.setattr("leads_pipeline.orchestration.resources.LeadsClient", impatient)
     patch.chdir(folder)
     return folder / "data"
 

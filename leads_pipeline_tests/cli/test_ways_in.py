@@ -1,14 +1,12 @@
 """Every way in that the README names, walked by somebody new: an `.env`, a bare shell, a portal
 elsewhere.
+
+Doesn't belong here: the wheel. `make wheel` tries it where nothing of the checkout is.
 """
 
 import json
 import re
-import shlex
 import socket
-import subprocess
-import sys
-import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -20,9 +18,7 @@ import pytest
 
 from leads_pipeline.orchestration.names import SERVED
 from leads_pipeline_tests.support.newcomer import (
-    ONLY_IN_A_CHECKOUT,
     PATIENCE_SECONDS,
-    ROOT,
     Newcomer,
     copy_checkout,
     newcomer,
@@ -31,7 +27,6 @@ from leads_pipeline_tests.support.newcomer import (
 from leads_pipeline_tests.support.serving import free_port
 
 KINDS = ("applicant", "appraisal")
-PASSPHRASE = 'a "passphrase" of #4 words'
 
 
 @pytest.fixture(scope="module")
@@ -146,92 +141,6 @@ def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: N
         wait_for(lambda: "Dagster UI: http" in log.read_text())
         lines = log.read_text().splitlines()
         assert [line for line in lines if " - INFO - " in line] == []
-
-
-# --- the wheel, outside of a checkout -------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of an environment with the wheel in it; what the wheel needs is where these
-    tests have it.
-    """
-    folder = tmp_path_factory.mktemp("wheel")
-    for arguments in (
-        ["hatchling", "build", "-t", "wheel", "-d", folder],
-        ["venv", "--without-pip", folder / "venv"],
-    ):
-        command = [sys.executable, "-m", *map(str, arguments)]
-        subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    [wheel] = folder.glob("*.whl")
-    environment = folder / "venv"
-    [site] = environment.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    (site / "others.pth").write_text(
-        "\n".join(path for path in sys.path if path.endswith("site-packages"))
-    )
-    script = "import sys\nfrom leads_pipeline.cli import main\nsys.exit(main())\n"
-    program = environment / "bin" / "leads-pipeline"
-    program.write_text(f"#!{environment / 'bin' / 'python'}\n{script}")
-    program.chmod(0o755)
-    return program.parent
-
-
-@pytest.mark.slow
-def test_the_wheel_works_outside_of_a_checkout_and_names_nothing_of_one(
-    me: Newcomer, programs: Path, tmp_path: Path
-) -> None:
-    installed = Newcomer(tmp_path, me.credentials, programs)
-    where = installed.run(
-        "python", "-c", "import leads_pipeline; print(leads_pipeline.__file__)"
-    ).stdout
-    assert where.startswith(str(programs.parent)), where
-    commands = (
-        "demo",
-        "doctor",
-        "findings",
-        "explain",
-        "explain windows-refused/refused-403",
-        "init real",
-        "privacy --help",
-        "settings",
-    )
-    shown = [installed.run("leads-pipeline", *command.split()) for command in commands]
-    assert shown[0].returncode == 0, shown[0].stderr
-    for done in shown:
-        output = done.stdout + done.stderr
-        assert (ONLY_IN_A_CHECKOUT.findall(output), ".venv" in output) == ([], False), output
-    assert {path.name for path in (tmp_path / "real").iterdir()} == {
-        ".env",
-        "leads-pipeline.service",
-        "compose.yaml",
-    }
-    [question] = re.findall(r"Ask your own question: `(.*)`$", shown[0].stdout, re.MULTILINE)
-    asked = subprocess.run(
-        shlex.split(question), cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert "branch" in asked.stdout
-
-
-@pytest.mark.slow
-def test_a_wheel_says_how_to_install_what_is_missing_without_a_checkout(
-    programs: Path, tmp_path: Path
-) -> None:
-    """Fault 110: it named a lock file and a folder of the checkout."""
-    program = (
-        "import sys; sys.modules['obstore'] = None; sys.argv = ['leads-pipeline', 'findings']\n"
-        "from leads_pipeline.cli import main\n"
-        "main()"
-    )
-    done = Newcomer(tmp_path, {}, programs, {"LEADS_DATA_DIR": "s3://leads"}).run(
-        "python", "-c", program
-    )
-
-    assert done.returncode == 2
-    assert (
-        "Install it into the same environment: `pip install 'leads-pipeline[s3]'`." in done.stderr
-    )
 
 
 # --- the daemon -----------------------------------------------------------------------------------

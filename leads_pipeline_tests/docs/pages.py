@@ -10,6 +10,9 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 TUTORIALS, GUIDES, EXPLANATION = (DOCS / name for name in ("tutorials", "guides", "explanation"))
 
+# The first command of the README and of the first tutorial.
+CLONE = "git clone ADDRESS-OF-THIS-REPOSITORY leads_pipeline && cd leads_pipeline"
+
 # The pages of the site, and what lies around the code.
 PAGES = sorted(DOCS.rglob("*.md"))
 DOCUMENTS = [

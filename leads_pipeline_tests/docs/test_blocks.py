@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -28,13 +28,13 @@ from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.features.lake.step import WriteTables
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.names import list_places
-from leads_pipeline.raw.store import FolderStore, open_store
+from leads_pipeline.raw.store import open_store
 from leads_pipeline.settings import Secret
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import running
 from leads_pipeline.warehouse.step import Publication
-from leads_pipeline_tests.docs.pages import DOCS, GUIDES, PAGES, README, ROOT, blocks
+from leads_pipeline_tests.docs.pages import CLONE, DOCS, GUIDES, PAGES, README, ROOT, blocks
+from leads_pipeline_tests.docs.printed import comparable, landed_leads, printed, raw_rows
 from leads_pipeline_tests.docs.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.support.buckets import new_bucket
@@ -94,65 +94,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
         yield Installation(folder, environment, today)
 
 
-@dataclass(frozen=True)
-class RawRow:
-    """A lead as one window holds it; one of midnight is in two."""
-
-    kind: str
-    scope: str
-    day: date
-    content: dict[str, Any]
-
-
-def raw_rows(data: Path) -> list[RawRow]:
-    return [
-        RawRow(kind.name, place.scope, place.day, json.loads(row.payload))
-        for kind in LEAD_KINDS
-        for place in list_places(FolderStore(data))
-        if place.kind is kind
-        for row in DataFolder.at(data).raw.read(place).rows
-    ]
-
-
-def landed_leads(data: Path) -> list[Lead]:
-    """Each lead of the raw files once; the portal of these tests sends each in one version."""
-    found = {
-        (row.kind, row.content["id"]): Lead.received(
-            row.kind, row.scope, row.day, row.content, LONDON
-        )
-        for row in raw_rows(data)
-    }
-    return list(found.values())
-
-
-def comparable(row: Iterable[Any]) -> tuple[Any, ...]:
-    """A row to be compared with one that was printed."""
-    found = []
-    for cell in row:
-        text = "" if cell is None else str(cell).strip()
-        found.append(
-            float(f"{float(text):.9g}") if re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text) else text
-        )
-    return tuple(found)
-
-
-def printed(output: str) -> list[tuple[Any, ...]]:
-    """The lines of a table, as DuckDB, rich, pandas or polars print it."""
-    lines = [line.strip() for line in output.splitlines()]
-    return [
-        comparable(
-            re.split("[│┆]", line.removeprefix("│").removesuffix("│"))
-            if "│" in line
-            else line.split()
-        )
-        for line in lines
-        if line
-    ]
-
-
 # --- the README -----------------------------------------------------------------------------------
-
-CLONE = "git clone ADDRESS-OF-THIS-REPOSITORY leads_pipeline && cd leads_pipeline"
 
 
 def test_the_readme_begins_with_one_command_to_try() -> None:

@@ -125,6 +125,7 @@ def commands(word: str) -> str:
 # --- the example ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_job_after_each_publication_counts_the_applicants_of_each_branch_without_dbt(
     company: Company,
 ) -> None:
@@ -153,6 +154,7 @@ def truth_by_branch(here: Installation) -> dict[str, int]:
     return {scope: len(found) for scope, found in ids.items()}
 
 
+@pytest.mark.slow
 def test_the_sensor_of_the_company_starts_its_job_once_after_each_publication(
     company: Company,
 ) -> None:

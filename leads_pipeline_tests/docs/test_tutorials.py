@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pytest
@@ -17,9 +17,9 @@ from dagster import AssetCheckKey, AssetKey, DagsterInstance
 
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline_tests.docs import pictures
-from leads_pipeline_tests.docs.pages import TUTORIALS, blocks, text_of
+from leads_pipeline_tests.docs.pages import CLONE, TUTORIALS, blocks, text_of
+from leads_pipeline_tests.docs.printed import comparable, landed_leads, printed
 from leads_pipeline_tests.docs.shell import bare, run
-from leads_pipeline_tests.docs.test_blocks import CLONE, comparable, landed_leads, printed
 from leads_pipeline_tests.support.newcomer import (
     PATIENCE_SECONDS,
     copy_checkout,
@@ -65,11 +65,23 @@ def checks_that_did_not_pass(data: Path) -> dict[AssetCheckKey, bool | None]:
     return {key: has_passed for key, has_passed in passed.items() if not has_passed}
 
 
-def test_the_demo_ends_with_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = run("leads-pipeline demo", tmp_path, bare(tmp_path))
-    assert first.returncode == 0, first.stderr
-    assert "What to do next" in first.stdout
-    leads = landed_leads(tmp_path / "data")
+class Tried(NamedTuple):
+    """A folder in which somebody ran the demo, and what it printed."""
+
+    folder: Path
+    output: str
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory: pytest.TempPathFactory) -> Tried:
+    folder = tmp_path_factory.mktemp("demo")
+    done = run("leads-pipeline demo", folder, bare(folder))
+    assert done.returncode == 0, done.stderr
+    return Tried(folder, done.stdout)
+
+
+def test_the_demo_ends_with_an_answer(tried: Tried) -> None:
+    leads = landed_leads(tried.folder / "data")
     kinds = {
         scope: Counter(lead.kind for lead in found)
         for (scope,), found in groups(leads, lambda lead: (lead.scope,))
@@ -78,26 +90,38 @@ def test_the_demo_ends_with_an_answer(tmp_path: Path, monkeypatch: pytest.Monkey
         comparable((scope, kinds[scope]["applicant"], kinds[scope]["appraisal"], people(found)))
         for (scope,), found in groups(leads, lambda lead: (lead.scope,))
     }
-    assert {row for row in printed(first.stdout) if row[0] in kinds} == answer
+    assert {row for row in printed(tried.output) if row[0] in kinds} == answer
     # A wrong query would show, as people come again.
     by_day = groups(leads, lambda lead: (lead.scope, lead.day))
     assert sum(people(found) for _, found in by_day) > sum(row[-1] for row in answer)
-    with duckdb.connect(tmp_path / "data" / "leads.duckdb", read_only=True) as db:
-        # Its page shows the days that it pulled, and none before them in red.
-        assert db.sql(
-            "select count(*) from mart_coverage where state in ('missing', 'failed')"
-        ).fetchall() == [(0,)]
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "data" / ".dagster"))
+
+
+def test_the_demo_says_what_to_do_next_and_the_question_of_ones_own_is_answered(
+    tried: Tried,
+) -> None:
+    assert "What to do next" in tried.output
+    [question] = re.findall(r"Ask your own question: `(.*)`$", tried.output, re.MULTILINE)
+    assert "branch" in run(question, tried.folder, bare(tried.folder)).stdout
+
+
+def test_after_the_demo_the_ui_shows_no_red_window_and_one_check_that_did_not_pass(
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It pulled the last days, and the simulator sends fields that the contract doesn't know."""
+    late = "select count(*) from mart_coverage where state in ('missing', 'failed')"
+    assert rows(tried.folder, late) == [(0,)]
+    monkeypatch.setenv("DAGSTER_HOME", str(tried.folder / "data" / ".dagster"))
     drifted = AssetCheckKey(AssetKey("drift"), "contract_knows_what_comes")
-    assert checks_that_did_not_pass(tmp_path / "data") == {drifted: False}
+    assert checks_that_did_not_pass(tried.folder / "data") == {drifted: False}
 
 
-def test_the_demo_changes_nothing_the_second_time(tmp_path: Path) -> None:
-    assert run("leads-pipeline demo", tmp_path, bare(tmp_path)).returncode == 0
-    before = contents(tmp_path / "data" / "leads.duckdb")
-    again = run("leads-pipeline demo", tmp_path, bare(tmp_path))
+def test_the_demo_changes_nothing_the_second_time(tried: Tried) -> None:
+    before = contents(tried.folder / "data" / "leads.duckdb")
+
+    again = run("leads-pipeline demo", tried.folder, bare(tried.folder))
+
     assert "0 of them new." in " ".join(again.stdout.split())
-    assert contents(tmp_path / "data" / "leads.duckdb") == before
+    assert contents(tried.folder / "data" / "leads.duckdb") == before
 
 
 def test_the_ui_starts_on_the_simulator_and_ends_when_it_is_told(tmp_path: Path) -> None:

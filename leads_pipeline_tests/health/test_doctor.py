@@ -28,6 +28,7 @@ from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.installation import ONE_ATTEMPT
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
@@ -51,6 +52,9 @@ def variables(
     simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, str]:
     """An installation with all that doctor asks for, and nothing pulled yet."""
+    monkeypatch.setattr("leads_pipeline.health.doctor._ONE_ATTEMPT", ONE_ATTEMPT)
+    of_inventory = "leads_pipeline.features.inventory.questions.RetryPolicy"
+    monkeypatch.setattr(of_inventory, lambda **_: ONE_ATTEMPT)
     monkeypatch.chdir(tmp_path)  # away from the developer's own .env
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
@@ -127,7 +131,6 @@ def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
 
 NO_TOKEN = {"token": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
 MISSING = {"settings": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
-NO_INVENTORY = {"inventory": "red"}
 REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
 
 
@@ -142,12 +145,6 @@ REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
             "Not tried, as settings are missing.",
         ),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
-        (
-            {"LEADS_CLIENT_SECRET": "wrong"},
-            NO_TOKEN,
-            "applicant leads",
-            "Not tried, as there is no token.",
-        ),
         ({"LEADS_AUTH_URL": UNUSED}, NO_TOKEN, "token", "found no connection"),
         (
             {"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"},
@@ -162,12 +159,6 @@ REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
             "2 of 3 scopes (branch-998, branch-999).",
         ),
         (
-            {"INVENTORY_CLIENT_SECRET": "wrong"},
-            NO_INVENTORY,
-            "inventory",
-            "ask the portal's technical contact",
-        ),
-        (
             {"INVENTORY_AGENCY_REF": "wrong"},
             {"inventory": "red"},
             "inventory",
@@ -179,7 +170,6 @@ REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
             "inventory",
             "says what to search for",
         ),
-        ({"INVENTORY_BASE_URL": ""}, {}, "inventory", "Not set up"),
         (
             {"LEADS_TIMEZONE": None},
             {"time-zone": "hint"},

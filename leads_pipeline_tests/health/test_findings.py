@@ -565,6 +565,7 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(
     assert key not in found(house)
 
 
+@pytest.mark.slow
 def test_an_anonymous_day_has_no_emptied_contacts(house: House) -> None:
     house.land(
         "applicant",

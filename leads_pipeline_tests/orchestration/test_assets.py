@@ -130,6 +130,7 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
         )
 
 
+@pytest.mark.slow
 def test_a_publication_without_changes_says_so(here: Installation) -> None:
     here.pull(here.keys([2]))
     for _ in range(2):
@@ -140,6 +141,7 @@ def test_a_publication_without_changes_says_so(here: Installation) -> None:
     assert said["dagster/row_count"] == len(here.truth(LEAD_KINDS[0], [2]))
 
 
+@pytest.mark.slow
 def test_what_lands_during_the_work_of_the_night_is_shown_as_landed(here: Installation) -> None:
     here.pull({here.key(2)})
     window, land = Window.from_partition_key(here.key(3), here.settings.zone), here.data.raw.land

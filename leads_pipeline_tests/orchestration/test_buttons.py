@@ -1,13 +1,12 @@
-"""Each button of the first day in Dagster's UI ends green, and backfills show the truth.
+"""Each asset's buttons in Dagster's UI end green on the first day, and backfills show the truth.
 
 The requests are the UI's own.
 
-Belongs here: materialize, backfill, cancel, test a schedule or a sensor. Doesn't: what an asset
-does (test_assets.py).
+Belongs here: materialize, backfill, cancel. Doesn't: what an asset does (test_assets.py), jobs
+(test_runs.py), schedules and sensors (test_asking.py, test_publish_changes.py).
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -79,25 +78,6 @@ PARTITIONS = """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) 
   partitionStats { numMaterialized numFailed numMaterializing numPartitions }
 } } }"""
 
-AUTOMATION = """{ repositoriesOrError { ... on RepositoryConnection { nodes {
-  jobs { name }
-  schedules { name pipelineName potentialTickTimestamps }
-  sensors { name sensorType targets { pipelineName } }
-} } } }"""
-
-TICK = """{ ... on PythonError { message } ... on DryRunInstigationTick { evaluationResult {
-  error { message } skipReason
-  runRequests { jobName runConfigYaml tags { key value } assetSelection { path }
-    assetChecks { name assetKey { path } } }
-} } }"""
-
-TEST_SCHEDULE = (
-    "mutation ($schedule: ScheduleSelector!, $at: Float) "
-    f"{{ scheduleDryRun(selectorData: $schedule, timestamp: $at) {TICK} }}"
-)
-
-TEST_SENSOR = f"""mutation ($sensor: SensorSelector!) {{ sensorDryRun(selectorData: $sensor, cursor: "") {TICK} }}"""
-
 _schema = cache(create_schema)
 
 
@@ -158,29 +138,25 @@ class Page:
             for check in nodes[asset]["assetChecksOrError"]["checks"]
             if job in check["jobNames"]
         ]
-        ended = self.run(job, tags, assetSelection=keys_of(assets), assetCheckSelection=checks)
+        selection = {"assetSelection": keys_of(assets), "assetCheckSelection": checks}
+        params = {
+            "mode": "default",
+            "executionMetadata": {"tags": list(tags)},
+            "runConfigData": "{}",
+            "selector": {**REPOSITORY, "pipelineName": job, **selection},
+        }
+
+        launched = self.ask(LAUNCH_RUN, params=params)
+        assert launched["__typename"] == "LaunchRunSuccess", launched
+        self.daemon.launch_queued()
+
+        ended = self.ask(RUN, id=launched["run"]["runId"])
+        assert ended["status"] == "SUCCESS"
         # Otherwise the run is green, and its partitions stay grey.
         shown = {
             (one["assetKey"]["path"][0], one["partition"]) for one in ended["assetMaterializations"]
         }
         assert {(asset, key or None) for asset in assets for key in (first, last or first)} <= shown
-
-    def run(
-        self, job: str, tags: Sequence[Mapping[str, str]] = (), config: str = "{}", **selection: Any
-    ) -> Any:
-        """Launch a run and wait until it has succeeded."""
-        params = {
-            "mode": "default",
-            "executionMetadata": {"tags": list(tags)},
-            "runConfigData": config,
-            "selector": {**REPOSITORY, "pipelineName": job, **selection},
-        }
-        launched = self.ask(LAUNCH_RUN, params=params)
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        self.daemon.launch_queued()
-        ended = self.ask(RUN, id=launched["run"]["runId"])
-        assert ended["status"] == "SUCCESS"
-        return ended
 
     def backfill(
         self, assets: Collection[str], partitions: Sequence[str] | None = None, job: str = ""
@@ -210,27 +186,6 @@ class Page:
                 "repositorySelector": REPOSITORY,
             }
         return self.ask(LAUNCH_BACKFILL, params=params)
-
-    def launch_requested(self, tick: Mapping[str, Any], job: str) -> None:
-        """See that a tick went well, and launch what it asks for."""
-        assert "evaluationResult" in tick, tick
-        result = tick["evaluationResult"]
-        assert result["error"] is None
-        assert result["runRequests"] or result["skipReason"]
-        for request in result["runRequests"] or ():
-            checks = [
-                {"assetKey": one["assetKey"], "name": one["name"]}
-                for one in request["assetChecks"] or ()
-            ]
-            assets = request["assetSelection"] or []
-            name = request["jobName"] or job
-            self.run(
-                name,
-                request["tags"],
-                request["runConfigYaml"],
-                assetSelection=assets,
-                assetCheckSelection=checks,
-            )
 
 
 def keys_of(assets: Collection[str]) -> list[dict[str, list[str]]]:
@@ -317,36 +272,6 @@ def test_each_asset_is_green(page: Page) -> None:
         page.backfill(group, keys)
 
 
-@pytest.mark.slow
-def test_each_job_is_green(page: Page) -> None:
-    for job in page.ask(AUTOMATION)["nodes"][0]["jobs"]:
-        if (name := job["name"]) == "__ASSET_JOB":
-            continue
-        assets = page.assets(name)
-        keys = next(iter(assets.values()))["partitionKeys"]
-        if keys:
-            page.backfill(assets, keys, name)
-        else:
-            page.materialize(assets, name)
-
-
-@pytest.mark.slow
-def test_each_schedule_and_sensor_is_green(page: Page) -> None:
-    [repository] = page.ask(AUTOMATION)["nodes"]
-    for schedule in repository["schedules"]:
-        at = max(moment for moment in schedule["potentialTickTimestamps"] if moment < time.time())
-        selector = {**REPOSITORY, "scheduleName": schedule["name"]}
-        page.launch_requested(
-            page.ask(TEST_SCHEDULE, schedule=selector, at=at), schedule["pipelineName"]
-        )
-    for sensor in repository["sensors"]:
-        if sensor["sensorType"] == "STANDARD":  # the UI tests no other
-            tick = page.ask(TEST_SENSOR, sensor={**REPOSITORY, "sensorName": sensor["name"]})
-            page.launch_requested(
-                tick, (sensor["targets"] or [{"pipelineName": ""}])[0]["pipelineName"]
-            )
-
-
 # --- backfills that don't go well: 3 days x 3 branches are 3 runs ---------------------------------
 
 RAW = "raw_applicant_leads"
@@ -384,9 +309,3 @@ def test_a_backfill_that_is_cancelled_keeps_what_landed_and_can_be_started_again
     assert sum(page.here.asked().values()) == 3
     page.backfill([RAW])
     assert page.here.shown() == dict.fromkeys(page.here.keys([0, 1, 2]), "MATERIALIZED")
-
-
-def test_a_backfill_of_days_that_do_not_exist_yet_is_refused(page: Page) -> None:
-    answer = page.launch_backfill([RAW], ["2099-01-01|branch-101"])
-    assert answer["__typename"] == "PartitionKeysNotFoundError"
-    assert page.here.runs() == []

@@ -21,9 +21,9 @@ from dagster import (
     build_resources,
     build_schedule_context,
     build_sensor_context,
+    serialize_value,
 )
 from dagster._core.remote_representation.external_data import RepositorySnap
-from dagster._serdes import serialize_value
 
 from leads_pipeline.definitions import build_definitions, defs
 from leads_pipeline.errors import SettingsError

@@ -2,7 +2,7 @@
 asked for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from leads_pipeline.orchestration.names import NEEDED, PLAIN, PUBLISH_JOB, PULL_
 from leads_pipeline.orchestration.publish_sensor import delete_old_runs
 from leads_pipeline.orchestration.resources import PublishedLeads
 from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline_tests.support.newcomer import FIRST_SIX
 
 AGENCY = Names.of("agency")
 RAW = raw_key(APPLICANT, AGENCY)
@@ -79,14 +80,35 @@ def company() -> Definitions:
     )
 
 
-@pytest.fixture
-def merged(here: Installation, tmp_path: Path) -> Definitions:
+def merged_with_two(variables: Mapping[str, str], folder: Path) -> Definitions:
     """The company's own project with two installations."""
-    agency = build_definitions(here.environment, key_prefix="agency")
+    agency = build_definitions(variables, key_prefix="agency")
     sister = build_definitions(
-        {**here.environment, "LEADS_DATA_DIR": str(tmp_path / "sister")}, key_prefix=["a", "b"]
+        {**variables, "LEADS_DATA_DIR": str(folder / "sister")}, key_prefix=["a", "b"]
     )
     return Definitions.merge(company(), agency, sister)
+
+
+@pytest.fixture
+def merged(here: Installation, tmp_path: Path) -> Definitions:
+    """They can pull and publish."""
+    return merged_with_two(here.environment, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Definitions:
+    """They are loaded, and nobody answers them."""
+    folder = tmp_path_factory.mktemp("company")
+    nobody = dict.fromkeys(FIRST_SIX, "http://127.0.0.1:9")
+    inventory = {
+        "INVENTORY_BASE_URL": "http://127.0.0.1:9",
+        "INVENTORY_CLIENT_ID": "client",
+        "INVENTORY_CLIENT_SECRET": "a made-up secret",
+        "INVENTORY_AGENCY_REF": "agency",
+        "INVENTORY_ADDRESSES": "Guildford",
+    }
+    variables = {**nobody, **inventory, "LEADS_BRANCH_IDS": "101", "LEADS_TIMEZONE": "UTC"}
+    return merged_with_two({**variables, "LEADS_DATA_DIR": str(folder / "data")}, folder)
 
 
 def pull_agency(merged: Definitions, here: Installation, days_ago: int) -> ExecuteInProcessResult:
@@ -107,37 +129,37 @@ def publish_agency(merged: Definitions, here: Installation) -> ExecuteInProcessR
 
 
 def test_two_installations_and_a_company_that_has_the_same_names_load_together(
-    merged: Definitions,
+    loaded: Definitions,
 ) -> None:
     """Fault 103."""
-    keys = merged.resolve_asset_graph().get_all_asset_keys()
+    keys = loaded.resolve_asset_graph().get_all_asset_keys()
     for prefix in ([], ["agency"], ["a", "b"]):
         assert AssetKey([*prefix, "drift"]) in keys
     assert {"publish", "agency_publish", "a_b_publish"} <= {
-        job.name for job in merged.resolve_all_job_defs()
+        job.name for job in loaded.resolve_all_job_defs()
     }
 
 
-def test_jobs_select_our_assets_alone(merged: Definitions) -> None:
+def test_jobs_select_our_assets_alone(loaded: Definitions) -> None:
     """Fault 102: a company's assets in groups of the same name were published, too."""
     for job in ("agency_publish", "agency_pull_leads", "agency_pull_inventory"):
-        selected = merged.resolve_job_def(job).asset_layer.executable_asset_keys
+        selected = loaded.resolve_job_def(job).asset_layer.executable_asset_keys
         assert {key.path[0] for key in selected} == {"agency"}
 
 
-def test_groups_resources_and_pools_carry_the_prefix(merged: Definitions) -> None:
-    graph = merged.resolve_asset_graph()
+def test_groups_resources_and_pools_carry_the_prefix(loaded: Definitions) -> None:
+    graph = loaded.resolve_asset_graph()
     groups = {
         graph.get(key).group_name for key in graph.get_all_asset_keys() if key.path[0] == "agency"
     }
     assert groups == {"agency_raw", "agency_warehouse", "agency_marts", "agency_reports"}
-    assert {"agency_data", "agency_leads", "agency_inventory"} <= (merged.resources or {}).keys()
+    assert {"agency_data", "agency_leads", "agency_inventory"} <= (loaded.resources or {}).keys()
     assert graph.get(raw_key(APPLICANT, AGENCY)).pools == {"agency_leads_portal"}
 
 
-def test_equal_tables_of_two_installations_are_not_shown_as_one(merged: Definitions) -> None:
+def test_equal_tables_of_two_installations_are_not_shown_as_one(loaded: Definitions) -> None:
     """Dagster links assets with the same table name to each other."""
-    graph = merged.resolve_asset_graph()
+    graph = loaded.resolve_asset_graph()
     names = [
         graph.get(key).metadata.get("dagster/table_name") for key in graph.get_all_asset_keys()
     ]
@@ -147,9 +169,9 @@ def test_equal_tables_of_two_installations_are_not_shown_as_one(merged: Definiti
     assert len(tables) == len(set(tables))
 
 
-def test_nothing_runs_before_somebody_starts_it(merged: Definitions) -> None:
+def test_nothing_runs_before_somebody_starts_it(loaded: Definitions) -> None:
     """Fault 104."""
-    repository = merged.get_repository_def()
+    repository = loaded.get_repository_def()
     ours = ("agency_", "a_b_")
     schedules = [
         one.default_status for one in repository.schedule_defs if one.name.startswith(ours)
@@ -225,6 +247,7 @@ def test_a_guest_pulls_and_publishes_under_its_own_keys(
     assert here.data.state.dagster_home() == (Path(here.instance.root_directory), "agency")
 
 
+@pytest.mark.slow
 def test_an_asset_of_ones_own_reads_the_published_leads(
     here: Installation, merged: Definitions
 ) -> None:
@@ -246,9 +269,9 @@ def test_an_asset_of_ones_own_reads_the_published_leads(
 
 
 def test_runs_of_others_are_neither_ended_nor_deleted_nor_waited_for(
-    here: Installation, merged: Definitions
+    here: Installation, loaded: Definitions
 ) -> None:
-    theirs = here.instance.create_run_for_job(merged.resolve_job_def("publish"))
+    theirs = here.instance.create_run_for_job(loaded.resolve_job_def("publish"))
     here.instance.report_dagster_event(DagsterEvent("PIPELINE_START", "publish"), theirs.run_id)
     later = datetime.now(UTC) + timedelta(hours=1)
 
@@ -263,9 +286,9 @@ def test_runs_of_others_are_neither_ended_nor_deleted_nor_waited_for(
 
 
 def test_a_run_of_our_assets_that_a_person_picked_is_ours(
-    here: Installation, merged: Definitions
+    here: Installation, loaded: Definitions
 ) -> None:
-    job = merged.resolve_implicit_global_asset_job_def()
+    job = loaded.resolve_implicit_global_asset_job_def()
     ours = here.instance.create_run_for_job(job, asset_selection=frozenset({RAW}))
     mixed = here.instance.create_run_for_job(
         job, asset_selection=frozenset({RAW, AssetKey("downstream")})
@@ -275,10 +298,10 @@ def test_a_run_of_our_assets_that_a_person_picked_is_ours(
     assert not AGENCY.is_own(mixed, {RAW})
 
 
-def test_the_tag_of_runs_is_the_prefix(merged: Definitions, here: Installation) -> None:
+def test_the_tag_of_runs_is_the_prefix(loaded: Definitions, here: Installation) -> None:
     tag = "leads_pipeline/installation"
-    assert merged.resolve_job_def("agency_publish").tags[tag] == "agency"
-    assert merged.resolve_job_def("a_b_publish").tags[tag] == "a_b"
+    assert loaded.resolve_job_def("agency_publish").tags[tag] == "agency"
+    assert loaded.resolve_job_def("a_b_publish").tags[tag] == "a_b"
     assert here.definitions.resolve_job_def(PUBLISH_JOB).tags[tag] == "no-prefix"
 
 

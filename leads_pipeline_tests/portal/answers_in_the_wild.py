@@ -88,7 +88,6 @@ ANSWERS: Sequence[Wild] = [
     # Fine.
     Wild("gzip in two members", respond(gzipped(LEADS[:9]) + gzipped(LEADS[9:]), GZIP)),
     Wild("early hints before 200", raw(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" + WHOLE)),
-    Wild("a header of 100 kB", respond(LEADS, f"X-Long: {'x' * 100_000}")),
     Wild("a byte order mark before the JSON", respond(b"\xef\xbb\xbf" + LEADS)),
     Wild(
         "two lists, one with an escaped key",
@@ -104,14 +103,12 @@ ANSWERS: Sequence[Wild] = [
         "HTML",
     ),
     Wild("empty body with 200", respond(b""), InvalidAnswerError),
-    Wild("a JSON list", respond(b"[" + A + b"]"), InvalidAnswerError),
     Wild(
         "gzip with a wrong checksum",
         respond(gzipped(LEADS)[:-8] + bytes(8), GZIP),
         InvalidAnswerError,
         "gzip",
     ),
-    Wild("cut gzip", respond(gzipped(LEADS)[:-3], GZIP), InvalidAnswerError, "gzip"),
     Wild(
         "unknown content encoding",
         respond(LEADS, "Content-Encoding: zstd"),
@@ -122,18 +119,15 @@ ANSWERS: Sequence[Wild] = [
         "Content-Length too small", respond(LEADS, CLOSE, length=len(LEADS) - 5), InvalidAnswerError
     ),
     Wild("204", without_body("204 No Content"), InvalidAnswerError, "204"),
-    Wild("304", without_body("304 Not Modified"), InvalidAnswerError, "304"),
     # Too much: a window of a minute is asked for once more at most.
     Wild("a gzip bomb", respond(bomb(70), GZIP), TooLargeError, requests=2),
     Wild("413", status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE), RefusedError, "413", requests=2),
     # Broken connections.
-    Wild("Content-Length too large", respond(LEADS, length=len(LEADS) + 5), UnreachableError),
     Wild(
         "chunks without an end",
         raw(HEAD + b"Transfer-Encoding: chunked\r\n\r\n400\r\n" + LEADS),
         UnreachableError,
     ),
-    Wild("no HTTP", raw(b"SMTP?\r\n\r\n"), UnreachableError),
     Wild("reset at once", raw(b"", reset=True), UnreachableError),
     Wild("a drip-fed body", drip(LEADS), UnreachableError, is_slow=True),
     Wild("a header of 1 MB", respond(LEADS, f"X-Long: {'x' * 1_000_000}"), UnreachableError),
@@ -142,7 +136,6 @@ ANSWERS: Sequence[Wild] = [
     Wild("308", moved(HTTPStatus.PERMANENT_REDIRECT), RefusedError, "base URL"),
     # Refused for now, or for good.
     Wild("407 by a proxy", status(HTTPStatus.PROXY_AUTHENTICATION_REQUIRED), RefusedError, "proxy"),
-    Wild("425", status(HTTPStatus.TOO_EARLY), ServerError, "425"),
     Wild("429 with Retry-After -1", busy("-1"), BusyError),
     # More patience than a run has ends it.
     Wild("429 with 10^30 seconds", busy("1" + "0" * 30), BusyError, requests=1),
@@ -170,19 +163,11 @@ def half_a_header(connection: socket.socket) -> None:
 
 GOOD = '"access_token":"t0ken","token_type":"Bearer"'
 PLAIN = token(f'{GOOD},"expires_in":3600')
-PACKED = gzipped(b"{%s}" % GOOD.encode())
-
 TOKENS: Sequence[Wild] = [
     # Fine. Each token is kept.
     Wild("200", PLAIN),
     Wild("no expires_in", token(GOOD)),
-    Wild("no token_type", token('"access_token":"t0ken"')),
     Wild("BearerToken", token('"access_token":"t0ken","token_type":"BearerToken"')),
-    Wild("gzip", respond(PACKED, GZIP)),
-    Wild(
-        "an odd charset",
-        respond(b"{%s}" % GOOD.encode(), "Content-Type: application/json; charset=utf-7"),
-    ),
     # Somebody has to change something: refused once, and the cause is named.
     Wild(
         "DPoP",
@@ -193,12 +178,6 @@ TOKENS: Sequence[Wild] = [
     Wild(
         "200 with invalid_client",
         token('"error":"invalid_client"'),
-        CredentialsError,
-        "invalid_client",
-    ),
-    Wild(
-        "400 with invalid_client",
-        token('"error":"invalid_client"', code=400),
         CredentialsError,
         "invalid_client",
     ),
@@ -215,7 +194,6 @@ TOKENS: Sequence[Wild] = [
         CredentialsError,
         "HTML",
     ),
-    Wild("a redirect", moved(HTTPStatus.FOUND), CredentialsError, "redirect"),
     Wild(
         "a redirect to no URL",
         respond(b"", "Location: https://x:none/", status=307),
@@ -236,14 +214,7 @@ TOKENS: Sequence[Wild] = [
     Wild("204", without_body("204 No Content"), ServerError, "answered 204 without a token"),
     Wild("408", respond(b"", status=408), ServerError, "fault of its own (408)"),
     Wild("deep JSON", respond(b"[" * 60_000), ServerError, "without a token"),
-    Wild(
-        "no HTTP",
-        raw(b"SSH-2.0-OpenSSH\r\n"),
-        UnreachableError,
-        "broke off before the answer was whole",
-    ),
     Wild("half a header", half_a_header, UnreachableError, "in time", is_slow=True),
-    Wild("an empty token", token('"access_token":""'), ServerError),
     Wild(
         "400 temporarily_unavailable",
         token('"error":"temporarily_unavailable"', code=400),
@@ -252,7 +223,6 @@ TOKENS: Sequence[Wild] = [
     Wild("429", busy("1"), BusyError, "429"),
     Wild("503 with Retry-After", respond(b"", "Retry-After: 1", status=503), ServerError, "503"),
     Wild("a body of 1 MB", token(f'{GOOD},"pad":"{"x" * 2**20}"'), ServerError),
-    Wild("drip-fed", drip(b"{%s}" % GOOD.encode()), UnreachableError, is_slow=True),
     Wild(
         "an unknown authority", PLAIN, UnreachableError, "SSL_CERT_FILE", has_unknown_authority=True
     ),

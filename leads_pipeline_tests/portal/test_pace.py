@@ -56,12 +56,8 @@ def test_no_wait_is_endless() -> None:
         (" 7 ", 7.0),
         ("9" * 5000, float("inf")),
         ("Fri, 20 Nov 2026 12:00:30 GMT", 30.0),
-        ("Fri, 20 Nov 2026 13:00:30 +0100", 30.0),
-        ("Friday, 20-Nov-26 12:00:30 GMT", 30.0),
         ("Fri, 20 Nov 2026 12:00:00 GMT", None),
-        (None, None),
         ("", None),
-        ("-5", None),
         ("1.5", None),
         ("²", None),
         ("Fri, 99 Nov 2026 12:00:30 GMT", None),
@@ -133,27 +129,6 @@ def test_complaints_in_a_row_double_the_space_and_the_pause() -> None:
     assert pauses[:7] == [0.5, 1, 2, 4, 8, 16, 30]
     assert intervals[:4] == [1 / 32, 1 / 16, 1 / 8, 1 / 4]
     assert intervals[-1] == Pace.MAX_INTERVAL_SECONDS
-
-
-def test_an_answer_resets_the_pause_but_not_the_space() -> None:
-    pace = Pace(POLICY, Highest())
-    for _ in range(5):
-        pace.asked_for_patience(pace.start(0.0), 0.0, None)
-    pace.succeeded(pace.start(100.0))
-    pace.asked_for_patience(pace.start(200.0), 300.0, None)
-
-    assert pace.wait_seconds(300.0) == 0.5
-    assert pace.interval_seconds == pytest.approx(0.9)
-
-
-def test_the_refusals_of_one_burst_are_one_complaint() -> None:
-    pace = Pace(POLICY, Highest())
-    burst = [pace.start(0.0) for _ in range(8)]
-    for number in burst:
-        pace.asked_for_patience(number, 1.0, None)
-
-    assert pace.interval_seconds == Pace.FIRST_INTERVAL_SECONDS
-    assert pace.wait_seconds(1.0) == 0.5
 
 
 def test_a_late_refusal_of_a_burst_still_says_how_long_to_wait() -> None:

@@ -80,15 +80,6 @@ def test_a_message_opens_with_an_armoured_and_a_binary_key(
     assert pgp.decrypt(message, gpg.run("--export-secret-keys", "agency"), PASSPHRASE) == CANARY
 
 
-def test_the_key_that_the_guide_makes_opens_its_message(gpg: Gpg) -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "guides" / "get-a-secret.md").read_text(
-        encoding="utf-8"
-    )
-    assert '--quick-generate-key "Your Agency <it@agency.example>" default default never' in guide
-    key = gpg.make_key("guide", "default")
-    assert pgp.decrypt(gpg.encrypt(CANARY, "guide"), key, PASSPHRASE) == CANARY
-
-
 def test_a_key_without_passphrase_opens_its_message(gpg: Gpg) -> None:
     bare = gpg.make_key("bare", passphrase="")
     message = gpg.encrypt(CANARY, "bare")
@@ -172,7 +163,7 @@ def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> Non
     # The last two lines are the checksum and the end: without them the message is still whole.
     needed = len(b"\n".join(message.rstrip().split(b"\n")[:-2]))
 
-    for length in range(0, needed, 150):
+    for length in range(0, needed, 300):
         told = refusal(message[:length] + b"\n-----END PGP MESSAGE-----\n", key)
         assert "is not whole" in told or "was altered or cut" in told
         assert "Save it again" in told
@@ -183,7 +174,7 @@ def test_an_altered_message_never_opens(gpg: Gpg, mode: str) -> None:
     key = (MADE_BY_GPG_2_4 / "worthless_test_key.asc").read_bytes()
     raw = gpg.run("--dearmor", given=(MADE_BY_GPG_2_4 / f"{mode}_message.asc").read_bytes())
     assert pgp.decrypt(raw, key, "worthless") == b"opened"
-    for place in range(100, len(raw), 40):
+    for place in range(100, len(raw), 100):
         altered = raw[:place] + bytes([raw[place] ^ 0x20]) + raw[place + 1 :]
         assert "altered or cut on its way" in refusal(altered, key, "worthless")
 

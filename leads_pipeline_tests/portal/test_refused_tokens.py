@@ -251,16 +251,3 @@ def test_only_two_tokens_that_were_never_accepted_make_a_refusal(
     assert isinstance(verdict, RefusedError) == is_refused
     assert verdict.is_transient != is_refused
     assert "appraisal leads of branch-7" in str(verdict) or not is_refused
-
-
-def test_nobody_is_told_to_check_a_secret_that_is_right() -> None:
-    error = refused_by_a_token_of(MOMENT)
-
-    verdict = settled(
-        error,
-        "appraisal leads of all",
-        was_accepted=False,
-        refused_since=MOMENT - timedelta(days=1),
-    )
-
-    assert "secret are right" in str(verdict)

@@ -2,31 +2,24 @@
 they are whole.
 """
 
-import json
 import shutil
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from dagster import SensorDefinition
 
-from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.retain import cut_days
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.health import facts as facts_module
 from leads_pipeline.health.doctor import Light
 from leads_pipeline.health.verify import verify
-from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.published import LeadsFile
-from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, left_by_list, listed
-from leads_pipeline_tests.support.pulls import keys_of
 from leads_pipeline_tests.support.staging import (
     DAY,
     FETCHED_AT,
@@ -41,14 +34,21 @@ BEFORE = "2026-11-19T10:00:00Z"
 LATER = FETCHED_AT + timedelta(hours=1)
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> DataFolder:
+@pytest.fixture(scope="module")
+def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two branches with two leads each, published."""
-    data = DataFolder.at(tmp_path / "data")
+    data = DataFolder.at(tmp_path_factory.mktemp("published") / "data")
     for branch in ("101", "102"):
         land(data, APPLICANT, [{"id": f"{branch}-{n}"} for n in (1, 2)], scope=f"branch-{branch}")
     publish(data)
-    return data
+    return data.folder
+
+
+@pytest.fixture
+def data(published_once: Path, tmp_path: Path) -> DataFolder:
+    """A copy of it to damage."""
+    shutil.copytree(published_once, tmp_path / "data", symlinks=True)
+    return DataFolder.at(tmp_path / "data")
 
 
 def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
@@ -105,6 +105,7 @@ def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_ove
     assert damaged_files(data)[0].startswith("quarantine/raw/")
 
 
+@pytest.mark.slow
 def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(data: DataFolder) -> None:
     land(data, APPLICANT, [{"id": "103-1"}], scope="branch-103")
     path = raw_of(data, "103")
@@ -158,6 +159,7 @@ def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: A
     assert left_by_list(data) == []
 
 
+@pytest.mark.slow
 def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
     land(
         data,
@@ -174,60 +176,3 @@ def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
     content = LeadsFile(data).path.read_bytes()
     assert b"planted" not in content
     assert EMAIL.encode() not in content
-
-
-# --- as a user meets it ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "250")
-    with installation(tmp_path, first=3) as started:
-        yield started
-
-
-@pytest.mark.slow
-def test_damage_is_named_everywhere_and_is_over_once_the_windows_are_pulled_again(
-    here: Installation,
-) -> None:
-    def files_are_whole() -> bool:
-        """Publish, and return whether no finding names damage then."""
-        assert here.execute(PUBLISH_JOB, tags={}).success
-        return "files-damaged" not in run("findings").output
-
-    def leads() -> int:
-        _, [(count,)] = LeadsFile(here.data).query("select count(*) from applicant_leads")
-        assert isinstance(count, int)
-        return count
-
-    here.pull(here.keys([2, 3]), LEAD_KINDS)
-    assert files_are_whole()
-    before = leads()
-    damaged = {here.key(2, branch) for branch in (101, 102)}
-    for branch in (101, 102):
-        raw_of(here.data, str(branch), here.day(2)).write_bytes(b"rotten")
-    assert run("verify").exit_code == 1
-    assert not files_are_whole()
-    assert leads() == before
-
-    told = run("coverage", "--days", 3, "--json")
-    assert told.exit_code == 1
-    assert damaged <= {window["partition"] for window in json.loads(told.stdout)["not_landed"]}
-    doctor = run("doctor").output
-    assert (
-        f"files-damaged: Raw files of 2 applicant windows of branch-101, branch-102, {here.day(2)} "
-        "are" in doctor
-    )
-    assert "windows-failing" not in doctor
-
-    [sensor] = [
-        one for one in here.definitions.sensors or () if one.name == "retry_failed_partitions"
-    ]
-    assert isinstance(sensor, SensorDefinition)
-    [request] = here.tick(sensor).run_requests or ()
-    assert damaged <= {*keys_of(request)[APPLICANT.name]}
-    here.pull(damaged)
-    assert files_are_whole()
-    assert leads() == before
-    assert "files-damaged" not in run("doctor").output

@@ -232,13 +232,6 @@ def test_an_erased_lead_is_not_named_among_those_that_the_answer_no_longer_held(
     assert windows.footer()[b"gone"] == b'["lead-02"]'
 
 
-def test_of_a_then_b_then_a_again_the_last_counts(windows: Windows) -> None:
-    for number, text in enumerate(["A", "B", "A"]):
-        windows.land([lead(1, text)], CLOSED_AT + number * SECOND)
-        assert windows.texts() == {"lead-01": text}
-    assert len(windows.rows()) == 3
-
-
 def test_of_a_lead_that_stands_twice_in_an_answer_the_later_text_counts(windows: Windows) -> None:
     windows.land([lead(1, "z"), lead(2), lead(1, "a")])
     assert windows.texts() == {"lead-01": "a", "lead-02": "first"}
@@ -382,15 +375,6 @@ def test_pushed_leads_lie_in_a_file_of_their_own_and_land_no_window(anywhere: Wi
     assert [row.source for row in anywhere.rows()] == ["push", "push"]
     (folder,) = list_folders(anywhere.store, "raw/", NOW).values()
     assert folder.newest is None
-
-
-def test_a_push_leaves_look_state_and_the_answers_file_alone(windows: Windows) -> None:
-    windows.land(TWENTY)
-    (answered,) = windows.names
-    assert windows.push(lead(1, "pushed"), lead(30)) == Landed(leads=21, new=1, changed=1)
-    assert len(windows.names) == 2
-    assert answered in windows.names
-    assert windows.texts()["lead-01"] == "pushed"
 
 
 def test_a_push_of_what_is_known_writes_nothing(windows: Windows) -> None:

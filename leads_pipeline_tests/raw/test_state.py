@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.raw.service_lock import alone, is_served
 from leads_pipeline.raw.state import State
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import THIS_MACHINE
@@ -90,15 +89,6 @@ def test_a_lock_keeps_other_threads_out(
     assert inside == ["first", "second"]
 
 
-def test_a_holder_that_hangs_is_named(state: State, tmp_path: Path) -> None:
-    with (
-        state.lock("sweep"),
-        pytest.raises(StorageError, match=r"held .*sweep\.lock for more than 0\.1 s"),
-        State(tmp_path).lock("sweep", timeout_seconds=0.1),
-    ):
-        pass
-
-
 def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_pull_lock(
     state: State,
 ) -> None:
@@ -149,14 +139,6 @@ def test_a_dagster_home_within_the_data_folder_is_the_same_under_another_path(
     assert State(tmp_path / "host").dagster_home() == (tmp_path / "host" / ".dagster", "")
 
 
-def test_a_folder_takes_the_leads_of_one_portal_only(state: State) -> None:
-    state.claim("https://leads.portal.example")
-    state.claim("https://leads.portal.example")
-    with pytest.raises(SettingsError, match=r"http://127\.0\.0\.1.* is another portal"):
-        state.claim("http://127.0.0.1:8000")
-    assert state.claimed_by() == "https://leads.portal.example"
-
-
 def test_the_demo_is_moved_aside_by_a_command_unless_the_folder_belongs_to_somebodys_dagster(
     state: State,
 ) -> None:
@@ -189,18 +171,6 @@ def test_a_broken_key_of_people_is_not_replaced(tmp_path: Path, state: State) ->
         state.person_key()
 
 
-def test_machines_of_one_bucket_agree_on_what_the_first_one_remembered(tmp_path: Path) -> None:
-    bucket = FolderStore(tmp_path / "bucket")
-    one, two = State(tmp_path / "one", bucket), State(tmp_path / "two", bucket)
-    assert one.person_key() == two.person_key()
-    assert one.remember_start_date(DAY) == two.remember_start_date(DAY + timedelta(days=9)) == DAY
-    one.claim("https://leads.portal.example")
-    two.share()
-    assert two.claimed_by() == "https://leads.portal.example"
-    with pytest.raises(SettingsError):
-        two.claim("https://other.example")
-
-
 def test_a_folder_brings_along_to_a_bucket_what_it_remembers_and_another_buckets_folder_is_refused(
     tmp_path: Path,
 ) -> None:
@@ -211,14 +181,3 @@ def test_a_folder_brings_along_to_a_bucket_what_it_remembers_and_another_buckets
     State(tmp_path / "three").person_key()
     with pytest.raises(SettingsError, match="another person_key"):
         State(tmp_path / "three", bucket).share()
-
-
-def test_a_second_daemon_on_a_home_is_refused(tmp_path: Path) -> None:
-    with alone(tmp_path, "http://127.0.0.1:3000"):
-        assert is_served(tmp_path)
-        with (
-            pytest.raises(SettingsError, match=r"Another daemon runs on .*:3000"),
-            alone(tmp_path, "another"),
-        ):
-            pass
-    assert not is_served(tmp_path)

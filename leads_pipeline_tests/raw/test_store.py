@@ -109,7 +109,7 @@ def test_a_file_that_is_renamed_during_a_listing_of_a_long_folder_is_listed(tmp_
     """
     for number in range(1500):
         (tmp_path / f"other-{number:04}").touch()
-    looks = [tmp_path / f"look-{number}" for number in range(500)]
+    looks = [tmp_path / f"look-{number}" for number in range(200)]
     looks[0].touch()
     store = FolderStore(tmp_path)
     moments = Random(1)  # noqa: S311
@@ -213,10 +213,25 @@ def test_an_endpoint_of_http_is_not_talked_to_unless_it_may_be(
         open_store(new_bucket(moto, monkeypatch), plain_http=False).list("")
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("is_checkout", "command"),
+    [
+        (True, r"uv pip install -c requirements.lock -e '.\[s3\]'"),
+        (False, r"`pip install 'leads-pipeline\[s3\]'`"),
+    ],
+)
+def test_without_the_extra_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_checkout: bool, command: str
+) -> None:
+    """Fault 110: a wheel named a lock file and a folder of the checkout."""
     monkeypatch.setitem(sys.modules, "obstore", None)
+    if not is_checkout:
+        monkeypatch.setattr(
+            "leads_pipeline.errors.__file__", str(tmp_path / "package" / "errors.py")
+        )
     open_store.cache_clear()
-    with pytest.raises(SettingsError, match=r"uv pip install -c requirements.lock -e '.\[s3\]'"):
+
+    with pytest.raises(SettingsError, match=command):
         open_store("s3://leads")
 
 

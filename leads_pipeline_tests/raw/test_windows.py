@@ -56,18 +56,6 @@ def row_of(store: FolderStore, one: Window, now: datetime = NOW) -> WindowRow:
     return row
 
 
-def test_a_row_says_how_a_window_stands(store: FolderStore, raw: Raw) -> None:
-    land(raw, WINDOW, CLOSED_AT)
-    assert row_of(store, WINDOW) == WindowRow(
-        kind="applicant",
-        window=WINDOW,
-        state=WindowState.LANDED,
-        fetched_at=CLOSED_AT,
-        leads=20,
-        failure=None,
-    )
-
-
 def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     old = window("branch-1", days_ago=30)
     places = {

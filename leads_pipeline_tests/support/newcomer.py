@@ -178,17 +178,6 @@ def newcomer(folder: Path, *options: str) -> Iterator[Newcomer]:
         process.wait(PATIENCE_SECONDS)
 
 
-def is_alive(process: int) -> bool:
-    """Whether there is such a process; one that has ended counts until its parent has taken note of
-    it.
-    """
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def wait_for(what: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until it is so."""
     deadline = time.monotonic() + seconds

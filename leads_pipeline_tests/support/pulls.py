@@ -34,8 +34,6 @@ from dagster import (
     define_asset_job,
     in_process_executor,
 )
-from dagster._core.definitions.schedule_definition import ScheduleExecutionData
-from dagster._core.definitions.sensor_definition import SensorExecutionData
 from dagster._daemon.types import DaemonHeartbeat
 
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
@@ -44,14 +42,14 @@ from leads_pipeline.orchestration.asking import Asking, raw_key
 from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
-from leads_pipeline.portal import ClientCredentials, LeadsClient, RetryPolicy, Timing, Tokens
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Timing, Tokens
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.windows import WindowRow, window_table
 from leads_pipeline.settings import AuthMethod, Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
-from leads_pipeline_tests.support.installation import empty_home
+from leads_pipeline_tests.support.installation import ONE_ATTEMPT, empty_home
 
 LONDON = ZoneInfo("Europe/London")
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -62,15 +60,6 @@ event_log_storage:
   module: leads_pipeline.orchestration.event_log
   class: SqliteEventLog
   config: {dagster_home: {env: DAGSTER_HOME}}
-"""
-# Needs the variable LEADS_DAGSTER_POSTGRES_URL.
-POSTGRES_YAML = """\
-telemetry: {enabled: false}
-storage:
-  custom:
-    module: leads_pipeline.orchestration.event_log_postgres
-    class: PostgresStorage
-    config: {postgres_url: {env: LEADS_DAGSTER_POSTGRES_URL}}
 """
 
 
@@ -100,16 +89,17 @@ def tick_of(
     `shared` are the instance and resources.
     """
     shared["repository_def"] = definitions.get_repository_def()
-    answer: ScheduleExecutionData | SensorExecutionData
+    answer: Any  # Dagster has no public name for its type
     if isinstance(trigger, ScheduleDefinition):
-        answer = trigger.evaluate_tick(
-            build_schedule_context(scheduled_execution_time=now, **shared)
-        )
+        context = build_schedule_context(scheduled_execution_time=now, **shared)
+        answer = trigger.evaluate_tick(context)
     else:
         answer = trigger.evaluate_tick(build_sensor_context(sensor_name=trigger.name, **shared))
+
     if not answer.run_requests:
         return SkipReason(answer.skip_message)
     [request] = answer.run_requests
+    assert isinstance(request, RunRequest)
     return request
 
 
@@ -275,9 +265,7 @@ class _Client(LeadsClient):
             pipeline.settings.base_url,
             tokens,
             max_concurrency=8,
-            policy=RetryPolicy(
-                max_attempts=1, base_delay_seconds=0.001, refused_token_waits_seconds=(0.001,)
-            ),
+            policy=ONE_ATTEMPT,
             timing=Timing(now=pipeline.clock),
         )
         self._left = pipeline.killed_after
@@ -317,7 +305,12 @@ def pipeline(
     """Start one at that moment, with the first partition `first` days before."""
     clock = Clock(now)
     simulated = Config(branches=3, leads_per_day=8, clock=lambda: clock.now)
-    with running(simulated) as simulator, home(path / "home") as own, warnings.catch_warnings():
+    with (
+        running(simulated) as simulator,
+        home(path / "home") as own,
+        warnings.catch_warnings(),
+        patch("leads_pipeline.orchestration.dead_runs._SECOND_LOOK_SECONDS", 0.001),
+    ):
         # Dagster's own.
         warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
         warnings.simplefilter("ignore", BetaWarning)  # as definitions.py has it

@@ -109,6 +109,7 @@ def test_a_branch_that_suddenly_has_none_or_many_times_its_leads_fails(house: Ho
     assert "appraisal" not in said
 
 
+@pytest.mark.slow
 def test_a_volume_is_compared_with_the_same_weekday_alone(tmp_path: Path) -> None:
     """A branch that has forty leads a day and few on Fridays.
 

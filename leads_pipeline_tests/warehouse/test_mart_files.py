@@ -156,14 +156,6 @@ def test_of_a_mart_by_day_the_touched_days_alone_are_made_anew(warehouse: Wareho
     assert leads == [(date(2026, 11, 18), 100), (NEXT_DAY, 1)]
 
 
-def test_marts_are_made_in_the_order_of_what_they_read(warehouse: Warehouse) -> None:
-    warehouse.load({"id": "a"})
-
-    assert warehouse.make(a=VIEW + "select sum(leads) as leads from b", b=BY_DAY + COUNTS) == []
-
-    assert warehouse.rows("from a") == [(1,)]
-
-
 def test_a_mart_that_fails_keeps_its_rows_is_reported_and_is_made_as_a_whole_the_next_time(
     warehouse: Warehouse,
 ) -> None:
@@ -412,29 +404,6 @@ def test_branches_are_those_with_a_name_a_setting_or_a_window(house: House) -> N
         ("branch-103", "103", "Hull", None),
         ("company-7", "7", "company-7", None),
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
-        ("answers.csv", b"id,when\na,b\n", "lacks the column lead_id or answered_at"),
-        (
-            "answers.csv",
-            b"lead_id,answered_at\n\xff\xfe\x00,b\n",
-            "isn't in UTF-8. In Excel, save it as CSV UTF-8",
-        ),
-        ("answers.parquet", b"PAR1", "is no CSV, or no Parquet file"),
-    ],
-)
-def test_a_file_of_answers_that_cannot_be_read_says_so(
-    house: House, name: str, content: bytes, problem: str
-) -> None:
-    house.land("applicant", [{"id": "a"}])
-    (house.folder / name).write_bytes(content)
-
-    house.publish()
-
-    assert house.query("select number, problem from answers") == [(None, f"{name} {problem}")]
 
 
 def test_a_moment_of_an_answer_is_read_in_the_agencys_zone(house: House) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import hmac
 import json
 import re
-from calendar import day_abbr
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -375,21 +374,6 @@ def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal
     assert len(found) > 20
 
 
-def test_people_are_the_same_over_branches_days_and_kinds(published: Published) -> None:
-    truth = []
-    for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)):
-        if not identity:
-            continue
-        kinds = Counter(lead.kind for lead in leads)
-        days = {lead.day for lead in leads}
-        branches = sorted({branch(lead) for lead in leads})
-        who = (published.hash(leads[0]), len(leads), kinds["applicant"], kinds["appraisal"])
-        truth.append((*who, len(branches), branches, len(days), min(days), max(days)))
-
-    assert sorted(published.mart("mart_people")) == sorted(truth)
-    assert any(row[4] > 1 for row in truth)
-
-
 def test_hourly_is_in_the_agencys_own_time(published: Published) -> None:
     truth: Counter[tuple[Any, ...]] = Counter()
     for lead in published.leads:
@@ -599,24 +583,19 @@ def test_searches(published: Published) -> None:
     assert {row[2] for row in truth} >= {"sales", "lettings"}
 
 
-@pytest.mark.parametrize(
-    ("written", "found"),
-    [
-        *[
-            ("YO1 7HH", "YO1"),
-            ("yo10 4aa", "YO10"),
-            ("SW1A 1AA", "SW1A"),
-            ("M11AE", "M1"),
-            ("YO1", "YO1"),
-        ],
-        *[("YO104AA", "YO10"), ("W1T", "W1T"), ("near York", None), ("90210", None), (None, None)],
-    ],
-)
-def test_a_district_is_the_first_half_of_a_postcode(
-    house: House, written: str | None, found: str | None
-) -> None:
-    house.publish()
-    assert house.query("select district_of($1)", written) == [(found,)]
+def test_a_district_is_the_first_half_of_a_postcode(published: Published) -> None:
+    districts = {
+        "YO1 7HH": "YO1",
+        "yo10 4aa": "YO10",
+        "SW1A 1AA": "SW1A",
+        "M11AE": "M1",
+        "YO1": "YO1",
+        "near York": None,
+        "90210": None,
+        None: None,
+    }
+    for written, district in districts.items():
+        assert published.house.query("select district_of($1)", written) == [(district,)], written
 
 
 def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) -> None:
@@ -656,6 +635,7 @@ def test_the_key_of_people_is_private_and_not_in_the_file(published: Published) 
     )
 
 
+@pytest.mark.slow
 def test_another_key_makes_other_people(house: House) -> None:
     house.land("appraisal", [{"id": "a", "contact": {"email": "ann@example.org"}}])
     house.publish()
@@ -851,6 +831,8 @@ def test_the_match_is_as_good_as_its_comment_says(house: House, *, by_people: bo
 
 # --- the questions of docs/reference/questions.md -------------------------------------------------
 
+# docs/test_pages.py compares the first rows of all. Here are those whose rows there show too little.
+
 QUESTIONS = Path(__file__).parents[2] / "examples" / "questions"
 # A Monday, when two weeks are over; the leads are of the ten days up to the Saturday before.
 ASKED_ON = date(2026, 11, 2)
@@ -864,13 +846,6 @@ def answer(
     for words, others in {"current_date": f"date '{ASKED_ON}'", **(instead or {})}.items():
         statement = statement.replace(words, others)
     return published.rows(statement)
-
-
-def test_question_response_by_source(published: Published) -> None:
-    found = groups(published.leads, lambda lead: (site(lead), product(lead), lead.kind))
-    truth = [(*key, len(leads), people(leads)) for key, leads in found]
-    assert sorted(answer(published, "response_by_source")) == sorted(truth)
-    assert {"zoopla website", "unknown"} <= {row[0] for row in truth}
 
 
 # The windows of two weeks, as if all were landed.
@@ -919,65 +894,6 @@ def test_a_week_that_is_not_landed_as_a_whole_is_not_compared(
     assert {(row[4], row[6]) for row in rows} == {(None, None)}
 
 
-# The windows of two weeks, as if all were landed.
-def test_question_best_hours(published: Published) -> None:
-    hours: Counter[tuple[str, int, int]] = Counter()
-    for lead in published.leads:
-        if lead.created_at:
-            local = lead.created_at.astimezone(LONDON)
-            hours[lead.market, local.isoweekday(), local.hour] += 1
-    truth = []
-    for market in sorted({market for market, *_ in hours}):
-        of_market = sorted((-leads, *key) for key, leads in hours.items() if key[0] == market)
-        truth += [
-            (market, day_abbr[weekday - 1], hour, -leads)
-            for leads, _, weekday, hour in of_market[:5]
-        ]
-    assert answer(published, "best_hours") == truth
-
-
-def test_question_listings_by_viewings(published: Published) -> None:
-    week = [
-        lead
-        for lead in published.of("applicant")
-        if timedelta(1) <= ASKED_ON - lead.day <= timedelta(7)
-    ]
-    truth = []
-    for (scope, listing), leads in groups(week, by_listing):
-        if listing.strip():
-            truth.append((-viewings(leads), -len(leads), listing, NAMES.get(scope, scope)))
-
-    found = answer(published, "listings_by_viewings")
-
-    assert [(-row[4], -row[5], row[1], row[0]) for row in found] == sorted(truth)[:20]
-    addresses = {
-        lead.text("listingDetails.id"): lead.text("listingDetails.url")
-        for lead in published.of("applicant")
-    }
-    assert [row[3] or "" for row in found] == [addresses[row[1]] for row in found]
-
-
-def test_question_price_bands(published: Published) -> None:
-    truth: Counter[tuple[str, ...]] = Counter()
-    for (_, listing), leads in groups(published.of("applicant"), by_listing):
-        if not listing.strip():
-            continue
-        market, price = leads[0].market, leads[0].get("listingDetails.pricing.price")
-        band = PRICED[listing][3] if listing in PRICED else band_of(market, int(price))
-        truth[market, band, "listings"] += 1
-        truth[market, band, "leads"] += len(leads)
-        truth[market, band, "viewings"] += viewings(leads)
-
-    found = answer(published, "price_bands")
-
-    figures = ("listings", "leads", "viewings")
-    assert [row[2:] for row in found] == [
-        tuple(truth[(*row[:2], figure)] for figure in figures) for row in found
-    ]
-    assert {row[:2] for row in found} == {key[:2] for key in truth}
-    assert truth["lettings", "unknown", "listings"]
-
-
 def test_question_first_time_buyers(published: Published) -> None:
     truth = []
     of_sales = [lead for lead in published.of("applicant") if lead.market == "sales"]
@@ -987,22 +903,6 @@ def test_question_first_time_buyers(published: Published) -> None:
 
     assert answer(published, "first_time_buyers") == sorted(truth)
     assert all(row[1] for row in truth)
-
-
-def test_question_several_branches(published: Published) -> None:
-    several: Counter[tuple[str, ...]] = Counter()
-    leads_of_branches: Counter[tuple[str, ...]] = Counter()
-    for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)):
-        names = tuple(sorted({branch(lead) for lead in leads}))
-        if identity and len(names) > 1:
-            several[names] += 1
-            leads_of_branches[names] += len(leads)
-
-    found = answer(published, "several_branches")
-
-    assert {tuple(names): count for names, count, _ in found} == several
-    assert {tuple(names): count for names, _, count in found} == leads_of_branches
-    assert several
 
 
 def test_question_leads_per_available_listing(published: Published) -> None:
@@ -1022,19 +922,27 @@ def test_question_leads_per_available_listing(published: Published) -> None:
     ) == [(False, 0)]
 
 
-def test_question_appraisal_pipeline(published: Published) -> None:
-    def key(lead: Lead) -> tuple[Any, ...]:
-        return branch(lead), lead.market, words(lead.text("urgency"), "URGENCY_")
+def test_question_budgets(published: Published) -> None:
+    truth: Counter[tuple[str, str]] = Counter()
+    for lead in published.of("applicant"):
+        price = lead.get("searchCriteria.maximumPrice")
+        if price and lead.market != "unknown":
+            truth[lead.market, band_of(lead.market, int(price))] += 1
+    assert {row[:2]: row[2] for row in answer(published, "budgets")} == truth
 
+
+def test_question_frequent_askers(published: Published) -> None:
     truth = {}
-    for group, leads in groups(published.of("appraisal"), key):
-        values = [value for value in estimates(leads) if value < 2**60]
-        mean = pytest.approx(sum(values) / len(values), abs=0.51) if values else None
-        truth[group] = (len(leads), sum(lead.get("justCurious") is True for lead in leads), mean)
-
-    found = {row[:3]: row[3:6] for row in answer(published, "appraisal_pipeline")}
-
-    assert found == truth
+    for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)):
+        if identity and len(leads) > 3:
+            days = len({lead.day for lead in leads})
+            truth[published.hash(leads[0])] = (
+                len(leads),
+                days,
+                sorted({branch(lead) for lead in leads}),
+            )
+    assert {row[0]: row[1:] for row in answer(published, "frequent_askers")} == truth
+    assert truth
 
 
 def test_question_time_to_answer(published: Published) -> None:
@@ -1056,23 +964,6 @@ def test_rows_of_answers_that_cannot_count_say_why(published: Published) -> None
     assert problems == [("before the lead",), ("no lead id",), ("no moment",), ("no such lead",)]
 
 
-def test_question_leads_by_month(published: Published) -> None:
-    found = groups(published.leads, lambda lead: (branch(lead), lead.day.replace(day=1)))
-    truth = [(*key, len(leads), viewings(leads), False) for key, leads in found]
-    assert answer(published, "leads_by_month") == sorted(truth)
-
-
-def test_question_same_week_last_year(published: Published) -> None:
-    weeks = [(date(2026, 10, 26), published.leads), (date(2026, 10, 19), published.leads)]
-    truth = []
-    for (name,), _ in groups(published.leads, lambda lead: (branch(lead),)):
-        counts = []
-        for week, leads in weeks:
-            counts.append(sum(branch(lead) == name and monday(lead.day) == week for lead in leads))
-        truth.append((name, *counts, None))
-    assert answer(published, "same_week_last_year") == sorted(truth)
-
-
 def test_the_same_week_of_last_year_is_52_weeks_before(house: House) -> None:
     house.land("applicant", [{"id": "a", "createdAt": "2025-11-10T10:00Z"}], date(2025, 11, 10))
     house.land("applicant", [{"id": "b", "createdAt": "2026-11-15T10:00Z"}], date(2026, 11, 15))
@@ -1082,104 +973,6 @@ def test_the_same_week_of_last_year_is_52_weeks_before(house: House) -> None:
     rows = house.query(statement.replace("current_date", "date '2026-11-16'"))
 
     assert rows == [("branch-101", 1, None, 1, False)]
-
-
-def test_question_districts(published: Published) -> None:
-    def key(lead: Lead) -> tuple[str]:
-        where = lead.text("listingDetails.address.postcode") or lead.text(
-            "propertyDetails.address.postcode"
-        )
-        return (district(where),)
-
-    truth = []
-    for (name,), leads in groups(published.leads, key):
-        appraisals = sum(lead.kind == "appraisal" for lead in leads)
-        truth.append((name, len(leads), appraisals, viewings(leads)))
-    assert [(*row[:2], row[2] or 0, row[3]) for row in answer(published, "districts")] == sorted(
-        truth, key=lambda row: (-row[1], row[0])
-    )[:10]
-
-
-def test_question_budgets(published: Published) -> None:
-    truth: Counter[tuple[str, str]] = Counter()
-    for lead in published.of("applicant"):
-        price = lead.get("searchCriteria.maximumPrice")
-        if price and lead.market != "unknown":
-            truth[lead.market, band_of(lead.market, int(price))] += 1
-    assert {row[:2]: row[2] for row in answer(published, "budgets")} == truth
-
-
-def test_question_while_closed(published: Published) -> None:
-    truth = []
-    for (name,), leads in groups(published.leads, lambda lead: (branch(lead),)):
-        known = [lead.created_at.astimezone(LONDON) for lead in leads if lead.created_at]
-        closed = sum(not (at.weekday() < 5 and time(9) <= at.time() < time(17, 30)) for at in known)
-        closed -= sum(at.weekday() == 5 and time(10) <= at.time() < time(16) for at in known)
-        if name == "York":
-            truth.append((name, len(known), closed, round(100 * closed / len(known), 1)))
-        if name == "Leeds":  # open at any time
-            truth.append((name, len(known), 0, 0))
-    assert answer(published, "while_closed") == sorted(truth)
-
-
-def test_question_working_days(published: Published) -> None:
-    leads = Counter(
-        "weekend" if lead.day.weekday() > 4 else "working day" for lead in published.leads
-    )
-    thirty = [ASKED_ON - timedelta(days=number) for number in range(1, 31)]
-    days = Counter("weekend" if day.weekday() > 4 else "working day" for day in thirty)
-    truth = [
-        (kind, days[kind], leads[kind], round(leads[kind] / days[kind], 1)) for kind in sorted(days)
-    ]
-    assert answer(published, "working_days") == truth
-
-
-def test_question_answered_within_an_hour(published: Published) -> None:
-    truth = []
-    for (name, week), leads in groups(
-        published.leads, lambda lead: (branch(lead), monday(lead.day))
-    ):
-        quick = 0
-        for lead in leads:
-            at = answered(lead) if lead.created_at else None
-            quick += bool(at and lead.created_at and at - lead.created_at < timedelta(minutes=61))
-        truth.append((name, week, len(leads), quick, round(100 * quick / len(leads), 1)))
-    assert answer(published, "answered_within_an_hour") == sorted(truth)
-
-
-def test_question_frequent_askers(published: Published) -> None:
-    truth = {}
-    for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)):
-        if identity and len(leads) > 3:
-            days = len({lead.day for lead in leads})
-            truth[published.hash(leads[0])] = (
-                len(leads),
-                days,
-                sorted({branch(lead) for lead in leads}),
-            )
-    assert {row[0]: row[1:] for row in answer(published, "frequent_askers")} == truth
-    assert truth
-
-
-def test_question_owners_to_call(published: Published) -> None:
-    rows = answer(published, "owners_to_call")
-    mart = published.rows(
-        "select lead_id, lead_day, branch, situation, enquiries from mart_hidden_valuations"
-    )
-    assert {(row[4], *row[:4]) for row in rows} == set(mart)
-    assert [row[0] for row in rows] == sorted((row[0] for row in rows), reverse=True)
-
-
-def test_question_viewing_times(published: Published) -> None:
-    times: Counter[tuple[str, str]] = Counter()
-    for lead in published.of("applicant"):
-        for one in lead.get("viewingTimes") or []:
-            if one.get("earliest"):
-                at = datetime.fromisoformat(one["earliest"]).astimezone(LONDON)
-                part = "morning" if at.hour < 12 else "afternoon" if at.hour < 17 else "evening"
-                times[f"{at:%a}", part] += 1
-    assert {row[:2]: row[2] for row in answer(published, "viewing_times")} == times
-    assert times
 
 
 def test_macros_of_an_attached_file_work_but_for_those_that_read_a_table(

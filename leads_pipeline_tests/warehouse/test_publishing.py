@@ -13,7 +13,6 @@ import pytest
 from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Row
 
 
-# A window's day and scope.
 def test_an_empty_folder_gives_all_tables_each_with_comments(house: House) -> None:
     house.publish()
 
@@ -92,6 +91,7 @@ def test_a_window_that_lands_late_is_new_though_its_leads_are_older_than_others(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["restored", "lost"])
 def test_what_is_published_after_a_loss_is_new_to_a_program_that_knows_the_lost_publications(
     house: House, tmp_path: Path, loss: str
@@ -100,7 +100,7 @@ def test_what_is_published_after_a_loss_is_new_to_a_program_that_knows_the_lost_
     house.land("applicant", [{"id": "a"}])
     house.publish()
     house.back_up(tmp_path / "backup")
-    for day in (NEXT_DAY, NEXT_DAY + timedelta(days=1), DAY):
+    for day in (NEXT_DAY, DAY):
         house.land("applicant", [{"id": "lost"}], day)
         house.publish()
     program.follow(house)
@@ -173,12 +173,9 @@ def test_an_answer_that_only_confirms_shows_with_the_next_publication(house: Hou
     assert house.query(window) == [(looked_at + timedelta(minutes=61),)]
 
 
-@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Auckland"])
-def test_the_oldest_day_of_an_update_stays_landed_wherever_the_agency_is(
-    house: House, zone: str
-) -> None:
-    """West of Greenwich the day of UTC is ahead in the evening, and folders are listed by it."""
-    house.zone = ZoneInfo(zone)
+def test_the_oldest_day_of_an_update_stays_landed_west_of_greenwich(house: House) -> None:
+    """The day of UTC is ahead there in the evening, and folders are listed by it."""
+    house.zone = ZoneInfo("America/New_York")
     house.first_day = DAY - timedelta(days=70)
     days = [DAY - timedelta(days=age) for age in range(55, 65)]
     house.now = datetime(2026, 11, 20, 1, 30, tzinfo=UTC)
@@ -213,9 +210,6 @@ def test_a_window_that_is_closed_by_an_answer_that_only_confirms_shows_at_once(
     house.land("applicant", [{"id": "a"}])
     house.publish()
     assert house.query(state, DAY) == [("landed",)]
-
-
-# --- names and answers ----------------------------------------------------------------------------
 
 
 # --- update, and build anew -----------------------------------------------------------------------
@@ -294,7 +288,7 @@ def settings_change(rng: random.Random, house: House) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "steps"),
-    [(0, 2), *(pytest.param(seed, 8, marks=pytest.mark.slow) for seed in range(8))],
+    [(0, 2), *(pytest.param(seed, 8, marks=pytest.mark.slow) for seed in range(4))],
 )
 def test_any_history_of_updates_gives_what_building_anew_gives(
     tmp_path: Path, seed: int, steps: int

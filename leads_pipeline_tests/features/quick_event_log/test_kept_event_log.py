@@ -35,9 +35,19 @@ from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.postgres import running_postgres
-from leads_pipeline_tests.support.pulls import POSTGRES_YAML, home
+from leads_pipeline_tests.support.pulls import home
 
 KEYS = ["a", "b", "c"]
+
+# Needs the variable LEADS_DAGSTER_POSTGRES_URL.
+POSTGRES_YAML = """\
+telemetry: {enabled: false}
+storage:
+  custom:
+    module: leads_pipeline.orchestration.event_log_postgres
+    class: PostgresStorage
+    config: {postgres_url: {env: LEADS_DAGSTER_POSTGRES_URL}}
+"""
 
 
 @asset(
