@@ -5,7 +5,7 @@ takes note.
 import atexit
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -234,13 +234,17 @@ def test_a_pull_that_hangs_is_told_of_with_the_windows_that_wait_for_it(house: H
     )
 
 
+def look_again(house: House, *of_november: int, but: Collection[tuple[int, str, str]] = ()) -> None:
+    """Two days later, ask for these days of November once more, but for some windows."""
+    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    for day, kind, branch in product(of_november, KINDS, BRANCHES):
+        if (day, kind, branch) not in but:
+            house.land(kind, [], date(2026, 11, day), branch)
+
+
 def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: House) -> None:
     land_all(house)
-    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
-    for kind in KINDS:  # 21 and 22 November
-        for branch in BRANCHES:
-            for day in (21, 22):
-                house.land(kind, [], date(2026, 11, day), branch)
+    look_again(house, 21, 22)
     finding = found(house)["windows-missing/looks"]
     assert finding.level is Level.WARNING
     assert "Not looked at again, so that late leads would be missed: 8 " in finding.message
@@ -250,12 +254,10 @@ def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_ref
     house: House,
 ) -> None:
     land_all(house)
-    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
-    for day in (date(2026, 11, number) for number in (19, 20, 21, 22)):
-        for kind, branch in product(KINDS, BRANCHES):
-            if (kind, branch) != ("applicant", "branch-101"):
-                house.land(kind, [], day, branch)
-        fail(house, day=day, reason="refused (403)", is_permanent=True)
+    days = (19, 20, 21, 22)
+    look_again(house, *days, but=[(day, "applicant", "branch-101") for day in days])
+    for day in days:
+        fail(house, day=date(2026, 11, day), reason="refused (403)", is_permanent=True)
     assert {key for key in found(house) if key.startswith("windows-")} == {
         "windows-refused/refused-403"
     }
@@ -263,11 +265,7 @@ def test_a_landed_window_whose_next_look_is_refused_is_no_finding_beside_the_ref
 
 def test_a_landed_window_whose_later_looks_all_fail_is_a_warning(house: House) -> None:
     land_all(house)
-    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
-    for day in (date(2026, 11, number) for number in (19, 20, 21, 22)):
-        for kind, branch in product(KINDS, BRANCHES):
-            if (day, kind, branch) != (DAY, "applicant", "branch-101"):
-                house.land(kind, [], day, branch)
+    look_again(house, 19, 20, 21, 22, but=[(19, "applicant", "branch-101")])
     fail(house, day=DAY)
     message = found(house)["windows-missing/looks"].message
     assert (

@@ -12,23 +12,6 @@ import pytest
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
 
-@pytest.mark.slow
-def test_a_pull_and_a_push_take_turns_by_what_came_last(house: House) -> None:
-    lead = {"id": "a", "createdAt": "2026-11-19T10:00:00Z", "portalBranchId": "101"}
-    for way, text in [
-        ("pull", "A"),
-        ("push", "B"),
-        ("pull", "A"),
-        ("push", "B"),
-        ("push", "A"),
-        ("pull", "B"),
-    ]:
-        version = lead | {"message": text}
-        house.land("applicant", [version]) if way == "pull" else house.push("applicant", version)
-        house.publish()
-        assert house.leads("applicant")["a"]["message"] == text
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_after_any_answers_every_version_is_in_raw_and_the_last_of_each_lead_is_published(
     house: House, seed: int

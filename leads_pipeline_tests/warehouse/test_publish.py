@@ -9,12 +9,10 @@ import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
-from sqlalchemy import NullPool, Pool, QueuePool, create_engine, text
 
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
@@ -402,28 +400,3 @@ def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:
 
     assert folder.messages() == {"a": "m"}
     assert not (folder.path / "quarantine").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("pool", "seen"), [(NullPool, [1, 2, 3]), (QueuePool, [1, 1, 3])])
-def test_a_pool_that_keeps_connections_keeps_their_version(
-    house: House, pool: type[Pool], seen: list[int]
-) -> None:
-    """The guide says so of SQLAlchemy.
-
-    A connection beside an open one has the new version either way.
-    """
-    engine = create_engine(f"duckdb:///{house.file}?access_mode=read_only", poolclass=pool)
-
-    def leads_after(count: int) -> Any:
-        house.land("applicant", [{"id": str(number)} for number in range(count)])
-        house.publish()
-        with engine.connect() as db:
-            return db.execute(text("select count(*) from applicant_leads")).scalar()
-
-    found = [leads_after(1), leads_after(2)]
-    with engine.connect():
-        found.append(leads_after(3))
-
-    assert found == seen
-    engine.dispose()

@@ -4,7 +4,7 @@ is built anew.
 
 import random
 import shutil
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -117,21 +117,6 @@ def test_what_is_published_after_a_loss_is_new_to_a_program_that_knows_the_lost_
 
 
 # --- each lead once -------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("other", [(DAY, "branch-102"), (NEXT_DAY, "branch-101")])
-def test_a_lead_that_goes_elsewhere_and_comes_back_unchanged_is_where_it_is_now(
-    house: House, other: tuple[date, str]
-) -> None:
-    """Found by weeks of mishaps: WEEKS_DAYS=60 WEEKS_SEED=601."""
-    first = (DAY, "branch-101")
-    for place in (first, other, first):
-        for window in (first, other):
-            house.land("applicant", [{"id": "a"}] if window == place else [], *window)
-        house.publish()
-
-        assert house.query("select window_day, scope from applicant_leads") == [place]
 
 
 def test_a_push_of_an_old_text_waits_for_a_whole_answer_to_count_again(house: House) -> None:

@@ -218,6 +218,7 @@ def test_a_day_becomes_anonymous_within_a_week_of_its_date(house: House) -> None
     assert (min(nights_late), max(nights_late)) == (0, 6)
 
 
+@pytest.mark.slow
 def test_retention_runs_only_while_this_clock_agrees_with_the_portals_within_an_hour(
     full: House,
 ) -> None:

@@ -288,6 +288,7 @@ def without_raw(desk: House) -> None:
         path.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "request_",
     [
@@ -310,6 +311,7 @@ def test_a_request_stays_open_until_a_lead_that_raw_had_lost_is_pulled_and_asked
     assert "not done yet" not in privacy("log").stdout
 
 
+@pytest.mark.slow
 def test_a_restriction_s_lead_that_raw_had_lost_is_set_aside_once_it_is_pulled_again(
     desk: House,
 ) -> None:
@@ -324,6 +326,7 @@ def test_a_restriction_s_lead_that_raw_had_lost_is_set_aside_once_it_is_pulled_a
     privacy("log")
 
 
+@pytest.mark.slow
 def test_a_request_ends_when_the_lead_that_raw_had_lost_is_erased(desk: House) -> None:
     without_raw(desk)
     privacy("restrict", "--email", EMAIL, exit_code=1)
@@ -333,6 +336,7 @@ def test_a_request_ends_when_the_lead_that_raw_had_lost_is_erased(desk: House) -
     assert "not done yet" not in privacy("log").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_done", [False, True])
 def test_applying_the_list_erases_a_lead_that_raw_has_lost_and_whose_id_nobody_knew(
     desk: House, *, is_done: bool
