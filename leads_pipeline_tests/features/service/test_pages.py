@@ -149,8 +149,11 @@ def test_the_pages_are_known_by_address_and_by_their_names(host: str) -> None:
     "host",
     [
         "evil.example:3000",
+        "leads.example.evil.example",
         "evillocalhost",
         "127.0.0.1.evil.example",
+        "127.1",
+        "localhost:port",
         "localhost@evil.example",
         "localhost, evil.example",
         "localhost\n",
@@ -192,6 +195,7 @@ def test_an_origin_is_the_hosts_whatever_a_proxy_makes_of_default_ports(
     [
         "https://leads.example:8443",
         "https://evil.example",
+        "https://leads.example.evil.example",
         "https://leads.example@evil.example",
         "null",
         "",
@@ -264,8 +268,9 @@ QUESTION = urlencode({"query": START})
     [
         (f"/graphql?{QUESTION}", b"a=b", "application/x-www-form-urlencoded"),
         ("/graphql", json.dumps({"query": START}).encode(), JSON),
+        ("/graphql", json.dumps({"query": START}).encode(), f"text/plain; {JSON}"),
     ],
-    ids=["a form", "JSON"],
+    ids=["a form", "JSON", "JSON that claims to be text"],
 )
 def test_another_site_posts_nothing(
     port: int, origin: str, path: str, body: bytes, content_type: str
