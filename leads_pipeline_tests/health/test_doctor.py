@@ -28,7 +28,6 @@ from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.installation import ONE_ATTEMPT
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
@@ -52,9 +51,6 @@ def variables(
     simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, str]:
     """An installation with all that doctor asks for, and nothing pulled yet."""
-    monkeypatch.setattr("leads_pipeline.health.doctor._ONE_ATTEMPT", ONE_ATTEMPT)
-    of_inventory = "leads_pipeline.features.inventory.questions.RetryPolicy"
-    monkeypatch.setattr(of_inventory, lambda **_: ONE_ATTEMPT)
     monkeypatch.chdir(tmp_path)  # away from the developer's own .env
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
