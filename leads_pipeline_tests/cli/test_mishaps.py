@@ -17,7 +17,7 @@ import pytest
 from leads_pipeline.portal import LeadsClient
 from leads_pipeline_tests.promises.portal import portal, variables
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.installation import ONE_ATTEMPT
+from leads_pipeline_tests.support.installation import IMPATIENT
 
 # Dagster calls functions of its own that it has deprecated.
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:dagster\.")
@@ -43,7 +43,7 @@ def installed(patch: pytest.MonkeyPatch, folder: Path, address: str, **others: s
     }
     for name, value in {**given, "LEADS_BRANCH_IDS": "101", **others}.items():
         patch.setenv(name, value)
-    impatient = partial(LeadsClient, policy=ONE_ATTEMPT)
+    impatient = partial(LeadsClient, policy=IMPATIENT)
     patch.setattr("leads_pipeline.orchestration.resources.LeadsClient", impatient)
     patch.chdir(folder)
     return folder / "data"

@@ -72,7 +72,7 @@ run_launcher:
 
 # One attempt a window and run, and no wait of seconds after a 401 or 403: the client's own retries
 # are test_client.py's.
-ONE_ATTEMPT = RetryPolicy(
+IMPATIENT = RetryPolicy(
     max_attempts=1, base_delay_seconds=0.001, refused_token_waits_seconds=(0.001,)
 )
 
@@ -368,7 +368,7 @@ def installation(
             patch.dict(os.environ, environment),
             patch(
                 "leads_pipeline.orchestration.resources.LeadsClient",
-                partial(LeadsClient, policy=ONE_ATTEMPT),
+                partial(LeadsClient, policy=IMPATIENT),
             ),
             home(folder / "home", environment) as instance,
         ):

@@ -49,7 +49,7 @@ from leads_pipeline.settings import AuthMethod, Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
-from leads_pipeline_tests.support.installation import ONE_ATTEMPT, empty_home
+from leads_pipeline_tests.support.installation import IMPATIENT, empty_home
 
 LONDON = ZoneInfo("Europe/London")
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -265,7 +265,7 @@ class _Client(LeadsClient):
             pipeline.settings.base_url,
             tokens,
             max_concurrency=8,
-            policy=ONE_ATTEMPT,
+            policy=IMPATIENT,
             timing=Timing(now=pipeline.clock),
         )
         self._left = pipeline.killed_after

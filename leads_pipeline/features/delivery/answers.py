@@ -66,9 +66,9 @@ def outcome_of(
     if form.is_done(event_type, status):
         return Outcome(version, status=status, content_type=content_type, code=code)
 
-    is_final, is_gone = form.is_final(event_type, status), form.is_gone(event_type, status)
-    is_of_the_lead = is_final or status in OF_THE_LEAD
-    is_of_the_lead |= status == HTTPStatus.GONE and not is_gone
+    is_final = form.is_final(event_type, status)
+    is_gone = not is_final and form.is_gone(event_type, status)
+    is_lead_gone = status == HTTPStatus.GONE and not is_gone
     what = ", ".join(filter(None, (content_type, code)))
     return Outcome(
         version,
@@ -77,9 +77,9 @@ def outcome_of(
         content_type,
         code,
         retry_after=parse_retry_after(answer.headers.get("retry-after"), now),
-        is_of_the_lead=is_of_the_lead,
+        is_of_the_lead=is_final or is_lead_gone or status in OF_THE_LEAD,
         is_final=is_final,
-        is_gone=is_gone and not is_final,
+        is_gone=is_gone,
         is_unclear=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.MULTI_STATUS,
     )
 

@@ -44,46 +44,39 @@ class DeliveredLeads(HoldsPeople):
         Raises StorageError.
         """
         days: dict[str, set[str]] = {}
-        for name in ledger_names(self.data.folder):
-            with reading_ledger(self.data.folder, name) as ledger:
-                for lead in filter(is_meant, known_leads(ledger) if ledger else ()):
-                    for host, at in sent(ledger, *lead) if ledger else ():
-                        days.setdefault(_shown(name, host), set()).add(f"{at:%Y-%m-%d}")
+        for ledger in self._ledgers():
+            for lead in filter(is_meant, known_leads(ledger)):
+                for host, at in sent(ledger, *lead):
+                    days.setdefault(_shown(ledger.name, host), set()).add(f"{at:%Y-%m-%d}")
         return {host: sorted(of_host) for host, of_host in sorted(days.items())}
 
     def notes_on(self, is_meant: IsMeant) -> list[str]:
         """Return what came of the leads there, in sentences. Raises StorageError."""
         notes = []
-        for name in ledger_names(self.data.folder):
-            with reading_ledger(self.data.folder, name) as ledger:
-                for kind, lead_id, outcome, at in ledger.outcomes() if ledger else ():
-                    if is_meant((kind, lead_id)):
-                        day = datetime.fromtimestamp(at, UTC).date()
-                        notes.append(f"{name}: {kind}/{lead_id} was {outcome} on {day}.")
+        for ledger in self._ledgers():
+            for kind, lead_id, outcome, at in ledger.outcomes():
+                if is_meant((kind, lead_id)):
+                    day = datetime.fromtimestamp(at, UTC).date()
+                    notes.append(f"{ledger.name}: {kind}/{lead_id} was {outcome} on {day}.")
         return notes
 
     def untold(self) -> set[str]:
         """Return the hosts that nobody tells of erasures. Raises StorageError."""
         hosts = set[str]()
-        for name in ledger_names(self.data.folder):
-            with reading_ledger(self.data.folder, name) as ledger:
-                if ledger is None:
-                    continue
-                tells, here = ledger.fact("tells_erasures") != "no", ledger.fact("host")
-                for host in known_hosts(ledger):
-                    is_former = here is not None and host != here  # its address has changed
-                    if is_former or not tells:
-                        hosts.add(_shown(name, host))
+        for ledger in self._ledgers():
+            tells, here = ledger.fact("tells_erasures") != "no", ledger.fact("host")
+            for host in known_hosts(ledger):
+                is_former = here is not None and host != here  # its address has changed
+                if is_former or not tells:
+                    hosts.add(_shown(ledger.name, host))
         return hosts
 
     def confirmations(self, is_meant: IsMeant) -> list[str]:
         """Return who has confirmed all erasures of such leads, and when. Raises StorageError."""
         lines = []
-        for name in ledger_names(self.data.folder):
-            with reading_ledger(self.data.folder, name) as ledger:
-                of_ledger = (
-                    [one for one in erasures(ledger) if is_meant(one.lead)] if ledger else []
-                )
+        for ledger in self._ledgers():
+            name = ledger.name
+            of_ledger = [one for one in erasures(ledger) if is_meant(one.lead)]
             moments = [one.confirmed_at for one in of_ledger if one.confirmed_at]
             if moments and len(moments) == len(of_ledger):
                 shown = ", ".join(sorted({_shown(name, one.host or "") for one in of_ledger}))
@@ -134,6 +127,13 @@ class DeliveredLeads(HoldsPeople):
                 for lead in meant:
                     mine.erase(*lead, datetime.now(UTC))
                 write_outcomes(self.data.folder, mine)
+
+    def _ledgers(self) -> Iterator[Ledger]:
+        """Open each ledger to look at it alone. Raises StorageError."""
+        for name in ledger_names(self.data.folder):
+            with reading_ledger(self.data.folder, name) as ledger:
+                if ledger is not None:
+                    yield ledger
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[Ledger]:

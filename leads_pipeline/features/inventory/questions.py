@@ -38,7 +38,6 @@ def _first_page(base_url: str, own: InventorySettings, tokens: Callable[[], Toke
     if not own.inventory_addresses:
         return f"{about_token(tokens())} Places come from leads, so there is no place to try."
 
-    # A person waits for the answer.
     client = InventoryClient(base_url, tokens(), own.inventory_agency_ref, policy=ONE_ATTEMPT)
     page = client.first_page(own.inventory_addresses[0])
     return (

@@ -98,8 +98,11 @@ def _rows(path: Path) -> list[list[str]]:
 def _scopes(settings: Settings) -> Mapping[str, str]:
     """Return the scopes of the settings and of LEADS_BRANCHES_FILE, by key, id and name."""
     names = readable_branches(settings.branches_file).names
+    keys = [scope.key for scope in settings.scopes]
+    keys.extend(names)
+
     scopes = dict[str, str]()
-    for key in [*(scope.key for scope in settings.scopes), *names]:
+    for key in keys:
         scopes[key] = key
         scopes[key.removeprefix("branch-")] = key
     for key, name in names.items():

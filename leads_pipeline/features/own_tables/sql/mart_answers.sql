@@ -6,7 +6,7 @@
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
 -- market varchar: sales or lettings, from the enquiry's type or else the intent; unknown if neither says
 -- answered_at timestamptz: When it was first answered, UTC; NULL if the table answers has no moment
--- minutes bigint: Whole minutes from the lead to that answer, nights and closed days too, 0 if it was within the lead's minute; NULL if it wasn't answered, or the portal doesn't know the lead's moment
+-- minutes bigint: Whole minutes from the lead to that answer, 0 if it was within the lead's minute. Nights and closed days count. NULL if it wasn't answered, or the portal doesn't know the lead's moment
 
 with answered as (
     select lead_id, min(answered_at) as answered_at
