@@ -11,9 +11,10 @@ two publications, and a tree stays as long as its edition: after an erasure no o
 
 import shutil
 from collections.abc import Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -35,6 +36,9 @@ _FOLDER_MODE: Final = 0o750
 _FILE_MODE: Final = 0o440
 
 _ROWS_AT_ONCE: Final = 10_000
+
+# To compress and sync a file needs no Python.
+_FILES_AT_ONCE: Final = 2
 
 # A statement for each day takes seven times as long, and all days at once don't fit into memory.
 _LEADS_AT_ONCE: Final = 50_000
@@ -163,15 +167,23 @@ def _write_days(
     db: duckdb.DuckDBPyConnection, table: Table, folder: Path, days: Collection[date]
 ) -> None:
     """Write a file for each of the days that has rows."""
-    for rows in rows_of(db, table, days):
-        for day in pc.unique(rows["lead_day"]):
-            file = _file(folder, day.as_py())
-            file.parent.mkdir(mode=_FOLDER_MODE)
-            # The folder's name says the day.
-            of_day = rows.filter(pc.equal(rows["lead_day"], day)).drop_columns("lead_day")
-            pq.write_table(of_day, file, compression="zstd", write_page_checksum=True)
-            file.chmod(_FILE_MODE)
-            sync(file)
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        for rows in rows_of(db, table, days):
+            writing = [
+                pool.submit(_write_day, rows, day, _file(folder, day.as_py()))
+                for day in pc.unique(rows["lead_day"])
+            ]
+            for file in writing:
+                file.result()
+
+
+def _write_day(rows: pa.Table, day: "pa.Scalar[Any]", file: Path) -> None:
+    # The folder's name says the day.
+    of_day = rows.filter(pc.equal(rows["lead_day"], day)).drop_columns("lead_day")
+    file.parent.mkdir(mode=_FOLDER_MODE)
+    pq.write_table(of_day, file, compression="zstd", write_page_checksum=True)
+    file.chmod(_FILE_MODE)
+    sync(file)
 
 
 def rows_of(
