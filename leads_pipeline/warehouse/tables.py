@@ -9,6 +9,7 @@ from datetime import date
 from typing import Final
 
 import duckdb
+import pyarrow as pa
 
 from leads_pipeline.domain.contract import LEAD_KINDS, Field
 from leads_pipeline.warehouse.duck import DUCKDB_TYPES, Column, literal, quoted
@@ -153,13 +154,9 @@ def is_of(days: Sequence[date]) -> str:
 
 
 def fill(db: duckdb.DuckDBPyConnection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
-    """Insert rows. One statement, because `executemany` takes a thousand times as long."""
+    """Insert rows, as one Arrow table: `executemany` takes a thousand times as long."""
     if rows:
-        types = [type_ for _, type_, *_ in db.execute(f"describe {name}").fetchall()]
-        lists = ", ".join(
-            f"unnest(${number}::{type_}[])" for number, type_ in enumerate(types, start=1)
-        )
-        db.execute(
-            f"insert into {name} select {lists}",
-            [list(column) for column in zip(*rows, strict=True)],
-        )
+        names = [name for name, *_ in db.execute(f"describe {name}").fetchall()]
+        columns = [pa.array(column) for column in zip(*rows, strict=True)]
+        filled = pa.table(columns, names)  # noqa: F841 - DuckDB finds it by its name
+        db.execute(f"insert into {name} from filled")
