@@ -154,7 +154,7 @@ class MakeMarts(Step):
 def _make(draft: Draft, mart: Mart, days: Sequence[date] | None) -> None:
     """Make the rows of these days, or all. A view stays, unless all are made."""
     db, name = draft.db, quoted(mart.name)
-    if days is None or not columns_of(db, mart.name):
+    if days is None or not _kind_of(db, mart.name):
         _make_whole(db, mart)
     elif mart.is_by_day:
         db.execute(f"delete from {name} where {is_of(days)}")
@@ -170,15 +170,15 @@ def _make_whole(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
     _drop(db, mart.name)
     name = quoted(mart.name)
     db.execute(f"create {'table' if mart.is_by_day else 'view'} {name} as {mart.statement}")
-    if not mart.is_by_day:
-        db.execute(f"from {name} limit 1").fetchall()
 
-    columns = columns_of(db, mart.name)
+    made = db.execute(f"from {name} limit 1")  # a view fails once it is read
+    columns = [column for column, *_ in made.description or ()]
+    made.fetchall()
     if columns != [*mart.descriptions]:
         raise BugError(
             f"{mart.name} has the columns {', '.join(columns)}, and its file describes others."
         )
-    _comment(db, mart)
+    _comment(db, mart, columns)
 
 
 def _keep_last_good(draft: Draft, mart: Mart) -> None:
@@ -188,12 +188,10 @@ def _keep_last_good(draft: Draft, mart: Mart) -> None:
         with draft.transaction():
             if draft.changes.forgets:
                 _drop(db, mart.name)
-            elif not columns_of(db, mart.name) and (
-                definition := _former_definition(db, mart.name)
-            ):
+            elif not _kind_of(db, mart.name) and (definition := _former_definition(db, mart.name)):
                 db.execute(definition)
-                _comment(db, mart)
-            if columns_of(db, mart.name):
+                _comment(db, mart, columns_of(db, mart.name))
+            if _kind_of(db, mart.name):
                 db.execute(f"from {quoted(mart.name)} limit 1").fetchall()
     except (BugError, OutOfMemoryError):
         with draft.transaction():
@@ -215,19 +213,28 @@ def _former_definition(db: duckdb.DuckDBPyConnection, name: str) -> str | None:
     return None
 
 
-def _drop(db: duckdb.DuckDBPyConnection, name: str) -> None:
-    if not columns_of(db, name):
-        return
-    views = db.execute(
-        "select view_name from duckdb_views() "
-        "where database_name = current_database() and not temporary and view_name = $name",
+def _kind_of(db: duckdb.DuckDBPyConnection, name: str) -> str | None:
+    """Return `table` or `view`, None if there is neither. DuckDB tells columns more slowly."""
+    rows = db.execute(
+        """
+        select 'table' from duckdb_tables()
+        where database_name = current_database() and schema_name = 'main' and table_name = $name
+        union all
+        select 'view' from duckdb_views()
+        where database_name = current_database() and schema_name = 'main' and view_name = $name
+        """,
         {"name": name},
     ).fetchall()
-    db.execute(f"drop {'view' if views else 'table'} {quoted(name)}")
+    return rows[0][0] if rows else None
 
 
-def _comment(db: duckdb.DuckDBPyConnection, mart: Mart) -> None:
-    there = {column: mart.descriptions.get(column, "") for column in columns_of(db, mart.name)}
+def _drop(db: duckdb.DuckDBPyConnection, name: str) -> None:
+    if kind := _kind_of(db, name):
+        db.execute(f"drop {kind} {quoted(name)}")
+
+
+def _comment(db: duckdb.DuckDBPyConnection, mart: Mart, columns: Sequence[str]) -> None:
+    there = {column: mart.descriptions.get(column, "") for column in columns}
     comment(db, quoted(mart.name), mart.description, there, is_view=not mart.is_by_day)
 
 
