@@ -163,14 +163,21 @@ select {literal(kind.name)}, 'changed type', {literal(prefix)} || problem, null,
 from (select day, sender, unnest(_problems) as problem from {rows} where len(_problems) > 0)
 """
 
-    for field in fields:
-        if members := ENUMERATIONS.get(field.path):
-            column = quoted(field.column)
-            known = ", ".join(map(literal, members))
-            is_member = f"regexp_full_match({column}, {literal(MEMBER_PATTERN)})"
-            yield f"""
+    enumerated = [field for field in fields if field.path in ENUMERATIONS]
+    if enumerated:
+        values = ", ".join(_value_of(field) for field in enumerated)
+        is_member = f"regexp_full_match(found.value, {literal(MEMBER_PATTERN)})"
+        yield f"""
 select {literal(kind.name)}, if({is_member}, {literal(NEW_MEMBER)}, {literal(NEW_VALUE)}),
-    {literal(prefix + field.path)}, {column}, day, sender
-from {rows}
-where {column} <> '' and {column} not in ({known})
+    {literal(prefix)} || found.field, found.value, day, sender
+from (select day, sender, unnest([{values}]) as found from {rows})
+where found.value <> '' and not list_contains(found.known, found.value)
 """
+
+
+def _value_of(field: Field) -> str:
+    """Return a struct of an enumerated field, its value and the values that are known."""
+    known = ", ".join(map(literal, ENUMERATIONS[field.path]))
+    return (
+        f"{{'field': {literal(field.path)}, 'value': {quoted(field.column)}, 'known': [{known}]}}"
+    )
