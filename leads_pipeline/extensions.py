@@ -19,6 +19,7 @@ NEEDED_BY_FEATURES: Final[list[str]] = []
 DEMOS: Final[list[str]] = []
 DAGSTER_YAML: Final[list[str]] = []
 PULLED_TODAY: Final[list[str]] = []
+DURING_PULL: Final[list[str]] = []
 TABLES: Final[list[str]] = []
 MART_FOLDERS: Final[list[Path]] = []
 

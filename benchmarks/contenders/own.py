@@ -14,12 +14,12 @@ from itertools import pairwise
 from leads_pipeline.domain.contract import APPLICANT, LEADS_TOKEN_PATH, Answer
 from leads_pipeline.domain.window import Window, days
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.features.loading_ahead.pull import loading_ahead
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.landing import Landed
 from leads_pipeline.settings import Secret, Settings
-from leads_pipeline.warehouse.loading_ahead import loading_ahead
 from leads_pipeline.warehouse.publication import PublicationSettings
 
 

@@ -18,6 +18,7 @@ _NAMES: Final = (
     "export",
     "inventory",
     "lake",
+    "loading_ahead",
     "own_tables",
     "privacy",
     "pushes",
@@ -47,6 +48,7 @@ extensions.NEEDED_BY_FEATURES.extend(_named("needed"))
 extensions.DEMOS.extend(_named("demo"))
 extensions.DAGSTER_YAML.extend(_named("dagster_yaml"))
 extensions.PULLED_TODAY.extend(_named("pulled_today"))
+extensions.DURING_PULL.extend(_named("during_pull"))
 extensions.TABLES.extend(_named("table"))
 extensions.MART_FOLDERS.extend(
     Path(__file__).parent / one.name / "sql" for one in FEATURES if one.has_marts

@@ -35,7 +35,10 @@ class Feature:
       list.
     - `night`: a function of DataFolder, Settings, the moment and Night. Work of the night, before
       it is published.
-    - `steps`: a function of DataFolder, PublicationSettings and the moment. Steps before the marts.
+    - `loading_steps`: a function of DataFolder, PublicationSettings and the moment. Steps right
+      after leads are loaded, before they are checked.
+    - `steps`: the same. Steps before the marts.
+    - `during_pull`: a function of Settings and the number of windows. A context that a pull has.
     - `derives`: patterns of the personal files below the data folder that it makes from the leads.
       Without the feature they are deleted.
     - `inputs`: a function of Settings. A text that changes with what it publishes, besides what
@@ -66,7 +69,9 @@ class Feature:
     former_gate: str = ""
     follow_list: str = ""
     night: str = ""
+    loading_steps: str = ""
     steps: str = ""
+    during_pull: str = ""
     derives: tuple[str, ...] = ()
     inputs: str = ""
     made_tables: str = ""

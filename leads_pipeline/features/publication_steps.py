@@ -5,6 +5,7 @@ steps themselves, the publication (warehouse/publication.py), when it is made
 (orchestration/publish_sensor.py).
 """
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from leads_pipeline.domain.window import today
@@ -14,8 +15,7 @@ from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.leftovers import DeleteCache, DeleteUnclaimed
-from leads_pipeline.warehouse.load_leads import LoadLeads
-from leads_pipeline.warehouse.loading_ahead import LoadedAhead
+from leads_pipeline.warehouse.load_leads import CheckLeads, LoadLeads
 from leads_pipeline.warehouse.marts import MakeMarts
 from leads_pipeline.warehouse.publication import PublicationSettings, publish
 from leads_pipeline.warehouse.shown import NoteObjections, ShowEverybody
@@ -42,7 +42,6 @@ def bring_up_to_date(data: DataFolder, settings: PublicationSettings, now: datet
         steps,
         now,
         lock=data.state.publishing(),
-        ahead=LoadedAhead(data.state, settings.zone),
         is_first_of_day=is_first_of_day,
     )
 
@@ -61,8 +60,15 @@ def steps_of(
     gates = [of_feature(data) for of_feature in brought("former_gate")]
     follow_list = [of_feature(data) for of_feature in brought("follow_list")]
 
+    def of_features(field: str) -> Iterator[Step]:
+        for of_feature in brought(field):
+            yield from of_feature(data, settings, now)
+
     return [
         LoadLeads(windows, gates, zone, data.state.person_key()),
+        # Of loading_ahead (step.py): leads that were loaded before this publication.
+        *of_features("loading_steps"),
+        CheckLeads(),
         # What marts read besides leads.
         NoteWindowStates(data.store, windows, grid, now, is_first_of_day=is_first_of_day),
         NoteObjections(data),
@@ -72,7 +78,7 @@ def steps_of(
         FindDrift(to_day),
         # Of inventory (table.py), own_tables (own_marts.py) and lake (step.py). What they fill is
         # there for marts.
-        *(step for of_feature in brought("steps") for step in of_feature(data, settings, now)),
+        *of_features("steps"),
         MakeMarts(zone, to_day),
         # After the swap, and after what features make then from what is published.
         DeleteCache(data),

@@ -5,6 +5,7 @@ run starts (asking.py).
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Final
 
@@ -20,6 +21,7 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.extensions import DURING_PULL, loaded
 from leads_pipeline.orchestration.asking import PullConfig, raw_key, utc_now
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.names import PLAIN, Names
@@ -29,7 +31,6 @@ from leads_pipeline.orchestration.resources import LeadsService
 from leads_pipeline.orchestration.service import note_home
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.loading_ahead import loading_ahead
 
 # One pull run at a time: two runs don't know when the portal asks the other one to slow down.
 PORTAL_POOL: Final = "leads_portal"
@@ -108,7 +109,9 @@ def raw_leads_asset(
                     settings=settings,
                     clock=clock,
                 )
-                with loading_ahead(settings, len(plan.windows)):
+                with ExitStack() as during_pull:
+                    for of_feature in loaded(DURING_PULL):
+                        during_pull.enter_context(of_feature(settings, len(plan.windows)))
                     yield from pull.records(leads.connect)
         except LeadsPipelineError as error:  # nothing can be listed
             raise failure(

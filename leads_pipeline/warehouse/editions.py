@@ -10,7 +10,6 @@ reader may have resolved the link just before. DuckDB from 1.5 on resolves it fi
 import errno
 import hashlib
 import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,17 +18,14 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.raw.durable import PRIVATE_FOLDER_MODE, publish_file, reading, storing, sync
+from leads_pipeline.raw.durable import publish_file, reading, storing, sync
 from leads_pipeline.raw.proof import want_symbolic_links
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 # Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every
 # reader.
-_FOLDER_MODE: Final = 0o750
+FOLDER_MODE: Final = 0o750
 _FILE_MODE: Final = 0o440
-
-# How the name of a folder begins that was loaded ahead and taken by a publication.
-_TAKEN: Final = "draft-ahead_"
 
 # An earlier release wrote no hash.
 _HASH: Final = re.compile(r"leads-\d+-([0-9a-f]{16})\.duckdb")
@@ -51,7 +47,7 @@ class Editions:
         Raises StorageError.
         """
         with storing(self._editions):
-            self._editions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
+            self._editions.mkdir(mode=FOLDER_MODE, exist_ok=True)
             self._remove_drafts()
             # DuckDB would apply a log that somebody else's writing left.
             for log in (*self._editions.glob("*.wal"), *self.folder.glob(f"{WAREHOUSE_FILE}.wal")):
@@ -60,48 +56,16 @@ class Editions:
         want_symbolic_links(self._link)  # before a file is made that nobody could be led to
         try:
             yield
-            # A helper may have begun to load ahead from the file that was just replaced.
-            self.remove_ahead()
         finally:
             with suppress(OSError):  # what went wrong before says more
                 self._remove_drafts()
 
     def _remove_drafts(self) -> None:
         for draft in self._editions.glob("draft*"):
-            if draft.name.startswith(_TAKEN):
-                _remove_folder(draft)
+            if draft.is_dir() and not draft.is_symlink():
+                remove_folder(draft)
             else:
                 draft.unlink(missing_ok=True)
-
-    @property
-    def ahead(self) -> Path:
-        """The folder of what is loaded ahead (loading_ahead.py)."""
-        return self._editions / "ahead"
-
-    def make_ahead(self) -> None:
-        """Make that folder, for this user alone. Raises StorageError."""
-        with storing(self.ahead):
-            self._editions.mkdir(mode=_FOLDER_MODE, exist_ok=True)
-            self.ahead.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
-
-    def take_ahead(self) -> Path:
-        """Make that folder, if it is there, one of a draft. Return its new path.
-
-        A helper that still runs can't make a file in it any more. Raises StorageError.
-        """
-        taken = self._editions / f"{_TAKEN}{secrets.token_hex(8)}"
-        with storing(self.ahead), suppress(FileNotFoundError):
-            self.ahead.rename(taken)
-        return taken
-
-    def remove_ahead(self) -> None:
-        """Remove what is loaded ahead, if there is something. Raises StorageError."""
-        self.remove_taken(self.take_ahead())
-
-    def remove_taken(self, folder: Path) -> None:
-        """Remove what was taken, if there was something. Raises StorageError."""
-        with storing(folder):
-            _remove_folder(folder)
 
     def draft(self, name: str) -> Path:
         """Return the path of a file that isn't published yet."""
@@ -217,8 +181,8 @@ def number_of(path: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def _remove_folder(folder: Path) -> None:
-    """Remove a folder, which a publication and a helper may do at once. Raises OSError."""
+def remove_folder(folder: Path) -> None:
+    """Remove a folder that another process may still write to, or remove. Raises OSError."""
     while folder.exists():
         try:
             # First, because somebody's leads are in them.
@@ -228,8 +192,8 @@ def _remove_folder(folder: Path) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            # On NFS, what a helper still has open gets another name, and goes when the helper
-            # closes it.
+            # On NFS, what another process still has open gets another name, and goes when it is
+            # closed.
             if error.errno not in (errno.ENOTEMPTY, errno.EBUSY):
                 raise
             return

@@ -1,4 +1,4 @@
-"""The step that loads leads: raw windows into the tables of leads, each lead once.
+"""The steps that load leads and check them: raw windows into the tables of leads, each lead once.
 
 Belongs here: which rows count, and what the file remembers of raw windows. Doesn't: one window's
 leads (current_leads.py), the statements (flatten.py).
@@ -92,16 +92,13 @@ class LoadLeads(Step):
         return made_by(self._zone, self._person_key)
 
     def fill(self, draft: Draft) -> None:
-        """Load the leads, and check that none is lost or doubled."""
+        """Load the leads."""
         set_person_key(draft.db, self._person_key)
         with draft.transaction():
             load_windows(draft, self._windows, self._zone)
-            _adopt_rounds(draft)
             if draft.changes.has_former:
                 for kind in LEAD_KINDS:
                     _take_over(draft, kind, self._zone, self._gates)
-            for kind in LEAD_KINDS:
-                _check(draft, kind)
 
 
 def made_by(zone: ZoneInfo, person_key: bytes) -> str:
@@ -211,8 +208,32 @@ def _copy_taken(draft: Draft, table: str, zone: ZoneInfo) -> None:
     )
 
 
+def _note_windows(draft: Draft, hashes: dict[WindowKey, str]) -> None:
+    db = draft.db
+    db.execute("create or replace temp table hashes as from pipeline.windows limit 0")
+    fill(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
+    same = "(kind, day, scope) in (select (kind, day, scope) from hashes)"
+    db.execute(f"delete from pipeline.windows where {same}")
+    db.execute("insert into pipeline.windows from hashes")
+
+
+def _note_emptied_contacts(draft: Draft) -> None:
+    is_touched = "(kind, lead_id) in (select (kind, lead_id) from touched)"
+    draft.db.execute(f"delete from pipeline.emptied_contacts where {is_touched}")
+    draft.db.execute(f"insert into pipeline.emptied_contacts from emptied where {is_touched}")
+
+
+class CheckLeads(Step):
+    """Refuses to publish unless each lead that was read is there, and each lead once."""
+
+    def fill(self, draft: Draft) -> None:
+        """Raise BugError if one is lost or doubled."""
+        with draft.transaction():
+            for kind in LEAD_KINDS:
+                _check(draft, kind)
+
+
 def _check(draft: Draft, kind: LeadKind) -> None:
-    """Raise BugError unless each lead that was read is there, and each lead once."""
     [(lost, doubled)] = draft.db.execute(
         f"""
         select
@@ -229,55 +250,3 @@ def _check(draft: Draft, kind: LeadKind) -> None:
             f"Publishing would lose {lost} {kind.name} leads and double {doubled}. leads.duckdb is "
             "as before. Running again doesn't help. Please report it."
         )
-
-
-def _note_windows(draft: Draft, hashes: dict[WindowKey, str]) -> None:
-    db = draft.db
-    db.execute("create or replace temp table hashes as from pipeline.windows limit 0")
-    fill(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
-    same = "(kind, day, scope) in (select (kind, day, scope) from hashes)"
-    db.execute(f"delete from pipeline.windows where {same}")
-    db.execute("insert into pipeline.windows from hashes")
-
-
-def _note_emptied_contacts(draft: Draft) -> None:
-    is_touched = "(kind, lead_id) in (select (kind, lead_id) from touched)"
-    draft.db.execute(f"delete from pipeline.emptied_contacts where {is_touched}")
-    draft.db.execute(f"insert into pipeline.emptied_contacts from emptied where {is_touched}")
-
-
-# --- rounds that were loaded ahead (loading_ahead.py) ---------------------------------------------
-
-# The number of the publication in rows that were loaded ahead, until one adopts them.
-LOADED_AHEAD: Final = 0
-# What a publication needs of the rounds lies in this schema of the draft. The publication drops it.
-AHEAD: Final = "ahead"
-_OF_ROUNDS: Final = ("touched", "received_ids")
-
-
-def note_round(draft: Draft) -> None:
-    """Keep in the draft which leads this round has received and changed.
-
-    The caller has loaded its windows.
-    """
-    db = draft.db
-    for name in _OF_ROUNDS:
-        db.execute(f"create table if not exists {AHEAD}.{name} as from {name} limit 0")
-        db.execute(f"insert into {AHEAD}.{name} from {name}")
-    for name in (*_OF_ROUNDS, "emptied"):
-        db.execute(f"delete from {name}")
-
-
-def _adopt_rounds(draft: Draft) -> None:
-    """Have leads that were loaded ahead count as those of this publication."""
-    db = draft.db
-    for name in _OF_ROUNDS:
-        if columns_of(db, name, AHEAD):
-            db.execute(f"insert into {name} from {AHEAD}.{name}")
-    for kind in LEAD_KINDS:
-        of_rounds = f"where published_in = {LOADED_AHEAD}"
-        db.execute(
-            f"update {quoted(kind.table)} set published_in = {draft.changes.edition_number} "
-            f"{of_rounds}"
-        )
-    db.execute(f"drop schema if exists {AHEAD} cascade")

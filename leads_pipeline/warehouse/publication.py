@@ -26,9 +26,8 @@ from leads_pipeline.warehouse.current_leads import WindowKey
 from leads_pipeline.warehouse.duck import connection, literal, quoted
 from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
-from leads_pipeline.warehouse.loading_ahead import Base, LoadedAhead
 from leads_pipeline.warehouse.published import attached, is_open_for_writing, is_readable
-from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Publication, Step
+from leads_pipeline.warehouse.step import FORMER, Base, Changes, Draft, Publication, Step
 from leads_pipeline.warehouse.tables import fill, lead_tables
 
 logger = logging.getLogger(__name__)
@@ -59,7 +58,6 @@ def publish(
     at: datetime,
     *,
     lock: AbstractContextManager[object],
-    ahead: LoadedAhead | None = None,
     is_first_of_day: bool = False,
 ) -> Publication:
     """Bring the data folder's leads.duckdb up to date, under the lock of publications.
@@ -69,8 +67,7 @@ def publish(
       that raw has lost come from the file before it.
     - Nothing: nothing has changed, and nobody has touched the file.
 
-    In the first two, it goes on from what was loaded `ahead`, if that was begun from what is there
-    now.
+    In the first two, a step may have a file ready to go on from.
 
     The first publication of a day looks at the windows of all days, and reads the whole file for
     damage. Raises StorageError and BugError: then the published file is as before.
@@ -82,7 +79,7 @@ def publish(
     with lock:
         with editions.drafting():
             edition_number = editions.next_edition_number(at)
-            publisher = _Publisher(editions, windows, steps, edition_number, ahead, is_first_of_day)
+            publisher = _Publisher(editions, windows, steps, edition_number, is_first_of_day)
             publication = publisher.publish()
 
         for step in steps:
@@ -132,7 +129,6 @@ class _Publisher:
     windows: WindowHashes
     steps: Sequence[Step]
     edition_number: int
-    ahead: LoadedAhead | None
     is_first_of_day: bool
 
     def publish(self) -> Publication:
@@ -184,7 +180,7 @@ class _Publisher:
         self, file: Path, former: _Former, made_from: _MadeFrom, hashes: Mapping[WindowKey, str]
     ) -> Publication:
         try:
-            base = self._loaded_ahead(file, made_from) or Base(
+            base = self._base_of_a_step(file, made_from) or Base(
                 self._copied(file, "copy"), former.windows
             )
             to_read = _differing(hashes, base.windows)
@@ -206,12 +202,9 @@ class _Publisher:
         files = [file, *self.editions.older()] if file else []
         former = next((one for one in files if self._has_leads(one)), None)
 
-        base = None
-        if file is None:
-            base = self._loaded_ahead(None, made_from)
-        else:
-            self.editions.remove_ahead()  # it was begun from a file
-        base = base or Base(self.editions.draft("anew"), {})
+        base = self._base_of_a_step(None, made_from) if file is None else None
+        if base is None:
+            base = Base(self.editions.draft("anew"), {})
 
         hashes = self.windows.hashes(of_all_days=True)
         changes = Changes(
@@ -236,8 +229,11 @@ class _Publisher:
             self.editions.remove_older(0)
         return Publication("new file", len(hashes), leads)
 
-    def _loaded_ahead(self, file: Path | None, made_from: _MadeFrom) -> Base | None:
-        return self.ahead.adopt(self.editions, file, made_from.shown_by) if self.ahead else None
+    def _base_of_a_step(self, file: Path | None, made_from: _MadeFrom) -> Base | None:
+        for step in self.steps:
+            if base := step.base(file, made_from.shown_by):
+                return base
+        return None
 
     def _has_leads(self, file: Path) -> bool:
         return is_readable(self.editions.folder, file, [table.name for table in lead_tables()])

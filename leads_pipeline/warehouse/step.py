@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import duckdb
 
@@ -38,6 +38,13 @@ class Changes:
     has_former: bool = False
     forgets: bool = False
     is_first_of_day: bool = False
+
+
+class Base(NamedTuple):
+    """A file that a publication goes on from, and the windows that are loaded in it."""
+
+    file: Path
+    windows: Mapping[WindowKey, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +118,13 @@ class Step:
         If it differs, a new file is built, and the one before is forgotten.
         """
         return ""
+
+    def base(self, published: Path | None, shown_by: str) -> Base | None:  # noqa: ARG002 - as its signature
+        """Return a file to go on from in place of a copy of the published one, if there is any.
+
+        `shown_by` is the text of all steps together.
+        """
+        return None
 
     def fill(self, draft: Draft) -> None:
         """Write to the draft."""

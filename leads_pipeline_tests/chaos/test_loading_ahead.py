@@ -21,8 +21,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from leads_pipeline.features.loading_ahead.draft import LOCK
+from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN, loading_ahead
 from leads_pipeline.simulator.app import Config
-from leads_pipeline.warehouse.loading_ahead import LOCK, WINDOWS_MIN, loading_ahead
 from leads_pipeline_tests.support.ahead import (
     MANY,
     all_tables,
@@ -152,7 +153,7 @@ PULL = """
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from leads_pipeline.warehouse.loading_ahead import WINDOWS_MIN, loading_ahead
+from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN, loading_ahead
 from leads_pipeline_tests.support.ahead import land_many, settings_of
 from leads_pipeline_tests.support.house import House
 house = House(Path(sys.argv[1]))

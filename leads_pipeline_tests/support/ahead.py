@@ -8,8 +8,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from leads_pipeline.features.loading_ahead.pull import HELPER
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.loading_ahead import HELPER
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import lead
 

@@ -27,6 +27,8 @@ from leads_pipeline.features.backup.restoring import end_restore, restore
 from leads_pipeline.features.backup.snapshots import back_up
 from leads_pipeline.features.inventory.contract import read_inventory_page
 from leads_pipeline.features.inventory.searches import Inventory
+from leads_pipeline.features.loading_ahead.helper import follow
+from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN
 from leads_pipeline.features.privacy import requests
 from leads_pipeline.features.privacy.identity import Person, lead_key
 from leads_pipeline.features.privacy.retain import cut_days, due_before
@@ -42,7 +44,6 @@ from leads_pipeline.raw.names import Place
 from leads_pipeline.raw.store import Store
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.checks import checks, problems
-from leads_pipeline.warehouse.loading_ahead import WINDOWS_MIN, follow
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.promises import month

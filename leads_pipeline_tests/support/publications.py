@@ -23,7 +23,7 @@ from leads_pipeline.domain.contract import LeadKind, lead_kind
 from leads_pipeline.raw.rows import Row as RawRow
 from leads_pipeline.raw.rows import landed_versions
 from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
-from leads_pipeline.warehouse.load_leads import LoadLeads, former_of
+from leads_pipeline.warehouse.load_leads import CheckLeads, LoadLeads, former_of
 from leads_pipeline.warehouse.publication import publish
 from leads_pipeline.warehouse.step import Publication, Step
 from leads_pipeline.warehouse.tables import lead_tables
@@ -142,7 +142,8 @@ class Folder:
 
     def publish(self, *, is_first_of_day: bool = False) -> Publication:
         gate = Refuse(self.raw.refused, self.rewriting)
-        steps = [self.first, LoadLeads(self.raw, [gate], self.zone, b"key"), self.others, gate]
+        loading = LoadLeads(self.raw, [gate], self.zone, b"key")
+        steps = [self.first, loading, CheckLeads(), self.others, gate]
         return publish(
             self.path, self.raw, steps, self.at, lock=nullcontext(), is_first_of_day=is_first_of_day
         )

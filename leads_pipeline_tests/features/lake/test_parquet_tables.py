@@ -127,6 +127,21 @@ def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
     assert not (folder.path / ".versions" / "tables-draft").exists()
 
 
+def test_a_link_of_a_killed_publication_takes_no_file_with_it(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write(folder)
+    before = read(folder, "applicant_leads")
+    link = folder.path / ".versions" / "draft-tables-link"
+    link.symlink_to((folder.path / "tables").resolve())
+
+    folder.raw.land({"id": "later"})
+    folder.publish()
+
+    assert not link.is_symlink()
+    assert read(folder, "applicant_leads") == before
+
+
 def test_a_publication_that_was_killed_after_the_link_is_finished_by_the_next_look(
     folder: Folder,
 ) -> None:

@@ -17,18 +17,15 @@ import duckdb
 import pytest
 
 from leads_pipeline.errors import BugError
+from leads_pipeline.features.loading_ahead.draft import LOCK, DraftFolder
+from leads_pipeline.features.loading_ahead.helper import COPIED_BYTES_A_WINDOW
+from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN, loading_ahead
+from leads_pipeline.features.loading_ahead.step import AdoptDraft
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.raw.store import open_store
 from leads_pipeline.warehouse.editions import Editions
-from leads_pipeline.warehouse.loading_ahead import (
-    COPIED_BYTES_A_WINDOW,
-    LOCK,
-    WINDOWS_MIN,
-    Base,
-    LoadedAhead,
-    loading_ahead,
-)
+from leads_pipeline.warehouse.step import Base
 from leads_pipeline_tests.support.ahead import (
     all_tables,
     draft_of,
@@ -162,10 +159,8 @@ def test_a_bucket_is_loaded_ahead_too(
 
 def adopted(house: House) -> Base | None:
     """What a publication goes on from."""
-    editions = Editions(house.folder)
-    return LoadedAhead(house.data.state, house.zone).adopt(
-        editions, editions.current(), house.data.shown_by(0)
-    )
+    published = Editions(house.folder).current()
+    return AdoptDraft(house.data, house.zone).base(published, house.data.shown_by(0))
 
 
 def other_zone(house: House) -> None:
@@ -260,14 +255,17 @@ def test_a_draft_that_lacks_a_lead_that_was_received_is_never_published(house: H
     assert house.leads("applicant").keys() == {"a", "b"}
 
 
-def test_a_draft_that_a_helper_begins_during_a_publication_is_gone_after_it(house: House) -> None:
-    house.folder.mkdir(parents=True)
-    versions = Editions(house.folder)
-    with versions.drafting():
-        versions.make_ahead()
-        (versions.ahead / "leads.duckdb").write_bytes(b"begun from the edition before")
+def test_a_draft_that_no_publication_took_is_gone_after_the_next_one(house: House) -> None:
+    land(house, "a")
+    house.publish()
+    draft = DraftFolder(house.folder)
+    draft.make()
+    draft.file.write_bytes(b"begun from the edition before")
 
-    assert [*versions.ahead.parent.iterdir()] == []
+    house.publish()
+
+    assert not draft_of(house).exists()
+    assert list((house.folder / ".versions").glob("draft*")) == []
 
 
 def test_nobody_but_the_account_can_read_a_draft(house: House) -> None:

@@ -1,10 +1,10 @@
-"""A pull's helper process (warehouse/loading_ahead.py), behind the features' gatekeeper."""
+"""A pull's helper process, behind the features' gatekeeper."""
 
 import os
 import sys
 
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.warehouse.loading_ahead import help_pull
+from leads_pipeline.features.loading_ahead.helper import help_pull
 
 if __name__ == "__main__":
     try:
