@@ -36,9 +36,9 @@ MAX_COVERAGE_DAYS = 36_525
 def coverage(count: int, as_json: bool) -> None:
     """Count windows by state, and say until when the portal has those that haven't landed.
 
-    Changes nothing. A window of today is open until the day is over.
+    Changes nothing. A window is open until 75 minutes after its day, when it is due.
 
-    Exit code 0 if every window that is over has landed whole and is published, 1 if one has not, 2
+    Exit code 0 if every window that is due has landed whole and is published, 1 if one has not, 2
     if it can't tell.
     """
     facts = facts_now()
@@ -78,7 +78,7 @@ def coverage(count: int, as_json: bool) -> None:
             do = "The service publishes them within minutes." if facts.is_served else publish
             click.echo(f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. {do}")
         elif not not_landed:
-            click.echo("Every window that is over has landed and is published.")
+            click.echo("Every window that is due has landed and is published.")
 
     sys.exit(1 if not_landed or unpublished else 0)
 

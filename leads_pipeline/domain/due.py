@@ -14,10 +14,8 @@ from leads_pipeline.domain.window import RETENTION, Window
 
 # After a window's end. A closed day's list may be filled a little later. Late, moved and corrected
 # leads come in the days after.
-FETCHES: Final = (
-    timedelta(minutes=75),
-    *(timedelta(days=days, minutes=75) for days in (1, 2, 7, 14, 21, 28)),
-)
+FIRST_FETCH: Final = timedelta(minutes=75)
+FETCHES: Final = tuple(FIRST_FETCH + timedelta(days=days) for days in (0, 1, 2, 7, 14, 21, 28))
 
 _FIRST_WAIT: Final = timedelta(minutes=10)
 _LONGEST_WAIT: Final = timedelta(hours=12)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from leads_pipeline.domain.contract import LeadKind
-from leads_pipeline.domain.due import Failure, next_fetch
+from leads_pipeline.domain.due import FIRST_FETCH, Failure, next_fetch
 from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
 from leads_pipeline.raw.names import RAW, Folder, list_folders, place_of, read_failure
 from leads_pipeline.raw.rows import moment_of
@@ -23,7 +23,8 @@ class WindowState(StrEnum):
 
     LANDED and EMPTY have a whole fetch between the end of the window and the moment when the portal
     began to delete it. PARTIAL has only a later one. Without such a fetch it is FAILED if the last
-    run for it failed, or a file of it was damaged. Else it is OPEN until its end, and then MISSING.
+    run for it failed, or a file of it was damaged. Else it is OPEN until its first fetch is due, 75
+    minutes after its end, and then MISSING.
     A landed window whose later fetch failed stays landed: `failure` says so.
     """
 
@@ -127,18 +128,19 @@ def window_rows(
         folder = folders.get(key, Folder())
         newest, leads = folder.newest, sum(file.leads for file in folder.files)
         failure = read_failure(store, key, folder)
-        state = _state(folder, leads, has_failed=failure is not None, is_over=window.is_closed(now))
+        is_due = now >= window.end + FIRST_FETCH
+        state = _state(folder, leads, has_failed=failure is not None, is_due=is_due)
         fetched_at = moment_of(newest.fetch) if newest else None
         rows.append(WindowRow(kind.name, window, state, fetched_at, leads, failure))
 
     return rows
 
 
-def _state(folder: Folder, leads: int, *, has_failed: bool, is_over: bool) -> WindowState:
+def _state(folder: Folder, leads: int, *, has_failed: bool, is_due: bool) -> WindowState:
     if folder.state == "closed":
         return WindowState.LANDED if leads else WindowState.EMPTY
     if folder.state == "partial":
         return WindowState.PARTIAL
     if has_failed:
         return WindowState.FAILED
-    return WindowState.MISSING if is_over else WindowState.OPEN
+    return WindowState.MISSING if is_due else WindowState.OPEN

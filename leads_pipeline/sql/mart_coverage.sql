@@ -3,7 +3,7 @@
 -- day date: Day of the window in the pipeline's time zone
 -- scope varchar: Scope of the window, e.g. branch-101
 -- branch varchar: Name of the branch, from LEADS_BRANCHES_FILE; the scope if the file has no name for it
--- state varchar: landed, empty (no leads), partial (some deleted unseen), open (not over yet), failed or missing (not pulled since it was over). If only a later look failed, the window is landed
+-- state varchar: landed, empty (no leads), partial (some deleted unseen), open (not over, or for less than 75 minutes), failed or missing (not pulled since then). If only a later look failed, the window is landed
 -- rows bigint: Leads landed for the window, also those that came before it was over; NULL if nothing was landed. A lead of midnight is in the windows of both days, so their sum can be above the number of leads
 -- last_looked_at timestamptz: When the last whole answer was fetched, UTC
 -- failed_attempts integer: Runs that failed to pull it since it last landed

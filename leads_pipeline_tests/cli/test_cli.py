@@ -391,7 +391,7 @@ def test_coverage_exits_with_0_when_all_is_landed_and_published(here: Installati
 
     result = run("coverage", "--days", 2)
     assert result.exit_code == 0, result.output
-    assert result.output.endswith("Every window that is over has landed and is published.\n")
+    assert result.output.endswith("Every window that is due has landed and is published.\n")
 
 
 def test_coverage_tells_a_lost_file_and_a_window_that_was_pulled_before_its_end_alone(

@@ -89,6 +89,12 @@ def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     assert table[3].fetched_at is None
 
 
+def test_a_window_is_missing_once_its_first_fetch_is_due(store: FolderStore) -> None:
+    due_at = WINDOW.end + timedelta(minutes=75)
+    assert row_of(store, WINDOW, due_at - timedelta(seconds=1)).state is WindowState.OPEN
+    assert row_of(store, WINDOW, due_at).state is WindowState.MISSING
+
+
 def test_pushed_leads_in_an_empty_window_count_and_are_no_fetch(
     store: FolderStore, raw: Raw
 ) -> None:
