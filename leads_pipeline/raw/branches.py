@@ -4,14 +4,13 @@ Belongs here: what the file may hold, and a scope's name. Doesn't: the table `br
 (sql/branches.sql).
 """
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 
 from leads_pipeline.domain.window import Scope
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.raw.csv_rows import csv_rows
 
 # Columns of the table `branches` that aren't the file's to give.
 _TAKEN = {"scope", "branch_id"}
@@ -44,15 +43,7 @@ def read_branches(path: Path | None) -> Branches:
     if path is None:
         return Branches()
 
-    try:
-        rows = list(csv.reader(StringIO(_text(path), newline=""), strict=True))
-    except csv.Error as error:
-        raise _wrong(
-            path, f"is no CSV: {error}. Save it as CSV, with commas between the columns."
-        ) from None
-
-    # A line break or two spaces within a name are slips of the one who typed it.
-    header, *rows = [[" ".join(cell.split()) for cell in row] for row in rows] or [[]]
+    header, *rows = csv_rows(path, f"LEADS_BRANCHES_FILE: {path}")
     id_at, name_at = _positions(path, header)
     more_at = [at for at in range(len(header)) if at not in (id_at, name_at)]
     names: dict[str, str] = {}
@@ -93,20 +84,6 @@ def readable_branches(path: Path | None) -> Branches:
         return read_branches(path)
     except SettingsError:
         return Branches()
-
-
-def _text(path: Path) -> str:
-    try:
-        # Excel begins its "CSV UTF-8" with a byte order mark.
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise _wrong(
-            path, f"can't be read: {error.strerror}. Put it there, or correct the path."
-        ) from None
-    except UnicodeDecodeError as error:
-        raise _wrong(
-            path, f"isn't UTF-8 from byte {error.start} on. In Excel, save it as “CSV UTF-8”."
-        ) from None
 
 
 def _positions(path: Path, header: list[str]) -> tuple[int, int]:

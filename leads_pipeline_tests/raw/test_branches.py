@@ -59,7 +59,7 @@ def test_no_file_and_no_rows_are_no_names(file: Path) -> None:
         (b'id,name\n101,"York\n', "is no CSV: unexpected end of data."),
         (
             b"id,name\n101,Y\xf6rk\n",
-            "isn't UTF-8 from byte 13 on. In Excel, save it as “CSV UTF-8”.",
+            "isn't in UTF-8. In Excel, save it as CSV UTF-8.",
         ),
     ],
 )

@@ -3,15 +3,14 @@
 Belongs here: reading and checking it. Doesn't: the table `dates` (sql/dates.sql).
 """
 
-import csv
 from collections.abc import Mapping
 from datetime import date, datetime
-from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.raw.csv_rows import csv_rows
 
 # As a program writes a day, and as a British spreadsheet does.
 _DAYS: Final = ("%Y-%m-%d", "%d/%m/%Y")
@@ -25,7 +24,7 @@ def read_bank_holidays(path: Path | None) -> Mapping[date, str]:
     if path is None:
         return {}
 
-    header, *rows = _rows(path) or [[]]
+    header, *rows = csv_rows(path, f"LEADS_BANK_HOLIDAYS_FILE: {path}")
     columns = [column.lower() for column in header]
     if "day" not in columns or "name" not in columns:
         raise _wrong(path, "has no column day or no column name. Begin with day,name.")
@@ -46,22 +45,6 @@ def read_bank_holidays(path: Path | None) -> Mapping[date, str]:
             )
         holidays[day] = cells["name"]
     return holidays
-
-
-def _rows(path: Path) -> list[list[str]]:
-    """Return the cells of each row, without blanks around them."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-        rows = list(csv.reader(StringIO(text, newline="")))
-    except OSError as error:
-        raise _wrong(
-            path, f"can't be read: {error.strerror}. Put it there, or correct the path."
-        ) from None
-    except UnicodeDecodeError:
-        raise _wrong(path, "isn't in UTF-8. In Excel, save it as CSV UTF-8.") from None
-    except csv.Error as error:
-        raise _wrong(path, f"is no CSV: {error}. Save it as CSV UTF-8.") from None
-    return [[cell.strip() for cell in row] for row in rows]
 
 
 def _day_of(text: str) -> date | None:

@@ -3,18 +3,16 @@
 Belongs here: reading it. Doesn't: when somebody gets it (mailing.py).
 """
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from io import StringIO
-from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.report.settings import ReportSettings
 from leads_pipeline.raw.branches import readable_branches
+from leads_pipeline.raw.csv_rows import csv_rows
 from leads_pipeline.settings import Settings, list_of, path_of
 
 VARIABLE: Final = "LEADS_REPORT_MAIL"
@@ -48,7 +46,7 @@ def recipients_of(settings: Settings) -> list[Recipient]:
     if not written.lower().endswith(".csv"):
         return _listed(list_of(written))
 
-    header, *rows = _rows(path_of(written)) or [[]]
+    header, *rows = csv_rows(path_of(written), f"The file of {VARIABLE}")
     columns = [column.lower() for column in header]
     if "email" not in columns or "branch" not in columns:
         raise _wrong("has no column email or no column branch. Begin with email,branch.")
@@ -79,20 +77,6 @@ def _listed(emails: Sequence[str]) -> list[Recipient]:
             raise SettingsError(f"{VARIABLE}: entry {number} is no address. Correct it.")
         recipients.append(Recipient(email, None, f"address {number}"))
     return recipients
-
-
-def _rows(path: Path) -> list[list[str]]:
-    """Return the cells of each row, without blanks around them."""
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-        rows = list(csv.reader(StringIO(text, newline=""), strict=True))
-    except OSError as error:
-        raise _wrong(f"can't be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise _wrong("isn't in UTF-8. In Excel, save it as CSV UTF-8.") from None
-    except csv.Error as error:
-        raise _wrong(f"is no CSV: {error}. Save it as CSV UTF-8.") from None
-    return [[cell.strip() for cell in row] for row in rows]
 
 
 def _scopes(settings: Settings) -> Mapping[str, str]:
