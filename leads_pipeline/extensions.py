@@ -10,6 +10,7 @@ from typing import Any, Final
 
 FINDER_MODULES: Final = ["leads_pipeline.health.findings"]
 SETTINGS_MODELS: Final[list[str]] = []
+BUCKETS: Final[list[str]] = []
 GATEKEEPERS: Final[list[str]] = []
 FIGURES: Final[list[str]] = []
 HOLDERS: Final[list[str]] = []

@@ -31,7 +31,7 @@ from pydantic import (
 
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.extensions import SETTINGS_MODELS, loaded
+from leads_pipeline.extensions import BUCKETS, SETTINGS_MODELS, loaded
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 
@@ -150,7 +150,7 @@ def address_parts(value: str, schemes: Collection[str] = ("http", "https")) -> S
     return None
 
 
-def _address(value: str) -> str:
+def https_address(value: str) -> str:
     """Return an address: https, unless it never leaves this machine.
 
     It carries a secret, or a token and leads.
@@ -235,22 +235,23 @@ def day_of(value: str) -> date:
     raise ValueError(f"is {value!r}. Write a day from {EARLIEST_START_DATE} on as 2026-11-19.")
 
 
+# Slips as well: nobody means a folder that is called `s3:`.
+_STORE: Final = re.compile(r"(s3|gs|az|file|https?)(:|//)")
+
+
+def names_a_store(data_address: str) -> bool:
+    """Whether LEADS_DATA_DIR names no folder, but a store."""
+    return _STORE.match(data_address) is not None
+
+
 def _data_address(value: str) -> str:
-    """The path of a folder, or the address of a store without a slash at its end."""
-    # Slips as well: nobody means a folder that is called `s3:`.
-    if not re.match(r"(s3|gs|az|file|https?)(:|//)", value):
-        return value
-    if (
-        re.fullmatch(
-            r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII
-        )
-        is None
-    ):
+    """The path of a folder, or the address of a store, whose form a feature checks."""
+    if names_a_store(value) and not BUCKETS:
         raise ValueError(
-            "is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and a "
-            "whole path for a folder that several machines mount, or a path."
+            "names a store, and this installation keeps data in folders alone, as it lacks the "
+            "feature `bucket`: name a folder."
         )
-    return value.rstrip("/")
+    return value
 
 
 def list_of(value: str, *, separator: str = ",") -> tuple[str, ...]:
@@ -288,7 +289,7 @@ def whole_number(least: int, most: int, why: str = "") -> PlainValidator:
     return PlainValidator(check)
 
 
-Address: TypeAlias = Annotated[str | None, PlainValidator(_address)]
+Address: TypeAlias = Annotated[str | None, PlainValidator(https_address)]
 ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
 AbsolutePath: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
 
@@ -425,9 +426,6 @@ class Settings(BaseModel):
     empty line of it in `.env`: it would hide the environment's value. `dagster dev` and `dg dev`
     forget all runs at their end without it"""
 
-    # The usual name of other tools, so it is only checked for our own bucket.
-    bucket_endpoint: str | None = Field(None, validation_alias="AWS_ENDPOINT_URL")
-
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> "Settings":
         """Read and check. Raises SettingsError naming each variable at fault, never a secret."""
@@ -494,12 +492,6 @@ class Settings(BaseModel):
                 "LEADS_WORK_DIR."
             )
 
-        if self.bucket_endpoint and self.store is not None:
-            try:
-                _address(self.bucket_endpoint)
-            except ValueError as error:
-                raise ValueError(f"AWS_ENDPOINT_URL {error}") from None
-
         self._check_folders()
         return self
 
@@ -535,7 +527,7 @@ class Settings(BaseModel):
     @property
     def store(self) -> str | None:
         """The address of the object store that has the data; None if a folder has it."""
-        return self.data_address if re.match(r"(s3|file)://", self.data_address) else None
+        return self.data_address.rstrip("/") if names_a_store(self.data_address) else None
 
     @property
     def data_dir(self) -> Path:
@@ -548,11 +540,6 @@ class Settings(BaseModel):
     def dagster_folder(self) -> Path:
         """The folder of Dagster's own state: DAGSTER_HOME, else `.dagster` in the data folder."""
         return self.dagster_home or self.data_dir / ".dagster"
-
-    @property
-    def plain_http(self) -> bool:
-        """Whether the bucket's endpoint goes without https, which only one on this machine may."""
-        return self.store is not None and (self.bucket_endpoint or "").startswith("http:")
 
     def whole_paths(self) -> dict[str, str]:
         """Return the variables that name a file or folder, with its absolute path.

@@ -13,6 +13,7 @@ from leads_pipeline.features.feature import Feature
 _NAMES: Final = (
     "alerts",
     "backup",
+    "bucket",
     "calendar",
     "delivery",
     "export",
@@ -38,6 +39,7 @@ def _named(field: str) -> list[str]:
 
 extensions.FINDER_MODULES.extend(_named("finders"))
 extensions.SETTINGS_MODELS.extend(_named("settings"))
+extensions.BUCKETS.extend(_named("bucket"))
 extensions.GATEKEEPERS.extend(_named("gatekeeper"))
 extensions.FIGURES.extend(_named("figures"))
 extensions.HOLDERS.extend(_named("holds_people"))

@@ -4,7 +4,7 @@ The answer says what to do if one doesn't.
 
 Belongs here: live questions, a function each, and the short line if a finder found nothing.
 Doesn't: what is wrong with the data (findings.py), reading every file (verify.py). Only tokens are
-stored. The file system and the bucket are tried out, and nothing stays there.
+stored. The file system is tried out, and nothing stays there.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,8 +25,7 @@ from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.raw.data_folder import DataFolder, check_portal
 from leads_pipeline.raw.durable import check_writable
-from leads_pipeline.raw.proof import prove, prove_folder
-from leads_pipeline.raw.store import Store
+from leads_pipeline.raw.proof import prove_folder
 from leads_pipeline.settings import THIS_MACHINE, Secret, Settings, pasted_with
 from leads_pipeline.words import counted, some
 
@@ -227,50 +226,17 @@ def _small_requests(
     return f"{scopes} within {slowest:.2f} s."
 
 
-# --- Dagster --------------------------------------------------------------------------------------
-
-
-def ask_pool(facts: Facts, pool: str, limit: Callable[[], int | None]) -> Iterator[Seen]:
-    """Ask whether Dagster runs one pull at a time.
-
-    `limit` is that of the pool, None if it has none. Without a bucket, nothing is asked: on one
-    machine pulls take turns by a lock.
-    """
-    if facts.data.bucket is not None:
-        yield ask("Dagster pool", lambda: _pool(facts.settings.dagster_folder, pool, limit))
-
-
-def _pool(home: Path, pool: str, limit: Callable[[], int | None]) -> str:
-    try:
-        number = limit()
-    except LeadsPipelineError as error:  # pulls may work all the same
-        raise Doubt(str(error)) from None
-    if number == 1:
-        return "Dagster runs one pull at a time."
-
-    has = "has no limit" if number is None else f"has the limit {number}"
-    raise Doubt(
-        f"Dagster's pool {pool} {has}. Two machines that pull at once don't know when the portal "
-        f"asks the other one to slow down. Run `DAGSTER_HOME={home} dagster instance concurrency "
-        f"set {pool} 1`, or set it in the UI: Deployment > Concurrency. In dagster.yaml, "
-        "`concurrency: {pools: {default_limit: 1}}` sets it for all pools."
-    )
-
-
 # --- the data folder ------------------------------------------------------------------------------
 
 
 def ask_folder(facts: Facts) -> Iterator[Seen]:
     """Ask whether the data folder can be used, then all finders. A finding goes by its key."""
-    folder, bucket = facts.data.folder, facts.data.bucket
+    folder = facts.data.folder
     writable = ask("data folder", lambda: _writable(facts.data))
     yield writable
 
     if writable.light is Light.RED:
         return
-
-    if bucket is not None:
-        yield ask("object store", lambda: _store(facts, bucket))
 
     yield ask("source", lambda: _source(facts))
     if folder.exists():
@@ -316,17 +282,6 @@ def _file_system(folder: Path) -> str:
     if not file_system.syncs_folders:
         message += " It can't sync a folder, so a power cut may take the files of the last seconds."
     return message
-
-
-def _store(facts: Facts, store: Store) -> str:
-    seconds = round(prove(store).total_seconds())
-    facts.data.share()
-    if abs(seconds) > _CLOCK_WARN_SECONDS:
-        raise Doubt(
-            f"The clocks of {store.address} and of this machine are {abs(seconds)} s apart. Set "
-            "both by NTP. Of two machines, the one that is ahead would have the newer leads."
-        )
-    return f"{store.address} can be written to and read."
 
 
 def _source(facts: Facts) -> str:

@@ -86,6 +86,21 @@ def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_pa
 
 
 @pytest.mark.slow
+def test_without_the_bucket_nothing_is_pulled_into_a_folder_in_its_place(tmp_path: Path) -> None:
+    code = copied(tmp_path)
+    (code / ".env").write_text(f"{ANY_PORTAL}LEADS_DATA_DIR=s3://leads/here\n")
+    take_out(code, ["bucket"])
+
+    for command in ("backfill --last 1d", "status", "demo"):
+        done = started(code, *command.split())
+        assert done.returncode == 2
+        assert "LEADS_DATA_DIR names a store" in done.stderr
+        assert "it lacks the feature `bucket`: name a folder" in " ".join(done.stderr.split())
+
+    assert not (code / "data").exists()
+
+
+@pytest.mark.slow
 def test_what_a_feature_made_of_people_goes_with_it(tmp_path: Path) -> None:
     code = copied(tmp_path)
     leads_pipeline(code, "demo")

@@ -17,9 +17,9 @@ import duckdb
 import pytest
 
 from leads_pipeline.errors import BugError
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action
-from leads_pipeline.raw.store import open_store
 from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.loading_ahead import (
     COPIED_BYTES_A_WINDOW,
