@@ -10,6 +10,8 @@ import duckdb
 import pytest
 
 from leads_pipeline.features import FEATURES
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.server import running
 
 PACKAGE = Path(__file__).parents[2] / "leads_pipeline"
 
@@ -75,7 +77,13 @@ def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_pa
     code = copied(tmp_path)
     take_out(code, names)
 
-    leads_pipeline(code, "demo")
+    if "service" in names:  # it has the demo
+        with running(Config(branches=3)) as portal:
+            variables = portal.environment().items()
+            (code / ".env").write_text("\n".join(f"{name}={value}" for name, value in variables))
+            leads_pipeline(code, "backfill", "--last", "2d")
+    else:
+        leads_pipeline(code, "demo")
 
     with duckdb.connect(code / "data" / "leads.duckdb", read_only=True) as db:
         [(leads,)] = db.execute("select count(*) from applicant_leads").fetchall()
