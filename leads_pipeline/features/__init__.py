@@ -15,6 +15,7 @@ _NAMES: Final = (
     "backup",
     "bucket",
     "calendar",
+    "component",
     "delivery",
     "export",
     "inventory",
