@@ -1,18 +1,19 @@
 """The settings of an installation: a field for each variable, with help, default and section.
 
-The core's are here, and each feature's in a model of its own. From the models are made
-`.env.example`, docs/reference/settings.md, hints for misspelled names, the list of secrets and
-`leads-pipeline settings`. Doesn't belong here: reading a secret (portal/credentials.py).
+The core's are here, and each feature's in a model of its own. `Settings.from_variables` reads them
+all: each command and each process of Dagster calls it when it begins.
+
+Doesn't belong here: the pages and hints that are made from the models (cli/settings.py), reading a
+secret (portal/credentials.py).
 """
 
 import ipaddress
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
@@ -28,15 +29,13 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import BUCKETS, SETTINGS_MODELS, loaded
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
-
-# The names of our variables begin with these.
-OURS: Final = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 
 # No lead is older than the portals that send them. An earlier year is a slip such as 0226.
 EARLIEST_START_DATE: Final = date(2000, 1, 1)
@@ -428,39 +427,28 @@ class Settings(BaseModel):
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> "Settings":
-        """Read and check. Raises SettingsError naming each variable at fault, never a secret."""
+        """Read and check each model: the core's, then each feature's.
+
+        Raises SettingsError naming each variable at fault, never a secret.
+        """
         given = filled_in(variables)
-        values: dict[str, Any] = {name: value.strip() for name, value in given.items()}
-
-        for name in secrets():
-            only_one(given, name, f"{name}_FILE")
-            if name in given:
-                values[name] = Secret(name, given[name])
-            elif f"{name}_FILE" in given:
-                values[name] = Secret(f"{name}_FILE", file=path_of(given[f"{name}_FILE"]))
-
-        only_one(
+        _want_one(
             given, "LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE"
         )
-        only_one(given, "LEADS_BRANCH_IDS", "LEADS_SCOPES")
+        _want_one(given, "LEADS_BRANCH_IDS", "LEADS_SCOPES")
 
         read: dict[type[BaseModel], Any] = {}
-        wrong = []
-        for model in _models():
+        wrong: list[str] = []
+        for model in models():
             try:
-                read[model] = model(
-                    **{name: values[name] for name in _fields(model) if name in values}
-                )
+                read[model] = model(**_values_of(model, given))
             except ValidationError as error:
-                wrong.append(_sentences(error))
+                wrong += _sentences(error)
 
-        for model in loaded(SETTINGS_MODELS):
-            lacking = [
-                (name, other)
-                for name, other in model.needs.items()
-                if name in values and other not in values
-            ]
-            wrong += [f"{name} needs {other}. Set both, or none." for name, other in lacking]
+        for feature in loaded(SETTINGS_MODELS):
+            for name, other in feature.needs.items():
+                if name in given and other not in given and f"{other}_FILE" not in given:
+                    wrong.append(f"{name} needs {other}. Set both, or none.")
 
         # Outside of the except block, because the other error holds the values.
         if wrong:
@@ -547,82 +535,20 @@ class Settings(BaseModel):
         They are the same in every working directory.
         """
         paths = {"LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR": str(self.data_dir)}
-        for model in (self, *self._of_features.values()):
-            for name, attribute in _fields(type(model)).items():
-                match getattr(model, attribute):
+        for settings in (self, *self._of_features.values()):
+            for attribute, one in type(settings).model_fields.items():
+                match getattr(settings, attribute):
                     case Path() as path:
-                        paths[name] = str(path)
+                        paths[str(one.validation_alias)] = str(path)
                     case Secret(variable, file=Path() as path):
                         paths[variable] = str(path)
 
         return paths
 
 
-def _sentences(error: ValidationError) -> str:
-    """Say of each variable what is wrong with it."""
-    # The others are of defaults that need a field that is wrong.
-    wrong = [one for one in error.errors(include_input=False) if one["type"] == "value_error"]
-    return " ".join(" ".join([*map(str, one["loc"]), str(one["ctx"]["error"])]) for one in wrong)
-
-
-def _fields(model: type[BaseModel]) -> dict[str, str]:
-    """The names of the model's fields, by their variables."""
-    return {str(one.validation_alias): name for name, one in model.model_fields.items()}
-
-
-def _models() -> list[type[BaseModel]]:
-    """The core's settings, then each feature's."""
+def models() -> list[type[BaseModel]]:
+    """Return the models of all variables: the core's, then each feature's."""
     return [Settings, *loaded(SETTINGS_MODELS)]
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable as documents show it.
-
-    A secret can also be in the file that the variable with _FILE names.
-    """
-
-    name: str
-    section: str
-    help: str
-    link: str
-    default: str
-    proposal: str
-    is_secret: bool
-
-
-def described() -> Iterator[Variable]:
-    """All variables in the order of the models, by section: the core's, then each feature's."""
-    for model in _models():
-        for one in model.model_fields.values():
-            if isinstance(more := one.json_schema_extra, dict):
-                name, help_ = str(one.validation_alias), " ".join((one.description or "").split())
-                default = (
-                    "" if one.default_factory or one.default in (None, ()) else str(one.default)
-                )
-                is_secret = one.annotation == Secret | None
-                yield Variable(
-                    name,
-                    str(more["section"]),
-                    help_,
-                    str(more["link"]),
-                    default,
-                    str(more["proposal"]),
-                    is_secret,
-                )
-
-
-def secrets() -> list[str]:
-    """The variables that hold a secret.
-
-    Each may instead be in the file that the variable with _FILE names.
-    """
-    return [one.name for one in described() if one.is_secret]
-
-
-def variables() -> frozenset[str]:
-    """The names of all variables."""
-    return frozenset(one.name for one in described()) | {f"{name}_FILE" for name in secrets()}
 
 
 def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
@@ -633,19 +559,41 @@ def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if value.strip()}
 
 
-def only_one(given: Mapping[str, str], *names: str) -> None:
+def _want_one(given: Mapping[str, str], *names: str) -> None:
     """Raise SettingsError if more than one of the variables is set: they mean the same."""
-    if len(both := [name for name in names if given.get(name)]) > 1:
+    both = [name for name in names if name in given]
+    if len(both) > 1:
         raise SettingsError(f"{' and '.join(both)} are set, and mean the same. Keep one.")
 
 
-def unknown(names: Iterable[str]) -> list[str]:
-    """Return a hint for each name that looks like one of ours and is none: it is never read."""
-    hints, known = [], variables()
-    for name in sorted(name for name in names if name.startswith(OURS) and name not in known):
-        guess = get_close_matches(name, known, 1, cutoff=0.8)
-        what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
-        hints.append(
-            f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}"
-        )
-    return hints
+def _values_of(model: type[BaseModel], given: Mapping[str, str]) -> dict[str, str | Secret]:
+    """Return the values of the model's variables. A secret may be in the file that _FILE names."""
+    values: dict[str, str | Secret] = {}
+    for one in model.model_fields.values():
+        name = str(one.validation_alias)
+        file = f"{name}_FILE"
+
+        if not is_secret(one):
+            if name in given:
+                values[name] = given[name].strip()
+            continue
+
+        _want_one(given, name, file)
+        if name in given:
+            values[name] = Secret(name, given[name])
+        elif file in given:
+            values[name] = Secret(file, file=path_of(given[file]))
+
+    return values
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether the field's variable holds a secret."""
+    return field.annotation == Secret | None
+
+
+def _sentences(error: ValidationError) -> Iterator[str]:
+    """Say of each variable what is wrong with it."""
+    for one in error.errors(include_input=False):
+        if one["type"] == "value_error":  # the others are of defaults that need a wrong field
+            yield " ".join([*map(str, one["loc"]), str(one["ctx"]["error"])])

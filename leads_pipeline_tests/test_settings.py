@@ -12,10 +12,11 @@ from click.testing import CliRunner
 from dotenv import dotenv_values
 
 from leads_pipeline.cli import main
+from leads_pipeline.cli.settings import described, unknown, variables
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features import brought
-from leads_pipeline.settings import AuthMethod, Secret, Settings, secrets, unknown, variables
+from leads_pipeline.settings import AuthMethod, Secret, Settings
 from leads_pipeline_tests.docs import settings_pages
 
 BRANCHES = tuple(map(Scope.parse, ("branch-102", "branch-101")))
@@ -122,6 +123,7 @@ def read(**given: str) -> dict[str, Any]:
 
 
 DEFAULTS = read()
+SECRETS = {one.name for one in described() if one.is_secret}
 
 
 @pytest.mark.parametrize("value", ["", " ", "\t\n"])
@@ -194,7 +196,7 @@ def test_every_setting_can_be_set() -> None:
     assert {setting for _, _, setting, _ in READ} | elsewhere | set(
         SECRET_FIELDS.values()
     ) == DEFAULTS.keys()
-    assert SECRET_FIELDS.keys() == set(secrets()) - {"LEADS_SMTP_URL"}
+    assert SECRET_FIELDS.keys() == SECRETS - {"LEADS_SMTP_URL"}
 
 
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
@@ -528,9 +530,10 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
         "LEADS_CLIENT_SECRET": "hunter2",
     }
     shown = json.loads(settings_command("--json", **given).stdout)
-    assert shown.keys() == {
-        name for name in variables() if name.removesuffix("_FILE") not in secrets()
-    } | set(secrets())
+    assert (
+        shown.keys()
+        == {name for name in variables() if name.removesuffix("_FILE") not in SECRETS} | SECRETS
+    )
     assert {name: (one["value"], one["from"]) for name, one in shown.items() if one["value"]} == {
         "LEADS_TIMEZONE": ("Europe/London", ".env"),
         "LEADS_MAX_CONCURRENCY": ("6", "environment"),

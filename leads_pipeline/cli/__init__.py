@@ -99,8 +99,9 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
+    from leads_pipeline.cli.settings import unknown
     from leads_pipeline.raw.durable import forgo_core_dumps
-    from leads_pipeline.settings import filled_in, unknown
+    from leads_pipeline.settings import filled_in
 
     forgo_core_dumps()
     # Nothing that a command makes is for other users, whatever the shell says. Dagster sets no
