@@ -119,7 +119,7 @@ class Figures:
 
 
 def _leads(facts: Facts) -> dict[str, int] | None:
-    if not facts.has_published:
+    if not facts.leads_duckdb.was_published:
         return {}
     with suppress(LeadsPipelineError):  # which is a finding
         return LeadsFile(facts.data).lead_counts()

@@ -90,7 +90,7 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
             f"See the last run of `{job}` in the Dagster UI, and that the sensor `{sensor}` is on."
         )
 
-    if trouble := facts.leads_duckdb_trouble:
+    if trouble := facts.leads_duckdb.trouble:
         is_renewed = facts.is_served and failures <= 0
         yield Finding(
             Level.ERROR,
@@ -137,9 +137,9 @@ def check_tables(facts: Facts) -> Iterator[Finding]:
     Over: when the check passes after a publication.
     """
     failed: BugError | None = None
-    for check in checks() if facts.has_published else ():
+    for check in checks() if facts.leads_duckdb.was_published else ():
         try:
-            found = problems(facts, check) if check.what_to_do else []
+            found = problems(facts.leads_duckdb, check) if check.what_to_do else []
         except BugError as error:  # of a mart that couldn't be made, which another check names
             failed, found = error, []
         if found:
@@ -201,7 +201,7 @@ def drift(facts: Facts) -> Iterator[Finding]:
     it.
     """
     rows = "select kind, change, field, value, first_seen_day, leads from drift"
-    for kind, change, field, value, day, leads in facts.rows(rows):
+    for kind, change, field, value, day, leads in facts.leads_duckdb.rows(rows):
         what = f"{field} = {value}" if value is not None else field
         is_member = change == NEW_MEMBER
         where = (
@@ -239,7 +239,7 @@ def contacts_emptied(facts: Facts) -> Iterator[Finding]:
             group by all
             order by all
         """  # noqa: S608 - our own names
-        days = facts.rows(statement, table="emptied_contacts")
+        days = facts.leads_duckdb.rows(statement, table="emptied_contacts")
         for day, leads, without in days:
             level = Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING
             yield Finding(
