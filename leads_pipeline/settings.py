@@ -123,17 +123,6 @@ def odd_character(value: str) -> str | None:
     return None
 
 
-def pasted_with(value: str) -> str | None:
-    """Name the blank or quotation mark that the value begins or ends with.
-
-    Few ids and secrets have one there.
-    """
-    for blanks_or_quotes, what in ((" ", "a blank"), ("\"'`", "a quotation mark")):
-        if value[0] in blanks_or_quotes or value[-1] in blanks_or_quotes:
-            return f"begins or ends with {what}. Was it pasted with it?"
-    return None
-
-
 def _client_id(value: str) -> str:
     if odd := odd_character(value):
         raise ValueError(f"{odd}. Type it in by hand, or copy it again.")

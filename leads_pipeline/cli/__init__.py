@@ -22,13 +22,11 @@ _CORE = {
     "acknowledge": ("health", "Hide a finding about lost leads or new fields."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
     "coverage": ("windows", "Count windows by state: landed, open, failed or missing."),
-    "doctor": ("doctor", "Check settings, secret, token, services and data folder."),
     "explain": ("explain", "Show what a finding means and what to do about it."),
     "findings": ("health", "List the open findings and what to do about them."),
     "metrics": ("health", "Print or serve the figures for Prometheus."),
     "settings": ("settings", "Show each setting, its value and where the value comes from."),
     "status": ("health", "Show the pipeline's figures and open findings; --json for monitoring."),
-    "verify": ("doctor", "Check every file, and compare counts from raw files to marts."),
 }
 
 

@@ -17,6 +17,7 @@ _NAMES: Final = (
     "calendar",
     "component",
     "delivery",
+    "doctor",
     "export",
     "inventory",
     "lake",

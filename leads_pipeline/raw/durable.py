@@ -195,6 +195,24 @@ def lacks_links(error: OSError) -> bool:
     return error.errno in _LACKING
 
 
+def want_symbolic_links(link: Path) -> None:
+    """Raise StorageError if no symbolic link can be made at that path. Nothing stays there."""
+    with storing(link):
+        try:
+            link.symlink_to("nothing")
+        except OSError as error:
+            if not lacks_links(error):
+                raise
+            raise StorageError(
+                f"The file system {mount_of(link.parent)} has no symbolic links, and leads.duckdb "
+                "is one. Set LEADS_DATA_DIR, or LEADS_WORK_DIR with a bucket, to a folder on "
+                "another file system, for example ext4, XFS or APFS. Landed leads are safe: move "
+                "the data folder there.",
+                reason="no symbolic links",
+            ) from None
+        link.unlink()
+
+
 def forgo_core_dumps() -> None:
     """Let this process and its children leave no core dump when they crash: it would hold leads.
 

@@ -9,8 +9,8 @@ from dagster import DagsterInstance
 
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.bucket.proof import prove
-from leads_pipeline.health.doctor import Doubt, Seen, ask
 from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.seen import Doubt, Seen, ask
 from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.raw.store import Store
 

@@ -7,8 +7,8 @@ import pytest
 from dagster import DagsterInstance
 
 from leads_pipeline.features.bucket.questions import questions
-from leads_pipeline.health.doctor import Light, Seen
 from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.seen import Light, Seen
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.raw.data_folder import DataFolder

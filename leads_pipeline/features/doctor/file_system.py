@@ -1,6 +1,6 @@
 """Tries out whether a file system does what the pipeline needs: some have no links.
 
-Belongs here: trying it out, with a folder of its own. Doesn't: the verbs (store.py).
+Belongs here: trying it out, with a folder of its own. Doesn't: writing (raw/durable.py).
 """
 
 import os
@@ -10,7 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.raw.durable import lacks_links, make_folder, replace_file, storing
+from leads_pipeline.raw.durable import (
+    make_folder,
+    replace_file,
+    storing,
+    want_symbolic_links,
+)
 from leads_pipeline.raw.room import mount_of
 from leads_pipeline.raw.state import State
 
@@ -40,24 +45,6 @@ def prove_folder(folder: Path) -> FileSystem:
             return FileSystem(
                 has_hard_links=_has_hard_links(trial), syncs_folders=_syncs_folders(trial)
             )
-
-
-def want_symbolic_links(link: Path) -> None:
-    """Raise StorageError if no symbolic link can be made at that path. Nothing stays there."""
-    with storing(link):
-        try:
-            link.symlink_to("nothing")
-        except OSError as error:
-            if not lacks_links(error):
-                raise
-            raise StorageError(
-                f"The file system {mount_of(link.parent)} has no symbolic links, and leads.duckdb "
-                "is one. Set LEADS_DATA_DIR, or LEADS_WORK_DIR with a bucket, to a folder on "
-                "another file system, for example ext4, XFS or APFS. Landed leads are safe: move "
-                "the data folder there.",
-                reason="no symbolic links",
-            ) from None
-        link.unlink()
 
 
 def _want_replacing(path: Path) -> None:

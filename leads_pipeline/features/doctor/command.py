@@ -14,9 +14,10 @@ from leads_pipeline.cli.installation import facts_now
 from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import QUESTIONS, loaded
-from leads_pipeline.health.doctor import Light, Seen, ask_folder, ask_leads, ask_settings
+from leads_pipeline.features.doctor.questions import ask_folder, ask_leads, ask_settings
+from leads_pipeline.features.doctor.verify import verify as read_all
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.verify import verify as read_all
+from leads_pipeline.health.seen import Light, Seen
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 

@@ -17,9 +17,10 @@ from click.testing import CliRunner, Result
 from leads_pipeline.cli import main
 from leads_pipeline.cli.settings import OURS
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.doctor.questions import ask_folder, ask_leads, ask_settings
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.health.doctor import Seen, ask_folder, ask_leads, ask_settings
 from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.seen import Seen
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
