@@ -24,7 +24,6 @@ _CORE = {
     "coverage": ("windows", "Count windows by state: landed, open, failed or missing."),
     "explain": ("explain", "Show what a finding means and what to do about it."),
     "findings": ("health", "List the open findings and what to do about them."),
-    "metrics": ("health", "Print or serve the figures for Prometheus."),
     "settings": ("settings", "Show each setting, its value and where the value comes from."),
     "status": ("health", "Show the pipeline's figures and open findings; --json for monitoring."),
 }

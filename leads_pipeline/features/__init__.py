@@ -21,6 +21,7 @@ _NAMES: Final = (
     "export",
     "inventory",
     "lake",
+    "metrics",
     "own_tables",
     "privacy",
     "pushes",

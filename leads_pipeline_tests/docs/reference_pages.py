@@ -21,7 +21,8 @@ from dagster import AssetKey, ScheduleDefinition, SensorDefinition
 from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.extensions import FIGURES, loaded
-from leads_pipeline.health.figures import Figures, registry
+from leads_pipeline.features.metrics.gauges import registry
+from leads_pipeline.health.figures import Figures
 from leads_pipeline.health.finding import Finding, Level
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.simulator.__main__ import main as simulate
