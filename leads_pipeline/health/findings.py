@@ -50,12 +50,8 @@ __all__ = [
 CHECKS: Final = "checks"
 
 _UNPUBLISHED: Final = timedelta(hours=1)
-_TWO_NIGHTS: Final = timedelta(days=2)
 # One is due each night. Once a year, a night comes 25 hours after the one before.
-
-# A nightly one may fail once.
-_OLDEST_BACKUP: Final = timedelta(days=2)
-
+_TWO_NIGHTS: Final = timedelta(days=2)
 _MANY_EMPTIED: Final = 0.05
 
 _WARNING_BYTES: Final = 1_000_000_000
@@ -354,32 +350,6 @@ def disk(facts: Facts) -> Iterator[Finding]:
             f"GB{', so it may fail' if is_error else ', an erasure twice that'}.",
             "Delete old backups on this disk, or move the data folder. Never delete raw/, privacy/ "
             "or .state/.",
-        )
-
-
-@finder("backup")
-def backup(facts: Facts) -> Iterator[Finding]:
-    """There is no backup of the last two days.
-
-    Meaning: leads that the portal has deleted exist only on this disk.
-    Do: run `leads-pipeline backup TARGET` each night. If you do, see what it prints.
-    Over: when a backup was made.
-    """
-    made_at = facts.data.state.last_backup()
-    if made_at is None and facts.data.bucket is None:
-        yield Finding(
-            never_set_up(facts),
-            "No backup yet. Leads that the portal has deleted exist only on this disk.",
-            "Run `leads-pipeline backup TARGET` each night. TARGET is a folder on another disk, "
-            "such as /mnt/backup.",
-        )
-    elif made_at and has_passed(_OLDEST_BACKUP, made_at, facts.now):
-        yield Finding(
-            Level.WARNING,
-            f"The last backup is from {moment(made_at)}. Once the portal deletes newer leads, they "
-            "exist only on this disk.",
-            "Run `leads-pipeline backup TARGET`, and see why it doesn't run each night.",
-            made_at,
         )
 
 
