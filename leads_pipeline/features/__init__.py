@@ -21,6 +21,7 @@ _NAMES: Final = (
     "export",
     "inventory",
     "lake",
+    "marts",
     "metrics",
     "own_tables",
     "privacy",
