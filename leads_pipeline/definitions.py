@@ -75,7 +75,7 @@ def _want_absolute_folder(variables: Mapping[str, str], settings: Settings) -> N
 
     Not later than at the load: partitions begin with the day that the data folder remembers.
     """
-    name = "LEADS_DATA_DIR" if settings.store is None else "LEADS_WORK_DIR"
+    name = settings.folder_variable
     folder = Path(variables.get(name, "").strip())
     if not folder.expanduser().is_absolute():
         raise SettingsError(

@@ -474,7 +474,7 @@ class Settings(BaseModel):
 
     def _check_folders(self) -> None:
         """Raise ValueError if a database would take the path of its folder for another one."""
-        of_data = "LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR"
+        of_data = self.folder_variable
         _check_path(of_data, self.data_dir, "DuckDB", _ODD_FOR_DUCKDB, "Choose another folder.")
         of_dagster, do = "DAGSTER_HOME", "Choose another folder."
         if self.dagster_home is None:
@@ -514,25 +514,14 @@ class Settings(BaseModel):
         return self.work_dir or path_of("data")
 
     @property
+    def folder_variable(self) -> str:
+        """The variable that names that folder."""
+        return "LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR"
+
+    @property
     def dagster_folder(self) -> Path:
         """The folder of Dagster's own state: DAGSTER_HOME, else `.dagster` in the data folder."""
         return self.dagster_home or self.data_dir / ".dagster"
-
-    def whole_paths(self) -> dict[str, str]:
-        """Return the variables that name a file or folder, with its absolute path.
-
-        They are the same in every working directory.
-        """
-        paths = {"LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR": str(self.data_dir)}
-        for settings in (self, *self._of_features.values()):
-            for attribute, one in type(settings).model_fields.items():
-                match getattr(settings, attribute):
-                    case Path() as path:
-                        paths[str(one.validation_alias)] = str(path)
-                    case Secret(variable, file=Path() as path):
-                        paths[variable] = str(path)
-
-        return paths
 
 
 def models() -> list[type[BaseModel]]:

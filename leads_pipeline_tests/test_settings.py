@@ -460,27 +460,6 @@ def test_a_folder_without_a_database_may_have_any_path() -> None:
     )
 
 
-def test_a_process_that_works_elsewhere_gets_whole_paths(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    relative = {
-        "LEADS_PRIVACY_DIR": "list",
-        "LEADS_BRANCHES_FILE": "names.csv",
-        "LEADS_RECEIVE_KEY_FILE": "key",
-    }
-    found = Settings.from_variables({**relative, "LEADS_TIMEZONE": "UTC"}).whole_paths()
-    expected = {
-        "LEADS_DATA_DIR": tmp_path / "data",
-        **{name: tmp_path / value for name, value in relative.items()},
-    }
-    assert found == {name: str(path) for name, path in expected.items()}
-    of_a_store = Settings.from_variables(
-        {"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "copy"}
-    ).whole_paths()
-    assert of_a_store == {"LEADS_WORK_DIR": str(tmp_path / "copy")}
-
-
 # --- what is made from the model ------------------------------------------------------------------
 
 

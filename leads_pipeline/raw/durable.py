@@ -13,9 +13,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import filelock
 
@@ -34,7 +33,6 @@ _NO_FOLDER_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUP
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 _POLL_SECONDS: Final = 0.02
-_PART_BYTES: Final = 2**20
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -128,39 +126,6 @@ def copy_file(source: Path, target: Path) -> None:
                 left -= copied
     if left:
         shutil.copyfile(source, target)
-
-
-def copy_once(source: BinaryIO, target: Path, hash_: str) -> bool:
-    """Copy to a new private file in one reading.
-
-    Return False, and leave no file, if the source can't be read or is damaged. `hash_` is how its
-    SHA-256 begins. The copy has the source's moment and isn't synced yet. Raises OSError if the
-    target can't be written.
-    """
-    write_new(target, b"")
-    digest = hashlib.sha256()
-
-    with target.open("wb") as file:
-        while part := _part_of(source):
-            digest.update(part)
-            file.write(part)
-
-    if part is None or not digest.hexdigest().startswith(hash_):
-        target.unlink()
-        return False
-
-    if not isinstance(source, BytesIO):
-        modified_ns = os.fstat(source.fileno()).st_mtime_ns
-        os.utime(target, ns=(modified_ns, modified_ns))
-
-    return True
-
-
-def _part_of(source: BinaryIO) -> bytes | None:
-    """Read the next bytes. None if that fails."""
-    with suppress(OSError):
-        return source.read(_PART_BYTES)
-    return None
 
 
 def digest_of(path: Path) -> str:

@@ -16,10 +16,10 @@ import pytest
 from click.testing import CliRunner
 
 from leads_pipeline.cli import main
-from leads_pipeline.domain.bodies import read_push
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.service.demo import simulator
 from leads_pipeline.orchestration.names import PUBLISH_JOB
