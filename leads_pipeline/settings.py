@@ -33,7 +33,7 @@ from pydantic.fields import FieldInfo
 
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.extensions import BUCKETS, SETTINGS_MODELS, loaded
+from leads_pipeline.extensions import brought
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
 
@@ -234,7 +234,7 @@ def names_a_store(data_address: str) -> bool:
 
 def _data_address(value: str) -> str:
     """The path of a folder, or the address of a store, whose form a feature checks."""
-    if names_a_store(value) and not BUCKETS:
+    if names_a_store(value) and not brought("bucket"):
         raise ValueError(
             "names a store, and this installation keeps data in folders alone, as it lacks the "
             "feature `bucket`: name a folder."
@@ -434,7 +434,7 @@ class Settings(BaseModel):
             except ValidationError as error:
                 wrong += _sentences(error)
 
-        for feature in loaded(SETTINGS_MODELS):
+        for feature in brought("settings"):
             for name, other in feature.needs.items():
                 if name in given and other not in given and f"{other}_FILE" not in given:
                     wrong.append(f"{name} needs {other}. Set both, or none.")
@@ -526,7 +526,7 @@ class Settings(BaseModel):
 
 def models() -> list[type[BaseModel]]:
     """Return the models of all variables: the core's, then each feature's."""
-    return [Settings, *loaded(SETTINGS_MODELS)]
+    return [Settings, *brought("settings")]
 
 
 def filled_in(variables: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from leads_pipeline.cli import main
 from leads_pipeline.cli.settings import described, unknown, variables
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features import brought
+from leads_pipeline.extensions import brought
 from leads_pipeline.settings import AuthMethod, Secret, Settings
 from leads_pipeline_tests.docs import settings_pages
 

@@ -8,7 +8,8 @@ steps themselves, the publication (warehouse/publication.py), when it is made
 from datetime import datetime
 
 from leads_pipeline.domain.window import today
-from leads_pipeline.features import FEATURES, brought
+from leads_pipeline.extensions import brought
+from leads_pipeline.features import FEATURES
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift

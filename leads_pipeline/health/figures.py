@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.extensions import FIGURES, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import Finding, Level, find
 from leads_pipeline.raw.windows import WindowState
@@ -96,7 +96,7 @@ class Figures:
             },
             free_bytes=facts.free_bytes,
             findings=tuple(find(facts)),
-            of_features=tuple(of_feature(facts.data) for of_feature in loaded(FIGURES)),
+            of_features=tuple(of_feature(facts.data) for of_feature in brought("figures")),
         )
 
     def as_json(self) -> dict[str, Any]:

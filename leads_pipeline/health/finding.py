@@ -13,7 +13,7 @@ from typing import Final
 
 from leads_pipeline.domain.moments import not_after
 from leads_pipeline.errors import BugError, LeadsPipelineError, QuestionError
-from leads_pipeline.extensions import FINDER_MODULES
+from leads_pipeline.extensions import brought
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.leads_duckdb import UnreadableFileError
 from leads_pipeline.settings import THIS_MACHINE, origin
@@ -82,8 +82,8 @@ _FINDERS: Final[dict[str, Finder]] = {}
 
 def all_finders() -> dict[str, Finder]:
     """Return all finders by their names, those of features among them."""
-    for module in FINDER_MODULES:
-        import_module(module)
+    import_module("leads_pipeline.health.findings")
+    brought("finders")
     return _FINDERS
 
 

@@ -7,7 +7,7 @@ says. Doesn't: the event log (event_log.py).
 import re
 from pathlib import Path
 
-from leads_pipeline.extensions import DAGSTER_YAML, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.raw.durable import replace_file
 from leads_pipeline.settings import Settings
 
@@ -19,7 +19,7 @@ def dagster_home(settings: Settings) -> Path:
 
     Raises SettingsError if a package is missing for what the settings want.
     """
-    sections = [of_feature(settings) for of_feature in loaded(DAGSTER_YAML)]
+    sections = [of_feature(settings) for of_feature in brought("dagster_yaml")]
     home = settings.dagster_folder
     file = home / "dagster.yaml"
     if not file.exists():

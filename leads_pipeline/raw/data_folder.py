@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from leads_pipeline.domain.window import RETENTION, today
 from leads_pipeline.errors import QuestionError, SettingsError, StorageError
-from leads_pipeline.extensions import BUCKETS, GATEKEEPERS, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.raw.durable import make_folder, storing
 from leads_pipeline.raw.format import IN_BUCKET, IN_FOLDER, check_format, note_format
 from leads_pipeline.raw.gatekeeper import LIST, Gatekeeper, OpenGate
@@ -83,7 +83,7 @@ class DataFolder:
         """
         bucket = None
         if settings.store:
-            [feature] = loaded(BUCKETS)
+            [feature] = brought("bucket")
             bucket = feature.bucket_of(settings)
         return cls.at(settings.data_dir, bucket, clock, settings)
 
@@ -102,11 +102,11 @@ class DataFolder:
         state = State(folder, bucket, clock)
         store: Store = FolderStore(folder)
         if bucket is not None:
-            [feature] = loaded(BUCKETS)
+            [feature] = brought("bucket")
             store = feature.read_through(folder / CACHE, bucket)
         gate: Gatekeeper = OpenGate(folder, bucket)
 
-        for gatekeeper in loaded(GATEKEEPERS):
+        for gatekeeper in brought("gatekeeper"):
             gate = gatekeeper(folder, store, bucket, state, clock, settings)
 
         return cls(

@@ -13,7 +13,7 @@ import click
 from leads_pipeline.cli.installation import facts_now
 from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.extensions import QUESTIONS, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.features.doctor.questions import ask_folder, ask_leads, ask_settings
 from leads_pipeline.features.doctor.verify import verify as read_all
 from leads_pipeline.health.facts import Facts
@@ -65,7 +65,7 @@ def _answers() -> Iterator[Seen]:
     facts = Facts(settings, data, datetime.now(UTC))
     yield from ask_leads(facts, leads.secret, leads.tokens)
 
-    for of_feature in loaded(QUESTIONS):
+    for of_feature in brought("questions"):
         yield from of_feature(facts)
 
     yield from ask_folder(facts)

@@ -14,7 +14,7 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.extensions import VERIFIERS, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import LEADS_DUCKDB, all_finders, find
 from leads_pipeline.health.seen import Light, Seen, seen, summed_up
@@ -112,7 +112,7 @@ def _published(data: DataFolder, edition: Path, raw: _Windows, publish: str) -> 
                 for lead_id in of_window
             }
             yield _count(db, data, kind, ids)
-        for of_feature in loaded(VERIFIERS):
+        for of_feature in brought("verifier"):
             yield from of_feature(data, db, number_of(edition))
 
 

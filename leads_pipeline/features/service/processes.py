@@ -27,7 +27,7 @@ from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.extensions import SETTINGS_MODELS, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.features.service.dagster_log import readable
 from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
@@ -128,7 +128,7 @@ def whole_paths(settings: Settings) -> dict[str, str]:
     They are the same in every working directory.
     """
     paths = {settings.folder_variable: str(settings.data_dir)}
-    for read in (settings, *map(settings.of, loaded(SETTINGS_MODELS))):
+    for read in (settings, *map(settings.of, brought("settings"))):
         for attribute, one in type(read).model_fields.items():
             match getattr(read, attribute):
                 case Path() as path:
