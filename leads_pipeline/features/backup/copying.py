@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from leads_pipeline.raw.durable import write_new
+from leads_pipeline.raw.durable import PRIVATE_FILE_MODE
 
 _PART_BYTES: Final = 2**20
 
@@ -19,7 +19,7 @@ def copy_once(source: BinaryIO, target: Path, hash_: str) -> bool:
     SHA-256 begins. The copy has the source's moment and isn't synced yet. Raises OSError if the
     target can't be written.
     """
-    write_new(target, b"")
+    target.touch(PRIVATE_FILE_MODE, exist_ok=False)
     digest = hashlib.sha256()
 
     with target.open("wb") as file:
