@@ -14,7 +14,7 @@ from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.editions import Editions
-from leads_pipeline.warehouse.leftovers import DeleteCache, DeleteUnclaimed
+from leads_pipeline.warehouse.leftovers import DeleteUnclaimed
 from leads_pipeline.warehouse.load_leads import LoadLeads
 from leads_pipeline.warehouse.loading_ahead import LoadedAhead
 from leads_pipeline.warehouse.marts import MakeMarts
@@ -71,12 +71,11 @@ def steps_of(
         MakeBranches(settings.branches),
         # It reads the leads, and marts show the new values that it finds.
         FindDrift(to_day),
-        # Of inventory (table.py), own_tables (own_marts.py) and lake (step.py). What they fill is
-        # there for marts.
+        # For example of own_tables (own_marts.py) and lake (step.py). What they fill is there for
+        # marts.
         *(step for of_feature in brought("steps") for step in of_feature(data, settings, now)),
         MakeMarts(zone, to_day),
         # After the swap, and after what features make then from what is published.
-        DeleteCache(data),
         DeleteUnclaimed(data, {pattern for feature in FEATURES for pattern in feature.derives}),
         # Before anything is read, it takes out of raw whom the list keeps out. And the folder
         # follows the list once nothing that is made holds anybody who had to go.

@@ -6,6 +6,7 @@
     cache.py        the copy of its raw files on this machine
     proof.py        tries out whether it does what the pipeline needs
     questions.py    what `doctor` asks
+    step.py         deletes the copy after the data has moved into the folder
 
 Without the feature, LEADS_DATA_DIR has to name a folder.
 """
@@ -18,5 +19,7 @@ FEATURE: Final = Feature(
     name="bucket",
     settings="leads_pipeline.features.bucket.settings:BucketSettings",
     bucket="leads_pipeline.features.bucket.bucket",
+    steps="leads_pipeline.features.bucket.step:steps",
+    derives=(".cache/raw", ".cache/restricted"),
     questions="leads_pipeline.features.bucket.questions:questions",
 )
