@@ -17,8 +17,8 @@ from leads_pipeline.domain.contract import APPRAISAL
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.inventory.today import INVENTORY_JOB
 from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
+from leads_pipeline.features.service.dagster_compat import forget_future_ticks
 from leads_pipeline.orchestration.asking import pull_request, window_tags
-from leads_pipeline.orchestration.dagster_compat import forget_future_ticks
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.settings import Settings

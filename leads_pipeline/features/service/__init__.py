@@ -1,12 +1,13 @@
 """The service: Dagster's pages, daemon and code run together, on a server or to try things out.
 
-    serving.py        the commands `serve` and `dev`
-    demo.py           the portal's simulator, alone and behind the pipeline: `simulate`, `demo`
-    processes.py      which processes run, and that they end together
-    pages.py          a guard before Dagster's web pages
-    dagster_log.py    what is shown of Dagster's log
-    init.py           the files that an installation without a checkout needs
-    deploy/           templates of these files, as links
+    serving.py         the commands `serve` and `dev`
+    demo.py            the portal's simulator, alone and behind the pipeline: `simulate`, `demo`
+    processes.py       which processes run, and that they end together
+    pages.py           a guard before Dagster's web pages
+    dagster_log.py     what is shown of Dagster's log
+    dagster_compat.py  names of Dagster that it doesn't document
+    init.py            the files that an installation without a checkout needs
+    deploy/            templates of these files, as links
 
 Who runs Dagster already needs nothing of it.
 """

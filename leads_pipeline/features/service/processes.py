@@ -28,8 +28,8 @@ from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import brought
+from leads_pipeline.features.service.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.features.service.dagster_log import readable
-from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
