@@ -21,12 +21,12 @@ from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
+from leads_pipeline.features.service.alone import alone
 from leads_pipeline.features.service.demo import simulator
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.durable import check_writable
 from leads_pipeline.raw.names import place_of
-from leads_pipeline.raw.service_lock import alone
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.command_line import run

@@ -9,10 +9,10 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.features.service.alone import alone
 from leads_pipeline.raw.data_folder import DataFolder, move_demo
 from leads_pipeline.raw.names import place_of
 from leads_pipeline.raw.rows import merged, newest_payloads
-from leads_pipeline.raw.service_lock import alone
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.people import EMAIL, lead, listed
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, WINDOW

@@ -3,6 +3,7 @@
     serving.py         the commands `serve` and `dev`
     demo.py            the portal's simulator, alone and behind the pipeline: `simulate`, `demo`
     processes.py       which processes run, and that they end together
+    alone.py           one daemon at a time on a Dagster home
     pages.py           a guard before Dagster's web pages
     dagster_log.py     what is shown of Dagster's log
     dagster_compat.py  names of Dagster that it doesn't document

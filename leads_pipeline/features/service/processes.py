@@ -28,12 +28,12 @@ from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import brought
+from leads_pipeline.features.service.alone import alone
 from leads_pipeline.features.service.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.features.service.dagster_log import readable
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
-from leads_pipeline.raw.service_lock import alone
 from leads_pipeline.settings import Secret, Settings
 
 # The location's name, too. Dagster remembers by it what was switched on or off in the UI.
