@@ -60,7 +60,9 @@ class Secret:
     file: Path | None = None
 
 
-# --- what a value may be: each function reads one, or raises ValueError with what follows the varia
+# --- what a value may be --------------------------------------------------------------------------
+#
+# Each function reads a value, or raises ValueError. Its text follows the variable's name.
 
 
 def path_of(value: str) -> Path:
