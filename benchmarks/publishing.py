@@ -27,10 +27,10 @@ from benchmarks.measuring import resident_bytes
 from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window, day_interval
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.durable import copy_file
-from leads_pipeline.raw.store import open_store
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from leads_pipeline.component import LeadsPipelineComponent
+    from leads_pipeline.features.component.component import LeadsPipelineComponent
 
 __all__ = ["LeadsPipelineComponent"]
 
@@ -11,7 +11,7 @@ __all__ = ["LeadsPipelineComponent"]
 def __getattr__(name: str) -> object:
     """Load the component when somebody asks for it: the command line doesn't wait for Dagster."""
     if name == "LeadsPipelineComponent":
-        from leads_pipeline.component import LeadsPipelineComponent
+        from leads_pipeline.features.component.component import LeadsPipelineComponent
 
         return LeadsPipelineComponent
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

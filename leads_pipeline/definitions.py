@@ -9,6 +9,7 @@ import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,21 +23,20 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features import brought
+from leads_pipeline.extensions import brought
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.orchestration.asking import Asking
 from leads_pipeline.orchestration.catalog import with_conventions
 from leads_pipeline.orchestration.jobs import asset_job
 from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, PULL_JOB, SERVED, Names
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.orchestration.publish_sensor import publish_sensor
+from leads_pipeline.orchestration.publish_sensor import inputs_of, publish_sensor
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
 from leads_pipeline.orchestration.resources import DataFolderResource, LeadsService
-from leads_pipeline.orchestration.warehouse import Publishing, warehouse_asset
+from leads_pipeline.orchestration.warehouse import warehouse_asset
 from leads_pipeline.raw.data_folder import first_day
 from leads_pipeline.raw.durable import forgo_core_dumps
 from leads_pipeline.settings import Settings, filled_in
-from leads_pipeline.warehouse.published import Reader
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def _want_absolute_folder(variables: Mapping[str, str], settings: Settings) -> N
 
     Not later than at the load: partitions begin with the day that the data folder remembers.
     """
-    name = "LEADS_DATA_DIR" if settings.store is None else "LEADS_WORK_DIR"
+    name = settings.folder_variable
     folder = Path(variables.get(name, "").strip())
     if not folder.expanduser().is_absolute():
         raise SettingsError(
@@ -117,9 +117,8 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     data = DataFolderResource.of(settings, None if settings.start_date else first)
 
     raw_leads = [raw_leads_asset(kind, settings, partitions, names) for kind in LEAD_KINDS]
-    publishing = _publishing(settings)
     of_features = [of_feature(names) for of_feature in brought("published_asset")]
-    published = [warehouse_asset(settings, partitions, publishing, names), *of_features]
+    published = [warehouse_asset(settings, partitions, bring_up_to_date, names), *of_features]
     assets = [*raw_leads, *published]
 
     added: list[Definitions] = [
@@ -148,23 +147,13 @@ def _wired(settings: Settings, names: Names) -> Definitions:
         sensors=[
             asking.sensor(),
             publish_sensor(
-                settings.zone, publishing.inputs, names, is_bucket=settings.store is not None
+                settings.zone,
+                partial(inputs_of, settings),
+                names,
+                is_bucket=settings.store is not None,
             ),
         ],
         # A process per step costs more than most steps (1.25 s a run against 2.5 s).
         executor=None if names.is_guest else in_process_executor,
     )
     return Definitions.merge(core, *added)
-
-
-def _publishing(settings: Settings) -> Publishing:
-    inputs = brought("inputs")
-    made_tables = brought("made_tables")
-
-    def inputs_of_features() -> str:
-        return " ".join(filter(None, (of_feature(settings) for of_feature in inputs)))
-
-    def tables_of_features(db: Reader) -> list[str]:
-        return [name for of_feature in made_tables for name in of_feature(db)]
-
-    return Publishing(bring_up_to_date, inputs_of_features, tables_of_features, brought("night"))

@@ -1,29 +1,48 @@
-"""What features add to the core: lists that the core reads, and that `features/__init__.py` fills.
+"""What features add to the core, by the fields of `features/feature.py`, which says what each is.
 
-Each entry but a folder is a name, as `module:object` or of a module. It is loaded when somebody
-needs it: `--help` doesn't wait for pydantic. `feature.py` says what each is.
+`features/__init__.py` fills it. Each entry is a name, as `module:object` or of a module. It is
+loaded when somebody needs it: `--help` doesn't wait for pydantic.
 """
 
+from collections import defaultdict
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-FINDER_MODULES: Final = ["leads_pipeline.health.findings"]
-SETTINGS_MODELS: Final[list[str]] = []
-GATEKEEPERS: Final[list[str]] = []
-FIGURES: Final[list[str]] = []
-HOLDERS: Final[list[str]] = []
-QUESTIONS: Final[list[str]] = []
-VERIFIERS: Final[list[str]] = []
-NEEDED_BY_FEATURES: Final[list[str]] = []
-DEMOS: Final[list[str]] = []
-DAGSTER_YAML: Final[list[str]] = []
-PULLED_TODAY: Final[list[str]] = []
-DURING_PULL: Final[list[str]] = []
-TABLES: Final[list[str]] = []
+Field = Literal[
+    "assets",
+    "bucket",
+    "dagster_yaml",
+    "definitions",
+    "demo",
+    "during_pull",
+    "figures",
+    "finders",
+    "follow_list",
+    "former_gate",
+    "gatekeeper",
+    "holds_people",
+    "inputs",
+    "loading_steps",
+    "made_tables",
+    "needed",
+    "night",
+    "published_asset",
+    "pulled_today",
+    "questions",
+    "settings",
+    "steps",
+    "table",
+    "verifier",
+]
+
+# The names in each field, in the order of the features.
+NAMES: Final[defaultdict[Field, list[str]]] = defaultdict(list)
+
+# The folders with marts of features.
 MART_FOLDERS: Final[list[Path]] = []
 
 
-def loaded(names: list[str]) -> list[Any]:
-    """Load what these names stand for, in their order."""
-    return [resolve_name(name) for name in names]
+def brought(field: Field) -> list[Any]:
+    """Load what the features bring in a field of Feature, in their order."""
+    return [resolve_name(name) for name in NAMES[field]]

@@ -1,18 +1,19 @@
 """The settings of an installation: a field for each variable, with help, default and section.
 
-The core's are here, and each feature's in a model of its own. From the models are made
-`.env.example`, docs/reference/settings.md, hints for misspelled names, the list of secrets and
-`leads-pipeline settings`. Doesn't belong here: reading a secret (portal/credentials.py).
+The core's are here, and each feature's in a model of its own. `Settings.from_variables` reads them
+all: each command and each process of Dagster calls it when it begins.
+
+Doesn't belong here: the pages and hints that are made from the models (cli/settings.py), reading a
+secret (portal/credentials.py).
 """
 
 import ipaddress
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
@@ -28,15 +29,13 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.extensions import SETTINGS_MODELS, loaded
+from leads_pipeline.extensions import brought
 
 NO_PORTAL: Final = "LEADS_BASE_URL is not set: there is nothing to pull from."
-
-# The names of our variables begin with these.
-OURS: Final = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 
 # No lead is older than the portals that send them. An earlier year is a slip such as 0226.
 EARLIEST_START_DATE: Final = date(2000, 1, 1)
@@ -61,7 +60,9 @@ class Secret:
     file: Path | None = None
 
 
-# --- what a value may be: each function reads one, or raises ValueError with what follows the varia
+# --- what a value may be --------------------------------------------------------------------------
+#
+# Each function reads a value, or raises ValueError. Its text follows the variable's name.
 
 
 def path_of(value: str) -> Path:
@@ -124,17 +125,6 @@ def odd_character(value: str) -> str | None:
     return None
 
 
-def pasted_with(value: str) -> str | None:
-    """Name the blank or quotation mark that the value begins or ends with.
-
-    Few ids and secrets have one there.
-    """
-    for blanks_or_quotes, what in ((" ", "a blank"), ("\"'`", "a quotation mark")):
-        if value[0] in blanks_or_quotes or value[-1] in blanks_or_quotes:
-            return f"begins or ends with {what}. Was it pasted with it?"
-    return None
-
-
 def _client_id(value: str) -> str:
     if odd := odd_character(value):
         raise ValueError(f"{odd}. Type it in by hand, or copy it again.")
@@ -150,7 +140,7 @@ def address_parts(value: str, schemes: Collection[str] = ("http", "https")) -> S
     return None
 
 
-def _address(value: str) -> str:
+def https_address(value: str) -> str:
     """Return an address: https, unless it never leaves this machine.
 
     It carries a secret, or a token and leads.
@@ -235,22 +225,23 @@ def day_of(value: str) -> date:
     raise ValueError(f"is {value!r}. Write a day from {EARLIEST_START_DATE} on as 2026-11-19.")
 
 
+# Slips as well: nobody means a folder that is called `s3:`.
+_STORE: Final = re.compile(r"(s3|gs|az|file|https?)(:|//)")
+
+
+def names_a_store(data_address: str) -> bool:
+    """Whether LEADS_DATA_DIR names no folder, but a store."""
+    return _STORE.match(data_address) is not None
+
+
 def _data_address(value: str) -> str:
-    """The path of a folder, or the address of a store without a slash at its end."""
-    # Slips as well: nobody means a folder that is called `s3:`.
-    if not re.match(r"(s3|gs|az|file|https?)(:|//)", value):
-        return value
-    if (
-        re.fullmatch(
-            r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII
-        )
-        is None
-    ):
+    """The path of a folder, or the address of a store, whose form a feature checks."""
+    if names_a_store(value) and not brought("bucket"):
         raise ValueError(
-            "is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and a "
-            "whole path for a folder that several machines mount, or a path."
+            "names a store, and this installation keeps data in folders alone, as it lacks the "
+            "feature `bucket`: name a folder."
         )
-    return value.rstrip("/")
+    return value
 
 
 def list_of(value: str, *, separator: str = ",") -> tuple[str, ...]:
@@ -288,7 +279,7 @@ def whole_number(least: int, most: int, why: str = "") -> PlainValidator:
     return PlainValidator(check)
 
 
-Address: TypeAlias = Annotated[str | None, PlainValidator(_address)]
+Address: TypeAlias = Annotated[str | None, PlainValidator(https_address)]
 ClientId: TypeAlias = Annotated[str | None, PlainValidator(_client_id)]
 AbsolutePath: TypeAlias = Annotated[Path | None, PlainValidator(path_of)]
 
@@ -425,44 +416,30 @@ class Settings(BaseModel):
     empty line of it in `.env`: it would hide the environment's value. `dagster dev` and `dg dev`
     forget all runs at their end without it"""
 
-    # The usual name of other tools, so it is only checked for our own bucket.
-    bucket_endpoint: str | None = Field(None, validation_alias="AWS_ENDPOINT_URL")
-
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> "Settings":
-        """Read and check. Raises SettingsError naming each variable at fault, never a secret."""
+        """Read and check each model: the core's, then each feature's.
+
+        Raises SettingsError naming each variable at fault, never a secret.
+        """
         given = filled_in(variables)
-        values: dict[str, Any] = {name: value.strip() for name, value in given.items()}
-
-        for name in secrets():
-            only_one(given, name, f"{name}_FILE")
-            if name in given:
-                values[name] = Secret(name, given[name])
-            elif f"{name}_FILE" in given:
-                values[name] = Secret(f"{name}_FILE", file=path_of(given[f"{name}_FILE"]))
-
-        only_one(
+        _want_one(
             given, "LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE"
         )
-        only_one(given, "LEADS_BRANCH_IDS", "LEADS_SCOPES")
+        _want_one(given, "LEADS_BRANCH_IDS", "LEADS_SCOPES")
 
         read: dict[type[BaseModel], Any] = {}
-        wrong = []
-        for model in _models():
+        wrong: list[str] = []
+        for model in models():
             try:
-                read[model] = model(
-                    **{name: values[name] for name in _fields(model) if name in values}
-                )
+                read[model] = model(**_values_of(model, given))
             except ValidationError as error:
-                wrong.append(_sentences(error))
+                wrong += _sentences(error)
 
-        for model in loaded(SETTINGS_MODELS):
-            lacking = [
-                (name, other)
-                for name, other in model.needs.items()
-                if name in values and other not in values
-            ]
-            wrong += [f"{name} needs {other}. Set both, or none." for name, other in lacking]
+        for feature in brought("settings"):
+            for name, other in feature.needs.items():
+                if name in given and other not in given and f"{other}_FILE" not in given:
+                    wrong.append(f"{name} needs {other}. Set both, or none.")
 
         # Outside of the except block, because the other error holds the values.
         if wrong:
@@ -494,18 +471,12 @@ class Settings(BaseModel):
                 "LEADS_WORK_DIR."
             )
 
-        if self.bucket_endpoint and self.store is not None:
-            try:
-                _address(self.bucket_endpoint)
-            except ValueError as error:
-                raise ValueError(f"AWS_ENDPOINT_URL {error}") from None
-
         self._check_folders()
         return self
 
     def _check_folders(self) -> None:
         """Raise ValueError if a database would take the path of its folder for another one."""
-        of_data = "LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR"
+        of_data = self.folder_variable
         _check_path(of_data, self.data_dir, "DuckDB", _ODD_FOR_DUCKDB, "Choose another folder.")
         of_dagster, do = "DAGSTER_HOME", "Choose another folder."
         if self.dagster_home is None:
@@ -535,7 +506,7 @@ class Settings(BaseModel):
     @property
     def store(self) -> str | None:
         """The address of the object store that has the data; None if a folder has it."""
-        return self.data_address if re.match(r"(s3|file)://", self.data_address) else None
+        return self.data_address.rstrip("/") if names_a_store(self.data_address) else None
 
     @property
     def data_dir(self) -> Path:
@@ -545,97 +516,19 @@ class Settings(BaseModel):
         return self.work_dir or path_of("data")
 
     @property
+    def folder_variable(self) -> str:
+        """The variable that names that folder."""
+        return "LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR"
+
+    @property
     def dagster_folder(self) -> Path:
         """The folder of Dagster's own state: DAGSTER_HOME, else `.dagster` in the data folder."""
         return self.dagster_home or self.data_dir / ".dagster"
 
-    @property
-    def plain_http(self) -> bool:
-        """Whether the bucket's endpoint goes without https, which only one on this machine may."""
-        return self.store is not None and (self.bucket_endpoint or "").startswith("http:")
 
-    def whole_paths(self) -> dict[str, str]:
-        """Return the variables that name a file or folder, with its absolute path.
-
-        They are the same in every working directory.
-        """
-        paths = {"LEADS_DATA_DIR" if self.store is None else "LEADS_WORK_DIR": str(self.data_dir)}
-        for model in (self, *self._of_features.values()):
-            for name, attribute in _fields(type(model)).items():
-                match getattr(model, attribute):
-                    case Path() as path:
-                        paths[name] = str(path)
-                    case Secret(variable, file=Path() as path):
-                        paths[variable] = str(path)
-
-        return paths
-
-
-def _sentences(error: ValidationError) -> str:
-    """Say of each variable what is wrong with it."""
-    # The others are of defaults that need a field that is wrong.
-    wrong = [one for one in error.errors(include_input=False) if one["type"] == "value_error"]
-    return " ".join(" ".join([*map(str, one["loc"]), str(one["ctx"]["error"])]) for one in wrong)
-
-
-def _fields(model: type[BaseModel]) -> dict[str, str]:
-    """The names of the model's fields, by their variables."""
-    return {str(one.validation_alias): name for name, one in model.model_fields.items()}
-
-
-def _models() -> list[type[BaseModel]]:
-    """The core's settings, then each feature's."""
-    return [Settings, *loaded(SETTINGS_MODELS)]
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A variable as documents show it.
-
-    A secret can also be in the file that the variable with _FILE names.
-    """
-
-    name: str
-    section: str
-    help: str
-    link: str
-    default: str
-    proposal: str
-    is_secret: bool
-
-
-def described() -> Iterator[Variable]:
-    """All variables in the order of the models, by section: the core's, then each feature's."""
-    for model in _models():
-        for one in model.model_fields.values():
-            if isinstance(more := one.json_schema_extra, dict):
-                name, help_ = str(one.validation_alias), " ".join((one.description or "").split())
-                default = (
-                    "" if one.default_factory or one.default in (None, ()) else str(one.default)
-                )
-                is_secret = one.annotation == Secret | None
-                yield Variable(
-                    name,
-                    str(more["section"]),
-                    help_,
-                    str(more["link"]),
-                    default,
-                    str(more["proposal"]),
-                    is_secret,
-                )
-
-
-def secrets() -> list[str]:
-    """The variables that hold a secret.
-
-    Each may instead be in the file that the variable with _FILE names.
-    """
-    return [one.name for one in described() if one.is_secret]
-
-
-def variables() -> frozenset[str]:
-    """The names of all variables."""
-    return frozenset(one.name for one in described()) | {f"{name}_FILE" for name in secrets()}
+def models() -> list[type[BaseModel]]:
+    """Return the models of all variables: the core's, then each feature's."""
+    return [Settings, *brought("settings")]
 
 
 def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
@@ -646,19 +539,41 @@ def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if value.strip()}
 
 
-def only_one(given: Mapping[str, str], *names: str) -> None:
+def _want_one(given: Mapping[str, str], *names: str) -> None:
     """Raise SettingsError if more than one of the variables is set: they mean the same."""
-    if len(both := [name for name in names if given.get(name)]) > 1:
+    both = [name for name in names if name in given]
+    if len(both) > 1:
         raise SettingsError(f"{' and '.join(both)} are set, and mean the same. Keep one.")
 
 
-def unknown(names: Iterable[str]) -> list[str]:
-    """Return a hint for each name that looks like one of ours and is none: it is never read."""
-    hints, known = [], variables()
-    for name in sorted(name for name in names if name.startswith(OURS) and name not in known):
-        guess = get_close_matches(name, known, 1, cutoff=0.8)
-        what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
-        hints.append(
-            f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}"
-        )
-    return hints
+def _values_of(model: type[BaseModel], given: Mapping[str, str]) -> dict[str, str | Secret]:
+    """Return the values of the model's variables. A secret may be in the file that _FILE names."""
+    values: dict[str, str | Secret] = {}
+    for one in model.model_fields.values():
+        name = str(one.validation_alias)
+        file = f"{name}_FILE"
+
+        if not is_secret(one):
+            if name in given:
+                values[name] = given[name].strip()
+            continue
+
+        _want_one(given, name, file)
+        if name in given:
+            values[name] = Secret(name, given[name])
+        elif file in given:
+            values[name] = Secret(file, file=path_of(given[file]))
+
+    return values
+
+
+def is_secret(field: FieldInfo) -> bool:
+    """Whether the field's variable holds a secret."""
+    return field.annotation == Secret | None
+
+
+def _sentences(error: ValidationError) -> Iterator[str]:
+    """Say of each variable what is wrong with it."""
+    for one in error.errors(include_input=False):
+        if one["type"] == "value_error":  # the others are of defaults that need a wrong field
+            yield " ".join([*map(str, one["loc"]), str(one["ctx"]["error"])])

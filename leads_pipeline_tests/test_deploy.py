@@ -22,9 +22,10 @@ from click import Context
 from dagster._core.instance.ref import InstanceRef
 
 from leads_pipeline.cli import main
+from leads_pipeline.cli.settings import described, variables
 from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.settings import Settings, secrets, variables
+from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.newcomer import ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.serving import QuietHandler, serving
@@ -312,6 +313,7 @@ def test_pods_have_no_rights_and_end_where_they_should() -> None:
 
 def test_manifests_name_variables_that_there_are_and_secrets_by_reference_alone() -> None:
     plain = {name for thing in MANIFESTS if thing["kind"] == "ConfigMap" for name in thing["data"]}
+    secrets = {one.name for one in described() if one.is_secret}
     for pod in PODS.values():
         for container in pod["containers"]:
             for one in container.get("env", []):
@@ -320,9 +322,9 @@ def test_manifests_name_variables_that_there_are_and_secrets_by_reference_alone(
                 else:
                     assert one["valueFrom"].keys() == {"secretKeyRef"}
                     assert one["valueFrom"]["secretKeyRef"]["key"] == one["name"]
-                    assert one["name"] in secrets()
+                    assert one["name"] in secrets
     assert plain <= variables()
-    assert plain & set(secrets()) == set()
+    assert plain & secrets == set()
     assert "Secret" not in {thing["kind"] for thing in MANIFESTS}
 
 

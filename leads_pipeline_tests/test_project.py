@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from leads_pipeline.settings import variables
+from leads_pipeline.cli.settings import variables
 from leads_pipeline_tests.support.newcomer import ONLY_IN_A_CHECKOUT
 
 TESTS = Path(__file__).parent

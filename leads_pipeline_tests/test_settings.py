@@ -12,10 +12,11 @@ from click.testing import CliRunner
 from dotenv import dotenv_values
 
 from leads_pipeline.cli import main
+from leads_pipeline.cli.settings import described, unknown, variables
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features import brought
-from leads_pipeline.settings import AuthMethod, Secret, Settings, secrets, unknown, variables
+from leads_pipeline.extensions import brought
+from leads_pipeline.settings import AuthMethod, Secret, Settings
 from leads_pipeline_tests.docs import settings_pages
 
 BRANCHES = tuple(map(Scope.parse, ("branch-102", "branch-101")))
@@ -90,7 +91,7 @@ READ = [
         "Leads <leads@agency.example>",
     ),
     ("DAGSTER_HOME", "~/dagster", "dagster_home", Path.home() / "dagster"),
-    ("AWS_ENDPOINT_URL", "https://objects.example", "bucket_endpoint", "https://objects.example"),
+    ("AWS_ENDPOINT_URL", "https://objects.example", "endpoint", "https://objects.example"),
 ]
 # Each field that holds a secret, by its variable.
 SECRET_FIELDS = {
@@ -114,8 +115,7 @@ def read(**given: str) -> dict[str, Any]:
     """Each setting of the core and of the features."""
     settings = Settings.from_variables(given)
     found = {
-        name: getattr(settings, name)
-        for name in (*Settings.model_fields, "data_dir", "store", "plain_http")
+        name: getattr(settings, name) for name in (*Settings.model_fields, "data_dir", "store")
     }
     for model in brought("settings"):
         found |= dict(settings.of(model))
@@ -123,6 +123,7 @@ def read(**given: str) -> dict[str, Any]:
 
 
 DEFAULTS = read()
+SECRETS = {one.name for one in described() if one.is_secret}
 
 
 @pytest.mark.parametrize("value", ["", " ", "\t\n"])
@@ -185,7 +186,7 @@ def test_mail_needs_recipients_and_a_server() -> None:
 def test_every_setting_can_be_set() -> None:
     elsewhere = {
         "store",
-        "plain_http",
+        "address",
         "data_dir",
         "work_dir",
         "alert_email",
@@ -195,7 +196,7 @@ def test_every_setting_can_be_set() -> None:
     assert {setting for _, _, setting, _ in READ} | elsewhere | set(
         SECRET_FIELDS.values()
     ) == DEFAULTS.keys()
-    assert SECRET_FIELDS.keys() == set(secrets()) - {"LEADS_SMTP_URL"}
+    assert SECRET_FIELDS.keys() == SECRETS - {"LEADS_SMTP_URL"}
 
 
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
@@ -390,46 +391,6 @@ def test_branches_and_scopes_together_are_refused() -> None:
     )
 
 
-# A folder that several machines mount: the scheme and three slashes.
-MOUNTED = f"file:{'/' * 3}mnt/leads"
-
-
-@pytest.mark.parametrize(
-    ("value", "work_dir", "store", "folder"),
-    [
-        ("s3://leads", "", "s3://leads", Path.cwd() / "data"),
-        ("s3://my.leads-1/of=us/2/", "/srv/leads", "s3://my.leads-1/of=us/2", Path("/srv/leads")),
-        (MOUNTED, "~/leads", MOUNTED, Path("~/leads").expanduser()),
-    ],
-)
-def test_a_store_in_the_data_folders_place_leaves_a_folder_to_work_in(
-    value: str, work_dir: str, store: str, folder: Path
-) -> None:
-    found = Settings.from_variables({"LEADS_DATA_DIR": value, "LEADS_WORK_DIR": work_dir})
-    assert (found.store, found.data_dir) == (store, folder)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "s3://",
-        "s3://A",
-        "s3://ab",
-        "s3://leads/a b",
-        "gs://leads",
-        "file://host/x",
-        "s3:/leads/x",
-        "s3//leads/x",
-    ],
-)
-def test_what_is_no_store_is_refused(value: str) -> None:
-    with pytest.raises(
-        SettingsError,
-        match=r"LEADS_DATA_DIR is neither a folder nor a store\. Write s3://bucket/prefix",
-    ):
-        read(LEADS_DATA_DIR=value)
-
-
 def test_a_folder_to_work_in_is_for_stores_alone() -> None:
     with pytest.raises(SettingsError, match="LEADS_WORK_DIR is for a bucket alone"):
         read(LEADS_WORK_DIR="data")
@@ -499,36 +460,6 @@ def test_a_folder_without_a_database_may_have_any_path() -> None:
     )
 
 
-def test_an_endpoint_without_https_is_for_this_machine_alone() -> None:
-    bucket = {"LEADS_DATA_DIR": "s3://leads"}
-    assert read(**bucket, AWS_ENDPOINT_URL="http://127.0.0.1:9000")["plain_http"]
-    assert not read(**bucket, AWS_ENDPOINT_URL="https://objects.example")["plain_http"]
-    with pytest.raises(SettingsError, match="AWS_ENDPOINT_URL begins with http://"):
-        read(**bucket, AWS_ENDPOINT_URL="http://objects.example")
-    read(AWS_ENDPOINT_URL="http://objects.example")  # another tool's, where no bucket of ours is
-
-
-def test_a_process_that_works_elsewhere_gets_whole_paths(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    relative = {
-        "LEADS_PRIVACY_DIR": "list",
-        "LEADS_BRANCHES_FILE": "names.csv",
-        "LEADS_RECEIVE_KEY_FILE": "key",
-    }
-    found = Settings.from_variables({**relative, "LEADS_TIMEZONE": "UTC"}).whole_paths()
-    expected = {
-        "LEADS_DATA_DIR": tmp_path / "data",
-        **{name: tmp_path / value for name, value in relative.items()},
-    }
-    assert found == {name: str(path) for name, path in expected.items()}
-    of_a_store = Settings.from_variables(
-        {"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "copy"}
-    ).whole_paths()
-    assert of_a_store == {"LEADS_WORK_DIR": str(tmp_path / "copy")}
-
-
 # --- what is made from the model ------------------------------------------------------------------
 
 
@@ -578,9 +509,10 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
         "LEADS_CLIENT_SECRET": "hunter2",
     }
     shown = json.loads(settings_command("--json", **given).stdout)
-    assert shown.keys() == {
-        name for name in variables() if name.removesuffix("_FILE") not in secrets()
-    } | set(secrets())
+    assert (
+        shown.keys()
+        == {name for name in variables() if name.removesuffix("_FILE") not in SECRETS} | SECRETS
+    )
     assert {name: (one["value"], one["from"]) for name, one in shown.items() if one["value"]} == {
         "LEADS_TIMEZONE": ("Europe/London", ".env"),
         "LEADS_MAX_CONCURRENCY": ("6", "environment"),

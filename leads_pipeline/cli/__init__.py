@@ -22,15 +22,10 @@ _CORE = {
     "acknowledge": ("health", "Hide a finding about lost leads or new fields."),
     "backfill": ("backfill", "Pull days of leads and publish them, without the UI."),
     "coverage": ("windows", "Count windows by state: landed, open, failed or missing."),
-    "demo": ("demo", "Run the main job on the simulated portal."),
-    "doctor": ("doctor", "Check settings, secret, token, services and data folder."),
     "explain": ("explain", "Show what a finding means and what to do about it."),
     "findings": ("health", "List the open findings and what to do about them."),
-    "metrics": ("health", "Print or serve the figures for Prometheus."),
     "settings": ("settings", "Show each setting, its value and where the value comes from."),
-    "simulate": ("demo", "Start the simulated portal alone."),
     "status": ("health", "Show the pipeline's figures and open findings; --json for monitoring."),
-    "verify": ("doctor", "Check every file, and compare counts from raw files to marts."),
 }
 
 
@@ -101,8 +96,9 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
+    from leads_pipeline.cli.settings import unknown
     from leads_pipeline.raw.durable import forgo_core_dumps
-    from leads_pipeline.settings import filled_in, unknown
+    from leads_pipeline.settings import filled_in
 
     forgo_core_dumps()
     # Nothing that a command makes is for other users, whatever the shell says. Dagster sets no

@@ -1,36 +1,27 @@
-"""How the pipeline is doing: `status`, `findings`, `acknowledge`, `metrics`.
+"""How the pipeline is doing: `status`, `findings`, `acknowledge`.
 
 None of them needs Dagster.
 """
 
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
-from threading import Event
 
 import click
-from prometheus_client import generate_latest, start_http_server
 from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import facts_now
 from leads_pipeline.cli.output import (
-    HOST,
-    Number,
-    address_of,
     json_option,
-    listening,
     show_indented,
 )
-from leads_pipeline.health.figures import CountedByState, Figures, registry
+from leads_pipeline.health.figures import CountedByState, Figures
 from leads_pipeline.health.findings import Finding, Level, find
 from leads_pipeline.health.findings import acknowledge as take_note
-from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.windows import WindowState
-from leads_pipeline.settings import Settings
 from leads_pipeline.words import counted, moment
 
 _COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.HINT: "cyan"}
@@ -105,32 +96,6 @@ def acknowledge(keys: Sequence[str]) -> None:
     """
     for one in take_note(facts_now(), keys):
         click.echo(f"Hidden: {one.key}")
-
-
-@click.command()
-@click.option(
-    "--port",
-    type=Number(1, 65535),
-    help="Serve the figures at /metrics on this port, until ctrl-C.",
-)
-@click.option("--host", default=HOST, show_default=True, help="Address to listen on.")
-def metrics(port: int | None, host: str) -> None:
-    """Print the figures of `status` for Prometheus, or serve them.
-
-    The printed ones are for the textfile collector of its node exporter.
-
-    Exit code 0 if the figures can be read, also with open errors, 2 if not.
-    """
-    if port is None:
-        figures = Figures.of(facts_now())
-        click.echo(generate_latest(registry(lambda: figures)), nl=False)
-        return
-
-    DataFolder.of(Settings.from_variables(os.environ)).want_format()  # the folder may come later
-    listening(host, port).close()
-    start_http_server(port, host, registry(lambda: Figures.of(facts_now())))
-    click.echo(f"Metrics are at http://{address_of(host, port)}/metrics (ctrl-C stops it).")
-    Event().wait()
 
 
 def _show(found: Sequence[Finding]) -> None:

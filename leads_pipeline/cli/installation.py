@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import click
 
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.extensions import brought
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.raw.data_folder import DataFolder, check_portal, move_demo
 from leads_pipeline.raw.durable import check_writable
-from leads_pipeline.raw.proof import prove
 from leads_pipeline.settings import THIS_MACHINE, Settings, origin
 
 
@@ -92,7 +92,8 @@ def opened(settings: Settings) -> DataFolder:
     data = DataFolder.of(settings)
     data.want_format()
     if data.bucket is not None:
-        prove(data.bucket)
+        [feature] = brought("bucket")
+        feature.want_fit(data.bucket)
     check_portal(settings, data)
     data.note_format()
     data.share()

@@ -6,7 +6,7 @@ It has no days gone by, so it is pulled if today is wanted.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from leads_pipeline.extensions import PULLED_TODAY, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.settings import Settings
 
 
@@ -23,4 +23,4 @@ class PulledToday(NamedTuple):
 
 def pulled_today() -> list[PulledToday]:
     """Return what features pull."""
-    return loaded(PULLED_TODAY)
+    return brought("pulled_today")

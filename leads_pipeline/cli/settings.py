@@ -1,13 +1,23 @@
-"""Which settings there are, what each is set to, and where that comes from: `settings`."""
+"""Which variables there are, what each is set to, and where that comes from: `settings`.
+
+Belongs here: what this command, the pages, `.env.example` and hints show of the models. Doesn't:
+the models, and reading variables (leads_pipeline/settings.py).
+"""
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
 
 import click
 
 from leads_pipeline.cli.output import json_option
-from leads_pipeline.settings import Settings, described, filled_in
+from leads_pipeline.settings import Settings, filled_in, is_secret, models
+
+# The names of our variables begin with these.
+OURS: Final = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
 
 
 @click.command()
@@ -59,3 +69,61 @@ def _rows(
             "section": one.section,
             "help": one.help,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable as documents show it.
+
+    A secret can also be in the file that the variable with _FILE names.
+    """
+
+    name: str
+    section: str
+    help: str
+    link: str
+    default: str
+    proposal: str
+    is_secret: bool
+
+
+def described() -> Iterator[Variable]:
+    """All variables in the order of the models, by section: the core's, then each feature's."""
+    for model in models():
+        for one in model.model_fields.values():
+            more = one.json_schema_extra
+            if not isinstance(more, dict):
+                continue
+
+            has_default = one.default_factory is None and one.default not in (None, ())
+            yield Variable(
+                name=str(one.validation_alias),
+                section=str(more["section"]),
+                help=" ".join((one.description or "").split()),
+                link=str(more["link"]),
+                default=str(one.default) if has_default else "",
+                proposal=str(more["proposal"]),
+                is_secret=is_secret(one),
+            )
+
+
+def variables() -> frozenset[str]:
+    """The names of all variables, with the _FILE of each secret."""
+    names = set[str]()
+    for one in described():
+        names.add(one.name)
+        if one.is_secret:
+            names.add(f"{one.name}_FILE")
+    return frozenset(names)
+
+
+def unknown(names: Iterable[str]) -> list[str]:
+    """Return a hint for each name that looks like one of ours and is none: it is never read."""
+    hints, known = [], variables()
+    for name in sorted(name for name in names if name.startswith(OURS) and name not in known):
+        guess = get_close_matches(name, known, 1, cutoff=0.8)
+        what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
+        hints.append(
+            f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}"
+        )
+    return hints

@@ -69,9 +69,9 @@ def coverage(count: int, as_json: bool) -> None:
         if not_landed:
             _show_not_landed(facts, not_landed)
         publish = f"{how_to_publish(facts.data.state)}."
-        if facts.leads_duckdb_trouble:
+        if facts.leads_duckdb.trouble:
             click.echo(
-                f"\n{facts.leads_duckdb_trouble} The figures above are those of raw files. "
+                f"\n{facts.leads_duckdb.trouble} The figures above are those of raw files. "
                 f"{publish}"
             )
         elif unpublished:

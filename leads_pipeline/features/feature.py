@@ -28,6 +28,8 @@ class Feature:
       leads.duckdb.
     - `assets`: a function of Settings and Names. Assets of the catalog that no job makes by itself.
     - `finders`: the module of its finders.
+    - `bucket`: the module that opens the bucket of Settings, reads it through a folder of this
+      machine, and tries out whether it is fit.
     - `gatekeeper`: a function of the parts of a data folder. Its Gatekeeper, which keeps people
       out.
     - `former_gate`: a function of DataFolder. A FormerGate, which leads pass that raw has lost.
@@ -65,6 +67,7 @@ class Feature:
     published_asset: str = ""
     assets: str = ""
     finders: str = ""
+    bucket: str = ""
     gatekeeper: str = ""
     former_gate: str = ""
     follow_list: str = ""

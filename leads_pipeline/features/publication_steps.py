@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from leads_pipeline.domain.window import today
-from leads_pipeline.features import FEATURES, brought
+from leads_pipeline.extensions import Field, brought
+from leads_pipeline.features import FEATURES
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.warehouse.branch_names import MakeBranches
 from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.editions import Editions
-from leads_pipeline.warehouse.leftovers import DeleteCache, DeleteUnclaimed
+from leads_pipeline.warehouse.leftovers import DeleteUnclaimed
 from leads_pipeline.warehouse.load_leads import CheckLeads, LoadLeads
 from leads_pipeline.warehouse.marts import MakeMarts
 from leads_pipeline.warehouse.publication import PublicationSettings, publish
@@ -60,7 +61,7 @@ def steps_of(
     gates = [of_feature(data) for of_feature in brought("former_gate")]
     follow_list = [of_feature(data) for of_feature in brought("follow_list")]
 
-    def of_features(field: str) -> Iterator[Step]:
+    def of_features(field: Field) -> Iterator[Step]:
         for of_feature in brought(field):
             yield from of_feature(data, settings, now)
 
@@ -76,12 +77,11 @@ def steps_of(
         MakeBranches(settings.branches),
         # It reads the leads, and marts show the new values that it finds.
         FindDrift(to_day),
-        # Of inventory (table.py), own_tables (own_marts.py) and lake (step.py). What they fill is
-        # there for marts.
+        # For example of own_tables (own_marts.py) and lake (step.py). What they fill is there for
+        # marts.
         *of_features("steps"),
         MakeMarts(zone, to_day),
         # After the swap, and after what features make then from what is published.
-        DeleteCache(data),
         DeleteUnclaimed(data, {pattern for feature in FEATURES for pattern in feature.derives}),
         # Before anything is read, it takes out of raw whom the list keeps out. And the folder
         # follows the list once nothing that is made holds anybody who had to go.

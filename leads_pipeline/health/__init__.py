@@ -1,1 +1,1 @@
-"""Findings, figures, and the questions of `doctor` and `verify`."""
+"""Findings, figures, and the form of what `doctor` and `verify` see."""

@@ -2,25 +2,21 @@
 
 There is one figure for one thing.
 
-Belongs here: which figures there are, and their form for Prometheus. Doesn't: problems
-(findings.py), printing (cli/).
+Belongs here: which figures there are. Doesn't: problems (findings.py), printing (cli/), their form
+for Prometheus (features/metrics/).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Self
-
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from typing import Any, Self
 
 from leads_pipeline.domain.window import RETENTION
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.extensions import FIGURES, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import Finding, Level, find
 from leads_pipeline.raw.windows import WindowState
@@ -100,7 +96,7 @@ class Figures:
             },
             free_bytes=facts.free_bytes,
             findings=tuple(find(facts)),
-            of_features=tuple(of_feature(facts.data) for of_feature in loaded(FIGURES)),
+            of_features=tuple(of_feature(facts.data) for of_feature in brought("figures")),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -119,7 +115,7 @@ class Figures:
 
 
 def _leads(facts: Facts) -> dict[str, int] | None:
-    if not facts.has_published:
+    if not facts.leads_duckdb.was_published:
         return {}
     with suppress(LeadsPipelineError):  # which is a finding
         return LeadsFile(facts.data).lead_counts()
@@ -137,94 +133,3 @@ def _size(path: Path) -> int:
         return sum(_size(entry) for entry in path.resolve().iterdir() if not entry.is_symlink())
     except FileNotFoundError:
         return 0
-
-
-# --- for Prometheus -------------------------------------------------------------------------------
-
-_MOMENTS: Final = {
-    "last_landing": "an answer of the portal was last landed",
-    "last_publication": "leads.duckdb was last brought up to date",
-    "last_backup": "the last backup was made",
-    "service_seen": "the service last gave a sign of life",
-    "next_deletion": "the portal begins to delete the first window that has not landed",
-}
-
-
-def registry(figures_now: Callable[[], Figures]) -> CollectorRegistry:
-    """Return the registry that prometheus-client serves or prints.
-
-    It calls `figures_now` each time that it is asked.
-    """
-    made = CollectorRegistry()
-    made.register(_Gauges(figures_now))
-    return made
-
-
-class _Gauges(Collector):
-    """One gauge a figure. Things that never happened have no value."""
-
-    def __init__(self, figures_now: Callable[[], Figures]) -> None:
-        self._figures_now = figures_now
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the figures of this moment.
-
-        If they can't be had, `leads_pipeline_well` alone is there, and is 0.
-        """
-        try:
-            figures = self._figures_now()
-        except LeadsPipelineError:
-            yield _gauge("well", "1 if no error is open, else 0", {"": 0})
-            return
-
-        yield _gauge("well", "1 if no error is open, else 0", {"": int(figures.is_well)})
-        levels = Counter(finding.level for finding in figures.findings)
-        yield _gauge(
-            "findings",
-            "open findings by level",
-            {level.value: levels[level] for level in Level},
-            "level",
-        )
-        yield _gauge(
-            "windows",
-            "windows by state, of those that the portal still has",
-            figures.windows,
-            "state",
-        )
-
-        for one in figures.of_features:
-            yield _gauge(one.name, one.what, one.by_state, "state")
-            if one.place:
-                yield _gauge_by_place(one)
-            yield _moment(one.last_name, one.last_what, one.last_at)
-
-        yield _gauge("leads", "leads in leads.duckdb", figures.leads or {}, "kind")
-        for name, what in _MOMENTS.items():
-            yield _moment(name, what, getattr(figures, f"{name}_at"))
-
-        yield _gauge("size_bytes", "size of a file or a folder", figures.size_bytes, "what")
-        yield _gauge("free_bytes", "free on the disk of the data folder", {"": figures.free_bytes})
-
-
-def _moment(name: str, what: str, at: datetime | None) -> Metric:
-    return _gauge(
-        f"{name}_timestamp_seconds", f"Unix time when {what}", {"": at.timestamp()} if at else {}
-    )
-
-
-def _gauge_by_place(one: CountedByState) -> Metric:
-    name = f"leads_pipeline_{one.name}_by_{one.place}"
-    gauge = GaugeMetricFamily(
-        name, f"{one.what}, for each {one.place}", labels=[one.place, "state"]
-    )
-    for place, by_state in one.by_place.items():
-        for state, count in by_state.items():
-            gauge.add_metric([place, state], count)
-    return gauge
-
-
-def _gauge(name: str, what: str, values: Mapping[str, float], label: str = "") -> Metric:
-    gauge = GaugeMetricFamily(f"leads_pipeline_{name}", what, labels=[label] if label else [])
-    for key, value in values.items():
-        gauge.add_metric([key] if label else [], value)
-    return gauge

@@ -13,8 +13,9 @@ from typing import Final
 
 from leads_pipeline.domain.moments import not_after
 from leads_pipeline.errors import BugError, LeadsPipelineError, QuestionError
-from leads_pipeline.extensions import FINDER_MODULES
-from leads_pipeline.health.facts import Facts, UnreadableFileError
+from leads_pipeline.extensions import brought
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.leads_duckdb import UnreadableFileError
 from leads_pipeline.settings import THIS_MACHINE, origin
 from leads_pipeline.warehouse.published import LeadsFile
 
@@ -81,8 +82,8 @@ _FINDERS: Final[dict[str, Finder]] = {}
 
 def all_finders() -> dict[str, Finder]:
     """Return all finders by their names, those of features among them."""
-    for module in FINDER_MODULES:
-        import_module(module)
+    import_module("leads_pipeline.health.findings")
+    brought("finders")
     return _FINDERS
 
 
@@ -144,6 +145,11 @@ def _of(finder: str, one: Finding, now: datetime) -> Finding:
     )
 
 
+def finder_of(key: str) -> str:
+    """Return the name of the finder that a finding's key begins with."""
+    return key.partition("/")[0]
+
+
 def explanation(finder: str) -> str:
     """Return the command that prints the finder's entry in the runbook."""
     return f"leads-pipeline explain {finder}"
@@ -157,12 +163,12 @@ def acknowledge(facts: Facts, keys: Iterable[str]) -> list[Finding]:
     """
     findings, chosen = find(facts), list[Finding]()
     for key in keys:
-        meant = [one for one in findings if key in (one.key, one.key.partition("/")[0])]
+        meant = [one for one in findings if key in (one.key, finder_of(one.key))]
         if not meant:
             raise QuestionError(
                 f"No open finding has the key {key}. `leads-pipeline findings` lists the keys."
             )
-        finder = all_finders().get(key.partition("/")[0])
+        finder = all_finders().get(finder_of(key))
         if finder is None or not finder.stays:
             raise QuestionError(
                 f"{key} can't be acknowledged: it ends when its cause does. {meant[0].what_to_do}"

@@ -50,12 +50,8 @@ __all__ = [
 CHECKS: Final = "checks"
 
 _UNPUBLISHED: Final = timedelta(hours=1)
-_TWO_NIGHTS: Final = timedelta(days=2)
 # One is due each night. Once a year, a night comes 25 hours after the one before.
-
-# A nightly one may fail once.
-_OLDEST_BACKUP: Final = timedelta(days=2)
-
+_TWO_NIGHTS: Final = timedelta(days=2)
 _MANY_EMPTIED: Final = 0.05
 
 _WARNING_BYTES: Final = 1_000_000_000
@@ -90,7 +86,7 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
             f"See the last run of `{job}` in the Dagster UI, and that the sensor `{sensor}` is on."
         )
 
-    if trouble := facts.leads_duckdb_trouble:
+    if trouble := facts.leads_duckdb.trouble:
         is_renewed = facts.is_served and failures <= 0
         yield Finding(
             Level.ERROR,
@@ -137,9 +133,9 @@ def check_tables(facts: Facts) -> Iterator[Finding]:
     Over: when the check passes after a publication.
     """
     failed: BugError | None = None
-    for check in checks() if facts.has_published else ():
+    for check in checks() if facts.leads_duckdb.was_published else ():
         try:
-            found = problems(facts, check) if check.what_to_do else []
+            found = problems(facts.leads_duckdb, check) if check.what_to_do else []
         except BugError as error:  # of a mart that couldn't be made, which another check names
             failed, found = error, []
         if found:
@@ -201,7 +197,7 @@ def drift(facts: Facts) -> Iterator[Finding]:
     it.
     """
     rows = "select kind, change, field, value, first_seen_day, leads from drift"
-    for kind, change, field, value, day, leads in facts.rows(rows):
+    for kind, change, field, value, day, leads in facts.leads_duckdb.rows(rows):
         what = f"{field} = {value}" if value is not None else field
         is_member = change == NEW_MEMBER
         where = (
@@ -239,7 +235,7 @@ def contacts_emptied(facts: Facts) -> Iterator[Finding]:
             group by all
             order by all
         """  # noqa: S608 - our own names
-        days = facts.rows(statement, table="emptied_contacts")
+        days = facts.leads_duckdb.rows(statement, table="emptied_contacts")
         for day, leads, without in days:
             level = Level.ERROR if without >= _MANY_EMPTIED * leads else Level.WARNING
             yield Finding(
@@ -354,32 +350,6 @@ def disk(facts: Facts) -> Iterator[Finding]:
             f"GB{', so it may fail' if is_error else ', an erasure twice that'}.",
             "Delete old backups on this disk, or move the data folder. Never delete raw/, privacy/ "
             "or .state/.",
-        )
-
-
-@finder("backup")
-def backup(facts: Facts) -> Iterator[Finding]:
-    """There is no backup of the last two days.
-
-    Meaning: leads that the portal has deleted exist only on this disk.
-    Do: run `leads-pipeline backup TARGET` each night. If you do, see what it prints.
-    Over: when a backup was made.
-    """
-    made_at = facts.data.state.last_backup()
-    if made_at is None and facts.data.bucket is None:
-        yield Finding(
-            never_set_up(facts),
-            "No backup yet. Leads that the portal has deleted exist only on this disk.",
-            "Run `leads-pipeline backup TARGET` each night. TARGET is a folder on another disk, "
-            "such as /mnt/backup.",
-        )
-    elif made_at and has_passed(_OLDEST_BACKUP, made_at, facts.now):
-        yield Finding(
-            Level.WARNING,
-            f"The last backup is from {moment(made_at)}. Once the portal deletes newer leads, they "
-            "exist only on this disk.",
-            "Run `leads-pipeline backup TARGET`, and see why it doesn't run each night.",
-            made_at,
         )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.due import due_at, next_fetch
 from leads_pipeline.domain.window import RETENTION, day_interval
-from leads_pipeline.health.facts import CHECKED_DAYS, Facts
+from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import Finding, Level, finder
 from leads_pipeline.raw.starting import how_to_start, name_in_dagster
 from leads_pipeline.raw.windows import WindowRow, WindowState
@@ -159,8 +159,8 @@ def windows_lost(facts: Facts) -> Iterator[Finding]:
         if row.window.is_deleted(facts.now) and facts.is_expected(row)
         if row.state not in (WindowState.LANDED, WindowState.EMPTY) and not _is_damage(row)
     ]
-    kinds, first_day = {one.name for one in facts.kinds}, facts.today - timedelta(days=CHECKED_DAYS)
-    rows = facts.rows(statement("findings/windows_lost"), {"day": first_day})
+    kinds = {one.name for one in facts.kinds}
+    rows = facts.leads_duckdb.rows(statement("findings/windows_lost"), {"day": facts.first_checked})
     lost += [(kind, day, scope) for kind, day, scope in rows if kind in kinds]
     by_day: defaultdict[date, list[str]] = defaultdict(list)
 

@@ -15,6 +15,7 @@ from dagster import (
     DagsterInstance,
     DagsterRun,
     DagsterRunStatus,
+    DefaultScheduleStatus,
     RunRequest,
     RunsFilter,
     ScheduleDefinition,
@@ -145,35 +146,45 @@ class Asking:
 
     def schedules(self) -> list[ScheduleDefinition]:
         """Return `pull_daily` and `pull_hourly`."""
-
-        @schedule(
-            name=self.names.name("pull_daily"),
-            job_name=self.names.name(PULL_JOB),
-            cron_schedule=DAILY_CRON,
-            execution_timezone=self.settings.zone.key,
+        daily = self._schedule(
+            "pull_daily",
+            "daily",
+            DAILY_CRON,
+            "Pulls the windows that are due, one run for all: the day that has closed, and others "
+            "again.",
             default_status=self.names.schedule_status,
-            required_resource_keys={self.names.name("data")},
-            description="Pulls the windows that are due, one run for all: the day that has closed, "
-            "and others again.",
         )
-        def pull_daily(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-            data: DataFolder = self.names.resource(context.resources, "data")
-            return self._ask(context.instance, data, "daily")
+        hourly = self._schedule(
+            "pull_hourly",
+            "hourly",
+            HOURLY_CRON,
+            "Pulls the day under way. Off until you switch it on: daily is enough for most "
+            "agencies.",
+        )
+        return [daily, hourly]
 
+    def _schedule(
+        self,
+        name: str,
+        why: str,
+        cron: str,
+        description: str,
+        default_status: DefaultScheduleStatus = DefaultScheduleStatus.STOPPED,
+    ) -> ScheduleDefinition:
         @schedule(
-            name=self.names.name("pull_hourly"),
+            name=self.names.name(name),
             job_name=self.names.name(PULL_JOB),
-            cron_schedule=HOURLY_CRON,
+            cron_schedule=cron,
             execution_timezone=self.settings.zone.key,
+            default_status=default_status,
             required_resource_keys={self.names.name("data")},
-            description="Pulls the day under way. Off until you switch it on: daily is enough for "
-            "most agencies.",
+            description=description,
         )
-        def pull_hourly(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
+        def pull(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
             data: DataFolder = self.names.resource(context.resources, "data")
-            return self._ask(context.instance, data, "hourly")
+            return self._ask(context.instance, data, why)
 
-        return [pull_daily, pull_hourly]
+        return pull
 
     def sensor(self) -> SensorDefinition:
         """Return `retry_failed_partitions`."""

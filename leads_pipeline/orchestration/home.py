@@ -7,10 +7,7 @@ says. Doesn't: the event log (event_log.py).
 import re
 from pathlib import Path
 
-from dagster import DagsterInstance
-
-from leads_pipeline.errors import SettingsError
-from leads_pipeline.extensions import DAGSTER_YAML, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.raw.durable import replace_file
 from leads_pipeline.settings import Settings
 
@@ -22,7 +19,7 @@ def dagster_home(settings: Settings) -> Path:
 
     Raises SettingsError if a package is missing for what the settings want.
     """
-    sections = [of_feature(settings) for of_feature in loaded(DAGSTER_YAML)]
+    sections = [of_feature(settings) for of_feature in brought("dagster_yaml")]
     home = settings.dagster_folder
     file = home / "dagster.yaml"
     if not file.exists():
@@ -35,27 +32,3 @@ def keeps_its_own_state(home: Path) -> bool:
     """Whether Dagster's runs and events lie in the home itself, not in a shared database."""
     text = (home / "dagster.yaml").read_text(errors="replace")
     return re.search(r"^storage:", text, re.MULTILINE) is None
-
-
-def pool_limit(home: Path, pool: str) -> int | None:
-    """Return the limit of a pool in this Dagster home, None if it has none.
-
-    Raises SettingsError if it can't be read.
-    """
-    if not (home / "dagster.yaml").is_file():
-        raise SettingsError(
-            f"{home} has no dagster.yaml yet. `leads-pipeline serve` writes one. If another "
-            "Dagster runs the pulls, set DAGSTER_HOME to its home and run this again."
-        )
-
-    try:
-        with DagsterInstance.from_config(str(home)) as instance:
-            limits = {one.name: one.limit for one in instance.event_log_storage.get_pool_limits()}
-            default = instance.get_concurrency_config().pool_config.default_pool_limit
-    except Exception as error:  # noqa: BLE001 - of any storage. Its message may quote a password
-        raise SettingsError(
-            f"Dagster's state in {home} can't be read ({type(error).__name__}). Start Dagster "
-            "there to see why."
-        ) from None
-
-    return limits.get(pool, default)

@@ -26,11 +26,13 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import today
+from leads_pipeline.extensions import brought
 from leads_pipeline.orchestration.asking import FINISHED, is_under_way, utc_now
 from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, Names
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import RAW
 from leads_pipeline.raw.publications import NIGHT, NOTING, Publications
+from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.unpublished import recent_days
 
@@ -59,6 +61,12 @@ def landed_mark(data: DataFolder, now: datetime, inputs: Callable[[], str]) -> s
         names = "\n".join(name for folder in folders for name in data.store.list(folder))
         landed = hashlib.sha256(names.encode()).hexdigest()
     return f"{landed} {inputs()}".strip() if landed else ""
+
+
+def inputs_of(settings: Settings) -> str:
+    """Return a text that changes with what features publish, besides what lands."""
+    inputs = [of_feature(settings) for of_feature in brought("inputs")]
+    return " ".join(filter(None, inputs))
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from dagster import (
 
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.extensions import DURING_PULL, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.orchestration.asking import PullConfig, raw_key, utc_now
 from leads_pipeline.orchestration.checks import failure, raw_check_specs, raw_checks
 from leads_pipeline.orchestration.names import PLAIN, Names
@@ -110,7 +110,7 @@ def raw_leads_asset(
                     clock=clock,
                 )
                 with ExitStack() as during_pull:
-                    for of_feature in loaded(DURING_PULL):
+                    for of_feature in brought("during_pull"):
                         during_pull.enter_context(of_feature(settings, len(plan.windows)))
                     yield from pull.records(leads.connect)
         except LeadsPipelineError as error:  # nothing can be listed

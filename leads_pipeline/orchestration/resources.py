@@ -73,11 +73,14 @@ class LeadsService(ConfigurableResource[None]):
     @classmethod
     def of(cls, settings: Settings, data: DataFolderResource | DataFolder) -> Self:
         """Return the service of these settings."""
-        shown = {
-            name: getattr(settings, name)
-            for name in ("base_url", "auth_url", "client_id", "max_concurrency")
-        }
-        return cls(settings=settings, data=data, **shown)
+        return cls(
+            settings=settings,
+            data=data,
+            base_url=settings.base_url,
+            auth_url=settings.auth_url,
+            client_id=settings.client_id,
+            max_concurrency=settings.max_concurrency,
+        )
 
     def connect(self) -> LeadsClient:
         """Return a client, and claim the data folder for this portal.

@@ -10,7 +10,7 @@ from typing import Final
 
 from dagster import DagsterInstance
 
-from leads_pipeline.extensions import NEEDED_BY_FEATURES, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.orchestration.names import NEEDED, Names
 from leads_pipeline.raw.durable import replace_file
 from leads_pipeline.raw.state import State
@@ -55,7 +55,7 @@ def note_service(
 def _needed(settings: Settings, names: Names) -> list[str]:
     """The names of the schedules and sensors without which something would be late."""
     needed = [*NEEDED]
-    for of_feature in loaded(NEEDED_BY_FEATURES):
+    for of_feature in brought("needed"):
         needed += of_feature(settings)
     return [names.name(name) for name in needed]
 

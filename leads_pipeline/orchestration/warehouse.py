@@ -6,9 +6,9 @@ Belongs here: what a run publishes, checks and records. Doesn't: the publication
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from dagster import (
@@ -22,14 +22,16 @@ from dagster import (
 )
 
 from leads_pipeline.errors import LeadsPipelineError, SettingsError
+from leads_pipeline.extensions import brought
 from leads_pipeline.orchestration.catalog import mart_spec, table_spec
 from leads_pipeline.orchestration.checks import failure, published_check_specs, published_checks
 from leads_pipeline.orchestration.names import PLAIN, Names
-from leads_pipeline.orchestration.night import Night, NightWork, work_of_night
+from leads_pipeline.orchestration.night import Night, work_of_night
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.publish_sensor import (
     NIGHTLY_TAG,
     delete_old_runs,
+    inputs_of,
     noted_publication,
 )
 from leads_pipeline.raw.branches import Branches, read_branches
@@ -43,24 +45,15 @@ from leads_pipeline.warehouse.published import LeadsFile, Reader
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline.warehouse.tables import lead_tables
 
-
-@dataclass(frozen=True, slots=True)
-class Publishing:
-    """What the features bring to a publication.
-
-    `bring_up_to_date` publishes. `inputs` returns a text that changes with what else is published
-    than what lands. `made_tables` returns the names of tables that the last publication made, and
-    that aren't assets of this run. `night` is what they do before the publication of a night.
-    """
-
-    bring_up_to_date: Callable[[DataFolder, PublicationSettings, datetime], Publication]
-    inputs: Callable[[], str]
-    made_tables: Callable[[Reader], Iterable[str]]
-    night: Sequence[NightWork]
+# Publishes what has landed: features/publication_steps.py.
+BringUpToDate = Callable[[DataFolder, PublicationSettings, datetime], Publication]
 
 
 def warehouse_asset(
-    settings: Settings, partitions: Partitions, publishing: Publishing, names: Names = PLAIN
+    settings: Settings,
+    partitions: Partitions,
+    bring_up_to_date: BringUpToDate,
+    names: Names = PLAIN,
 ) -> AssetsDefinition:
     """One asset per table and mart, from one publication."""
     tables = [*lead_tables(), *other_tables()]
@@ -83,10 +76,14 @@ def warehouse_asset(
         now = datetime.now(UTC)
 
         try:
-            night = work_of_night(data, settings, now, publishing.night) if is_nightly else Night()
-            with noted_publication(data, settings.zone, publishing.inputs, is_nightly=is_nightly):
-                publication = _publish(context, data, settings, partitions, publishing)
-                yield from _record(LeadsFile(data), publication, publishing, names)
+            night = Night()
+            if is_nightly:
+                night = work_of_night(data, settings, now, brought("night"))
+            with noted_publication(
+                data, settings.zone, partial(inputs_of, settings), is_nightly=is_nightly
+            ):
+                publication = _publish(context, data, settings, partitions, bring_up_to_date)
+                yield from _record(LeadsFile(data), publication, names)
                 _tell_of_problems(publication)
         except LeadsPipelineError as error:
             raise failure("leads.duckdb could not be published", error, "publication") from None
@@ -103,7 +100,7 @@ def _publish(
     data: DataFolder,
     settings: Settings,
     partitions: Partitions,
-    publishing: Publishing,
+    bring_up_to_date: BringUpToDate,
 ) -> Publication:
     """Bring leads.duckdb up to date, and log what was done."""
     context.log.info("Publishing leads.duckdb.")
@@ -117,7 +114,7 @@ def _publish(
         installation=settings,
     )
     # A fetch from after this moment would count as one of the future.
-    publication = publishing.bring_up_to_date(data, of_publication, datetime.now(UTC))
+    publication = bring_up_to_date(data, of_publication, datetime.now(UTC))
 
     for what, why in publication.problems.items():
         context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
@@ -134,7 +131,7 @@ def _publish(
 
 
 def _record(
-    file: LeadsFile, publication: Publication, publishing: Publishing, names: Names
+    file: LeadsFile, publication: Publication, names: Names
 ) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
     """Record what the file holds: each table and its rows, tables of one's own, and the checks."""
     did: dict[str, str | int] = {
@@ -148,8 +145,9 @@ def _record(
         for table in (*lead_tables(), *other_tables(), *marts()):
             metadata = {**did, **rows.get(table.name, {})}
             yield MaterializeResult(asset_key=names.key(table.name), metadata=metadata)
-        for name in publishing.made_tables(db):
-            yield AssetMaterialization(names.key(name), metadata=rows[name])
+        for of_feature in brought("made_tables"):
+            for name in of_feature(db):
+                yield AssetMaterialization(names.key(name), metadata=rows[name])
         yield from published_checks(db, names)
 
 

@@ -12,8 +12,7 @@ from typing import Final, Self
 
 from leads_pipeline.domain.window import RETENTION, today
 from leads_pipeline.errors import QuestionError, SettingsError, StorageError
-from leads_pipeline.extensions import GATEKEEPERS, loaded
-from leads_pipeline.raw.cache import CachedStore
+from leads_pipeline.extensions import brought
 from leads_pipeline.raw.durable import make_folder, storing
 from leads_pipeline.raw.format import IN_BUCKET, IN_FOLDER, check_format, note_format
 from leads_pipeline.raw.gatekeeper import LIST, Gatekeeper, OpenGate
@@ -22,7 +21,7 @@ from leads_pipeline.raw.names import QUARANTINE, RAW, RESTRICTED
 from leads_pipeline.raw.quarantine import Quarantine
 from leads_pipeline.raw.service_lock import is_served
 from leads_pipeline.raw.state import State
-from leads_pipeline.raw.store import FolderStore, Store, open_store
+from leads_pipeline.raw.store import FolderStore, Store
 from leads_pipeline.settings import Settings, origin
 
 # The raw files of a bucket that this machine has read. It can be deleted at any time.
@@ -82,9 +81,10 @@ class DataFolder:
 
         Raises SettingsError if the bucket's package is missing.
         """
-        bucket = (
-            open_store(settings.store, plain_http=settings.plain_http) if settings.store else None
-        )
+        bucket = None
+        if settings.store:
+            [feature] = brought("bucket")
+            bucket = feature.bucket_of(settings)
         return cls.at(settings.data_dir, bucket, clock, settings)
 
     @classmethod
@@ -100,10 +100,13 @@ class DataFolder:
         Without settings, the suppression list is in the folder.
         """
         state = State(folder, bucket, clock)
-        store: Store = CachedStore(bucket, folder / CACHE) if bucket else FolderStore(folder)
+        store: Store = FolderStore(folder)
+        if bucket is not None:
+            [feature] = brought("bucket")
+            store = feature.read_through(folder / CACHE, bucket)
         gate: Gatekeeper = OpenGate(folder, bucket)
 
-        for gatekeeper in loaded(GATEKEEPERS):
+        for gatekeeper in brought("gatekeeper"):
             gate = gatekeeper(folder, store, bucket, state, clock, settings)
 
         return cls(

@@ -13,9 +13,8 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 import filelock
 
@@ -34,7 +33,6 @@ _NO_FOLDER_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUP
 _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 _POLL_SECONDS: Final = 0.02
-_PART_BYTES: Final = 2**20
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -84,21 +82,10 @@ def drafted(path: Path, content: bytes) -> Iterator[Path]:
     make_folder(path.parent)
     draft = path.with_name(f".{secrets.token_hex(8)}{DRAFT}")
     try:
-        write_new(draft, content)
-        sync(draft)
+        _write_synced(str(draft), content)
         yield draft
     finally:
         draft.unlink(missing_ok=True)
-
-
-def write_new(draft: Path, content: bytes) -> None:
-    """Make a private file of a new name. It isn't synced yet. Raises OSError."""
-    # Not tempfile's: a fifth of the time that a landing takes beside waiting for the disk
-    # (measured).
-    with os.fdopen(
-        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE_MODE), "wb"
-    ) as file:
-        file.write(content)
 
 
 def publish_file(source: Path, path: Path) -> None:
@@ -128,39 +115,6 @@ def copy_file(source: Path, target: Path) -> None:
                 left -= copied
     if left:
         shutil.copyfile(source, target)
-
-
-def copy_once(source: BinaryIO, target: Path, hash_: str) -> bool:
-    """Copy to a new private file in one reading.
-
-    Return False, and leave no file, if the source can't be read or is damaged. `hash_` is how its
-    SHA-256 begins. The copy has the source's moment and isn't synced yet. Raises OSError if the
-    target can't be written.
-    """
-    write_new(target, b"")
-    digest = hashlib.sha256()
-
-    with target.open("wb") as file:
-        while part := _part_of(source):
-            digest.update(part)
-            file.write(part)
-
-    if part is None or not digest.hexdigest().startswith(hash_):
-        target.unlink()
-        return False
-
-    if not isinstance(source, BytesIO):
-        modified_ns = os.fstat(source.fileno()).st_mtime_ns
-        os.utime(target, ns=(modified_ns, modified_ns))
-
-    return True
-
-
-def _part_of(source: BinaryIO) -> bytes | None:
-    """Read the next bytes. None if that fails."""
-    with suppress(OSError):
-        return source.read(_PART_BYTES)
-    return None
 
 
 def digest_of(path: Path) -> str:
@@ -193,6 +147,24 @@ def sync(path: Path) -> None:
 def lacks_links(error: OSError) -> bool:
     """Whether a link couldn't be made because the file system has none of that kind."""
     return error.errno in _LACKING
+
+
+def want_symbolic_links(link: Path) -> None:
+    """Raise StorageError if no symbolic link can be made at that path. Nothing stays there."""
+    with storing(link):
+        try:
+            link.symlink_to("nothing")
+        except OSError as error:
+            if not lacks_links(error):
+                raise
+            raise StorageError(
+                f"The file system {mount_of(link.parent)} has no symbolic links, and leads.duckdb "
+                "is one. Set LEADS_DATA_DIR, or LEADS_WORK_DIR with a bucket, to a folder on "
+                "another file system, for example ext4, XFS or APFS. Landed leads are safe: move "
+                "the data folder there.",
+                reason="no symbolic links",
+            ) from None
+        link.unlink()
 
 
 def forgo_core_dumps() -> None:

@@ -6,7 +6,7 @@ Erasures and access requests ask all of them.
 
 from collections.abc import Callable
 
-from leads_pipeline.extensions import HOLDERS, loaded
+from leads_pipeline.extensions import brought
 from leads_pipeline.raw.data_folder import DataFolder
 
 # Whether a lead, by its kind and id, is the person's.
@@ -58,4 +58,4 @@ class HoldsPeople:
 
 def holders(data: DataFolder) -> list[HoldsPeople]:
     """Return everything that holds people."""
-    return [of_feature(data) for of_feature in loaded(HOLDERS)]
+    return [of_feature(data) for of_feature in brought("holds_people")]

@@ -7,7 +7,6 @@ import hashlib
 import json
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -214,20 +213,6 @@ def _patched(text: str | bytes, patch: Mapping[str, Any]) -> bytes:
             members[name] = msgspec.Raw(msgspec.json.encode(value))
 
     return msgspec.json.encode(members)
-
-
-def corrected_texts(rows: Sequence[Row]) -> dict[Row, str]:
-    """Return what each correction in a window makes of the lead's newest version.
-
-    Alone, a correction shows a number without the name that belongs to it.
-    """
-    made: dict[Row, str] = {}
-    if corrections := sorted(row for row in rows if row.source == CORRECTION):
-        texts = newest_payloads(merged(rows))
-        for row in corrections:
-            with suppress(KeyError, ValueError):  # the version is in another window, or isn't JSON
-                made[row] = texts[row.lead_id] = corrected(texts[row.lead_id], row.payload).decode()
-    return made
 
 
 def hash_of(content: bytes) -> str:

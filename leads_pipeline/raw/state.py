@@ -107,20 +107,11 @@ class State:
 
     def note_landed(self) -> None:
         """Remember that a publication may find something new."""
-        self._touch("landed")
+        self.touch("landed")
 
     def landed_at(self) -> datetime | None:
         """Return when something was last landed by this machine, None if nothing ever was."""
-        return self._touched_at("landed")
-
-    def note_receiver(self) -> None:
-        """Remember that `receive` works. On a full disk nothing is remembered."""
-        with suppress(StorageError):
-            self._touch("receiver")
-
-    def receiver_seen_at(self) -> datetime | None:
-        """Return when `receive` last worked on this machine, None if it never did."""
-        return self._touched_at("receiver")
+        return self.touched_at("landed")
 
     def note_rewriting(self) -> None:
         """Remember that raw files are rewritten: the next publication builds leads.duckdb anew.
@@ -273,31 +264,6 @@ class State:
             else None
         )
 
-    # --- keys of a day that retention is making anonymous -----------------------------------------
-
-    def make_key_of_day(self, day: date) -> bytes:
-        """Return the key under which a day's people become random ids. It outlives a kill."""
-        path = self.path / "anonymous" / day.isoformat()
-        with storing(path):
-            if not path.exists():
-                replace_file(path, secrets.token_bytes(32))
-            return path.read_bytes()
-
-    def key_of_day(self, day: date) -> bytes | None:
-        """Return the key of the day if retention has come to it.
-
-        Once it is forgotten, return a new one each time.
-        """
-        before, path = self.retained_before(), self.path / "anonymous" / day.isoformat()
-        if before is None or day >= before:
-            return None
-        with reading(path):
-            return path.read_bytes() if path.exists() else secrets.token_bytes(32)
-
-    def forget_key_of_day(self, day: date) -> None:
-        """Delete it. From then on, nobody can tell whose id it was."""
-        (self.path / "anonymous" / day.isoformat()).unlink(missing_ok=True)
-
     # --- what is the same for all machines --------------------------------------------------------
 
     def claim(self, origin: str) -> None:
@@ -365,7 +331,7 @@ class State:
 
     def opened_at(self) -> datetime | None:
         """Return when the folder was opened for its first pull, None before."""
-        return self._touched_at("time_zone")
+        return self.touched_at("time_zone")
 
     def time_zone(self) -> str | None:
         """Return that time zone, None before it was remembered."""
@@ -436,13 +402,15 @@ class State:
             return path.read_text(errors="replace").strip() or None
         return None
 
-    def _touched_at(self, name: str) -> datetime | None:
+    def touched_at(self, name: str) -> datetime | None:
+        """Return when `touch` was last called with that name, None if it never was."""
         path = self.path / name
         with reading(path), suppress(FileNotFoundError):
             return datetime.fromtimestamp(path.stat().st_mtime, UTC)
         return None
 
-    def _touch(self, name: str) -> None:
+    def touch(self, name: str) -> None:
+        """Remember this moment under that name."""
         path, now = self.path / name, time.time_ns()  # finer than the kernel's own stamp
         with storing(path):
             try:

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.raw.durable import publish_file, reading, storing, sync
-from leads_pipeline.raw.proof import want_symbolic_links
+from leads_pipeline.raw.durable import publish_file, reading, storing, sync, want_symbolic_links
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 # Readable by the owner's group, as analysts are. Nobody may write: one writer would lock out every

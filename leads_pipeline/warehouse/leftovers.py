@@ -1,40 +1,16 @@
-"""The steps of a publication that delete files which nothing brings up to date any more.
+"""The step of a publication that deletes files which nothing brings up to date any more.
 
 No erasure would reach these files.
 
-Belongs here: files of before a change of settings or features. Doesn't: what a feature deletes of
-its own.
+Belongs here: files of features that are gone. Doesn't: what a feature deletes of its own.
 """
 
 import shutil
 from collections.abc import Set
 
-from leads_pipeline.raw.data_folder import CACHE, DataFolder
+from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.durable import storing
-from leads_pipeline.raw.names import RAW, RESTRICTED
 from leads_pipeline.warehouse.step import Publication, Step
-
-
-class DeleteCache(Step):
-    """Deletes files that were read from a bucket before the data moved into the folder.
-
-    No erasure reaches them.
-    """
-
-    name = CACHE
-
-    def __init__(self, data: DataFolder) -> None:
-        self._data = data
-
-    def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
-        """Delete it, unless there is a bucket."""
-        if self._data.bucket is not None:
-            return
-        for root in (RAW, RESTRICTED):
-            cache = self._data.folder / CACHE / root
-            with storing(cache):
-                if cache.exists():
-                    shutil.rmtree(cache)
 
 
 class DeleteUnclaimed(Step):

@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.raw.landing import MOST_FILES, Raw
 from leads_pipeline.raw.names import place_of
 from leads_pipeline.raw.rows import newest_payloads
-from leads_pipeline.raw.store import open_store
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import WINDOW
@@ -40,7 +40,7 @@ from pathlib import Path
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.raw.landing import Raw
 from leads_pipeline.raw.names import place_of
-from leads_pipeline.raw.store import open_store
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import WINDOW
 

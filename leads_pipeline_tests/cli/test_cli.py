@@ -16,17 +16,17 @@ import pytest
 from click.testing import CliRunner
 
 from leads_pipeline.cli import main
-from leads_pipeline.cli.demo import simulator
-from leads_pipeline.domain.bodies import read_push
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
+from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
+from leads_pipeline.features.service.alone import alone
+from leads_pipeline.features.service.demo import simulator
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.durable import check_writable
 from leads_pipeline.raw.names import place_of
-from leads_pipeline.raw.service_lock import alone
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.command_line import run
@@ -461,7 +461,9 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
     for name, value in settings.items():
         monkeypatch.setenv(f"LEADS_{name}", value)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys.modules["leads_pipeline.cli.demo"], "simulator", nullcontext)
+    monkeypatch.setattr(
+        sys.modules["leads_pipeline.features.service.demo"], "simulator", nullcontext
+    )
     with pytest.raises(StorageError, match="Nothing can be written to") as doctors_words:
         check_writable(data)
 

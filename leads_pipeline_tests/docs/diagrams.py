@@ -65,7 +65,6 @@ _FOLDERS: Final[Places] = {
     "cli": (0, 1),
     "mail": (1, 1),
     "definitions": (1, 0),
-    "component": (1, 2),
     "orchestration": (2, 0),
     "health": (2, 1),
     "warehouse": (0, 3),

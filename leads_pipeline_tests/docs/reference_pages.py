@@ -20,8 +20,9 @@ from dagster import AssetKey, ScheduleDefinition, SensorDefinition
 
 from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
-from leads_pipeline.extensions import FIGURES, loaded
-from leads_pipeline.health.figures import Figures, registry
+from leads_pipeline.extensions import brought
+from leads_pipeline.features.metrics.gauges import registry
+from leads_pipeline.health.figures import Figures
 from leads_pipeline.health.finding import Finding, Level
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.simulator.__main__ import main as simulate
@@ -240,7 +241,7 @@ def _metrics() -> str:
         data = DataFolder.at(Path(folder))
         of_features = tuple(
             replace(of_feature(data), by_state=one, by_place={"": one}, last_at=moment)
-            for of_feature in loaded(FIGURES)
+            for of_feature in brought("figures")
         )
     figures = Figures(
         moment, one, one, moment, moment, moment, moment, moment, one, 1, (finding,), of_features

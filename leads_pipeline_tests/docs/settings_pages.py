@@ -6,8 +6,8 @@
 from itertools import groupby
 from pathlib import Path
 
+from leads_pipeline.cli.settings import Variable, described
 from leads_pipeline.features.service.init import env_file
-from leads_pipeline.settings import Variable, described
 
 ROOT = Path(__file__).parents[2]
 ENV_EXAMPLE = ROOT / ".env.example"

@@ -25,10 +25,10 @@ import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.features.lake.step import WriteTables
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.store import open_store
 from leads_pipeline.settings import Secret
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import running

@@ -10,6 +10,8 @@ import duckdb
 import pytest
 
 from leads_pipeline.features import FEATURES
+from leads_pipeline.simulator.app import Config
+from leads_pipeline.simulator.server import running
 
 PACKAGE = Path(__file__).parents[2] / "leads_pipeline"
 
@@ -75,7 +77,13 @@ def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_pa
     code = copied(tmp_path)
     take_out(code, names)
 
-    leads_pipeline(code, "demo")
+    if "service" in names:  # it has the demo
+        with running(Config(branches=3)) as portal:
+            variables = portal.environment().items()
+            (code / ".env").write_text("\n".join(f"{name}={value}" for name, value in variables))
+            leads_pipeline(code, "backfill", "--last", "2d")
+    else:
+        leads_pipeline(code, "demo")
 
     with duckdb.connect(code / "data" / "leads.duckdb", read_only=True) as db:
         [(leads,)] = db.execute("select count(*) from applicant_leads").fetchall()
@@ -83,6 +91,21 @@ def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_pa
     said = leads_pipeline(code, "--help")
     commands = {name for one in FEATURES if one.name in names for name in one.commands}
     assert not commands & {line.split()[0] for line in said.splitlines() if line.startswith("  ")}
+
+
+@pytest.mark.slow
+def test_without_the_bucket_nothing_is_pulled_into_a_folder_in_its_place(tmp_path: Path) -> None:
+    code = copied(tmp_path)
+    (code / ".env").write_text(f"{ANY_PORTAL}LEADS_DATA_DIR=s3://leads/here\n")
+    take_out(code, ["bucket"])
+
+    for command in ("backfill --last 1d", "status", "demo"):
+        done = started(code, *command.split())
+        assert done.returncode == 2
+        assert "LEADS_DATA_DIR names a store" in done.stderr
+        assert "it lacks the feature `bucket`: name a folder" in " ".join(done.stderr.split())
+
+    assert not (code / "data").exists()
 
 
 @pytest.mark.slow

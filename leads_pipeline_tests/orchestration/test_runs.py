@@ -17,11 +17,10 @@ from leads_pipeline.domain.contract import APPRAISAL
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.inventory.today import INVENTORY_JOB
 from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
+from leads_pipeline.features.service.dagster_compat import forget_future_ticks
 from leads_pipeline.orchestration.asking import pull_request, window_tags
-from leads_pipeline.orchestration.dagster_compat import forget_future_ticks
-from leads_pipeline.orchestration.home import dagster_home, pool_limit
+from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import PUBLISH_JOB, PULL_JOB
-from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -143,30 +142,6 @@ def test_sensors_and_schedules_that_ticked_while_the_clock_ran_ahead_tick_again_
         "deliver",
         "pull_daily",
     }
-
-
-def test_the_limit_of_the_pool_of_pulls_is_that_of_the_dagster_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fault 106: a company's own dagster.yaml has no limit, or another one."""
-    home = tmp_path / "home"
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
-    with pytest.raises(SettingsError, match="has no dagster"):
-        pool_limit(home, PORTAL_POOL)
-
-    dagster_home(Settings.from_variables({"DAGSTER_HOME": str(home)}))
-    assert pool_limit(home, PORTAL_POOL) == 1
-
-    (home / "dagster.yaml").write_text("telemetry: {enabled: false}")
-    assert pool_limit(home, PORTAL_POOL) is None
-
-    with DagsterInstance.from_config(str(home)) as instance:
-        instance.event_log_storage.set_concurrency_slots(PORTAL_POOL, 3)
-    assert pool_limit(home, PORTAL_POOL) == 3
-
-    (home / "dagster.yaml").write_text("no_such_section: {}")
-    with pytest.raises(SettingsError, match="can't be read"):
-        pool_limit(home, PORTAL_POOL)
 
 
 @pytest.mark.slow

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT
+from leads_pipeline.features.doctor.verify import verify
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.retain import cut_days
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.health import facts as facts_module
-from leads_pipeline.health.doctor import Light
-from leads_pipeline.health.verify import verify
+from leads_pipeline.health.seen import Light
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place
 from leads_pipeline.settings import Settings

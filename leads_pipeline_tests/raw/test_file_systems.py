@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.raw.proof import FileSystem, prove_folder
+from leads_pipeline.features.doctor.file_system import FileSystem, prove_folder
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.system_calls import (

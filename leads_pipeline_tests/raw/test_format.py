@@ -1,15 +1,13 @@
-"""A folder or a bucket that another version wrote is refused before anything is written, a new one
-gets a number.
-"""
+"""A folder that another version wrote is refused before anything is written, a new one gets a number."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 import pytest
-from dagster import DagsterInstance, asset, build_init_resource_context, materialize
+from dagster import DagsterInstance, build_init_resource_context
 
 from leads_pipeline.cli import main
 from leads_pipeline.cli.installation import opened
@@ -18,7 +16,6 @@ from leads_pipeline.orchestration.resources import DataFolderResource
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.rows import FORMAT
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.serving import free_port
 
@@ -183,77 +180,3 @@ def test_a_folder_without_a_number_opens_if_its_names_are_of_today(folder: Path)
     opened(Settings.from_variables(os.environ))
 
     assert (folder / ".state" / "raw_format").exists()
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"state/raw_format": f"{FORMAT + 1}\n"},
-        {f"{WINDOW}/leads-{HASH}.parquet": "PAR1"},
-        {"spool/20261119T120000.000000Z-ab.pushed": "leads"},
-    ],
-)
-def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
-    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]
-) -> None:
-    address = new_bucket(moto, monkeypatch)
-    os.environ.update({"LEADS_DATA_DIR": address, "LEADS_WORK_DIR": str(folder)})
-    bucket: Any = DataFolder.of(Settings.from_variables(os.environ)).bucket
-    for key, content in files.items():
-        bucket.create(key, content.encode())
-
-    for command in (
-        "status",
-        "verify",
-        "backfill --last 1d",
-        "privacy log",
-        "deliver",
-        "receive --port 0",
-        "doctor",
-    ):
-        done = run(*command.split())
-        assert (done.exit_code, f"{address} has " in done.output) == (2, True), done.output
-
-    assert {key: bucket.get(key).decode() for key in bucket.list("")} == files
-    assert not folder.exists()
-
-
-def test_a_run_refuses_the_bucket_of_another_version(
-    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.environ.update(
-        {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)}
-    )
-    settings = Settings.from_variables(os.environ)
-    bucket: Any = DataFolder.of(settings).bucket
-    bucket.create("state/raw_format", f"{FORMAT + 1}\n".encode())
-
-    @asset(required_resource_keys={"data"})
-    def anything() -> None: ...
-
-    with DagsterInstance.ephemeral() as instance:
-        done = materialize(
-            [anything],
-            resources={"data": DataFolderResource.of(settings)},
-            instance=instance,
-            raise_on_error=False,
-        )
-
-    assert not done.success
-    assert bucket.list("") == ["state/raw_format"]
-    assert not folder.exists()
-
-
-def test_a_new_bucket_gets_the_number(
-    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.environ.update(
-        {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)}
-    )
-
-    opened(Settings.from_variables(os.environ))
-
-    data = DataFolder.of(Settings.from_variables(os.environ))
-    assert data.bucket is not None
-    assert data.bucket.get("state/raw_format") == f"{FORMAT}\n".encode()
-    assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"

@@ -25,6 +25,7 @@ from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, ReceivedLead
 from leads_pipeline.domain.due import due_at
 from leads_pipeline.domain.window import RETENTION, Scope, ScopeKind, Window
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.raw.landing import MOST_FILES, Landed, Raw
 from leads_pipeline.raw.names import (
     PUSH_SCOPE,
@@ -35,7 +36,7 @@ from leads_pipeline.raw.names import (
     read_failure,
 )
 from leads_pipeline.raw.rows import CORRECTION, PULL, Row, merged, microseconds, newest_payloads
-from leads_pipeline.raw.store import FolderStore, Store, open_store
+from leads_pipeline.raw.store import FolderStore, Store
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import (

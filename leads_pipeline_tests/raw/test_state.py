@@ -112,18 +112,6 @@ def test_each_rewriting_of_raw_has_a_mark_of_its_own(state: State) -> None:
     assert state.landed_at() is not None
 
 
-def test_the_key_of_a_day_is_the_same_until_it_is_forgotten(tmp_path: Path, state: State) -> None:
-    key = state.make_key_of_day(DAY)
-    assert State(tmp_path).make_key_of_day(DAY) == key
-    assert state.key_of_day(DAY) is None
-    state = State(tmp_path, clock=lambda: NOW + timedelta(days=40))
-    state.note_retention(DAY + timedelta(days=1))
-    assert state.key_of_day(DAY) == key
-    assert state.key_of_day(DAY + timedelta(days=1)) is None
-    state.forget_key_of_day(DAY)
-    assert key != state.key_of_day(DAY) != state.key_of_day(DAY)
-
-
 # --- what is the same for all machines ------------------------------------------------------------
 
 

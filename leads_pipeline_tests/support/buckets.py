@@ -1,7 +1,7 @@
 """Empty buckets for tests, and a server that has some: moto's emulation of S3, which starts in a
 second.
 
-Belongs here: making them. Doesn't: what is to hold of a bucket (raw/test_store.py).
+Belongs here: making them. Doesn't: what is to hold of a bucket (features/bucket).
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final
 import httpx
 import pytest
 
-from leads_pipeline.raw.store import open_store
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.serving import free_port
 

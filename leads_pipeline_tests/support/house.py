@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 
-from leads_pipeline.domain.bodies import cut_leads, read_push
+from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.features.backup.restoring import end_restore, restore
@@ -35,6 +35,7 @@ from leads_pipeline.features.privacy.retain import cut_days, due_before
 from leads_pipeline.features.privacy.search import Found, find
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.publication_steps import bring_up_to_date
+from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.report.content import read_content
 from leads_pipeline.features.report.page import page_of, write_report

@@ -19,7 +19,7 @@ from leads_pipeline.domain.moments import has_passed, not_after
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.alerts.channels import Channel, Heartbeat
 from leads_pipeline.features.alerts.digest import Digest
-from leads_pipeline.health.finding import Finding, Level
+from leads_pipeline.health.finding import Finding, Level, finder_of
 from leads_pipeline.mail import attempt
 from leads_pipeline.raw.durable import replace_file
 
@@ -80,11 +80,13 @@ class Told(BaseModel):
         """Replace the file in the `.state` folder. Raises StorageError."""
         replace_file(state / _NAME, self.model_dump_json().encode())
 
-    def keys(self) -> set[str]:
-        """Return the keys of all findings that the file knows."""
-        return self.noticed.keys() | {
-            key for memory in self.channels.values() for key in memory.open
-        }
+    def note_found(
+        self, findings: Sequence[Finding], failed: Collection[str], now: datetime
+    ) -> None:
+        """Remember when each was found first. While its finder fails, nobody knows it is over."""
+        found = {one.key for one in findings}
+        unseen = {key for key in self.noticed if finder_of(key) in failed}
+        self.noticed = {key: not_after(self.noticed.get(key, now), now) for key in found | unseen}
 
     def forget_other_channels(self, names: Collection[str]) -> None:
         """Forget channels that aren't set up any more."""
@@ -101,45 +103,48 @@ class Told(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
-    """The findings that are open at a moment, without hints.
+class _Look:
+    """What was found at a moment, without hints.
 
-    `kept` are keys that may be open or not, because their finders failed. `waiting` are keys of
-    findings that may pass by themselves, and aren't told yet.
+    `failed` names the finders that couldn't look. `waiting` are keys of findings that may pass by
+    themselves, and aren't told yet.
     """
 
     findings: Sequence[Finding]
-    kept: Collection[str]
+    failed: Collection[str]
     waiting: Collection[str]
 
     @classmethod
     def of(
         cls, findings: Sequence[Finding], failed: Collection[str], told: Told, now: datetime
     ) -> Self:
-        """Note in `told` what is found for the first time, and sort out what is told now."""
-        found = {one.key: one for one in findings if one.level is not Level.HINT}
-        kept = {key for key in told.keys() - found.keys() if key.partition("/")[0] in failed}
-        told.noticed = {
-            key: not_after(told.noticed.get(key, now), now) for key in found.keys() | kept
-        }
-
-        open_ = []
-        waiting = set()
-        for one in found.values():
+        """Return it with the moments at which `told` has the findings noticed."""
+        dated, waiting = [], set()
+        for one in findings:
             noticed_at = told.noticed[one.key]
-            open_.append(replace(one, since=min(one.since or noticed_at, now)))
+            dated.append(replace(one, since=min(one.since or noticed_at, now)))
             if one.may_pass and not has_passed(PATIENCE, noticed_at, now):
                 waiting.add(one.key)
-        return cls(open_, kept, waiting)
+        return cls(dated, failed, waiting)
 
-    def shown_on(self, channel: str, memory: Memory) -> list[Finding]:
-        """Return what counts for a channel. It isn't told that it doesn't work itself."""
-        return [
+    def open_on(self, channel: str, memory: Memory) -> list[Finding]:
+        """Return what is open for a channel. It isn't told that it doesn't work itself.
+
+        While a finder fails, what the channel was told of it is open.
+        """
+        found = {one.key for one in self.findings}
+        counted = [
             one
             for one in self.findings
             if (one.key in memory.open or one.key not in self.waiting)
             and one.key != f"alert-channels/{channel}"
         ]
+        unseen = [
+            one
+            for key, one in memory.open.items()
+            if key not in found and finder_of(key) in self.failed
+        ]
+        return counted + unseen
 
     @property
     def is_late(self) -> bool:
@@ -170,27 +175,29 @@ class Alerts:
     ) -> dict[str, bool]:
         """Send the messages that are due. Return by channel whether that worked.
 
-        `failed` names the finders that couldn't look. Their earlier findings stay as they were.
+        `failed` names the finders that couldn't look. Their earlier findings stay open.
         """
         told = self._unsaved or Told.read(self._state)
-        is_open = _Open.of(findings, failed, told, now)
         told.forget_other_channels({one.name for one in (*self._channels, self._heartbeat) if one})
+        found = [one for one in findings if one.level is not Level.HINT]
+        told.note_found(found, failed, now)
+        look = _Look.of(found, failed, told, now)
 
         results = dict[str, bool]()
         for channel in self._channels:
             memory = told.channels.setdefault(channel.name, Memory())
-            shown = is_open.shown_on(channel.name, memory)
-            if digest := due(memory, shown, is_open.kept, now):
-                results[channel.name] = self._send(channel, digest, told, is_open.kept)
+            digest = due(memory, look.open_on(channel.name, memory), now)
+            if digest is not None:
+                results[channel.name] = self._send(channel, digest, told)
 
         if self._heartbeat and (told.beat_at is None or has_passed(BEAT_EVERY, told.beat_at, now)):
             results[self._heartbeat.name] = self._beat(
-                self._heartbeat, told, now, is_well=not is_open.is_late
+                self._heartbeat, told, now, is_well=not look.is_late
             )
         self._save(told)
         return results
 
-    def _send(self, channel: Channel, digest: Digest, told: Told, kept: Collection[str]) -> bool:
+    def _send(self, channel: Channel, digest: Digest, told: Told) -> bool:
         memory = told.channels[channel.name]
         # A message may arrive although its answer is lost, or this process is killed. So its end is
         # told too.
@@ -202,9 +209,8 @@ class Alerts:
         is_sent, trouble = attempt(channel.name, partial(channel.send, digest))
         told.note_attempt(channel.name, trouble, digest.at)
         if is_sent:
-            still_kept = {key: one for key, one in memory.open.items() if key in kept}
-            memory.open = still_kept | {one.key: one for one in (*digest.new, *digest.still_open)}
-            memory.unsure.intersection_update(kept)
+            memory.open = {one.key: one for one in (*digest.new, *digest.still_open)}
+            memory.unsure.clear()
             memory.told_at = digest.at
         self._save(told)
         return is_sent
@@ -224,22 +230,19 @@ class Alerts:
             self._unsaved = told
 
 
-def due(
-    memory: Memory, shown: Sequence[Finding], kept: Collection[str], now: datetime
-) -> Digest | None:
-    """Return what a channel is to be told now, None if nothing is due.
-
-    `shown` are the open findings that count. `kept` are keys that may be open or not (see _Open).
-    """
-    new = [one for one in shown if _is_news(one, memory)]
-    keys = {one.key for one in shown} | {*kept}
+def due(memory: Memory, open_: Sequence[Finding], now: datetime) -> Digest | None:
+    """Return what a channel is to be told now of what is open, None if nothing is due."""
+    new = [one for one in open_ if _is_news(one, memory)]
+    still_open = [one for one in open_ if one not in new]
+    keys = {one.key for one in open_}
     over = [one for key, one in sorted(memory.open.items()) if key not in keys]
-    is_over = any(one.level is Level.ERROR or one.key in memory.unsure for one in over)
-    is_open = any(one.level is Level.ERROR for one in shown)
-    is_repeated = is_open and memory.told_at and has_passed(REPEATED_AFTER, memory.told_at, now)
-    if not (new or is_over or is_repeated):
-        return None
-    return Digest(now, new, over, [one for one in shown if one not in new])
+
+    is_end_told = any(one.level is Level.ERROR or one.key in memory.unsure for one in over)
+    has_error = any(one.level is Level.ERROR for one in open_)
+    is_day_over = memory.told_at is not None and has_passed(REPEATED_AFTER, memory.told_at, now)
+    if new or is_end_told or (has_error and is_day_over):
+        return Digest(now, new, over, still_open)
+    return None
 
 
 def _is_news(one: Finding, memory: Memory) -> bool:

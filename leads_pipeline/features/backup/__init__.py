@@ -16,4 +16,5 @@ FEATURE: Final = Feature(
             "Restore a backup into an empty folder.",
         ),
     },
+    finders="leads_pipeline.features.backup.findings",
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.backup.copying import copy_once
 from leads_pipeline.features.backup.snapshots import (
     LIST,
     STORED,
@@ -25,7 +26,7 @@ from leads_pipeline.features.backup.snapshots import (
     snapshots,
 )
 from leads_pipeline.raw.data_folder import RESTORING, DataFolder
-from leads_pipeline.raw.durable import copy_once, make_folder, publish_file, storing
+from leads_pipeline.raw.durable import make_folder, publish_file, storing
 from leads_pipeline.raw.names import RAW
 from leads_pipeline.raw.room import is_full
 from leads_pipeline.raw.store import FolderStore

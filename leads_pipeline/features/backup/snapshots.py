@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.backup.copying import copy_once
 from leads_pipeline.raw import gatekeeper
 from leads_pipeline.raw.data_folder import DEMO, RESTORING, DataFolder
-from leads_pipeline.raw.durable import PRIVATE_FOLDER_MODE, copy_once, reading, sync
+from leads_pipeline.raw.durable import PRIVATE_FOLDER_MODE, reading, sync
 from leads_pipeline.raw.names import QUARANTINE, RAW, RESTRICTED
 from leads_pipeline.raw.room import is_full
 from leads_pipeline.raw.store import FolderStore

@@ -9,8 +9,8 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.inventory.client import InventoryClient
 from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.inventory.settings import InventorySettings
-from leads_pipeline.health.doctor import ONE_ATTEMPT, Doubt, Light, Seen, about_token, ask
 from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.seen import ONE_ATTEMPT, Doubt, Light, Seen, about_token, ask
 from leads_pipeline.portal import Tokens
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.words import counted

@@ -9,9 +9,8 @@ import duckdb
 from leads_pipeline.features.lake.parquet_tables import TABLES, count_rows
 from leads_pipeline.features.lake.settings import LakeSettings
 from leads_pipeline.features.lake.step import want_deltalake
-from leads_pipeline.health.doctor import Light, Seen, ask
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.verify import summed_up
+from leads_pipeline.health.seen import Light, Seen, ask, summed_up
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.starting import how_to_publish
 from leads_pipeline.warehouse.duck import quoted

@@ -23,7 +23,7 @@ def own_marts(facts: Facts) -> Iterator[Finding]:
         "select file, problem, not is_made and name in (select table_name from duckdb_tables()) "
         "from pipeline.own_tables where problem is not null order by file"
     )
-    for file, problem, is_kept in facts.rows(rows, table="own_tables"):
+    for file, problem, is_kept in facts.leads_duckdb.rows(rows, table="own_tables"):
         yield Finding(
             Level.WARNING,
             f"{file}: {problem}{' The table keeps its last good rows.' if is_kept else ''}",

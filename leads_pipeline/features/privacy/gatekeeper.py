@@ -5,9 +5,11 @@ Belongs here: putting gate and list together. Doesn't: what they do (suppression
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from leads_pipeline.errors import BugError
+from leads_pipeline.features.privacy.keys_of_days import key_of_day
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.suppression import Gate, SuppressionList
 from leads_pipeline.raw.data_folder import DataFolder
@@ -33,7 +35,7 @@ def gatekeeper(
     entries = SuppressionList(mine.privacy_dir or folder / LIST, folder / GUARD, bucket)
     if mine.keep_personal_days is None:
         return Gate(store, entries, clock, note_landed=state.note_landed)
-    return Gate(store, entries, clock, state.key_of_day, state.note_landed)
+    return Gate(store, entries, clock, partial(key_of_day, state), state.note_landed)
 
 
 def gate_of(data: DataFolder) -> Gate:

@@ -17,6 +17,7 @@ import duckdb
 from leads_pipeline.domain.contract import LEAD_KINDS, Field, LeadKind
 from leads_pipeline.domain.window import today
 from leads_pipeline.errors import LeadsPipelineError
+from leads_pipeline.features.privacy.keys_of_days import forget_key_of_day, make_key_of_day
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place, list_places
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
@@ -76,7 +77,7 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
                     has_failed = True
                     yield CutDay(kind, day, 0, error)
             if not is_dry and not has_failed:
-                data.state.forget_key_of_day(day)
+                forget_key_of_day(data.state, day)
 
 
 def _places_by_day(data: DataFolder, before: date) -> dict[date, list[Place]]:
@@ -98,7 +99,7 @@ def _cut(data: DataFolder, day: date, windows: Sequence[Place], before: date) ->
     """Make these windows of a day anonymous."""
     data.state.note_retention(before)
     data.state.note_rewriting()
-    data.state.make_key_of_day(day)
+    make_key_of_day(data.state, day)
     for place in windows:
         data.raw.rewrite(place, is_anonymous=True)  # the gate cuts the day's rows
     data.state.note_rewriting()  # a publication may have read windows before they were cut

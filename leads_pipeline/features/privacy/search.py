@@ -30,9 +30,10 @@ from leads_pipeline.features.privacy.identity import (
 )
 from leads_pipeline.features.privacy.redact import without_message
 from leads_pipeline.features.privacy.suppression import Action, Entry, Meant, Suppressed
+from leads_pipeline.features.privacy.suppression.corrections import corrected_texts
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import QUARANTINE, RAW, RESTRICTED, Place, list_places
-from leads_pipeline.raw.rows import CORRECTION, arrow_table, corrected_texts, moment_of, parquet_of
+from leads_pipeline.raw.rows import CORRECTION, arrow_table, moment_of, parquet_of
 from leads_pipeline.raw.store import FolderStore, Store
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, quoted
 from leads_pipeline.warehouse.editions import Editions

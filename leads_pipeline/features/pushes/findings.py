@@ -9,6 +9,9 @@ from leads_pipeline.features.pushes.settings import PushSettings
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import Finding, Level, finder
 
+# Under this name, the data folder remembers when `receive` last worked on this machine.
+SEEN: Final = "receiver"
+
 # The portal tries a push again for 24 hours. Four of them are left to start the receiver.
 _LONGEST_RECEIVER_PAUSE: Final = timedelta(hours=20)
 
@@ -25,7 +28,7 @@ def receiver(facts: Facts) -> Iterator[Finding]:
     Over: when it runs.
     """
     seen_at, is_wanted = (
-        facts.data.state.receiver_seen_at(),
+        facts.data.state.touched_at(SEEN),
         facts.settings.of(PushSettings).receive_key,
     )
     if is_wanted and seen_at and has_passed(_LONGEST_RECEIVER_PAUSE, seen_at, facts.now):

@@ -19,9 +19,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
-from leads_pipeline.domain.bodies import read_push
 from leads_pipeline.domain.contract import LeadKind, ReceivedLead
 from leads_pipeline.errors import InvalidAnswerError, SettingsError, StorageError
+from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.raw.landing import Raw
 from leads_pipeline.raw.names import Place

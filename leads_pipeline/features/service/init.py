@@ -20,9 +20,9 @@ from typing import Final
 
 import click
 
+from leads_pipeline.cli.settings import Variable, described
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.raw.durable import replace_file
-from leads_pipeline.settings import Variable, described
 
 _TEMPLATES: Final = Path(__file__).parent / "deploy"
 

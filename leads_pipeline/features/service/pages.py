@@ -24,8 +24,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from leads_pipeline.cli.output import listening, plain_errors
+from leads_pipeline.features.service.dagster_compat import run_webserver
 from leads_pipeline.features.service.settings import ServiceSettings
-from leads_pipeline.orchestration.dagster_compat import run_webserver
 from leads_pipeline.settings import Settings
 
 # Probes ask for it under any name. It tells the versions of Dagster, and nothing else.

@@ -27,13 +27,14 @@ from leads_pipeline.cli.installation import opened, writable
 from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.extensions import brought
+from leads_pipeline.features.service.alone import alone
+from leads_pipeline.features.service.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.features.service.dagster_log import readable
-from leads_pipeline.orchestration.dagster_compat import DAEMON_MODULE, forget_future_ticks
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
-from leads_pipeline.raw.service_lock import alone
-from leads_pipeline.settings import Settings
+from leads_pipeline.settings import Secret, Settings
 
 # The location's name, too. Dagster remembers by it what was switched on or off in the UI.
 _MODULE: Final = "leads_pipeline.definitions"
@@ -88,7 +89,7 @@ def run_together(
     data.want_restored()
     # Dagster gives an .env in its working directory precedence over the environment, even its empty
     # lines. So it works in its home, and its environment has everything.
-    os.environ.update({**settings.whole_paths(), "DAGSTER_HOME": str(home), SERVED: "yes"})
+    os.environ.update({**whole_paths(settings), "DAGSTER_HOME": str(home), SERVED: "yes"})
     stop = Event()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -119,6 +120,23 @@ def run_together(
         err=True,
     )
     return 1
+
+
+def whole_paths(settings: Settings) -> dict[str, str]:
+    """Return the variables that name a file or folder, with its absolute path.
+
+    They are the same in every working directory.
+    """
+    paths = {settings.folder_variable: str(settings.data_dir)}
+    for read in (settings, *map(settings.of, brought("settings"))):
+        for attribute, one in type(read).model_fields.items():
+            match getattr(read, attribute):
+                case Path() as path:
+                    paths[str(one.validation_alias)] = str(path)
+                case Secret(variable, file=Path() as path):
+                    paths[variable] = str(path)
+
+    return paths
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 
 import click
 
-from leads_pipeline.cli.demo import simulator
 from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
 from leads_pipeline.cli.output import HOST, Number
+from leads_pipeline.features.service.demo import simulator
 from leads_pipeline.settings import Settings
 
 port_option = click.option(

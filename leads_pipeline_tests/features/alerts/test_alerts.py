@@ -191,7 +191,7 @@ def test_while_a_finder_fails_what_it_found_is_neither_over_nor_told_again(
     assert service.look(0, REFUSED) == ["new: windows-refused"]
     assert service.look(0.5, broken, failed=["windows-refused"]) == []
     assert service.look(1.5, broken, failed=["windows-refused"]) == [
-        "new: finder-failed/windows-refused"
+        "new: finder-failed/windows-refused; still open: windows-refused"
     ]
     assert service.look(2, REFUSED) == [
         "over: finder-failed/windows-refused; still open: windows-refused"

@@ -18,12 +18,12 @@ from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.backup.restoring import Restored, end_restore, restore
 from leads_pipeline.features.backup.snapshots import BackedUp, back_up, snapshots
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.features.privacy.sweeping import sweep
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import RESTRICTED, Place
-from leads_pipeline.raw.store import open_store
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.people import listed
 from leads_pipeline_tests.support.staging import (

@@ -98,7 +98,7 @@ def test_branches_that_a_destination_wants_and_nobody_pulls_are_told(agency: Age
 def test_a_receiver_that_was_down_for_a_day_is_told(agency: Agency) -> None:
     agency.variables["LEADS_RECEIVE_KEY"] = "a-key-of-16-characters"
     agency.house.now = datetime.now(UTC)
-    agency.house.data.state.note_receiver()
+    agency.house.data.state.touch("receiver")
     agency.house.later(hours=19)
     assert told(agency) == {}
     agency.house.later(hours=2)

@@ -17,13 +17,13 @@ import duckdb
 import pytest
 
 from leads_pipeline.errors import BugError
+from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.features.loading_ahead.draft import LOCK, DraftFolder
 from leads_pipeline.features.loading_ahead.helper import COPIED_BYTES_A_WINDOW
 from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN, loading_ahead
 from leads_pipeline.features.loading_ahead.step import AdoptDraft
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action
-from leads_pipeline.raw.store import open_store
 from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.step import Base
 from leads_pipeline_tests.support.ahead import (

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from dotenv import dotenv_values
 
-from leads_pipeline.settings import variables
+from leads_pipeline.cli.settings import variables
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.newcomer import ONLY_IN_A_CHECKOUT, ROOT
 

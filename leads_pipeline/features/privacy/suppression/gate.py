@@ -16,12 +16,13 @@ from typing import NamedTuple
 from leads_pipeline.domain.contract import LeadKind
 from leads_pipeline.features.privacy.identity import LeadKey, LeadRow
 from leads_pipeline.features.privacy.redact import cut_payload, removed_address, without_message
+from leads_pipeline.features.privacy.suppression.corrections import corrected_texts
 from leads_pipeline.features.privacy.suppression.entries import Action, Entry, Meant, Suppressed
 from leads_pipeline.features.privacy.suppression.files import SuppressionList
 from leads_pipeline.raw.gatekeeper import LIST
 from leads_pipeline.raw.landing import Raw
 from leads_pipeline.raw.names import RAW, RESTRICTED, Place, list_places
-from leads_pipeline.raw.rows import CORRECTION, Row, corrected_texts, merged
+from leads_pipeline.raw.rows import CORRECTION, Row, merged
 from leads_pipeline.raw.store import FolderStore, Store
 
 

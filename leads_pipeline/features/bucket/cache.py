@@ -1,6 +1,6 @@
 """A bucket, read through a folder of this machine.
 
-Belongs here: which bytes may come from the folder. Doesn't: the verbs of both stores (store.py).
+Belongs here: which bytes may come from the folder. Doesn't: the verbs (store.py).
 """
 
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ from leads_pipeline.cli.output import out, table
 from leads_pipeline.cli.pulled_today import pulled_today
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.domain.window import Window, days
-from leads_pipeline.extensions import DEMOS, loaded
+from leads_pipeline.extensions import brought
 
 if TYPE_CHECKING:
     from leads_pipeline.cli.session import Session
@@ -47,7 +47,7 @@ def demo() -> None:
             "one day and one branch.\n"
         )
         is_done = session.bring(dict.fromkeys(LEAD_KINDS, windows), pulled_today())
-        for of_feature in loaded(DEMOS):
+        for of_feature in brought("demo"):
             click.echo(of_feature(session.settings, session.data, first))
         _show_demo(session)
 

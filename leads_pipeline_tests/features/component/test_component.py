@@ -22,7 +22,7 @@ from dagster.components import ScaffoldRequest
 
 import leads_pipeline
 from leads_pipeline import LeadsPipelineComponent
-from leads_pipeline.component import LeadsPipelineScaffolder
+from leads_pipeline.features.component.component import LeadsPipelineScaffolder
 
 TYPE = "leads_pipeline.LeadsPipelineComponent"
 PYPROJECT = """

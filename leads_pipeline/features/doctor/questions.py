@@ -3,14 +3,12 @@
 The answer says what to do if one doesn't.
 
 Belongs here: live questions, a function each, and the short line if a finder found nothing.
-Doesn't: what is wrong with the data (findings.py), reading every file (verify.py). Only tokens are
-stored. The file system and the bucket are tried out, and nothing stays there.
+Doesn't: what is wrong with the data (health/findings.py), reading every file (verify.py). Only
+tokens are stored. The file system is tried out, and nothing stays there.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -18,20 +16,18 @@ from typing import Final
 from leads_pipeline.domain.contract import LEAD_KINDS, Answer, LeadKind
 from leads_pipeline.domain.window import Window, today
 from leads_pipeline.errors import BusyError, LeadsPipelineError, SettingsError, StorageError
+from leads_pipeline.features.doctor.file_system import prove_folder
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.findings import Finding, Level, find
-from leads_pipeline.portal import LeadsClient, RetryPolicy, Tokens
+from leads_pipeline.health.findings import Level, find
+from leads_pipeline.health.seen import ONE_ATTEMPT, Doubt, Light, Seen, about_token, ask, seen
+from leads_pipeline.portal import LeadsClient, Tokens
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.raw.data_folder import DataFolder, check_portal
 from leads_pipeline.raw.durable import check_writable
-from leads_pipeline.raw.proof import prove, prove_folder
-from leads_pipeline.raw.store import Store
-from leads_pipeline.settings import THIS_MACHINE, Secret, Settings, pasted_with
+from leads_pipeline.settings import THIS_MACHINE, Secret, Settings
 from leads_pipeline.words import counted, some
 
-# A person waits for the answer.
-ONE_ATTEMPT: Final = RetryPolicy(max_attempts=1, refused_token_waits_seconds=(3.0,))
 # Clocks that are kept by NTP differ by less than a second. A Date header has whole seconds.
 _CLOCK_WARN_SECONDS: Final = 30
 # A day would count as closed while the portal still adds leads to it.
@@ -40,45 +36,6 @@ _CLOCK_FAIL_SECONDS: Final = 300
 # is wrong.
 _WINDOW_LENGTH: Final = timedelta(minutes=1)
 _WINDOW_AGE: Final = timedelta(minutes=10)
-
-
-class Light(StrEnum):
-    """How well something works.
-
-    Green: works. Hint: works, and more could be set up. Yellow: something should be done. Red:
-    doesn't work.
-    """
-
-    GREEN = "green"
-    HINT = "hint"
-    YELLOW = "yellow"
-    RED = "red"
-
-
-_LIGHTS: Final = {Level.ERROR: Light.RED, Level.WARNING: Light.YELLOW, Level.HINT: Light.HINT}
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The answer to one question. `message` says what to do, unless the light is green."""
-
-    check: str
-    light: Light
-    message: str
-
-
-class Doubt(Exception):  # noqa: N818 - an answer on its way, not an error
-    """The reason for a yellow light."""
-
-
-def ask(check: str, question: Callable[[], str]) -> Seen:
-    """Ask a question. It returns a line, or raises Doubt or LeadsPipelineError."""
-    try:
-        return Seen(check, Light.GREEN, question())
-    except (Doubt, BusyError) as doubt:
-        return Seen(check, Light.YELLOW, str(doubt))
-    except LeadsPipelineError as error:
-        return Seen(check, Light.RED, str(error))
 
 
 # --- settings and services ------------------------------------------------------------------------
@@ -142,8 +99,8 @@ def ask_leads(
 def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
     value = client_secret(secret)
     pasted = {
-        "The client secret": pasted_with(value),
-        "LEADS_CLIENT_ID": pasted_with(settings.client_id or "-"),
+        "The client secret": _pasted_with(value),
+        "LEADS_CLIENT_ID": _pasted_with(settings.client_id or "-"),
     }
 
     if doubts := [f"{name} {doubt}" for name, doubt in pasted.items() if doubt]:
@@ -158,6 +115,17 @@ def _secret(settings: Settings, secret: Secret | PgpSecret) -> str:
         "Read from "
         f"{settings.client_secret_pgp_file or (given and (given.file or given.variable))}."
     )
+
+
+def _pasted_with(value: str) -> str | None:
+    """Name the blank or quotation mark that the value begins or ends with.
+
+    Few ids and secrets have one there.
+    """
+    for blanks_or_quotes, what in ((" ", "a blank"), ("\"'`", "a quotation mark")):
+        if value[0] in blanks_or_quotes or value[-1] in blanks_or_quotes:
+            return f"begins or ends with {what}. Was it pasted with it?"
+    return None
 
 
 def _clock(theirs: datetime | None, ours: datetime) -> str:
@@ -181,12 +149,6 @@ def _clock(theirs: datetime | None, ours: datetime) -> str:
         raise SettingsError(f"{what} Until then, days may be pulled before they are over.")
 
     raise Doubt(what)
-
-
-def about_token(tokens: Tokens) -> str:
-    """Get a token, and say how long it lasts."""
-    minutes = tokens.get().lifetime_seconds / 60
-    return f"It is valid. Tokens last {minutes:.0f} min."
 
 
 def _small_requests(
@@ -227,50 +189,17 @@ def _small_requests(
     return f"{scopes} within {slowest:.2f} s."
 
 
-# --- Dagster --------------------------------------------------------------------------------------
-
-
-def ask_pool(facts: Facts, pool: str, limit: Callable[[], int | None]) -> Iterator[Seen]:
-    """Ask whether Dagster runs one pull at a time.
-
-    `limit` is that of the pool, None if it has none. Without a bucket, nothing is asked: on one
-    machine pulls take turns by a lock.
-    """
-    if facts.data.bucket is not None:
-        yield ask("Dagster pool", lambda: _pool(facts.settings.dagster_folder, pool, limit))
-
-
-def _pool(home: Path, pool: str, limit: Callable[[], int | None]) -> str:
-    try:
-        number = limit()
-    except LeadsPipelineError as error:  # pulls may work all the same
-        raise Doubt(str(error)) from None
-    if number == 1:
-        return "Dagster runs one pull at a time."
-
-    has = "has no limit" if number is None else f"has the limit {number}"
-    raise Doubt(
-        f"Dagster's pool {pool} {has}. Two machines that pull at once don't know when the portal "
-        f"asks the other one to slow down. Run `DAGSTER_HOME={home} dagster instance concurrency "
-        f"set {pool} 1`, or set it in the UI: Deployment > Concurrency. In dagster.yaml, "
-        "`concurrency: {pools: {default_limit: 1}}` sets it for all pools."
-    )
-
-
 # --- the data folder ------------------------------------------------------------------------------
 
 
 def ask_folder(facts: Facts) -> Iterator[Seen]:
     """Ask whether the data folder can be used, then all finders. A finding goes by its key."""
-    folder, bucket = facts.data.folder, facts.data.bucket
+    folder = facts.data.folder
     writable = ask("data folder", lambda: _writable(facts.data))
     yield writable
 
     if writable.light is Light.RED:
         return
-
-    if bucket is not None:
-        yield ask("object store", lambda: _store(facts, bucket))
 
     yield ask("source", lambda: _source(facts))
     if folder.exists():
@@ -282,11 +211,6 @@ def ask_folder(facts: Facts) -> Iterator[Seen]:
 
     if all(finding.level is Level.HINT for finding in findings):
         yield Seen("findings", Light.GREEN, "No error or warning about the data is open.")
-
-
-def seen(finding: Finding) -> Seen:
-    """Return a finding as a line."""
-    return Seen(finding.key, _LIGHTS[finding.level], f"{finding.message} {finding.what_to_do}")
 
 
 def _writable(data: DataFolder) -> str:
@@ -316,17 +240,6 @@ def _file_system(folder: Path) -> str:
     if not file_system.syncs_folders:
         message += " It can't sync a folder, so a power cut may take the files of the last seconds."
     return message
-
-
-def _store(facts: Facts, store: Store) -> str:
-    seconds = round(prove(store).total_seconds())
-    facts.data.share()
-    if abs(seconds) > _CLOCK_WARN_SECONDS:
-        raise Doubt(
-            f"The clocks of {store.address} and of this machine are {abs(seconds)} s apart. Set "
-            "both by NTP. Of two machines, the one that is ahead would have the newer leads."
-        )
-    return f"{store.address} can be written to and read."
 
 
 def _source(facts: Facts) -> str:

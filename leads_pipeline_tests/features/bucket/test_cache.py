@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.raw.cache import CachedStore
+from leads_pipeline.features.bucket.cache import CachedStore
 from leads_pipeline.raw.landing import Raw
 from leads_pipeline.raw.names import place_of
 from leads_pipeline.raw.rows import merged

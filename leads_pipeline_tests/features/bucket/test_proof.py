@@ -8,8 +8,9 @@ import httpx
 import pytest
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.raw.proof import prove
-from leads_pipeline.raw.store import FolderStore, open_store
+from leads_pipeline.features.bucket.proof import prove
+from leads_pipeline.features.bucket.store import open_store
+from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.support.buckets import new_bucket

@@ -26,10 +26,10 @@ from dagster.components import scaffold_component
 from jinja2 import StrictUndefined, Template
 from pydantic import Field
 
+from leads_pipeline.cli.settings import unknown
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.names import Names
-from leads_pipeline.settings import unknown
 
 # A setting that has several values is a list in YAML. Places to search for have commas in them.
 _SEPARATORS = {"INVENTORY_ADDRESSES": ";"}

@@ -13,10 +13,11 @@ import click
 from leads_pipeline.cli.installation import facts_now
 from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.extensions import QUESTIONS, loaded
-from leads_pipeline.health.doctor import Light, Seen, ask_folder, ask_leads, ask_pool, ask_settings
+from leads_pipeline.extensions import brought
+from leads_pipeline.features.doctor.questions import ask_folder, ask_leads, ask_settings
+from leads_pipeline.features.doctor.verify import verify as read_all
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.verify import verify as read_all
+from leads_pipeline.health.seen import Light, Seen
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 
@@ -49,7 +50,6 @@ def verify(as_json: bool) -> None:
 
 def _answers() -> Iterator[Seen]:
     # Loaded here, as verify needs no Dagster.
-    from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
     from leads_pipeline.orchestration.resources import LeadsService
 
     try:
@@ -65,19 +65,10 @@ def _answers() -> Iterator[Seen]:
     facts = Facts(settings, data, datetime.now(UTC))
     yield from ask_leads(facts, leads.secret, leads.tokens)
 
-    for of_feature in loaded(QUESTIONS):
+    for of_feature in brought("questions"):
         yield from of_feature(facts)
 
-    yield from ask_pool(facts, PORTAL_POOL, lambda: _limit_of(settings, PORTAL_POOL))
     yield from ask_folder(facts)
-
-
-def _limit_of(settings: Settings, pool: str) -> int | None:
-    from leads_pipeline.orchestration.home import pool_limit
-
-    home = settings.dagster_folder
-    os.environ["DAGSTER_HOME"] = str(home)  # our own dagster.yaml names it
-    return pool_limit(home, pool)
 
 
 # The line that is red if a required setting is missing, or one is wrong.

@@ -1,7 +1,7 @@
 """The questions of `verify`: whether files are whole, and counts agree from raw files to marts.
 
 Belongs here: reading all of a data folder once. Doesn't: what whole means (raw/, warehouse/),
-services and settings (doctor.py).
+services and settings (questions.py).
 """
 
 # ruff: noqa: S608 - only our own names are in the statements
@@ -14,10 +14,10 @@ from typing import Final
 import duckdb
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.extensions import VERIFIERS, loaded
-from leads_pipeline.health.doctor import Light, Seen, seen
+from leads_pipeline.extensions import brought
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import LEADS_DUCKDB, all_finders, find
+from leads_pipeline.health.seen import Light, Seen, seen, summed_up
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import RESTRICTED, list_places
 from leads_pipeline.raw.starting import how_to_publish
@@ -112,7 +112,7 @@ def _published(data: DataFolder, edition: Path, raw: _Windows, publish: str) -> 
                 for lead_id in of_window
             }
             yield _count(db, data, kind, ids)
-        for of_feature in loaded(VERIFIERS):
+        for of_feature in brought("verifier"):
             yield from of_feature(data, db, number_of(edition))
 
 
@@ -142,10 +142,3 @@ def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw:
     lost = f" {only} of them have no raw file any more." if only else ""
     well = f"{len(rows)}, each once, in leads.duckdb and in the marts.{lost}"
     return summed_up(f"{kind.name} leads", troubles, well)
-
-
-def summed_up(check: str, troubles: list[str], well: str) -> Seen:
-    """Return a red line with all troubles, or a green one."""
-    return (
-        Seen(check, Light.RED, " ".join(troubles)) if troubles else Seen(check, Light.GREEN, well)
-    )

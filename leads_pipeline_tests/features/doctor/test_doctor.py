@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -15,17 +15,16 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
+from leads_pipeline.cli.settings import OURS
 from leads_pipeline.errors import SettingsError
+from leads_pipeline.features.doctor.questions import ask_folder, ask_leads, ask_settings
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.health.doctor import Seen, ask_folder, ask_leads, ask_pool, ask_settings
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.health.seen import Seen
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.store import FolderStore
-from leads_pipeline.settings import OURS, Settings
+from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.server import running
-from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import listed
@@ -424,86 +423,6 @@ def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path
     (data.folder / "reports").symlink_to("/proc/self")
     [disk] = [one for one in look(variables, data) if one.check == "file system"]
     assert (disk.light, "reports in" in disk.message) == ("red", True)
-
-
-@pytest.mark.parametrize(
-    ("limit", "light", "words"),
-    [
-        (1, "green", "Dagster runs one pull at a time."),
-        (None, "yellow", "has no limit"),
-        (3, "yellow", "has the limit 3"),
-    ],
-)
-def test_with_a_bucket_the_pool_of_pulls_needs_the_limit_1(
-    tmp_path: Path, limit: int | None, light: str, words: str
-) -> None:
-    """Fault 106: only our own dagster.yaml set it, and nothing said so."""
-    data = DataFolder.at(tmp_path / "data", bucket=FolderStore(tmp_path / "bucket"))
-    facts = Facts(Settings.from_variables({}), data, datetime.now(UTC))
-
-    [pool] = ask_pool(facts, POOL, lambda: limit)
-
-    assert (pool.check, pool.light, words in pool.message) == ("Dagster pool", light, True)
-    assert ("dagster instance concurrency set leads_portal 1`" in pool.message) is (
-        light == "yellow"
-    )
-    assert (
-        list(ask_pool(replace(facts, data=DataFolder.at(tmp_path / "data")), POOL, lambda: limit))
-        == []
-    )
-
-
-@pytest.mark.slow
-def test_doctor_reads_the_limit_in_the_dagster_home(
-    variables: dict[str, str], tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Fault 106."""
-    variables["LEADS_DATA_DIR"] = f"{new_bucket(moto, monkeypatch)}/leads"
-    variables["LEADS_WORK_DIR"] = str(tmp_path / "work")
-    (tmp_path / "work").mkdir(mode=0o700)
-
-    before = found(variables, DAGSTER_HOME=None)
-    dagster_home(Settings.from_variables(variables))
-    after = found(variables, DAGSTER_HOME=None)
-
-    assert (before.lights["Dagster pool"], after.lights["Dagster pool"]) == ("yellow", "green")
-    assert "has no dagster.yaml yet" in before.messages["Dagster pool"]
-
-
-def test_a_pool_that_cannot_be_read_is_a_doubt(tmp_path: Path) -> None:
-    """Fault 106: pulls may work all the same."""
-    data = DataFolder.at(tmp_path / "data", bucket=FolderStore(tmp_path / "bucket"))
-
-    def limit() -> NoReturn:
-        raise SettingsError("It has no dagster.yaml yet.")
-
-    [pool] = ask_pool(Facts(Settings.from_variables({}), data, datetime.now(UTC)), POOL, limit)
-    assert (pool.light, pool.message) == ("yellow", "It has no dagster.yaml yet.")
-
-
-class LateStore(FolderStore):
-    """A store whose clock is two minutes behind."""
-
-    def modified_at(self, key: str) -> datetime | None:
-        moment = super().modified_at(key)
-        return moment and moment - timedelta(minutes=2)
-
-
-def test_a_bucket_is_tried_and_its_clock_compared(
-    variables: dict[str, str], tmp_path: Path
-) -> None:
-    data = DataFolder.at(tmp_path / "data")
-    for store, light, words in (
-        (FolderStore(tmp_path / "store"), "green", "can be written to and read"),
-        (LateStore(tmp_path / "store"), "yellow", "are 12"),  # seconds: writing takes some
-    ):
-        [seen] = [
-            one
-            for one in look(variables, replace(data, bucket=store))
-            if one.check == "object store"
-        ]
-        assert seen.light == light
-        assert words in seen.message
 
 
 def test_an_env_file_that_others_can_read_is_found() -> None:

@@ -1,0 +1,205 @@
+"""Machines with one bucket have the same leads, list and keys, and refuse another version's."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dagster import DagsterInstance, asset, materialize
+
+from leads_pipeline.cli.installation import opened
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
+from leads_pipeline.features.privacy.gatekeeper import list_of
+from leads_pipeline.orchestration.resources import DataFolderResource
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import place_of
+from leads_pipeline.raw.rows import FORMAT, merged, newest_payloads
+from leads_pipeline.raw.store import Store
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.people import EMAIL, lead, listed
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, WINDOW
+
+PLACE = place_of(APPLICANT, WINDOW)
+HERS = lead("hers", email=EMAIL, createdAt="2026-11-19T10:00:00Z")
+OTHERS = lead("others", email="john@people.example", createdAt="2026-11-19T10:00:00Z")
+
+
+def received(*leads: dict[str, Any]) -> list[ReceivedLead]:
+    return [ReceivedLead(str(one["id"]), json.dumps(one)) for one in leads]
+
+
+def ids(data: DataFolder) -> set[str]:
+    return set(newest_payloads(merged(data.raw.read(PLACE).rows)))
+
+
+def land(data: DataFolder, *leads: dict[str, Any]) -> None:
+    data.raw.land(APPLICANT, WINDOW, received(*leads), CLOSED_AT, json.dumps(leads), "run-1")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to work in, with settings for all commands. The working directory is beside it."""
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    nobody = "http://127.0.0.1:1"
+    for name, value in {
+        "LEADS_BASE_URL": nobody,
+        "LEADS_AUTH_URL": nobody,
+        "LEADS_CLIENT_ID": "client",
+        "LEADS_CLIENT_SECRET": "secret",
+        "LEADS_BRANCH_IDS": "101",
+        "LEADS_TIMEZONE": "Europe/London",
+        "LEADS_RECEIVE_KEY": "0123456789abcdef",
+        "LEADS_DELIVERY_URL": nobody,
+        "LEADS_DELIVERY_SECRET": "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMgbG9uZw==",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "work"
+
+
+def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
+    moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "AWS_ENDPOINT_URL": moto}
+    one, two = (
+        DataFolder.of(Settings.from_variables(variables | {"LEADS_WORK_DIR": str(tmp_path / name)}))
+        for name in ("one", "two")
+    )
+    one.state.remember_start_date(DAY)
+    land(one, HERS, OTHERS)
+    assert ids(two) == {"hers", "others"}
+
+    listed(list_of(one))
+    one.raw.rewrite(PLACE)
+    two.share()
+    assert (two.state.start_date(), two.gate.newest_entry) == (DAY, one.gate.newest_entry)
+    land(two, HERS)
+    assert ids(one) == ids(two) == {"others"}
+    assert [path.suffix for path in (tmp_path / "two" / ".cache").rglob("*") if path.is_file()] == [
+        ".parquet"
+    ]
+
+
+def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
+    moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Raw files are copied by hand. The keys and the list follow by themselves."""
+    address = new_bucket(moto, monkeypatch)
+    alone = DataFolder.at(tmp_path / "data")
+    land(alone, HERS, OTHERS)
+    listed(list_of(alone))
+    key, number = alone.state.person_key(), alone.gate.newest_entry
+    alone.state.remember_start_date(DAY)
+
+    def in_the_bucket(work: str) -> DataFolder:
+        variables = {
+            "LEADS_DATA_DIR": address,
+            "AWS_ENDPOINT_URL": moto,
+            "LEADS_WORK_DIR": str(tmp_path / work),
+        }
+        return DataFolder.of(Settings.from_variables(variables))
+
+    def copy(source: Store, target: Store) -> None:
+        for name in source.list("raw/"):
+            target.create(name, source.get(name) or b"")
+
+    moved = in_the_bucket("data")
+    copy(alone.store, moved.store)
+    moved.share()
+    other = in_the_bucket("other")
+    other.share()
+    assert (other.state.person_key(), other.state.start_date(), other.gate.newest_entry) == (
+        key,
+        DAY,
+        number,
+    )
+    assert ids(other) == {"hers", "others"}  # until it is swept
+    land(other, HERS, OTHERS, lead("new"))
+    assert ids(moved) == {"others", "new"}
+
+    back = DataFolder.at(tmp_path / "data")
+    back.store.delete(back.store.list("raw/"))
+    copy(moved.store, back.store)
+    assert (ids(back), back.state.person_key(), back.gate.newest_entry) == (
+        {"others", "new"},
+        key,
+        number,
+    )
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"state/raw_format": f"{FORMAT + 1}\n"},
+        {f"{PLACE.key}leads-{32 * '0'}.parquet": "PAR1"},
+        {"spool/20261119T120000.000000Z-ab.pushed": "leads"},
+    ],
+)
+def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
+    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]
+) -> None:
+    address = new_bucket(moto, monkeypatch)
+    os.environ.update({"LEADS_DATA_DIR": address, "LEADS_WORK_DIR": str(folder)})
+    bucket: Any = DataFolder.of(Settings.from_variables(os.environ)).bucket
+    for key, content in files.items():
+        bucket.create(key, content.encode())
+
+    for command in (
+        "status",
+        "verify",
+        "backfill --last 1d",
+        "privacy log",
+        "deliver",
+        "receive --port 0",
+        "doctor",
+    ):
+        done = run(*command.split())
+        assert (done.exit_code, f"{address} has " in done.output) == (2, True), done.output
+
+    assert {key: bucket.get(key).decode() for key in bucket.list("")} == files
+    assert not folder.exists()
+
+
+def test_a_run_refuses_the_bucket_of_another_version(
+    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.environ.update(
+        {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)}
+    )
+    settings = Settings.from_variables(os.environ)
+    bucket: Any = DataFolder.of(settings).bucket
+    bucket.create("state/raw_format", f"{FORMAT + 1}\n".encode())
+
+    @asset(required_resource_keys={"data"})
+    def anything() -> None: ...
+
+    with DagsterInstance.ephemeral() as instance:
+        done = materialize(
+            [anything],
+            resources={"data": DataFolderResource.of(settings)},
+            instance=instance,
+            raise_on_error=False,
+        )
+
+    assert not done.success
+    assert bucket.list("") == ["state/raw_format"]
+    assert not folder.exists()
+
+
+def test_a_new_bucket_gets_the_number(
+    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.environ.update(
+        {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)}
+    )
+
+    opened(Settings.from_variables(os.environ))
+
+    data = DataFolder.of(Settings.from_variables(os.environ))
+    assert data.bucket is not None
+    assert data.bucket.get("state/raw_format") == f"{FORMAT}\n".encode()
+    assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"

@@ -1,0 +1,85 @@
+"""What `doctor` asks if a bucket has the data."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from dagster import DagsterInstance
+
+from leads_pipeline.features.bucket.questions import questions
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.seen import Light, Seen
+from leads_pipeline.orchestration.home import dagster_home
+from leads_pipeline.orchestration.raw_leads import PORTAL_POOL
+from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.store import FolderStore
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.command_line import run
+
+
+class LateStore(FolderStore):
+    """A store whose clock is two minutes behind."""
+
+    def modified_at(self, key: str) -> datetime | None:
+        moment = super().modified_at(key)
+        return moment and moment - timedelta(minutes=2)
+
+
+def asked(settings: Settings, folder: Path, bucket: FolderStore | None) -> dict[str, Seen]:
+    facts = Facts(settings, DataFolder.at(folder, bucket), datetime.now(UTC))
+    return {one.check: one for one in questions(facts)}
+
+
+def test_without_a_bucket_nothing_is_asked(tmp_path: Path) -> None:
+    assert asked(Settings.from_variables({}), tmp_path / "data", None) == {}
+
+
+def test_with_a_bucket_the_pool_of_pulls_needs_the_limit_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fault 106: only our own dagster.yaml set it, and nothing said so."""
+    home = tmp_path / "home"
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    settings = Settings.from_variables({"DAGSTER_HOME": str(home)})
+
+    def pool() -> tuple[Light, str]:
+        bucket = FolderStore(tmp_path / "bucket")
+        seen = asked(settings, tmp_path / "data", bucket)["Dagster pool"]
+        return seen.light, seen.message
+
+    light, message = pool()
+    assert (light, "has no dagster.yaml yet" in message) == (Light.YELLOW, True)
+
+    dagster_home(settings)
+    assert pool() == (Light.GREEN, "Dagster runs one pull at a time.")
+
+    (home / "dagster.yaml").write_text("telemetry: {enabled: false}")
+    light, message = pool()
+    assert (light, "has no limit" in message) == (Light.YELLOW, True)
+    assert "dagster instance concurrency set leads_portal 1`" in message
+
+    with DagsterInstance.from_config(str(home)) as instance:
+        instance.event_log_storage.set_concurrency_slots(PORTAL_POOL, 3)
+    light, message = pool()
+    assert (light, "has the limit 3" in message) == (Light.YELLOW, True)
+
+    (home / "dagster.yaml").write_text("no_such_section: {}")
+    light, message = pool()
+    assert (light, "can't be read" in message) == (Light.YELLOW, True)
+
+
+def test_a_bucket_is_tried_and_its_clock_compared(tmp_path: Path) -> None:
+    for bucket, light, words in (
+        (FolderStore(tmp_path / "store"), Light.GREEN, "can be written to and read"),
+        (LateStore(tmp_path / "store"), Light.YELLOW, "are 12"),  # seconds: writing takes some
+    ):
+        seen = asked(Settings.from_variables({}), tmp_path / "data", bucket)["object store"]
+        assert (seen.light, words in seen.message) == (light, True)
+
+
+def test_doctor_asks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEADS_DATA_DIR", (tmp_path / "store").as_uri())
+    said = run("doctor").output
+    assert "Dagster pool: " in said
+    assert "object store: " in said

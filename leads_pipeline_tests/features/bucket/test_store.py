@@ -1,0 +1,75 @@
+"""What a bucket does besides the contract of every store (raw/test_store.py), and its errors."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leads_pipeline.errors import SettingsError, StorageError
+from leads_pipeline.features.bucket.store import S3Store, open_store
+from leads_pipeline_tests.support.buckets import new_bucket
+
+KEY = "raw/applicant_leads/day=2026-11-19/scope=branch-101/0f3a.parquet"
+
+
+def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(
+    moto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = new_bucket(moto, monkeypatch)
+    one, two = (open_store(f"{bucket}/{name}", plain_http=True) for name in ("a", "ab"))
+    one.create(KEY, b"one")
+    assert two.list("") == []
+
+
+def test_a_bucket_that_is_not_there_is_named(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(f"{new_bucket(moto, monkeypatch)}-which-nobody-made", plain_http=True)
+    verbs: list[Any] = [
+        lambda: store.list(""),
+        lambda: store.create(KEY, b"a lead's text"),
+        lambda: store.create_once(KEY, b"a lead's text"),
+    ]
+    for verb in verbs:
+        with pytest.raises(
+            StorageError, match=r"s3://leads-\w+-which-nobody-made/.*Look whether the bucket exists"
+        ) as told:
+            verb()
+        assert "lead's text" not in str(told.value)
+        assert "a-secret" not in str(told.value)
+
+
+def test_a_refusal_says_which_rights_are_needed(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(new_bucket(moto, monkeypatch), plain_http=True)
+    assert isinstance(store, S3Store)
+    errors = store._obstore.exceptions  # noqa: SLF001 - moto lets everybody in
+    with pytest.raises(StorageError, match="s3:PutObject"), store._told(KEY):  # noqa: SLF001
+        raise errors.PermissionDeniedError
+
+
+def test_an_endpoint_of_http_is_not_talked_to_unless_it_may_be(
+    moto: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StorageError):
+        open_store(new_bucket(moto, monkeypatch), plain_http=False).list("")
+
+
+@pytest.mark.parametrize(
+    ("is_checkout", "command"),
+    [
+        (True, r"uv pip install -c requirements.lock -e '.\[s3\]'"),
+        (False, r"`pip install 'leads-pipeline\[s3\]'`"),
+    ],
+)
+def test_without_the_extra_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_checkout: bool, command: str
+) -> None:
+    """Fault 110: a wheel named a lock file and a folder of the checkout."""
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    if not is_checkout:
+        monkeypatch.setattr(
+            "leads_pipeline.errors.__file__", str(tmp_path / "package" / "errors.py")
+        )
+    open_store.cache_clear()
+
+    with pytest.raises(SettingsError, match=command):
+        open_store("s3://leads")

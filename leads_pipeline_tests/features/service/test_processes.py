@@ -1,0 +1,27 @@
+"""What `serve` and `dev` give to the processes that they start."""
+
+from pathlib import Path
+
+import pytest
+
+from leads_pipeline.features.service.processes import whole_paths
+from leads_pipeline.settings import Settings
+
+
+def test_a_process_that_works_elsewhere_gets_whole_paths(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    relative = {
+        "LEADS_PRIVACY_DIR": "list",
+        "LEADS_BRANCHES_FILE": "names.csv",
+        "LEADS_RECEIVE_KEY_FILE": "key",
+    }
+    found = whole_paths(Settings.from_variables({**relative, "LEADS_TIMEZONE": "UTC"}))
+    expected = {
+        "LEADS_DATA_DIR": tmp_path / "data",
+        **{name: tmp_path / value for name, value in relative.items()},
+    }
+    assert found == {name: str(path) for name, path in expected.items()}
+    of_a_store = Settings.from_variables({"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "copy"})
+    assert whole_paths(of_a_store) == {"LEADS_WORK_DIR": str(tmp_path / "copy")}
