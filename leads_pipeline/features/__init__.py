@@ -22,7 +22,6 @@ _NAMES: Final = (
     "inventory",
     "lake",
     "loading_ahead",
-    "marts",
     "metrics",
     "own_tables",
     "privacy",
