@@ -82,8 +82,8 @@ def _keys_below(facts: "Facts", prefix: str) -> set[str]:
 def _published_places(facts: "Facts") -> set[Place]:
     """Return the windows that published leads are of.
 
-    Older windows count only if they had no file at publication. None if leads.duckdb can't be
-    read, which is a finding.
+    Older windows count only if they had no file at publication. If leads.duckdb can't be read,
+    which is a finding, those that were read until then.
     """
     first = date.min if facts.is_thorough else facts.first_checked
     places = set[Place]()

@@ -66,7 +66,8 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
     """leads.duckdb is missing, damaged or not up to date.
 
     Meaning: nobody can query it, or analysts see old figures. A new one is made from raw files.
-    Leads whose raw file is lost come from the version before.
+    Leads whose raw file is lost come from the version before. A publication counts as failed, too,
+    if what is made from leads.duckdb is as before, for example data/tables.
     Do: nothing for a few minutes if the service runs. Then see the last run of `publish` in the
     Dagster UI, or run `leads-pipeline backfill --last 1d`: it publishes, or prints why it can't.
     Mostly the disk is full.
@@ -99,8 +100,8 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
     elif failures > 0:
         yield Finding(
             Level.ERROR,
-            f"Publishing leads.duckdb failed {counted(failures, 'time')} in a row. Newer leads "
-            "wait in raw.",
+            f"Publishing failed {counted(failures, 'time')} in a row. Newer leads may wait in raw, "
+            "or what is made from leads.duckdb is as before.",
             publish,
             published_at or landed_at,
             may_pass=True,

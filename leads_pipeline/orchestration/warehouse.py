@@ -75,8 +75,9 @@ def warehouse_asset(
         is_nightly = NIGHTLY_TAG in context.run.tags
         now = datetime.now(UTC)
 
+        night = Night()
+
         try:
-            night = Night()
             if is_nightly:
                 night = work_of_night(data, settings, now, brought("night"))
             with noted_publication(
@@ -84,13 +85,16 @@ def warehouse_asset(
             ):
                 publication = _publish(context, data, settings, partitions, bring_up_to_date)
                 yield from _record(LeadsFile(data), publication, names)
-                _tell_of_problems(publication)
+                # Within the block: it counts as failed, so that it is tried again.
+                _fail_if_something_is_as_before(publication)
         except LeadsPipelineError as error:
             raise failure("leads.duckdb could not be published", error, "publication") from None
+        finally:
+            if is_nightly:
+                delete_old_runs(context.instance, now, names)
+                _log_night(night, context)
 
-        if is_nightly:
-            delete_old_runs(context.instance, now, names)
-            _tell_of_night(night, context)
+        _fail_if_night_left_work(night)
 
     return warehouse
 
@@ -117,7 +121,7 @@ def _publish(
     publication = bring_up_to_date(data, of_publication, datetime.now(UTC))
 
     for what, why in publication.problems.items():
-        context.log.error("The suppression list couldn't be applied to %s: %s", what, why)
+        context.log.error("Not done, although leads.duckdb is published: %s. %s", what, why)
 
     context.log.info(
         "Published leads.duckdb (%s): %s windows and %s leads changed, %.1f MB, in %.1f s.",
@@ -151,7 +155,7 @@ def _record(
         yield from published_checks(db, names)
 
 
-def _tell_of_problems(publication: Publication) -> None:
+def _fail_if_something_is_as_before(publication: Publication) -> None:
     """Raise Failure if something that is made from leads.duckdb isn't made."""
     if publication.as_before:
         told = " ".join(
@@ -183,17 +187,17 @@ def _row_counts(db: Reader) -> dict[str, int]:
     return dict(db.query(" union all ".join(counts))[1]) if counts else {}
 
 
-def _tell_of_night(night: Night, context: AssetExecutionContext) -> None:
-    """Say what the night did.
-
-    Raises Failure if something is left to do, although leads.duckdb is published.
-    """
+def _log_night(night: Night, context: AssetExecutionContext) -> None:
+    """Say what the night did."""
     context.log.info(
         "The night's work: %s", ", ".join(f"{name} {count}" for name, count in night.counts.items())
     )
     for warning in night.warnings:
         context.log.warning(warning)
 
+
+def _fail_if_night_left_work(night: Night) -> None:
+    """Raise Failure if something is left to do, although leads.duckdb is published."""
     if night.troubles:
         raise Failure(
             f"leads.duckdb is published. Tasks of the night that failed: {len(night.troubles)}. "

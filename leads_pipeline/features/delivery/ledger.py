@@ -431,13 +431,16 @@ class Ledger:
     def forget_before(self, day: date) -> None:
         """Forget leads and windows before that day.
 
-        The day before it is kept: its lead of midnight is in both.
+        The day before it is kept: its lead of midnight is in both. An erasure that nobody has been
+        told of stays until it is told, and outcomes stay, because figures are made of them.
         """
-        for table in ("versions", "windows"):
-            self.db.execute(
-                f"delete from {table} where date(day, '+1 day') < ?",
-                (day.isoformat(),),
-            )
+        is_old = "date(day, '+1 day') < ?"
+        is_untold_erasure = "version = ? and state in (?, ?)"
+        self.db.execute(f"delete from windows where {is_old}", (day.isoformat(),))
+        self.db.execute(
+            f"delete from versions where {is_old} and not ({is_untold_erasure})",
+            (day.isoformat(), ERASED, VersionState.WAITING, VersionState.DEAD),
+        )
         self.db.execute("delete from asked where date(at, 'unixepoch') < ?", (day.isoformat(),))
         for table in ("attempts", "ids_there"):
             self.db.execute(

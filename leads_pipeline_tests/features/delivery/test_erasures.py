@@ -3,6 +3,7 @@ it.
 """
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -239,6 +240,20 @@ def test_a_destination_whose_answer_was_lost_is_told(agency: Agency, answer: str
     agency.deliver(is_all=True)
 
     assert "leads of the person were delivered there" in said
+    assert [message["type"] for _, _, message in agency.crm.attempts][-1] == "lead.erased"
+
+
+def test_an_erasure_that_waits_is_told_however_old_it_is(agency: Agency) -> None:
+    agency.land(lead(1))
+    agency.deliver()
+    agency.crm.answer = lambda _: httpx.Response(503)
+    erase(agency, email="j1@example.org")
+    with writing_ledger(agency.house.folder) as ledger:
+        ledger.forget_before(agency.house.today + timedelta(days=365))
+
+    agency.crm.answer = lambda _: httpx.Response(204)
+    agency.deliver(is_all=True)
+
     assert [message["type"] for _, _, message in agency.crm.attempts][-1] == "lead.erased"
 
 
