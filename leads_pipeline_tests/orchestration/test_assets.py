@@ -15,6 +15,7 @@ from leads_pipeline.domain.window import Window
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG
 from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.publications import Publications
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.warehouse import published as published_module
 from leads_pipeline.warehouse.published import LeadsFile
@@ -162,6 +163,21 @@ def test_what_lands_during_the_work_of_the_night_is_shown_as_landed(here: Instal
         "select window_day, state from landed_windows where kind = 'applicant'"
     )[1]
     assert set(landed) == {(here.day(3), "empty"), (here.day(2), "landed")}
+
+
+def test_a_night_that_leaves_the_tables_as_before_says_what_it_did_and_is_tried_again(
+    here: Installation,
+) -> None:
+    in_the_way = here.data.folder / ".versions" / "tables-draft"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("a file in the folder's place")
+
+    run = here.execute(PUBLISH_JOB, tags={NIGHTLY_TAG: "true"})
+
+    assert not run.success
+    said = [record.user_message for record in here.instance.all_logs(run.run_id)]
+    assert any(text.startswith("The night's work: ") for text in said)
+    assert Publications.read(here.data.state.path).failures == 1
 
 
 @pytest.mark.slow
