@@ -206,7 +206,10 @@ def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:
 
 
 def first_day(settings: Settings) -> date:
-    """Return the first day: LEADS_START_DATE, else the remembered one, else FIRST_DAYS ago."""
+    """Return the first day: LEADS_START_DATE, else the remembered one, else FIRST_DAYS ago.
+
+    A bucket is asked once for the remembered one. Raises SettingsError and StorageError.
+    """
     if settings.start_date is not None:
         return settings.start_date
     remembered = DataFolder.of(settings).state.start_date()

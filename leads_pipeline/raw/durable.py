@@ -91,8 +91,8 @@ def drafted(path: Path, content: bytes) -> Iterator[Path]:
 def publish_file(source: Path, path: Path) -> None:
     """Move a finished file to its place in the same file system, durably.
 
-    A file that is there is replaced. Raises StorageError. Then the old file is untouched, and the
-    source is the caller's to remove.
+    A file that is there is replaced. Raises StorageError. Then the place has the old file or the
+    new one, each whole. The source, if it is still there, is the caller's to remove.
     """
     with storing(path):
         sync(source)

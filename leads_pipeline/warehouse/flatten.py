@@ -105,6 +105,9 @@ def _read(kind: LeadKind, held: Sequence[tuple[date, str, LandedVersion]]) -> pa
 def _statements(kind: LeadKind, zone: ZoneInfo, publication: int) -> Iterator[str]:
     """Find what is newer, delete what it replaces, insert it."""
     leads = quoted(kind.table)
+    # Before the insert: with the days that they had. After it: with those that they have.
+    newer_leads = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"
+    # Of equal versions the loaded one stays, unless the received one has corrections.
     yield f"""
 create or replace temp table newer as
 select lead_id, place
@@ -138,8 +141,7 @@ having
     or bool_or(phone) and not arg_max(phone, number)
     or bool_or(name) and not arg_max(name, number)
 """
-    known = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"
-    yield f"create or replace temp table replaced as {known}"
+    yield f"create or replace temp table replaced as {newer_leads}"
     yield f"insert into touched select {literal(kind.name)}, * from replaced"
 
     for table in kind.tables:
@@ -178,7 +180,7 @@ from (
 )
 """
 
-    yield f"insert into touched select {literal(kind.name)}, * from ({known})"
+    yield f"insert into touched select {literal(kind.name)}, * from ({newer_leads})"
 
 
 def lead_columns(of: LeadKind | ChildTable, row: str) -> str:

@@ -198,9 +198,10 @@ class _Publisher:
         self, file: Path | None, made_from: _MadeFrom, *, forgets: bool = False
     ) -> Publication:
         """Build the file from raw. With `forgets`, no edition from before it stays."""
-        # Of a damaged file, the edition before it has what raw has lost.
+        # What raw has lost comes from the newest edition that can be read.
         files = [file, *self.editions.older()] if file else []
         former = next((one for one in files if self._has_leads(one)), None)
+        is_damaged = former != file
 
         base = self._base_of_a_step(None, made_from) if file is None else None
         if base is None:
@@ -217,9 +218,9 @@ class _Publisher:
         )
         leads = self._make(base.file, changes, made_from, former=former)
 
-        damaged = self.editions.current() if former != file else None
+        damaged = self.editions.current()
         self.editions.swap_in(base.file, self.edition_number)
-        if damaged:  # moved once readers have another one
+        if is_damaged and damaged is not None:  # moved once readers have another one
             aside = self.editions.set_aside(damaged)
             logger.warning(
                 "leads.duckdb was damaged. The damaged file is %s, and a new one is published.",

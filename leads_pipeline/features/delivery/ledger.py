@@ -249,7 +249,10 @@ class Ledger:
         )
 
     def answered(self, version: Version, asked_at: float) -> None:
-        """Note that a clear answer came. Of an earlier attempt, none may have come."""
+        """Forget that this attempt was made, because a clear answer to it came.
+
+        Notes of earlier attempts stay: the destination may have what one of them sent.
+        """
         self.db.execute(
             "delete from asked where (kind, lead_id, at) = (?, ?, ?)",
             (version.kind, version.lead_id, asked_at),

@@ -62,8 +62,8 @@ _PAUSES_A_LISTING: Final = 10
 # The pull comes first. Not lower, because others may wait for a lock that the helper holds.
 _NICENESS: Final = 10
 
-# Waits for at most so many seconds, and says whether the pull has ended.
-HasEnded = Callable[[float], bool]
+# Waits until the pull has ended, at most so many seconds. Returns whether it has.
+EndedWithin = Callable[[float], bool]
 
 
 def help_pull() -> None:
@@ -74,10 +74,10 @@ def help_pull() -> None:
     os.nice(_NICENESS)
     task = Task(*json.loads(sys.stdin.readline()))
     settings = Settings.from_variables(task.variables)
-    follow(DataFolder.of(settings), settings.zone, task.windows, _has_ended)
+    follow(DataFolder.of(settings), settings.zone, task.windows, _ended_within)
 
 
-def _has_ended(seconds: float) -> bool:
+def _ended_within(seconds: float) -> bool:
     readable, _, _ = select.select([sys.stdin], [], [], seconds)
     return bool(readable)
 
@@ -86,7 +86,7 @@ def follow(
     data: DataFolder,
     zone: ZoneInfo,
     windows: int,
-    has_ended: HasEnded,
+    ended_within: EndedWithin,
     *,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     leads_min: int = ROUND_LEADS_MIN,
@@ -98,7 +98,7 @@ def follow(
     """
     if not data.state.is_held(LOCK):
         with data.state.lock(LOCK, timeout_seconds=0):
-            _Follower(data, zone, windows, has_ended, clock, leads_min).follow()
+            _Follower(data, zone, windows, ended_within, clock, leads_min).follow()
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class _Follower:
     data: DataFolder
     zone: ZoneInfo
     windows: int
-    has_ended: HasEnded
+    ended_within: EndedWithin
     clock: Callable[[], datetime]
     leads_min: int
     pause_seconds: float = _PAUSE_SECONDS
@@ -123,7 +123,7 @@ class _Follower:
         return Editions(self.data.folder).current()
 
     def follow(self) -> None:
-        while not self.has_ended(self.pause_seconds):
+        while not self.ended_within(self.pause_seconds):
             try:
                 if self._is_worth_a_draft():
                     self._load_rounds(self._begin())
@@ -223,7 +223,7 @@ class _Follower:
             # In the folder that a publication takes.
             db.execute(f"set temp_directory = {literal(str(self.draft.path / 'spill'))}")
             set_person_key(db, self.data.state.person_key())
-            while not self.has_ended(self.pause_seconds):
+            while not self.ended_within(self.pause_seconds):
                 if not self.draft.file.exists() or self._origin() != origin:
                     break
                 if not self._has_room(self.draft.file.stat().st_size):

@@ -78,7 +78,7 @@ class Gate:
         if place.root == RESTRICTED:
             return rows
         if self.entries.read():
-            restricted, rows = self._judge(place, self._with_corrections(place, rows))
+            restricted, rows = self._split(place, self._with_corrections(place, rows))
             if restricted:
                 self._set_aside(place._replace(root=RESTRICTED), restricted)
 
@@ -115,10 +115,10 @@ class Gate:
         if receipts.is_dir():
             shutil.copytree(receipts, self.folder / "receipts", dirs_exist_ok=True)
 
-    def _judge(self, place: Place, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    def _split(self, place: Place, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
         """Return the rows of restricted leads and the others, with the messages that may stay.
 
-        Erased leads are out.
+        Erased leads are in neither. The list learns the ids of the leads that it means.
         """
         texts = corrected_texts(rows)
         # An answer mostly repeats what its window has.
@@ -126,10 +126,10 @@ class Gate:
             LeadRow(place.kind.name, row.lead_id, place.day, texts.get(row, row.payload))
             for row in rows
         }
-        leads = self._leads_on_list(shown)
+        leads = self._learn_leads_on_list(shown)
 
-        aside = list[Row]()
-        admitted = list[Row]()
+        restricted = list[Row]()
+        others = list[Row]()
 
         for row in rows:
             key = (place.kind.name, row.lead_id)
@@ -138,14 +138,17 @@ class Gate:
             if key in leads.cleared:
                 row = row._replace(payload=without_message(row.payload))
             if key in leads.restricted:
-                aside.append(row)
+                restricted.append(row)
             else:
-                admitted.append(row)
+                others.append(row)
 
-        return aside, admitted
+        return restricted, others
 
-    def _leads_on_list(self, shown: Collection[LeadRow]) -> "_LeadsOnList":
-        """Return which leads the list means. It knows them by their ids from then on."""
+    def _learn_leads_on_list(self, shown: Collection[LeadRow]) -> "_LeadsOnList":
+        """Have the list know by their ids the leads that it means. Return which they are.
+
+        An id that was learned may mean another of them, so the list is asked until it learns none.
+        """
         while True:
             suppressed = self.entries.read()
             erased = suppressed.erased.leads(shown)
@@ -231,7 +234,7 @@ class Gate:
         windows = 0
         for place in list_places(self._store, RESTRICTED):
             rows = merged(self.raw.read(place).rows)
-            restricted, lifted = self._judge(place, rows)
+            restricted, lifted = self._split(place, rows)
             if restricted == rows:
                 continue
             if lifted:
@@ -243,7 +246,7 @@ class Gate:
 
     def _without(self, place: Place, landed: set[str], rows: list[Row]) -> list[Row]:
         """Return the rows that stay: of restricted leads, and of leads that haven't landed yet."""
-        restricted, lifted = self._judge(place, rows)
+        restricted, lifted = self._split(place, rows)
         waiting = [row for row in lifted if row.lead_id not in landed]
         return [*restricted, *waiting]
 
