@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -29,7 +30,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic.fields import FieldInfo
 
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
@@ -423,6 +423,16 @@ class Settings(BaseModel):
         Raises SettingsError naming each variable at fault, never a secret.
         """
         given = filled_in(variables)
+        values: dict[str, Any] = {name: value.strip() for name, value in given.items()}
+
+        for name in secrets():
+            file = f"{name}_FILE"
+            _want_one(given, name, file)
+            if name in given:
+                values[name] = Secret(name, given[name])
+            elif file in given:
+                values[name] = Secret(file, file=path_of(given[file]))
+
         _want_one(
             given, "LEADS_CLIENT_SECRET", "LEADS_CLIENT_SECRET_FILE", "LEADS_CLIENT_SECRET_PGP_FILE"
         )
@@ -432,13 +442,13 @@ class Settings(BaseModel):
         wrong: list[str] = []
         for model in models():
             try:
-                read[model] = model(**_values_of(model, given))
+                read[model] = model(**values)  # it takes its own variables
             except ValidationError as error:
                 wrong += _sentences(error)
 
         for feature in brought("settings"):
             for name, other in feature.needs.items():
-                if name in given and other not in given and f"{other}_FILE" not in given:
+                if name in values and other not in values:
                     wrong.append(f"{name} needs {other}. Set both, or none.")
 
         # Outside of the except block, because the other error holds the values.
@@ -531,6 +541,15 @@ def models() -> list[type[BaseModel]]:
     return [Settings, *brought("settings")]
 
 
+def secrets() -> list[str]:
+    """Return the variables that hold a secret.
+
+    Each may instead be in the file that the variable with _FILE names.
+    """
+    fields = chain.from_iterable(model.model_fields.values() for model in models())
+    return [str(one.validation_alias) for one in fields if one.annotation == Secret | None]
+
+
 def filled_in(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that are set.
 
@@ -544,32 +563,6 @@ def _want_one(given: Mapping[str, str], *names: str) -> None:
     both = [name for name in names if name in given]
     if len(both) > 1:
         raise SettingsError(f"{' and '.join(both)} are set, and mean the same. Keep one.")
-
-
-def _values_of(model: type[BaseModel], given: Mapping[str, str]) -> dict[str, str | Secret]:
-    """Return the values of the model's variables. A secret may be in the file that _FILE names."""
-    values: dict[str, str | Secret] = {}
-    for one in model.model_fields.values():
-        name = str(one.validation_alias)
-        file = f"{name}_FILE"
-
-        if not is_secret(one):
-            if name in given:
-                values[name] = given[name].strip()
-            continue
-
-        _want_one(given, name, file)
-        if name in given:
-            values[name] = Secret(name, given[name])
-        elif file in given:
-            values[name] = Secret(file, file=path_of(given[file]))
-
-    return values
-
-
-def is_secret(field: FieldInfo) -> bool:
-    """Whether the field's variable holds a secret."""
-    return field.annotation == Secret | None
 
 
 def _sentences(error: ValidationError) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Final
 import click
 
 from leads_pipeline.cli.output import json_option
-from leads_pipeline.settings import Settings, filled_in, is_secret, models
+from leads_pipeline.settings import Secret, Settings, filled_in, models, secrets
 
 # The names of our variables begin with these.
 OURS: Final = ("LEADS_", "INVENTORY_", "DAGSTER_HOME")
@@ -103,18 +103,13 @@ def described() -> Iterator[Variable]:
                 link=str(more["link"]),
                 default=str(one.default) if has_default else "",
                 proposal=str(more["proposal"]),
-                is_secret=is_secret(one),
+                is_secret=one.annotation == Secret | None,
             )
 
 
 def variables() -> frozenset[str]:
     """The names of all variables, with the _FILE of each secret."""
-    names = set[str]()
-    for one in described():
-        names.add(one.name)
-        if one.is_secret:
-            names.add(f"{one.name}_FILE")
-    return frozenset(names)
+    return frozenset(one.name for one in described()) | {f"{name}_FILE" for name in secrets()}
 
 
 def unknown(names: Iterable[str]) -> list[str]:
