@@ -95,35 +95,26 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
     # A pull that is under way may bring them. One that is stopped or hangs keeps all others
     # waiting.
     is_pulling = facts.data.state.is_pulling()
-    overdue = facts.now - (2 * _OVERDUE if is_pulling else _OVERDUE)
-    late, again, others = (
-        dict[WindowRow, datetime](),
-        dict[WindowRow, datetime](),
-        list[WindowRow](),
-    )
-    refused = _failed(facts, "refused")
-    told = {row.reason for row in (*refused, *_failed(facts, "temporary"))}
-    branches = {(row.kind, row.scope) for row in refused}
+    overdue_before = facts.now - (2 * _OVERDUE if is_pulling else _OVERDUE)
+    never_pulled = dict[WindowRow, datetime]()
+    not_looked_at_again = dict[WindowRow, datetime]()
+    just_due = list[WindowRow]()
 
-    for row in facts.windows:
-        at = due_at(row.window, row.fetched_at, None, facts.now, facts.now)
-        if at is None or at > facts.now or (row.kind, row.day, row.scope) in facts.damaged_windows:
-            continue  # damage is a finding of its own
-        if row.state is WindowState.FAILED or row.reason in told:
-            continue  # so is a failure, unless the window has landed
-        if _is_missing_of(branches, facts, row):
-            continue  # windows-refused tells of them
-        if at <= overdue and facts.is_expected(row):
-            (again if row.fetched_at else late)[row] = at
+    for row, due in _due_and_not_told(facts):
+        is_overdue = due <= overdue_before and facts.is_expected(row)
+        if is_overdue and row.fetched_at:
+            not_looked_at_again[row] = due
+        elif is_overdue:
+            never_pulled[row] = due
         elif row.state is WindowState.MISSING and not is_pulling:
-            others.append(row)
+            just_due.append(row)
 
-    if rows := [*late]:
+    if rows := [*never_pulled]:
         message = f"{_are(facts, rows)} missing for more than a day. {deletion(facts, rows)}"
         what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
-        yield Finding(Level.ERROR, message, what_to_do, min(late.values()), may_pass=True)
+        yield Finding(Level.ERROR, message, what_to_do, min(never_pulled.values()), may_pass=True)
 
-    if rows := [*again]:
+    if rows := [*not_looked_at_again]:
         message = (
             f"Not looked at again, so that late leads would be missed: {_windows(facts, rows)}. "
             f"{_messages(rows)}"
@@ -133,14 +124,32 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
             Level.WARNING,
             message.rstrip(),
             what_to_do,
-            min(again.values()),
+            min(not_looked_at_again.values()),
             key="looks",
             may_pass=True,
         )
 
-    if others:
-        message = f"{_are(facts, others)} not pulled yet. {deletion(facts, others)}"
-        yield Finding(Level.HINT, message, _pull(facts, others, _BY_ITSELF), key="first")
+    if just_due:
+        message = f"{_are(facts, just_due)} not pulled yet. {deletion(facts, just_due)}"
+        yield Finding(Level.HINT, message, _pull(facts, just_due, _BY_ITSELF), key="first")
+
+
+def _due_and_not_told(facts: Facts) -> Iterator[tuple[WindowRow, datetime]]:
+    """Yield the windows that are due, and since when, but those that other findings tell of."""
+    refused = _failed(facts, "refused")
+    told_reasons = {row.reason for row in (*refused, *_failed(facts, "temporary"))}
+    refused_branches = {(row.kind, row.scope) for row in refused}
+
+    for row in facts.windows:
+        # Whatever failed, and however long it would wait.
+        due = due_at(row.window, row.fetched_at, failure=None, started_at=facts.now, now=facts.now)
+        if due is None or due > facts.now:
+            continue
+        is_damaged = (row.kind, row.day, row.scope) in facts.damaged_windows
+        # Also a window that landed, and whose later fetch failed as others do.
+        is_failing = row.state is WindowState.FAILED or row.reason in told_reasons
+        if not (is_damaged or is_failing or _is_missing_of(refused_branches, facts, row)):
+            yield row, due
 
 
 @finder("windows-lost", stays=True)

@@ -212,15 +212,15 @@ class Pull:
                 if isinstance(outcome, TokenRefusedError):
                     token_refused[window] = outcome  # the end of the run shows what that means
                 elif isinstance(outcome, LeadsPipelineError):
-                    yield from self._failed(window, outcome)
+                    yield from self._records_of_failed(window, outcome)
                 else:
-                    yield from self._has_landed(outcome)
+                    yield from self._records_of_landed(outcome)
         except LeadsPipelineError as error:  # nothing can be asked for
             for window in left:
-                yield from self._failed(window, error)
+                yield from self._records_of_failed(window, error)
 
         for window, verdict in self._verdicts_on_refused_tokens(token_refused).items():
-            yield from self._failed(window, verdict)
+            yield from self._records_of_failed(window, verdict)
 
     # --- an answer --------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ class Pull:
         )
         return LandedAnswer(answer, landed)
 
-    def _has_landed(self, outcome: LandedAnswer) -> Iterator[Record]:
+    def _records_of_landed(self, outcome: LandedAnswer) -> Iterator[Record]:
         """Count it, and show it if Dagster doesn't show it yet."""
         self._landed.append(outcome.landed)
         if self._is_news(outcome):
@@ -294,7 +294,7 @@ class Pull:
 
         return verdicts
 
-    def _failed(self, window: Window, error: LeadsPipelineError) -> Iterator[Record]:
+    def _records_of_failed(self, window: Window, error: LeadsPipelineError) -> Iterator[Record]:
         """Note a failure in the window's folder, and show it in Dagster."""
         row = self.plan.rows[window]
         is_deleted_there = isinstance(error, RetentionError)
