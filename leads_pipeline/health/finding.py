@@ -81,10 +81,10 @@ _FINDERS: Final[dict[str, Finder]] = {}
 
 
 def all_finders() -> dict[str, Finder]:
-    """Return all finders by their names, those of features among them."""
+    """Return all finders, those of features among them, by their names and in their order."""
     import_module("leads_pipeline.health.findings")
     brought("finders")
-    return _FINDERS
+    return dict(sorted(_FINDERS.items()))  # not in the order of imports
 
 
 def finder(name: str, *, stays: bool = False, is_verified: bool = False) -> Callable[[Find], Find]:

@@ -68,7 +68,7 @@ YESTERDAY_TEXT: Final = (
 
 
 def finding_entries() -> list[Entry]:
-    """Return the entries of all findings, in the order of their finders."""
+    """Return the entries of all findings, in the order of their names."""
     found = [
         _entry(one.name, inspect.getdoc(one.find) or "", _levels(one))
         for one in all_finders().values()
