@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import socket
-import ssl
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -58,12 +57,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 # The newest version of the schemas, and the oldest version that still gets fixes.
 SCHEMAS = (kubernetes_validate.latest_version(), "1.31.0")
-
-
-def strictly_valid(thing: Mapping[str, Any]) -> None:
-    """Raise ValidationError where Kubernetes' own schema knows a field less or wants another value."""
-    for version in SCHEMAS:
-        kubernetes_validate.validate(dict(thing), version, strict=True)
 
 
 def faults(pod: Mapping[str, Any]) -> Iterator[str]:
@@ -261,26 +254,24 @@ def test_with_a_bucket_every_container_of_ours_works_in_the_volume() -> None:
 # --- Kubernetes -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "thing", MANIFESTS, ids=lambda thing: f"{thing['kind']}/{thing['metadata']['name']}"
-)
-def test_each_manifest_passes_kubernetes_own_schema(thing: dict[str, Any]) -> None:
-    strictly_valid(thing)
+@pytest.mark.parametrize("version", SCHEMAS)
+def test_each_manifest_passes_kubernetes_own_schema(version: str) -> None:
+    for thing in MANIFESTS:
+        kubernetes_validate.validate(thing, version, strict=True)
 
 
 def test_manifests_ask_for_no_right_outside_of_their_namespace() -> None:
     kinds = {thing["kind"] for thing in MANIFESTS}
     assert kinds == {
-        *(
-            "Namespace",
-            "ConfigMap",
-            "PersistentVolumeClaim",
-            "ServiceAccount",
-            "Role",
-            "RoleBinding",
-            "Deployment",
-        ),
-        *("Service", "NetworkPolicy"),
+        "Namespace",
+        "ConfigMap",
+        "PersistentVolumeClaim",
+        "ServiceAccount",
+        "Role",
+        "RoleBinding",
+        "Deployment",
+        "Service",
+        "NetworkPolicy",
     }
     for thing in MANIFESTS:
         assert thing["metadata"].get("namespace", "leads-pipeline") == "leads-pipeline"
@@ -376,40 +367,19 @@ def pages(name: str) -> Iterator[str]:
 def test_the_proxy_asks_for_a_login(tmp_path: Path) -> None:
     text = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     name = "pipeline.agency.example"
-    certificate, key = tmp_path / "pipeline.pem", tmp_path / "pipeline.key"
-    make = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
-        "subjectAltName=DNS:localhost"
-    )
-    subprocess.run(
-        [*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True
-    )
     (tmp_path / "operators").write_text("operators:{PLAIN}secret\n")
     (tmp_path / "readers").write_text("readers:{PLAIN}secret\n")
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / "leads.html").write_text("<h1>Leads</h1>")
-    trusting = ssl.create_default_context(cafile=certificate)
     with pages("all") as whole:
-
-        def here(port: int) -> str:
-            mine = {
-                "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
-                "/etc/ssl/certs/pipeline.pem": str(certificate),
-                "/etc/ssl/private/pipeline.key": str(key),
-                "/etc/ssl/certs/report.pem": str(certificate),
-                "/etc/ssl/private/report.key": str(key),
-                "/etc/nginx/report.readers": str(tmp_path / "readers"),
-                "/var/lib/leads-pipeline/reports": str(tmp_path / "reports"),
-                "/etc/ssl/certs/leads.pem": str(certificate),
-                "/etc/ssl/private/leads.key": str(key),
-                "client_header_timeout 10s": "client_header_timeout 1s",
-                "/etc/nginx/pipeline.operators": str(tmp_path / "operators"),
-                "127.0.0.1:3000": f"127.0.0.1:{whole}",
-            }
-            assert all(theirs in text for theirs in mine)
-            return re.sub("|".join(map(re.escape, mine)), lambda found: mine[found[0]], text)
-
-        with running_nginx(tmp_path / "nginx", here) as port:
+        mine = {
+            "/etc/nginx/report.readers": str(tmp_path / "readers"),
+            "/var/lib/leads-pipeline/reports": str(tmp_path / "reports"),
+            "client_header_timeout 10s": "client_header_timeout 1s",
+            "/etc/nginx/pipeline.operators": str(tmp_path / "operators"),
+            "127.0.0.1:3000": f"127.0.0.1:{whole}",
+        }
+        with running_nginx(tmp_path / "nginx", text, mine) as (port, trusting):
 
             def ask(
                 who: str | None, method: str = "GET", path: str = "/", **headers: str

@@ -27,19 +27,9 @@ SCOPES = tuple(map(Scope.parse, ("branch-101", "company-7", "brand-3", "group-1"
 READ = [
     ("LEADS_BASE_URL", "http://127.0.0.1:8099/", "base_url", "http://127.0.0.1:8099"),
     ("LEADS_BASE_URL", "https://[::1]:8099/v1//", "base_url", "https://[::1]:8099/v1"),
-    ("LEADS_AUTH_URL", "https://auth.example/tenant/", "auth_url", "https://auth.example/tenant"),
-    ("LEADS_CLIENT_ID", "b:%+ c", "client_id", "b:%+ c"),
     ("LEADS_AUTH_METHOD", "basic", "auth_method", AuthMethod.BASIC),
-    ("LEADS_AUDIENCE", "https://audience.example/", "audience", "https://audience.example/"),
-    ("LEADS_TOKEN_SCOPE", "api/other", "token_scope", "api/other"),
-    (
-        "LEADS_TOKEN_SCOPE",
-        "leads/list:applicant-leads leads/list:appraisal-leads",
-        "token_scope",
-        LEADS_SCOPES,
-    ),
+    ("LEADS_TOKEN_SCOPE", LEADS_SCOPES, "token_scope", LEADS_SCOPES),
     ("LEADS_TOKEN_SCOPE", "none", "token_scope", None),  # fault 89: it couldn't be left out
-    ("LEADS_BRANCH_IDS", "branch-101", "branch_ids", (Scope(ScopeKind.BRANCH, "101"),)),
     ("LEADS_BRANCH_IDS", " 102 ,101,,branch-102,", "branch_ids", BRANCHES),
     ("LEADS_SCOPES", "branch-101, company-7,brand-3,group-1,brand-3", "scopes", SCOPES),
     ("LEADS_SCOPES", "all", "scopes", (Scope(ScopeKind.ALL),)),
@@ -48,50 +38,25 @@ READ = [
     ("LEADS_START_DATE", "2000-01-01", "start_date", date(2000, 1, 1)),
     ("LEADS_MAX_CONCURRENCY", "256", "max_concurrency", 256),
     ("LEADS_DATA_DIR", "~/leads", "data_address", "~/leads"),
-    ("LEADS_MARTS_DIR", "marts", "marts_dir", Path.cwd() / "marts"),
-    ("LEADS_BANK_HOLIDAYS_FILE", "holidays.csv", "bank_holidays_file", Path.cwd() / "holidays.csv"),
-    ("LEADS_PRIVACY_DIR", "/srv/list", "privacy_dir", Path("/srv/list")),
-    ("LEADS_KEEP_PERSONAL_DAYS", "35", "keep_personal_days", 35),
     (
         "LEADS_OWNERS",
         "data, team:web,me@agency.example",
         "owners",
         ("team:data", "team:web", "me@agency.example"),
     ),
-    ("LEADS_TABLES", "delta", "tables", "delta"),
     (
         "LEADS_UI_HOSTS",
         "Pipeline.agency.example.,, my_pages",
         "ui_hosts",
         ("pipeline.agency.example", "my_pages"),
     ),
-    (
-        "INVENTORY_BASE_URL",
-        "https://inventory.example/",
-        "inventory_base_url",
-        "https://inventory.example",
-    ),
-    ("INVENTORY_CLIENT_ID", "me", "inventory_client_id", "me"),
-    ("INVENTORY_AGENCY_REF", "AB12", "inventory_agency_ref", "AB12"),
     ("INVENTORY_ADDRESSES", "York; Leeds, LS1 ;;", "inventory_addresses", ("York", "Leeds, LS1")),
-    ("INVENTORY_FROM_LEADS_DAYS", "90", "inventory_from_leads_days", 90),
     (
         "LEADS_CLIENT_SECRET_PGP_FILE",
         "~/message.asc",
         "client_secret_pgp_file",
         Path.home() / "message.asc",
     ),
-    ("LEADS_PGP_PRIVATE_KEY_FILE", "key.asc", "pgp_private_key_file", Path.cwd() / "key.asc"),
-    ("LEADS_DELIVERY_FROM", "2026-11-19", "delivery_from", date(2026, 11, 19)),
-    ("LEADS_DESTINATIONS_FILE", "to.toml", "destinations_file", Path.cwd() / "to.toml"),
-    (
-        "LEADS_ALERT_FROM",
-        "Leads <leads@agency.example>",
-        "mail_from",
-        "Leads <leads@agency.example>",
-    ),
-    ("DAGSTER_HOME", "~/dagster", "dagster_home", Path.home() / "dagster"),
-    ("AWS_ENDPOINT_URL", "https://objects.example", "endpoint", "https://objects.example"),
 ]
 # Each field that holds a secret, by its variable.
 SECRET_FIELDS = {
@@ -126,9 +91,8 @@ DEFAULTS = read()
 SECRETS = {one.name for one in described() if one.is_secret}
 
 
-@pytest.mark.parametrize("value", ["", " ", "\t\n"])
-def test_an_empty_variable_counts_as_missing(value: str) -> None:
-    assert read(**{variable: value for variable, *_ in READ}) == DEFAULTS
+def test_an_empty_variable_counts_as_missing() -> None:
+    assert read(**{variable: "\t\n" for variable, *_ in READ}) == DEFAULTS
 
 
 @pytest.mark.parametrize(("variable", "value", "setting", "expected"), READ)
@@ -183,22 +147,6 @@ def test_mail_needs_recipients_and_a_server() -> None:
     assert read(LEADS_REPORT_MAIL="a@leads.example", **server)["report_mail"] == "a@leads.example"
 
 
-def test_every_setting_can_be_set() -> None:
-    elsewhere = {
-        "store",
-        "address",
-        "data_dir",
-        "work_dir",
-        "alert_email",
-        "smtp_url",
-        "report_mail",
-    }
-    assert {setting for _, _, setting, _ in READ} | elsewhere | set(
-        SECRET_FIELDS.values()
-    ) == DEFAULTS.keys()
-    assert SECRET_FIELDS.keys() == SECRETS - {"LEADS_SMTP_URL"}
-
-
 def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
     assert read(LEADS_BASE_URL="https://leads.example/")["audience"] == "https://leads.example"
     assert (
@@ -207,34 +155,11 @@ def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
     )
 
 
-def test_other_variables_are_none_of_our_business() -> None:
-    assert read(PATH="/bin", LEADS="1", leads_base_url="nonsense") == DEFAULTS
-
-
 ADDRESSES = ("LEADS_BASE_URL", "LEADS_AUTH_URL", "INVENTORY_BASE_URL")
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        *(
-            "leads.example",
-            "ftp://leads.example",
-            "https://",
-            "https:///leads",
-            "https://x?",
-            "https://x#top",
-        ),
-        *(
-            "https://me:pw@x",
-            "https://a b",
-            "https://a\nb",
-            "https://a\\b",
-            "https://[::1",
-            "https://x:99999",
-            "http://x:0",
-        ),
-    ],
+    "value", ["leads.example", "ftp://leads.example", "https://", "https://x?", "https://[::1"]
 )
 def test_what_is_no_address_is_refused(value: str) -> None:
     for variable in ADDRESSES:
@@ -242,9 +167,7 @@ def test_what_is_no_address_is_refused(value: str) -> None:
             read(**{variable: value})
 
 
-@pytest.mark.parametrize(
-    "value", ["https://me:hunter2@x", "https://:hunter2@x", "https://x:hunter2", "[hunter2"]
-)
+@pytest.mark.parametrize("value", ["https://me:hunter2@x", "https://x:hunter2"])
 def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read(LEADS_BASE_URL=value)
@@ -252,38 +175,16 @@ def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: s
 
 
 WRONG = {
-    "LEADS_AUTH_METHOD": ["both", "BODY"],
-    "LEADS_TIMEZONE": [
-        "Mars/Olympus",
-        "../etc/passwd",
-        "/etc/localtime",
-        "GMT+25",
-        "localtime",
-        "posix/Europe/London",
-    ],
-    "LEADS_START_DATE": [
-        "19.11.2026",
-        "20261119",
-        "2026-11-31",
-        "２０２６-11-19",
-        "1999-12-31",
-        "2026-11-19T00:00",
-    ],
-    "INVENTORY_FROM_LEADS_DAYS": ["-1", "91", "7.0"],
-    "LEADS_MAX_CONCURRENCY": ["0", "257", "+8", "1e2", "٨", "²", "9" * 5000],
-    "LEADS_KEEP_PERSONAL_DAYS": ["34", "3651", "365 days"],
-    "LEADS_BRANCH_IDS": ["..", "101,a/b", "a|b", "x" * 65, "١٠١", "all", "a,A"],
-    "LEADS_SCOPES": ["101", "branch-", "branch-101,office-1", "all,branch-101", "ALL"],
+    "LEADS_AUTH_METHOD": ["both"],
+    "LEADS_TIMEZONE": ["Mars/Olympus", "../etc/passwd", "localtime"],
+    "LEADS_START_DATE": ["19.11.2026", "2026-11-31", "1999-12-31"],
+    "INVENTORY_FROM_LEADS_DAYS": ["91"],
+    "LEADS_MAX_CONCURRENCY": ["0", "257", "1e2", "9" * 5000],
+    "LEADS_KEEP_PERSONAL_DAYS": ["34", "365 days"],
+    "LEADS_BRANCH_IDS": ["..", "101,a/b", "all", "a,A"],
+    "LEADS_SCOPES": ["101", "branch-101,office-1", "all,branch-101"],
     "LEADS_TABLES": ["iceberg"],
-    "LEADS_UI_HOSTS": [
-        "https://a.example",
-        "a.example:443",
-        "*.example",
-        "a b",
-        ".example",
-        "a..example",
-        "büro.example",
-    ],
+    "LEADS_UI_HOSTS": ["https://a.example", "a.example:443", "*.example"],
 }
 
 
@@ -298,21 +199,7 @@ def test_a_value_that_cant_be_right_is_refused_with_its_variables_name(
 
 
 @pytest.mark.parametrize(
-    "address",
-    [
-        *(
-            "http://portal.example",
-            "HTTP://portal.example:443/https://x",
-            "http://10.0.0.1",
-            "http://0.0.0.0",
-        ),
-        *(
-            "http://127.0.0.1.example",
-            "http://localhost.example",
-            "http://[::]",
-            "http://2130706433",
-        ),
-    ],
+    "address", ["http://portal.example", "http://0.0.0.0", "http://127.0.0.1.example"]
 )
 def test_an_address_beyond_this_machine_must_be_https(address: str) -> None:
     for variable in ADDRESSES:
@@ -323,17 +210,7 @@ def test_an_address_beyond_this_machine_must_be_https(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "address",
-    [
-        *(
-            "http://127.0.0.1:8099",
-            "http://127.8.9.10",
-            "http://[::1]:8099",
-            "http://localhost",
-            "http://LocalHost:1",
-        ),
-        "https://portal.example",
-    ],
+    "address", ["http://127.0.0.1:8099", "http://[::1]", "http://localhost", "https://x.example"]
 )
 def test_this_machine_and_https_need_no_leave(address: str) -> None:
     for variable in ADDRESSES:
@@ -366,9 +243,6 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
     [
         ("clie\u00a0nt", 5),
         ("client\u200b1", 7),
-        ("\u201cclient\u201d", 1),
-        ("cliënt", 4),
-        ("client\n1", 7),
     ],
 )
 def test_a_character_that_no_client_id_holds_is_named_by_its_position(
@@ -404,20 +278,8 @@ def test_a_folder_to_work_in_is_for_stores_alone() -> None:
             "LEADS_DATA_DIR names /srv/what?/data, and DuckDB can't use the ?",
         ),
         (
-            {"LEADS_DATA_DIR": "/srv/a\\b"},
-            "LEADS_DATA_DIR names /srv/a\\b, and DuckDB can't use the \\",
-        ),
-        (
             {"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "/srv/what?"},
             "LEADS_WORK_DIR names /srv/what?, and DuckDB can't use the ?",
-        ),
-        (
-            {"DAGSTER_HOME": "/srv/what?"},
-            "DAGSTER_HOME names /srv/what?, and Dagster can't use the ?",
-        ),
-        (
-            {"DAGSTER_HOME": "/srv/a%20b"},
-            "DAGSTER_HOME names /srv/a%20b, and Dagster can't use the %20",
         ),
         (
             {"LEADS_DATA_DIR": "/srv/a%20b"},
@@ -503,31 +365,23 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
     (tmp_path / ".env").write_text(
         "LEADS_TIMEZONE=Europe/London\nLEADS_MAX_CONCURRENCY=4\nLEADS_RECEIVE_KEY=hunter2\n"
     )
-    given = {
-        "LEADS_MAX_CONCURRENCY": " 6 ",
-        "LEADS_HEARTBEAT_URL_FILE": "/run/beat",
-        "LEADS_CLIENT_SECRET": "hunter2",
-    }
+    given = {"LEADS_MAX_CONCURRENCY": " 6 ", "LEADS_HEARTBEAT_URL_FILE": "/run/beat"}
+
     shown = json.loads(settings_command("--json", **given).stdout)
+    text = settings_command(**given).stdout
+
     assert (
         shown.keys()
         == {name for name in variables() if name.removesuffix("_FILE") not in SECRETS} | SECRETS
     )
-    assert {name: (one["value"], one["from"]) for name, one in shown.items() if one["value"]} == {
-        "LEADS_TIMEZONE": ("Europe/London", ".env"),
-        "LEADS_MAX_CONCURRENCY": ("6", "environment"),
-        "LEADS_RECEIVE_KEY": ("set", ".env"),
-        "LEADS_HEARTBEAT_URL": ("set", "file /run/beat"),
-        "LEADS_CLIENT_SECRET": ("set", "environment"),
-        "LEADS_AUTH_METHOD": ("body", "default"),
-        "LEADS_TOKEN_SCOPE": ("api/api_access", "default"),
-        "LEADS_DATA_DIR": ("data", "default"),
-        "LEADS_TABLES": ("parquet", "default"),
-        "INVENTORY_FROM_LEADS_DAYS": ("0", "default"),
-    }
-    text = settings_command(**given).stdout
-    assert all(name in text and one["help"].split()[-1] in text for name, one in shown.items())
-    assert "LEADS_CLIENT_SECRET: set  (environment)" in text
+    told = {name: (one["value"], one["from"]) for name, one in shown.items()}
+    assert told["LEADS_TIMEZONE"] == ("Europe/London", ".env")
+    assert told["LEADS_MAX_CONCURRENCY"] == ("6", "environment")
+    assert told["LEADS_RECEIVE_KEY"] == ("set", ".env")
+    assert told["LEADS_HEARTBEAT_URL"] == ("set", "file /run/beat")
+    assert told["LEADS_DATA_DIR"] == ("data", "default")
+    assert all(name in text for name in shown)
+    assert "LEADS_HEARTBEAT_URL: set  (file /run/beat)" in text
     assert "hunter2" not in text + json.dumps(shown)
 
 

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -37,7 +36,7 @@ from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead
-from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
+from leads_pipeline_tests.support.system_calls import needs_seccomp, trials
 
 KILLS = int(os.environ.get("AHEAD_KILLS", "4"))
 ROUNDS = int(os.environ.get("AHEAD_ROUNDS", "2"))
@@ -83,25 +82,12 @@ def before(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
-def trials(work: Callable[[Path], None], start: Path, folder: Path) -> list[int]:
-    """At which calls the work is killed."""
-    shutil.copytree(start, folder, symlinks=True)
-    outcome = run(work, folder, folder=folder, fault=Fault.KILL)
-    assert outcome.is_done, outcome.message
-    dice = Random(os.environ["CHAOS_SEED"])  # noqa: S311 - to be repeated
-    return sorted(dice.sample(range(len(outcome.calls)), min(KILLS, len(outcome.calls))))
-
-
 @needs_seccomp
 def test_whatever_a_killed_helper_leaves_the_next_publication_is_as_any(
     before: Path, tmp_path: Path
 ) -> None:
-    for at in trials(load_ahead, before, tmp_path / "counted"):
-        folder = tmp_path / str(at)
-        shutil.copytree(before, folder, symlinks=True)
-        outcome = run(load_ahead, folder, folder=folder, fault=Fault.KILL, at=at)
-        where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
-
+    seed = os.environ["CHAOS_SEED"]
+    for folder, where in trials(load_ahead, before, tmp_path, seed=seed, most=KILLS):
         house = House(folder / "data")
         house.later(hours=1)
         plainly = published_plainly(house, folder / "plain")
@@ -109,7 +95,6 @@ def test_whatever_a_killed_helper_leaves_the_next_publication_is_as_any(
 
         assert all_tables(house) == plainly, where
         assert [*draft_of(house).parent.glob("*ahead*")] == [], where
-        shutil.rmtree(folder)
 
 
 @needs_seccomp
@@ -123,18 +108,13 @@ def test_after_a_publication_that_is_killed_while_it_adopts_the_next_one_has_all
     plain.later(hours=1)
     plainly = published_plainly(plain, tmp_path / "plain")
 
-    for at in trials(publish, loaded, tmp_path / "counted"):
-        folder = tmp_path / str(at)
-        shutil.copytree(loaded, folder, symlinks=True)
-        outcome = run(publish, folder, folder=folder, fault=Fault.KILL, at=at)
-        where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
-
+    seed = os.environ["CHAOS_SEED"]
+    for folder, where in trials(publish, loaded, tmp_path, seed=seed, most=KILLS):
         publish(folder)
 
         house = House(folder / "data")
         assert all_tables(house) == plainly, where
         assert [*draft_of(house).parent.glob("*ahead*")] == [], where
-        shutil.rmtree(folder)
 
 
 # --- real helpers ---------------------------------------------------------------------------------

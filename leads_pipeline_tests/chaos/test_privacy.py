@@ -2,19 +2,17 @@
 rerun converges.
 
 Belongs here: faults at each system call of adding a person to the list, going through the folder,
-publishing and deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else so many by the
+publishing and deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else a few by the
 seed); an erasure beside a backfill. Doesn't: the injection itself (system_calls.py), what an
 erasure does on a good day (features/privacy/test_requests.py).
 """
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,7 +31,7 @@ from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, left_by_list, listed
-from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
+from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, trials
 
 pytestmark = needs_seccomp
 
@@ -86,23 +84,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def points(full: Path, tmp_path: Path, work: Callable[[Path], None], fault: Fault) -> list[int]:
-    """Which system call gets the fault: `PRIVACY_FAULTS` of them by the seed, `all` or a few."""
-    folder = tmp_path / "counted"
-    shutil.copytree(full, folder, symlinks=True)
-    # Which counts all calls, or those that change something.
-    kind = Fault.EIO if fault is Fault.EIO else Fault.KILL
-    outcome = run(work, folder, folder=folder, fault=kind)
-    assert outcome.is_done, outcome.message
-    shutil.rmtree(folder)
-    wanted, rng = (
-        os.environ.get("PRIVACY_FAULTS", "3"),
-        Random(f"{os.environ['CHAOS_SEED']} {fault}"),  # noqa: S311
-    )
-    there = range(len(outcome.calls))
-    return (
-        list(there) if wanted == "all" else sorted(rng.sample(there, min(int(wanted), len(there))))
-    )
+FAULTS = sys.maxsize if os.environ.get("PRIVACY_FAULTS") == "all" else 3
 
 
 @pytest.mark.parametrize("fault", list(Fault))
@@ -111,11 +93,9 @@ def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(
 ) -> None:
     johns = {text for id_, text in House(full / "data").raw("applicant") if id_ == "john"}
     assert EMAIL in everything_in(full)
-    for at in points(full, tmp_path, erase, fault):
-        folder = tmp_path / str(at)
-        shutil.copytree(full, folder, symlinks=True)
-        outcome = run(erase, folder, folder=folder, fault=fault, at=at)
-        where = f"{fault} at {at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+    seed = os.environ["CHAOS_SEED"]
+    tried = trials(erase, full, tmp_path, seed=seed, most=FAULTS, fault=fault)
+    for folder, where in tried:
         house = House(folder / "data")
         raw = house.raw("applicant")
         assert johns <= {text for _, text in raw}, where
@@ -126,7 +106,6 @@ def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(
         assert house.leads("applicant").keys() == {"john"}, where
         assert left_by_list(house.data) == [], where
         assert EMAIL not in everything_in(folder), where
-        shutil.rmtree(folder)
 
 
 def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(
@@ -134,11 +113,8 @@ def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(
 ) -> None:
     before = House(full / "data")
     raw, published = sorted({*before.raw("applicant")}), before.leads("applicant").keys()
-    for at in points(full, tmp_path, restrict_and_lift, Fault.KILL):
-        folder = tmp_path / str(at)
-        shutil.copytree(full, folder, symlinks=True)
-        outcome = run(restrict_and_lift, folder, folder=folder, fault=Fault.KILL, at=at)
-        where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+    seed = os.environ["CHAOS_SEED"]
+    for folder, where in trials(restrict_and_lift, full, tmp_path, seed=seed, most=FAULTS):
         house = House(folder / "data")
         for entry in list_of(house.data).read().active:
             listed(list_of(house.data), Action.LIFT, emails=(), of=entry.number)
@@ -146,17 +122,13 @@ def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(
         assert sorted({*house.raw("applicant")}) == raw, where
         assert house.leads("applicant").keys() == published, where
         assert list_places(house.data.store, RESTRICTED) == [], where
-        shutil.rmtree(folder)
 
 
 def test_a_day_whose_retention_is_killed_is_made_anonymous_by_the_next(
     tmp_path: Path, full: Path
 ) -> None:
-    for at in points(full, tmp_path, retain, Fault.KILL):
-        folder = tmp_path / str(at)
-        shutil.copytree(full, folder, symlinks=True)
-        outcome = run(retain, folder, folder=folder, fault=Fault.KILL, at=at)
-        where = f"{at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+    seed = os.environ["CHAOS_SEED"]
+    for folder, where in trials(retain, full, tmp_path, seed=seed, most=FAULTS):
         retain(folder)
         retain(folder)  # which cuts what the first took in
         house = House(folder / "data")
@@ -165,7 +137,6 @@ def test_a_day_whose_retention_is_killed_is_made_anonymous_by_the_next(
         } == {"removed.invalid"}, where
         (house.folder / "quarantine" / "notes.txt").unlink()
         assert EMAIL not in everything_in(folder), where
-        shutil.rmtree(folder)
 
 
 # --- beside a backfill and a publication ----------------------------------------------------------

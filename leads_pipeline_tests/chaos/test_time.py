@@ -35,7 +35,7 @@ def midnight(day: date) -> datetime:
     return datetime.combine(day, time(), LONDON).astimezone(UTC)
 
 
-def published(house: House, leads: Sequence[Lead], day: date, kind: str = "applicant") -> Found:
+def published(house: House, leads: Sequence[Lead], day: date) -> Found:
     """Publish that day, the one before and the one after; every lead that an analyst finds.
 
     The portal answers a window with the leads from its first to its last moment, both included.
@@ -46,9 +46,11 @@ def published(house: House, leads: Sequence[Lead], day: date, kind: str = "appli
         answered = [
             lead for lead in leads if midnight(one) <= lead.moment <= midnight(one + ONE_DAY)
         ]
-        house.land(kind, [{"id": lead.id, "createdAt": lead.created_at} for lead in answered], one)
+        house.land(
+            "applicant", [{"id": lead.id, "createdAt": lead.created_at} for lead in answered], one
+        )
     house.publish()
-    found = house.leads(kind)
+    found = house.leads("applicant")
     [(counted,)] = house.query("select sum(leads)::bigint from mart_leads_daily")
     assert counted == len(found)
     return {id_: (lead["lead_day"], lead["created_at"]) for id_, lead in found.items()}
@@ -62,7 +64,6 @@ FRACTIONS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["applicant", "appraisal"])
 @pytest.mark.parametrize(
     ("day", "hours"),
     [
@@ -73,7 +74,7 @@ FRACTIONS = [
     ],
 )
 def test_each_lead_of_a_day_is_there_once_and_on_its_day_to_the_microsecond(
-    house: House, day: date, hours: int, kind: str
+    house: House, day: date, hours: int
 ) -> None:
     start, end = midnight(day), midnight(day + ONE_DAY)
     assert end - start == timedelta(hours=hours)
@@ -87,7 +88,7 @@ def test_each_lead_of_a_day_is_there_once_and_on_its_day_to_the_microsecond(
     moments = sorted({*around, *within})
     leads = [Lead(moment, moment.isoformat().replace("+00:00", "Z")) for moment in moments]
 
-    found = published(house, leads, day, kind)
+    found = published(house, leads, day)
 
     assert found == {
         lead.id: (lead.moment.astimezone(LONDON).date(), lead.moment) for lead in leads

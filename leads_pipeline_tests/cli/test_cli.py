@@ -1,6 +1,5 @@
 """The command line: what it pulls, what it prints, and how it exits."""
 
-import json
 import os
 import signal
 import socket
@@ -8,14 +7,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from leads_pipeline.cli import main
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
 from leads_pipeline.errors import StorageError
@@ -23,12 +19,12 @@ from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.service.alone import alone
 from leads_pipeline.features.service.demo import simulator
-from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.durable import check_writable
 from leads_pipeline.raw.names import place_of
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.warehouse.published import LeadsFile
+from leads_pipeline_tests.promises.portal import variables
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
@@ -44,6 +40,17 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
     monkeypatch.setenv("COLUMNS", "250")
     with installation(tmp_path, first=6) as started:
         yield started
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
+    """The data folder of settings whose portal nobody reaches."""
+    monkeypatch.chdir(tmp_path)
+    given = variables("http://127.0.0.1:9", str(tmp_path / "data"))
+    home = {"LEADS_BRANCH_IDS": "101", "DAGSTER_HOME": str(tmp_path / "home")}
+    for name, value in {**given, **home}.items():
+        monkeypatch.setenv(name, value)
+    return DataFolder.at(tmp_path / "data")
 
 
 def refused(*arguments: object) -> str:
@@ -97,26 +104,24 @@ def test_backfill_names_its_dagster_home_and_warns_if_the_service_has_another(
 
 
 def test_backfill_refuses_a_dagster_home_in_which_the_keys_have_a_prefix(
-    here: Installation, tmp_path: Path
+    data: DataFolder, tmp_path: Path
 ) -> None:
     """Without the prefix, its run would have been recorded under keys of a company's own assets."""
-    here.data.state.note_dagster_home(tmp_path / "home", "agency")
+    data.state.note_dagster_home(tmp_path / "home", "agency")
 
     said = refused("backfill", "--last", "1d")
 
     assert "key_prefix agency" in said
     assert "unset DAGSTER_HOME" in said
-    assert here.runs() == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("last", "days"), [("2d", range(3)), ("9999d", range(7))])
 def test_backfill_pulls_the_last_days_and_today_as_far_back_as_there_are_partitions(
-    here: Installation, last: str, days: range
+    here: Installation,
 ) -> None:
-    assert run("backfill", "--last", last, "--kind", "applicant").exit_code == 0
+    assert run("backfill", "--last", "9999d", "--kind", "applicant").exit_code == 0
 
-    assert here.asked() == dict.fromkeys(here.keys(days), 1)
+    assert here.asked() == dict.fromkeys(here.keys(range(7)), 1)
 
 
 def inventory_requests(here: Installation) -> int:
@@ -125,9 +130,8 @@ def inventory_requests(here: Installation) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_asked", [False, True], ids=["by the option", "on a terminal"])
 def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
-    here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, is_asked: bool
+    here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     backfill = ("backfill", "--from", str(here.day(2)), "--to", str(here.day(2)))
     count = "select count(*) from lead_facts"
@@ -141,15 +145,7 @@ def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
     assert "leads-pipeline backfill --last 10d --move-demo" in refused(*backfill)
     assert here.data.state.claimed_by() == "this machine"
 
-    if is_asked:
-        ours, theirs = os.openpty()
-        os.write(ours, b"y\n")
-        done = subprocess.run(
-            [PROGRAM, *backfill], stdin=theirs, capture_output=True, text=True, check=False
-        )
-        assert "holds the demo's leads. Move them aside" in done.stderr
-    else:
-        run(*backfill, "--move-demo")
+    run(*backfill, "--move-demo")
     [aside] = (here.data.folder / "demo").iterdir()
     assert LeadsFile(DataFolder.at(aside)).query(count) == leads
     assert here.data.state.claimed_by() == "leads.portal.example"
@@ -243,35 +239,13 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     assert landed == [("branch-101",), ("branch-103",)]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("", "either --last 10d, or --from and --to"),
-        ("--last x", "'x' is not a number of days. Write 10d."),
-        ("--from yesterday --to 2026-11-19", "'yesterday' is not a day. Write 2026-11-19."),
-        ("--from 2001-01-02 --to 2001-01-01", "--to 2001-01-01 lies before --from 2001-01-02."),
-        (
-            "--last 2d --scope 101",
-            "--scope: 101 is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES. They are",
-        ),
-    ],
-)
-def test_a_backfill_that_cannot_be_meant_is_refused(
-    here: Installation, arguments: str, said: str
-) -> None:
-    assert said in refused("backfill", *arguments.split())
-    assert here.simulator.counters().requests == {}
-
-
-def test_an_inventory_of_days_gone_by_is_refused(here: Installation) -> None:
-    said = refused("backfill", "--from", here.day(2), "--to", here.day(1), "--kind", "inventory")
-
-    assert f"Let --to be today, {here.day(0)}." in said
-    assert here.simulator.counters().requests == {}
-
-
-def test_a_number_of_days_that_no_calendar_has_is_refused() -> None:
-    assert "99999999 is not in the range" in refused("coverage", "--days", 99999999)
+@pytest.mark.usefixtures("data")
+def test_a_backfill_that_cannot_be_meant_is_refused() -> None:
+    assert "'x' is not a number of days. Write 10d." in refused("backfill", "--last", "x")
+    days = ("--from", "2001-01-02", "--to", "2001-01-01")
+    assert "--to 2001-01-01 lies before --from 2001-01-02." in refused("backfill", *days)
+    said = refused("backfill", "--last", "2d", "--scope", "101")
+    assert "--scope: 101 is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES." in said
 
 
 @pytest.mark.slow
@@ -303,12 +277,6 @@ def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_
 # --- help -----------------------------------------------------------------------------------------
 
 
-def test_no_line_of_the_help_is_cut() -> None:
-    told = CliRunner().invoke(main, ["--help"], terminal_width=80).output
-    assert "backfill" in told
-    assert "..." not in told.split("Commands:")[1]
-
-
 def test_the_help_loads_no_command() -> None:
     loaded = (
         "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); "
@@ -320,131 +288,10 @@ def test_the_help_loads_no_command() -> None:
     assert set(told.split()) & {"dagster", "duckdb", "pydantic", "pyarrow", "rich"} == set()
 
 
-@pytest.mark.slow
-def test_the_help_of_the_simulator_has_its_name_and_the_form_of_a_fault() -> None:
-    told = subprocess.run(
-        [PROGRAM, "simulate", "--help"], capture_output=True, text=True, check=True
-    ).stdout
-    assert told.startswith("Usage: leads-pipeline simulate [OPTIONS]")
-    assert all(word in told for word in ("retry-after", "latency_ms", "per_window"))
-
-
-# --- coverage -------------------------------------------------------------------------------------
-
-
-def test_coverage_counts_the_states_and_names_what_is_not_landed(here: Installation) -> None:
-    here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
-    here.pull(here.keys([1, 2, 3]), [APPLICANT, APPRAISAL])
-    here.pull(here.keys([4]), [APPLICANT])
-
-    result = run("coverage", "--days", 4)
-
-    assert result.exit_code == 1
-    missing, failed = result.output.split("\n\n")[1:3]
-    assert failed.startswith("2 windows failed: refused (403)\n  GET ")
-    assert "answered 403 Forbidden" in failed
-    assert f"\n  branch-102: 2 applicant and appraisal windows, {here.day(3)}" in failed
-    assert missing.startswith("3 windows missing\n  The portal begins to delete their leads on ")
-    assert f"\n  branch-103: 1 appraisal window, {here.day(4)}" in missing
-    advice = (
-        f"Do what the message says. Run `leads-pipeline backfill --from {here.day(4)} --to "
-        f"{here.day(3)}"
-    )
-    assert advice in result.output
-
-
-def test_coverage_as_json_says_the_same(here: Installation) -> None:
-    refused = here.key(2, 102)
-    here.simulator.set_faults(here.rules([refused], Then(status=403)))
-    here.pull([here.key(2), refused])
-
-    told = json.loads(run("coverage", "--days", 2, "--json").output)
-
-    [found] = [one for one in told["not_landed"] if one["is_refused"]]
-    assert (found["kind"], found["partition"], found["state"]) == ("applicant", refused, "failed")
-    assert sum(one["windows"] for one in told["windows"]) == 2 * 3 * 3
-    assert told["days_not_published"] == [str(here.day(2))]
-
-
-def test_coverage_shows_the_names_of_branches(
-    here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    here.pull([here.key(2)])
-    names = tmp_path / "branches.csv"
-    names.write_text("id,name\n102,York\n")
-    monkeypatch.setenv("LEADS_BRANCHES_FILE", str(names))
-
-    assert (
-        "\n  branch-102 (York): 2 applicant and appraisal windows, "
-        in run("coverage", "--days", 1).output
-    )
-    told = json.loads(run("coverage", "--days", 1, "--json").output)
-    assert {one["branch"] for one in told["not_landed"]} == {"York", "branch-101", "branch-103"}
-
-
-@pytest.mark.slow
-def test_coverage_exits_with_0_when_all_is_landed_and_published(here: Installation) -> None:
-    here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
-    assert run("coverage", "--days", 2).exit_code == 1
-
-    here.execute(PUBLISH_JOB, tags={})
-
-    result = run("coverage", "--days", 2)
-    assert result.exit_code == 0, result.output
-    assert result.output.endswith("Every window that is due has landed and is published.\n")
-
-
-def test_coverage_tells_a_lost_file_and_a_window_that_was_pulled_before_its_end_alone(
-    here: Installation,
-) -> None:
-    here.pull(here.keys([1, 2]), [APPLICANT, APPRAISAL])
-    [path] = raw_files(here, 2, 102)
-    path.unlink()
-
-    window = Window.from_partition_key(here.key(2, 102), here.settings.zone)
-    for _ in range(2):
-        result = run("coverage", "--days", 2)
-        assert result.exit_code == 1
-        assert "1 window missing\n  The portal begins to delete its leads on " in result.output
-        assert f"branch-102: 1 applicant window, {here.day(2)}" in result.output
-        here.data.raw.land(APPLICANT, window, (), window.end - timedelta(hours=1), "0" * 64, "run")
-
-
-def test_coverage_tells_of_windows_that_the_portal_has_begun_to_delete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with installation(tmp_path, first=30) as here:
-        here.pull([here.key(1)])
-        assert (
-            "\n  The portal is already deleting their leads.\n"
-            in run("coverage", "--days", 30).output
-        )
-
-        here.pull(here.keys([30]), [APPLICANT, APPRAISAL])
-        result = run("coverage", "--days", 30)
-
-    assert (
-        "6 windows partial\n  The portal had begun to delete their leads before the pull.\n"
-        in result.output
-    )
-    assert f"backfill --from {here.day(29)}" in result.output  # a partial one can't be had again
-
-
-def test_coverage_names_branches_that_are_not_configured(
-    here: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here.pull(here.keys([1]), [APPLICANT])
-    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
-    assert (
-        "Not in LEADS_BRANCH_IDS, so not counted: branch-102, branch-103" in run("coverage").output
-    )
-
-
 # --- what can't work ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["demo", "dev --port FREE", "receive", "backfill --last 1d"])
+@pytest.mark.parametrize("command", ["receive", "backfill --last 1d"])
 def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -461,27 +308,17 @@ def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
     for name, value in settings.items():
         monkeypatch.setenv(f"LEADS_{name}", value)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        sys.modules["leads_pipeline.features.service.demo"], "simulator", nullcontext
-    )
     with pytest.raises(StorageError, match="Nothing can be written to") as doctors_words:
         check_writable(data)
 
-    said = refused(*command.replace("FREE", str(free_port())).split())
+    said = refused(*command.split())
 
     assert str(doctors_words.value) in said
 
 
-@pytest.mark.skipif(
-    sys.version_info >= (3, 14), reason="a path is not there then, whatever the error"
-)
-def test_a_folder_that_cannot_be_looked_at_is_told_in_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="File name too long"):
-        check_writable(tmp_path / ("d" * 300))
-
-
+@pytest.mark.usefixtures("data")
 def test_serve_refuses_what_cannot_work_before_it_starts_anything(
-    here: Installation, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -497,7 +334,8 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
         in said
     )
 
-    with alone(Path(here.environment["DAGSTER_HOME"]), "http://127.0.0.1:3000"):
+    (tmp_path / "home").mkdir()
+    with alone(tmp_path / "home", "http://127.0.0.1:3000"):
         said = refused("serve", "--port", free_port())
     assert f"process {os.getpid()}, with its pages at http://127.0.0.1:3000" in said
 

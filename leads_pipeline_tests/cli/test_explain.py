@@ -41,22 +41,6 @@ def test_a_finding_is_explained_by_its_whole_key_too() -> None:
     assert explain("windows-refused/refused-403") == explain("windows-refused")
 
 
-def test_a_command_of_an_entry_stays_on_one_line() -> None:
-    """So that it can be pasted."""
-    shown = explain("inventory")
-
-    assert "`leads-pipeline backfill --last 1d --kind inventory`" in shown
-    assert max(map(len, shown.splitlines())) <= 120
-
-
-def test_explain_prints_what_a_check_wants_and_what_to_do() -> None:
-    shown = explain("checks/answers_count/answers")
-
-    assert shown.startswith("answers_count: ")
-    assert "Every row of your own answers is of a lead and has a moment after it" in shown
-    assert "Do: Mend these rows in your answers file." in shown
-
-
 @pytest.mark.parametrize("name", [*CHECKS, "windows", "files"])
 def test_each_check_that_dagster_shows_can_be_explained(name: str) -> None:
     assert explain(name).startswith(f"{name}: ")

@@ -140,7 +140,7 @@ def pages() -> dict[Path, str]:
 
 
 def drawn_imports() -> list[tuple[str, str]]:
-    """Give the arrows of the drawing in CONTRIBUTING.md, which a test compares with the code."""
+    """Give the arrows of the drawing in CONTRIBUTING.md."""
     text = (FOLDER.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
     drawing = text.partition("```mermaid\n")[2].partition("```")[0]
     return [

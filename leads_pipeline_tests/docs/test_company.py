@@ -242,20 +242,6 @@ def test_a_company_adds_the_code_location_as_the_guide_says(shell: Shell) -> Non
 
 
 @pytest.mark.slow
-def test_the_env_file_of_the_folder_in_which_dagster_starts_is_read(shell: Shell) -> None:
-    [(_, workspace)] = blocks(GUIDE, "yaml")
-    (shell.folder / "workspace.yaml").write_text(
-        workspace.replace("/srv/leads_pipeline/.venv/bin", str(BIN))
-    )
-    (shell.folder / ".env").write_text("LEADS_TIMEZONE=Mars/Base\n")
-
-    done = run(commands("workspace.yaml"), shell.folder, shell.environment)
-
-    assert done.returncode != 0
-    assert "LEADS_TIMEZONE" in done.stdout + done.stderr
-
-
-@pytest.mark.slow
 def test_a_company_merges_the_example_and_starts_what_it_needs_as_the_guide_says(
     shell: Shell,
 ) -> None:

@@ -15,7 +15,6 @@ from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import (
     APPLICANT,
     APPRAISAL,
-    ENUM_PREFIXES,
     ENUMERATIONS,
     LEAD_KINDS,
     LEADS_TOKEN_PATH,
@@ -47,11 +46,8 @@ def payloads(body: bytes) -> list[str]:
 @pytest.mark.parametrize(
     "body",
     [
-        b'{"applicants": []}',
         b'\xef\xbb\xbf{"applicants": []}',
         b' \r\n{"meta": {"applicants": [1]}, "applicants": []}\n',
-        b'{"appl\\u0069cants": []}',
-        b'{"odd": NaN, "applicants": []}',
     ],
 )
 def test_an_empty_list_means_no_leads(body: bytes) -> None:
@@ -61,22 +57,13 @@ def test_an_empty_list_means_no_leads(body: bytes) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "empty body"),
         (b"\xef\xbb\xbf", "empty body"),
-        (b"[]", "not a JSON object"),
         (b"<html><body>Please log in</body></html>", "not a JSON object"),
         (b"Ann Smith", "not a JSON object"),
         (b'{"appraisals": []}', "list missing"),
-        (b'{"Applicants": []}', "list missing"),
-        (b'{"data": {"applicants": []}}', "list missing"),
         (b'{"applicants": null}', "list missing"),
-        (b'{"applicants": 0, "odd": NaN}', "list missing"),
-        (b'{"applicants": [], "applicants": null}', "list missing"),
         (b'{"applicants": [', "broken JSON"),
-        (b'{"applicants": [{"id": "a"]}}', "broken JSON"),
-        (b'{"applicants": [], "x}', "broken JSON"),
         (b'{"applicants": []}<!-- proxy -->', "broken JSON"),
-        (b'{"applicants"}', "broken JSON"),
     ],
 )
 def test_anything_else_is_no_answer(body: bytes, reason: str) -> None:
@@ -115,7 +102,6 @@ def test_a_deeply_nested_member_beside_the_list_costs_no_lead() -> None:
     ("beside", "members"),
     [
         ('"total": 2, "hasMore": false', {"total/number", "hasMore/boolean"}),
-        ('"meta": {"nextToken": null}', {"meta/object", "meta.nextToken/null"}),
         (
             '"links": {"next": {"href": "/2"}}',
             {"links/object", "links.next/object", "links.next.…/text"},
@@ -145,25 +131,16 @@ ODD: dict[str, tuple[bytes, str | None]] = {
         b'{"id": "x", "p": 250000.10, "q": 1e2, "big": 12345678901234567890}',
         "x",
     ),
-    "escapes are kept": (b'{"id": "\\u0078", "m": "\\/\\u00e9\\n"}', "x"),
     "NaN": (b'{"id": "x", "radius": NaN}', "x"),
     "lone surrogate": (b'{"id": "x", "m": "\\ud800"}', "x"),
-    "lone surrogate as id": (b'{"id": "\\ud800"}', None),
     "integer of 5,000 digits": (b'{"id": "x", "n": ' + b"9" * 5000 + b"}", "x"),
-    "id of 5,000 digits": (b'{"id": ' + b"9" * 5000 + b"}", "9" * 5000),
     "duplicate keys": (b'{"id": "y", "id": "x", "m": 1, "m": 2}', "x"),
     "deep nesting": (b'{"id": "x", "d": ' + b"[" * 5000 + b"]" * 5000 + b"}", "x"),
-    "a deeply nested id": (b'{"id": ' + b"[" * 3000 + b"]" * 3000 + b"}", None),
     "invalid UTF-8": (b'{"id": "x", "m": "\xe9t\xe9"}', "x"),
-    "bare word": (b'{"id": "x", "a": maybe}', "x"),
     "number as id": (b'{"id": 12345678901234567890123}', "12345678901234567890123"),
-    "blanks around an id are kept": (b'{"id": " x "}', " x "),
     "blank id": (b'{"id": "  "}', None),
-    "null id": (b'{"id": null}', None),
-    "object as id": (b'{"id": {"a": 1}}', None),
     "no id": (b'{"contact": {"id": "inner"}}', None),
     "text": (b'"a lead?"', None),
-    "null": (b"null", None),
 }
 
 
@@ -265,17 +242,6 @@ def test_every_property_of_the_schema_is_declared_once_with_a_type_that_fits(
         assert declared[path] in fitting, path
 
 
-@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
-def test_column_names_are_unique_snake_case_and_described(kind: LeadKind) -> None:
-    for fields in (kind.fields, *(child.fields for child in kind.children)):
-        columns = [field.column for field in fields]
-        assert len(set(columns)) == len(columns)
-        for field in fields:
-            assert re.fullmatch(r"[a-z][a-z0-9]*(_[a-z0-9]+)*", field.column), field.column
-            assert len(field.description) > 5
-        assert not {"lead_id", "position", "lead_day", "scope", "fetched_at"} & set(columns)
-
-
 def test_what_identifies_a_person_is_marked() -> None:
     marks = re.compile(
         r"(firstName|lastName|phoneNumber|[eE]mail|message|consumerPostcode|latitude|longitude|line[123])$"
@@ -307,25 +273,15 @@ def test_the_contract_knows_all_45_published_property_types_wherever_they_stand(
         assert set(ENUMERATIONS[path]) == published
 
 
-def test_the_contract_knows_the_default_member_of_every_enumeration() -> None:
-    members = {member for members in ENUMERATIONS.values() for member in members}
-
-    assert {f"{prefix}UNSPECIFIED" for prefix in ENUM_PREFIXES} <= members
-
-
 @pytest.mark.parametrize(
     ("value", "words"),
     [
         ("PROPERTY_TYPE_END_TERRACE", "end terrace"),
         ("PROPERTY_TYPE_UNSPECIFIED", "unknown"),
         ("APPLICANT_SOURCE_NEVER_HEARD_OF", "never heard of"),
-        (f"URGENCY_{'A' * 60}", "a" * 60),
         (f"URGENCY_{'A' * 61}", None),
-        ("URGENCY_", None),
         ("URGENCY_Ann Smith", None),
         ("URGENCY_ANN\n", None),
-        ("URGENCY_ÄNN", None),
-        ("xURGENCY_ASAP", None),
         ("ANN_SMITH", None),
     ],
 )

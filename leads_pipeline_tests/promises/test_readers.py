@@ -33,21 +33,23 @@ VERSIONS: Final = (1, 2, 3)
 STEADY, CHANGING = 80, 3
 
 # Each mart says how many leads it was made from, of one kind or of both.
+BOTH: Final = (
+    "mart_leads_daily",
+    "mart_people",
+    "mart_people_daily",
+    "mart_weekly",
+    "mart_monthly",
+    "mart_districts",
+    "mart_hourly",
+    "mart_arrival_times",
+)
+OF_APPLICANTS: Final = ("mart_listing_demand", "mart_listing_daily", "mart_enquiry_mix")
 AGREEING: Final = {
-    "mart_leads_daily": ("sum(leads)", "both"),
-    "mart_people": ("sum(leads)", "both"),
-    "mart_people_daily": ("sum(leads)", "both"),
-    "mart_weekly": ("sum(leads)", "both"),
-    "mart_monthly": ("sum(leads)", "both"),
-    "mart_districts": ("sum(leads)", "both"),
-    "mart_hourly": ("sum(leads)", "both"),
-    "mart_arrival_times": ("sum(leads)", "both"),
+    **dict.fromkeys(BOTH, ("sum(leads)", "both")),
+    **dict.fromkeys(OF_APPLICANTS, ("sum(leads)", "applicant")),
     "mart_lead_properties": ("count(*)", "both"),
     "mart_coverage": ("sum(rows)", "both"),
     "mart_hidden_valuations": ("count(*)", "applicant"),
-    "mart_listing_demand": ("sum(leads)", "applicant"),
-    "mart_listing_daily": ("sum(leads)", "applicant"),
-    "mart_enquiry_mix": ("sum(leads)", "applicant"),
     "drift": ("max(leads)", "applicant"),
     "mart_appraisals": ("sum(leads)", "appraisal"),
 }

@@ -1,8 +1,7 @@
 """The same month gives the same tables as in 1de0322e, with drift, hostile leads, requests of
 people and a restore.
 
-A difference that is meant goes into DELIBERATE. The program that made the recordings is in the
-history of this folder.
+The program that made the recordings is in the history of this folder.
 """
 
 from collections import Counter
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from leads_pipeline_tests.promises.month import (
-    EXCLUDED,
     Tables,
     carry_out,
     libfaketime,
@@ -24,10 +22,6 @@ from leads_pipeline_tests.promises.month import (
     tables,
 )
 from leads_pipeline_tests.promises.portal import portal
-
-# What differs from 1de0322e on purpose, with the reason: "mart_x" for a whole table,
-# "mart_x.column" for a column.
-DELIBERATE: dict[str, str] = {}
 
 # What 1de0322e hasn't.
 NEW: set[str] = {
@@ -41,9 +35,6 @@ NEW: set[str] = {
     "outcomes",
     "mart_outcomes",
 }
-
-# Of how many rows, at most, a table may differ, with the reason.
-FEW: dict[str, tuple[int, str]] = {}
 
 # How many rows of a table are shown.
 SHOWN = 5
@@ -66,39 +57,22 @@ def test_a_month_gives_the_same_tables_as_1de0322e(tmp_path: Path) -> None:
         pytest.fail("\n".join(["The tables differ from those of 1de0322e.", *lines]), pytrace=False)
 
 
-def test_what_differs_on_purpose_is_in_the_recording() -> None:
-    recorded = recorded_tables()
-    known = {
-        *recorded,
-        *(f"{table}.{column}" for table, (columns, _) in recorded.items() for column in columns),
-    }
-    assert DELIBERATE.keys() <= known
-    assert FEW.keys() <= recorded.keys()
-    assert not NEW & known
-    assert not EXCLUDED.keys() & {column for columns, _ in recorded.values() for column in columns}
-
-
 def differences(recorded: Tables, now: Tables) -> Iterator[str]:
     """Each difference in words, table by table."""
     for table in sorted(recorded.keys() | now.keys()):
-        if table in DELIBERATE or table in NEW:
+        if table in NEW:
             continue
         if table not in now or table not in recorded:
             yield f"{table}: {'is gone' if table in recorded else 'is new'}"
             continue
         (columns, rows), (columns_now, rows_now) = recorded[table], now[table]
-        skipped = {column for column in columns if f"{table}.{column}" in DELIBERATE}
-        yield from (
-            f"{table}.{column}: is gone"
-            for column in columns
-            if column not in {*columns_now, *skipped}
-        )
+        yield from (f"{table}.{column}: is gone" for column in columns if column not in columns_now)
         yield from (
             f"{table}.{column}: is new"
             for column in columns_now
             if column not in columns and f"{table}.{column}" not in NEW
         )
-        shared = [column for column in columns if column in columns_now and column not in skipped]
+        shared = [column for column in columns if column in columns_now]
         yield from _different_rows(
             table, shared, _only(rows, columns, shared), _only(rows_now, columns_now, shared)
         )
@@ -116,8 +90,6 @@ def _different_rows(
     table: str, columns: list[str], before: Counter[Row], now: Counter[Row]
 ) -> Iterator[str]:
     lost, new = list((before - now).elements()), list((now - before).elements())
-    if max(len(lost), len(new)) <= FEW.get(table, (0, ""))[0]:
-        return
     if lost or new:
         yield (
             f"{table}: {len(lost)} of {before.total()} recorded rows differ or are gone, "

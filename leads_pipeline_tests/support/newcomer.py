@@ -38,8 +38,12 @@ PATIENCE_SECONDS = 300.0
 
 # What docs/tutorials/first-real-day.md asks a newcomer to fill in.
 FIRST_SIX = (
-    *("LEADS_BASE_URL", "LEADS_AUTH_URL", "LEADS_CLIENT_ID"),
-    *("LEADS_CLIENT_SECRET", "LEADS_BRANCH_IDS", "LEADS_TIMEZONE"),
+    "LEADS_BASE_URL",
+    "LEADS_AUTH_URL",
+    "LEADS_CLIENT_ID",
+    "LEADS_CLIENT_SECRET",
+    "LEADS_BRANCH_IDS",
+    "LEADS_TIMEZONE",
 )
 
 

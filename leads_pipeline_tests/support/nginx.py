@@ -1,9 +1,11 @@
-"""The real nginx, with a configuration of the test's."""
+"""The real nginx, with deploy/nginx.conf."""
 
 import os
+import re
 import shutil
+import ssl
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,18 +34,34 @@ http {{
 
 
 @contextmanager
-def running_nginx(folder: Path, inside: Callable[[int], str]) -> Iterator[int]:
-    """nginx with what `inside` puts into its http context for a port; the port.
+def running_nginx(
+    folder: Path, text: str, replaced: Mapping[str, str]
+) -> Iterator[tuple[int, ssl.SSLContext]]:
+    """nginx with a part of deploy/nginx.conf, in which names are replaced, and a certificate.
 
-    Its logs are in `folder`.
+    Give the port, and what trusts the certificate of localhost. Its logs are in `folder`.
     """
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("nginx is not installed: apt install nginx-light")
     folder.mkdir()
     port = free_port()
+    certificate, key = folder / "certificate.pem", folder / "private.key"
+    make = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
+        "subjectAltName=DNS:localhost"
+    )
+    command = [*make.split(), "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+
+    text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl")
+    text = re.sub(r"/etc/ssl/certs/\w+\.pem", str(certificate), text)
+    text = re.sub(r"/etc/ssl/private/\w+\.key", str(key), text)
+    for theirs, mine in replaced.items():
+        assert theirs in text
+        text = text.replace(theirs, mine)
     config = folder / "nginx.conf"
-    config.write_text(_AROUND.format(folder=folder, inside=inside(port)))
+    config.write_text(_AROUND.format(folder=folder, inside=text))
     process = subprocess.Popen(
         [program, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(config)]
     )
@@ -54,7 +72,7 @@ def running_nginx(folder: Path, inside: Callable[[int], str]) -> Iterator[int]:
 
     try:
         wait_for(has_started)
-        yield port
+        yield port, ssl.create_default_context(cafile=certificate)
     finally:
         process.terminate()
         process.wait(PATIENCE_SECONDS)

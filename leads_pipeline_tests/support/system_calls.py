@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import platform
 import select
+import shutil
 import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from functools import cache
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
+from random import Random
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -192,6 +194,36 @@ def run(
         process.kill()
         process.join()
     return outcome
+
+
+def trials(
+    work: Callable[[Path], Any],
+    start: Path,
+    folder: Path,
+    *,
+    seed: str,
+    most: int,
+    fault: Fault = Fault.KILL,
+) -> Iterator[tuple[Path, str]]:
+    """Do the work in copies of a folder. In each, another system call gets the fault.
+
+    The seed chooses `most` calls. Give each copy afterwards, and which call it was.
+    """
+    counted = folder / "counted"
+    shutil.copytree(start, counted, symlinks=True)
+    # Which counts all calls, or those that change something.
+    counting = Fault.EIO if fault is Fault.EIO else Fault.KILL
+    whole = run(work, counted, folder=counted, fault=counting)
+    assert whole.is_done, whole.message
+
+    calls = range(len(whole.calls))
+    chosen = Random(seed).sample(calls, min(most, len(calls)))  # noqa: S311 - to be repeated
+    for at in sorted(chosen):
+        copied = folder / str(at)
+        shutil.copytree(start, copied, symlinks=True)
+        outcome = run(work, copied, folder=copied, fault=fault, at=at)
+        yield copied, f"{fault} at {at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+        shutil.rmtree(copied)
 
 
 @cache

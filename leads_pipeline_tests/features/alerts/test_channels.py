@@ -108,8 +108,6 @@ def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink) -> No
     ("status", "words"),
     [
         (302, "no redirect is followed. Set LEADS_ALERT_WEBHOOK to the new address"),
-        (404, "Make a new address there"),
-        (407, "behind a proxy that refuses"),
         (500, "can't take the message now"),
     ],
 )
@@ -131,10 +129,8 @@ def test_each_answer_that_is_no_success_says_whose_turn_it_is(
     ("address", "words"),
     [
         ("http://127.0.0.1:9/T0KEN", "found no connection: "),
-        ("ftp://hooks.example/T0KEN", "begins with https:// or http://"),
         ("http://hooks.example/T0KEN", "anybody on the way"),
         ("https://[T0KEN", "isn't an address"),
-        ("https://T0KEN.münchen..example/", "holds no address that can be called"),
     ],
 )
 def test_an_address_that_cannot_be_used_is_told_without_it(address: str, words: str) -> None:
@@ -187,7 +183,6 @@ def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
     ("user", "sender", "shown"),
     [
         ("alerts%40agency.example", None, "alerts@agency.example"),
-        ("apikey", None, OPS),
         ("apikey", "Leads <leads@agency.example>", "Leads <leads@agency.example>"),
     ],
 )
@@ -215,13 +210,10 @@ def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(
         ("smtp://alerts:wr0ng@{host}", "refuses the user or the password (535)"),
         ("smtps://alerts:p%40ss@{host}", "doesn't begin with TLS"),
         ("smtp://alerts:p%40ss@127.0.0.1:1", "can't be reached (Connection refused)"),
-        ("https://alerts:p%40ss@{host}", "begins with smtps:// or smtp://"),
-        (f"smtp://alerts:p%40ss@{'x' * 70}.example", "LEADS_SMTP_URL can't be used (UnicodeError)"),
         (
             "smtp://alerts:wr0ng/p@{host}",
             'holds a "/" in the user or the password. Write it as %2F',
         ),
-        ("smtp://alerts:p%40ss@{host}?tls=no", "?tls=none"),
     ],
 )
 def test_a_mail_server_that_cannot_be_used_is_told_without_the_password(
@@ -241,12 +233,10 @@ def test_a_mail_server_that_cannot_be_used_is_told_without_the_password(
             {OPS: "451 greylisted", IT: "451 greylisted"},
             "doesn't take messages for it@agency.example, ops@",
         ),
-        ({OPS: "550 no", IT: "550 no"}, "Correct LEADS_ALERT_EMAIL"),
         (
             {"MAIL": "550 not your address"},
             "refuses the message (550). If it wants another sender, set LEADS_ALERT_FROM",
         ),
-        ({"DATA": "452 full"}, "can't take the message now (452)"),
     ],
 )
 def test_a_server_that_does_not_take_the_mail_says_whose_turn_it_is(
@@ -358,10 +348,6 @@ def test_the_command_tries_every_channel_and_the_heartbeat(
     assert list(tmp_path.iterdir()) == [], "a test makes no data folder"
 
 
-def test_the_command_ends_well_if_everything_works(channels: dict[str, str]) -> None:
-    assert alert_test(**channels).exit_code == 0
-
-
 def test_a_test_that_works_ends_the_finding_of_the_channel(
     channels: dict[str, str], tmp_path: Path
 ) -> None:
@@ -379,26 +365,16 @@ def test_a_test_that_works_ends_the_finding_of_the_channel(
     assert failures["LEADS_SMTP_URL"].since == NOON
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("ALL_PROXY", "socks5://127.0.0.1:9"), ("SSL_CERT_FILE", "/nothing.pem")]
-)
 def test_an_odd_error_of_the_webhooks_does_not_keep_the_mail(
-    channels: dict[str, str], mail: MailSink, name: str, value: str
+    channels: dict[str, str], mail: MailSink
 ) -> None:
-    result = alert_test(**channels, **{name: value})
+    result = alert_test(**channels, ALL_PROXY="socks5://127.0.0.1:9")
     assert result.exit_code == 1
-    assert result.stdout.count(name) >= 2
+    assert result.stdout.count("ALL_PROXY") >= 2
     assert len(mail.mails) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({}, "Set LEADS_ALERT_EMAIL and LEADS_SMTP_URL"),
-        ({"LEADS_ALERT_EMAIL": OPS}, "LEADS_ALERT_EMAIL needs LEADS_SMTP_URL"),
-    ],
-)
-def test_the_command_says_what_is_not_set_up(given: dict[str, str], words: str) -> None:
-    result = alert_test(**given)
+def test_the_command_says_what_is_not_set_up() -> None:
+    result = alert_test(LEADS_ALERT_EMAIL=OPS)
     assert result.exit_code == 2
-    assert words in " ".join(result.output.split())
+    assert "LEADS_ALERT_EMAIL needs LEADS_SMTP_URL" in " ".join(result.output.split())

@@ -3,15 +3,14 @@
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
-from dagster import DefaultSensorStatus, SensorDefinition
+from dagster import DefaultSensorStatus, build_sensor_context
 
 from leads_pipeline.features.alerts.sensor import alert_sensor
-from leads_pipeline.simulator.app import Config
-from leads_pipeline.simulator.faults import Then
-from leads_pipeline_tests.support.installation import Installation, installation
+from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.pulls import home
 from leads_pipeline_tests.support.sinks import WebSink, web_sink
 
 TOKEN = "T0KEN"
@@ -23,62 +22,49 @@ def web() -> Iterator[WebSink]:
         yield sink
 
 
-@pytest.fixture
-def here(tmp_path: Path, web: WebSink) -> Iterator[Installation]:
+def tick(house: House, web: WebSink | None = None) -> str:
     variables = {
-        "LEADS_ALERT_WEBHOOK": f"{web.url}/{TOKEN}/hook",
-        "LEADS_HEARTBEAT_URL": f"{web.url}/{TOKEN}/beat",
+        "LEADS_DATA_DIR": str(house.folder),
+        "LEADS_BRANCH_IDS": "101",
+        "LEADS_TIMEZONE": "Europe/London",
+        "LEADS_START_DATE": str(house.first_day),
     }
-    with installation(
-        tmp_path, Config(branches=3, leads_per_day=8), variables=variables, first=4
-    ) as started:
-        yield started
+    if web:
+        variables["LEADS_ALERT_WEBHOOK"] = f"{web.url}/{TOKEN}/hook"
+        variables["LEADS_HEARTBEAT_URL"] = f"{web.url}/{TOKEN}/beat"
+    sensor = alert_sensor(Settings.from_variables(variables), clock=lambda: house.now)
+    assert sensor.default_status is DefaultSensorStatus.RUNNING
+    with home(house.folder.parent / "home") as instance:
+        context = build_sensor_context(instance, resources={"data": house.data})
+        return str(sensor.evaluate_tick(context))
 
 
-def test_refused_windows_are_told_and_the_heartbeat_fails(here: Installation, web: WebSink) -> None:
+def test_refused_windows_are_told_and_the_heartbeat_fails(house: House, web: WebSink) -> None:
     """promises/test_told_once.py tells of the end, and of a second look."""
-    keys = here.keys((2, 3))
-    here.simulator.set_faults(here.rules(keys, Then(status=404)))
-    here.pull(keys)
+    house.fail("applicant")
 
-    result = here.tick(alert_sensor(here.settings))
+    result = tick(house, web)
 
     [(_, _, message), (_, heartbeat, _)] = web.requests
     assert "refuse" in json.loads(message)["title"]
     assert heartbeat == f"/{TOKEN}/beat/fail"
-    assert TOKEN not in str(result)
+    assert TOKEN not in result
 
 
-def test_the_sensor_is_on_without_a_channel_too(here: Installation) -> None:
-    for name in ("LEADS_ALERT_WEBHOOK", "LEADS_HEARTBEAT_URL"):
-        del here.environment[name]
-    [sensor] = [one for one in here.definitions.sensors or () if one.name == "alert"]
-    assert isinstance(sensor, SensorDefinition)
-    assert sensor.default_status is DefaultSensorStatus.RUNNING
-    assert "Sent on: none" in str(here.tick(sensor).skip_message)
+def test_the_sensor_works_without_a_channel_too(house: House) -> None:
+    house.land("applicant", [])
+
+    assert "Sent on: none" in tick(house)
 
 
-def test_a_machine_that_is_on_again_is_not_told_of(here: Installation, web: WebSink) -> None:
+def test_a_machine_that_is_on_again_is_not_told_of(house: House, web: WebSink) -> None:
     """This sensor may tick before the core's one that notes the service."""
-    here.data.state.note_service(here.now - timedelta(days=1), [])
+    house.land("applicant", [])
+    house.data.state.note_service(house.now - timedelta(days=1), [])
 
-    here.tick(alert_sensor(here.settings))
+    tick(house, web)
 
-    noted = here.data.state.service()
+    noted = house.data.state.service()
     assert noted is not None
-    assert noted[0] >= here.now
+    assert noted[0] >= house.now
     assert not [body for _, _, body in web.requests if b"no sign of life" in body]
-
-
-def test_a_stopped_sensor_that_notes_the_service_is_noted_by_this_one(here: Installation) -> None:
-    with here.daemon() as daemon:
-        location = daemon.workspace.create_request_context().get_code_location("leads_pipeline")
-        [repository] = location.get_repositories().values()
-        retry = repository.get_sensor("retry_failed_partitions")
-        here.instance.stop_sensor(retry.get_remote_origin_id(), retry.selector_id, retry)
-
-    here.tick(alert_sensor(here.settings))
-
-    noted = here.data.state.service()
-    assert noted is not None
-    assert noted[1] == ["retry_failed_partitions"]

@@ -5,8 +5,7 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
@@ -24,11 +23,11 @@ from leads_pipeline.features.privacy.suppression import Action, Entry, Suppressi
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.features.delivery.agency import Agency, lead
+from leads_pipeline_tests.features.delivery.agency import Agency, SweptHouse, lead
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
-from leads_pipeline_tests.support.serving import QuietHandler, free_port, serving
+from leads_pipeline_tests.support.serving import free_port
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -58,9 +57,9 @@ def test_each_lead_is_delivered_once_with_its_columns_and_its_text(agency: Agenc
 
 
 def test_a_message_says_what_a_crm_would_have_to_look_up(agency: Agency) -> None:
-    agency.house.names = "id,name\n101,Alder & Sons\n"
-    agency.house.publish()
-    agency.variables["LEADS_BRANCHES_FILE"] = str(agency.house.folder.parent / "branches.csv")
+    names = agency.house.folder.parent / "branches.csv"
+    names.write_text("id,name\n101,Alder & Sons\n")
+    agency.variables["LEADS_BRANCHES_FILE"] = str(names)
     known = {
         "intent": "APPLICANT_INTENT_RENT",
         "portalSource": "Quill's own",
@@ -80,27 +79,15 @@ def test_a_message_says_what_a_crm_would_have_to_look_up(agency: Agency) -> None
     assert agency.crm.requests[0].headers["user-agent"].startswith("leads-pipeline/")
 
 
-@pytest.mark.parametrize(
-    ("email", "phone"),
-    [
-        (" Ida@Example.org ", "07700 900123"),
-        ("İDA.ΣΑΣ@Example.org", ""),
-        ("", "+44 (0)7700 900123"),
-        (" ", "0033 1 23"),
-        ("", "ext"),
-        ("\tx@example.org", "٠٧٧"),
-    ],
-)
-def test_a_message_has_the_person_and_the_market_that_analysts_see(
-    agency: Agency, email: str, phone: str
-) -> None:
-    markets = [
-        {"enquiryType": "ENQUIRY_TYPE_LETTINGS"},
-        *({"intent": intent} for intent in ("X_SELL", "X_LET", "odd")),
-    ]
-    for number, more in enumerate(markets):
-        agency.house.push("applicant", lead(number, email=email, phoneNumber=phone) | more)
-    agency.house.publish()
+def test_a_message_has_the_person_and_the_market_that_analysts_see(agency: Agency) -> None:
+    agency.land(
+        lead(1, email=" Ida@Example.org ") | {"enquiryType": "ENQUIRY_TYPE_LETTINGS"},
+        lead(2, email="İDA.ΣΑΣ@Example.org", phoneNumber="") | {"intent": "X_SELL"},
+        lead(3, email="", phoneNumber="+44 (0)7700 900123") | {"intent": "X_LET"},
+        lead(4, email=" ", phoneNumber="0033 1 23") | {"intent": "odd"},
+        lead(5, email="", phoneNumber="ext"),
+    )
+    agency.house.publish_tables()
     agency.deliver()
 
     facts = agency.house.query(
@@ -257,33 +244,14 @@ def test_an_endpoint_that_is_away_is_left_alone_and_gets_all_once_it_is_back(
     assert len(agency.crm.applied) == 40
 
 
-@pytest.mark.parametrize(("seconds", "minutes"), [("1800", 30), ("999999999", 60)])
-def test_a_retry_after_is_kept_up_to_an_hour(agency: Agency, seconds: str, minutes: int) -> None:
+def test_a_redirect_is_a_failure_that_names_the_new_host(agency: Agency) -> None:
     agency.land(lead(1))
-    agency.endpoint_answers(429, **{"Retry-After": seconds})
-    agency.deliver()
-    agency.endpoint_answers(200)
-
-    agency.house.later(minutes=minutes - 1)
-    assert agency.deliver().delivered == 0
-    agency.house.later(minutes=1)
-    assert agency.deliver().delivered == 1
-
-
-@pytest.mark.parametrize(
-    ("location", "named"),
-    [("https://new.example/hook?token=secret", "new.example"), ("http://[::1", "?")],
-)
-def test_a_redirect_is_a_failure_that_names_the_new_host(
-    agency: Agency, location: str, named: str
-) -> None:
-    agency.land(lead(1))
-    agency.endpoint_answers(301, location=location)
+    agency.endpoint_answers(301, location="https://new.example/hook?token=secret")
 
     sent = agency.deliver()
 
     assert sent.failed == 1
-    assert f"to {named}, and none is followed" in str(sent.trouble)
+    assert "to new.example, and none is followed" in str(sent.trouble)
     assert "secret" not in str(sent.trouble)
 
 
@@ -297,16 +265,6 @@ def test_410_stops_the_endpoint_until_a_person_says_so(agency: Agency) -> None:
     assert agency.deliver(is_all=True).delivered == 0
     agency.retry()
     assert agency.deliver().delivered == 2
-
-
-def test_a_new_address_is_asked_at_once_after_the_old_one_was_gone(agency: Agency) -> None:
-    agency.land(lead(1))
-    agency.endpoint_answers(410)
-    agency.deliver()
-    agency.endpoint_answers(200)
-    agency.variables["LEADS_DELIVERY_URL"] = "https://new.example/hook"
-
-    assert agency.deliver(is_all=True).delivered == 1
 
 
 def test_after_three_days_a_lead_is_given_up_and_can_be_retried(agency: Agency) -> None:
@@ -364,29 +322,6 @@ def test_texts_that_come_back_after_they_were_given_up_are_delivered_in_order(
     assert [text for _, _, text in agency.crm.events] == ["A", "B", "A"]
 
 
-def test_an_endpoint_that_drips_its_answer_holds_a_pass_no_longer_than_one_that_is_silent(
-    agency: Agency,
-) -> None:
-    is_over = threading.Event()
-
-    class Dripping(QuietHandler):
-        def do_POST(self) -> None:
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nx: ")
-            with suppress(OSError):
-                for _ in range(600):
-                    self.wfile.write(b"x")
-                    is_over.wait(0.1)
-
-    with serving(Dripping) as address:
-        agency.variables["LEADS_DELIVERY_URL"] = address
-        agency.land(lead(1))
-
-        sent = agency.send(timeout_seconds=0.5)
-        is_over.set()
-
-    assert "no answer within 0.5 seconds" in str(sent.trouble)
-
-
 # --- a contact that the portal emptied ------------------------------------------------------------
 
 
@@ -403,26 +338,18 @@ def test_a_contact_that_the_portal_emptied_waits_for_a_person(agency: Agency) ->
     assert agency.counts == {VersionState.DELIVERED: 2}
 
 
-def test_a_contact_that_is_emptied_in_another_window_waits_too(agency: Agency) -> None:
-    agency.land(lead(1))
-    agency.deliver()
-    agency.land(lead(1, phoneNumber=""), day=NEXT_DAY)
-    agency.deliver()
-
-    assert agency.counts == {VersionState.DELIVERED: 1, VersionState.HELD: 1}
-
-
-def test_a_malformed_text_that_lost_a_contact_waits_and_one_that_has_it_is_sent(
+def test_a_contact_that_is_emptied_in_another_window_or_in_a_malformed_text_waits_too(
     agency: Agency,
 ) -> None:
-    agency.land(lead(1), lead(2))
+    agency.land(lead(1), lead(2), lead(3))
     agency.deliver()
-    whole = json.dumps(lead(1) | {"odd": float("nan")})
-    emptied = json.dumps(lead(2, email="") | {"odd": float("nan")})
-    agency.land(whole, emptied)
+    agency.land(lead(1, phoneNumber=""), day=NEXT_DAY)
+    malformed = json.dumps(lead(2, email="") | {"odd": float("nan")})
+    whole = json.dumps(lead(3) | {"odd": float("nan")})
+    agency.land(lead(1), malformed, whole)
     agency.deliver()
 
-    assert agency.counts == {VersionState.DELIVERED: 3, VersionState.HELD: 1}
+    assert agency.counts == {VersionState.DELIVERED: 4, VersionState.HELD: 2}
 
 
 def test_a_held_version_that_an_answer_lacked_by_mistake_is_sent_when_a_person_says_so(
@@ -453,32 +380,6 @@ def test_a_replay_sends_the_newest_versions_again_with_the_same_ids(agency: Agen
     assert again == of_b != of_a
 
 
-def test_a_replay_sends_the_newest_delivered_version_of_a_lead_that_is_held(agency: Agency) -> None:
-    agency.land(lead(1))
-    agency.deliver()
-    agency.land(lead(1, email=""))
-    agency.deliver()
-
-    assert agency.replay() == 1
-    agency.deliver()
-
-    assert len(agency.crm.attempts) == 2
-    assert len(agency.crm.applied) == 1
-    assert agency.counts == {VersionState.DELIVERED: 1, VersionState.HELD: 1}
-
-
-def test_a_lead_that_an_answer_lacked_by_mistake_is_replayed(agency: Agency) -> None:
-    for leads in ([lead(1)], [], [lead(1)]):
-        agency.land(*leads)
-        agency.deliver()
-
-    agency.replay()
-    agency.deliver()
-
-    assert len(agency.crm.attempts) == 2
-    assert len(agency.crm.applied) == 1
-
-
 # --- people who are erased, restricted or anonymous -----------------------------------------------
 
 
@@ -501,7 +402,7 @@ def test_an_erasure_that_nobody_has_swept_yet_holds(agency: Agency) -> None:
     agency.land(lead(1))
     agency.endpoint_answers(500)
     agency.deliver()
-    agency.erase_without_publishing(email="j1@example.org")
+    agency.erase_without_sweeping(email="j1@example.org")
     agency.endpoint_answers(200)
 
     agency.deliver(is_all=True)
@@ -514,7 +415,7 @@ def test_a_person_who_is_erased_in_the_middle_of_a_pass_is_not_sent(agency: Agen
 
     def erasing(_: object) -> httpx.Response:
         if len(agency.crm.attempts) == 1:
-            agency.erase_without_publishing(email="j9@example.org")
+            agency.erase_without_sweeping(email="j9@example.org")
         return httpx.Response(200)
 
     agency.crm.answer = erasing
@@ -548,16 +449,14 @@ def test_a_person_who_was_erased_on_another_machine_is_not_sent(
     assert not refresh.called
 
 
-@pytest.mark.parametrize("is_published", [True, False], ids=["after a publication", "before any"])
+@pytest.mark.parametrize("is_swept", [True, False])
 def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(
-    agency: Agency, *, is_published: bool
+    agency: Agency, *, is_swept: bool
 ) -> None:
     house = agency.house
     agency.land(lead(1), lead(2))
-    publish = house.publish
-    if not is_published:
-        house.publish = lambda: None  # type: ignore[method-assign]
-    house.restrict(email="j1@example.org")
+    with nullcontext() if is_swept else patch.object(SweptHouse, "publish"):
+        house.restrict(email="j1@example.org")
     agency.deliver()
     assert agency.delivered == ["lead-2"]
 
@@ -565,7 +464,7 @@ def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(
         lambda _, number: Entry(number=number, at=house.now, action=Action.LIFT, of=1)
     )
     agency.deliver()
-    publish()
+    house.publish()
     agency.deliver()
     assert agency.delivered == ["lead-2", "lead-1"]
 
@@ -631,17 +530,15 @@ def test_the_ledger_holds_no_text_of_a_lead(agency: Agency) -> None:
         assert text not in content
 
 
-@pytest.mark.parametrize("secret", ["whsec_!!!", "whsec_c2hvcnQ=", "", "v2,whsec_" + SECRET[6:]])
+@pytest.mark.parametrize("secret", ["whsec_!!!", "whsec_c2hvcnQ="])
 def test_a_wrong_secret_is_refused_and_not_repeated(secret: str) -> None:
     with pytest.raises(SettingsError, match="openssl rand") as told:
         signer(secret)
 
-    assert not secret or secret not in str(told.value)
+    assert secret not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    "secret", [SECRET.rstrip("="), SECRET.removeprefix("whsec_"), f"v1,{SECRET}"]
-)
+@pytest.mark.parametrize("secret", [SECRET.rstrip("="), SECRET.removeprefix("whsec_")])
 def test_a_secret_is_taken_as_people_paste_it(secret: str) -> None:
     signer(secret)
 
@@ -694,17 +591,6 @@ def test_the_ledger_is_in_the_backup(agency: Agency, tmp_path: Path) -> None:
         assert db.execute("select count(*) from versions").fetchone() == (1,)
 
 
-def test_a_damaged_ledger_keeps_no_backup_from_being_made(agency: Agency, tmp_path: Path) -> None:
-    agency.land(lead(1))
-    agency.house.publish()
-    agency.deliver()
-    (agency.house.folder / LEDGER).write_bytes(b"no database" * 1000)
-
-    agency.house.back_up(tmp_path / "backup")
-
-    assert list((tmp_path / "backup").glob("*/.versions/*.duckdb"))
-
-
 @pytest.mark.parametrize("comes", ["put back", "first", "second"])
 def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again(
     agency: Agency, comes: str
@@ -731,15 +617,11 @@ def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again
     assert agency.counts == {VersionState.DELIVERED: 1}
 
 
-@pytest.mark.parametrize("is_noted", [False, True], ids=["new", "waiting"])
-def test_a_window_that_cannot_be_read_delays_no_other_lead(
-    agency: Agency, *, is_noted: bool
-) -> None:
+def test_a_window_that_cannot_be_read_delays_no_other_lead(agency: Agency) -> None:
     agency.land(lead(1))
-    if is_noted:
-        agency.endpoint_answers(503)
-        agency.deliver()
-        agency.endpoint_answers(200)
+    agency.endpoint_answers(503)
+    agency.deliver()
+    agency.endpoint_answers(200)
     agency.land(lead(2), scope="branch-102")
     [file] = (agency.house.folder / "raw").rglob("scope=branch-101/*.parquet")
     aside = file.rename(file.with_suffix(".aside"))
@@ -770,21 +652,6 @@ def test_days_on_which_a_file_cannot_be_read_do_not_count(agency: Agency) -> Non
     agency.deliver(is_all=True)
 
     assert agency.counts == {VersionState.WAITING: 1}
-
-
-def test_a_version_that_raw_has_no_longer_costs_no_look_at_all_windows(agency: Agency) -> None:
-    far_day = NEXT_DAY + timedelta(days=1)
-    agency.land(lead(1), lead(2))
-    agency.land(lead(3), day=far_day)
-    agency.endpoint_answers(503)
-    agency.deliver()
-
-    agency.house.erase(email="j1@example.org")
-    agency.deliver(is_all=True)
-
-    with reading_ledger(agency.house.folder) as ledger:
-        assert ledger
-        assert [day for _, day, _ in ledger.windows()] == [far_day]
 
 
 # --- the examples ---------------------------------------------------------------------------------

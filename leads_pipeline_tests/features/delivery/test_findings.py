@@ -67,20 +67,6 @@ def test_leads_that_nobody_looks_for_are_told(agency: Agency) -> None:
     assert "Nobody looks for new leads to deliver to crm.example." in told(agency)["delivery"]
 
 
-def test_leads_that_nobody_ever_delivered_are_told(agency: Agency) -> None:
-    agency.house.now = datetime.now(UTC)
-    agency.land(lead(1))
-    assert told(agency) == {}
-    agency.house.later(hours=1)
-    assert "Nobody looks for new leads to deliver to crm.example." in told(agency)["delivery"]
-
-
-def test_half_a_setting_is_told(agency: Agency) -> None:
-    agency.land(lead(1))
-    del agency.variables["LEADS_DELIVERY_SECRET"]
-    assert "go together" in told(agency)["delivery"]
-
-
 def test_branches_that_a_destination_wants_and_nobody_pulls_are_told(agency: Agency) -> None:
     here = Destinations(agency, webhook("crm", 'branches = ["101", "110"]'))
     here.variables["LEADS_BRANCH_IDS"] = "101,102"

@@ -106,7 +106,12 @@ def an_object(required: Sequence[str] = (), **members: Any) -> dict[str, Any]:
 
 
 ENQUIRY_TYPES = [
-    *("Unspecified", "LookingToBuy", "LookingToLet", "LookingToRent", "LookingToSell", "Other")
+    "Unspecified",
+    "LookingToBuy",
+    "LookingToLet",
+    "LookingToRent",
+    "LookingToSell",
+    "Other",
 ]
 POST_LEAD_REQUEST = an_object(
     ["branchId", "enquirerDetails", "sourceIdentifier"],

@@ -1,16 +1,14 @@
 """Requests of a destination's own API, made by templates."""
 
 import json
-import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.delivery.ledger import VersionState, ledger_path, reading_ledger
+from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger
 from leads_pipeline.features.delivery.people import DeliveredLeads
 from leads_pipeline.features.delivery.questions import counts, story
 from leads_pipeline.features.delivery.sending import deliver
@@ -83,9 +81,7 @@ def test_without_a_template_for_updates_none_is_sent(here: Destinations) -> None
 ODD = '"}, "admin": true, "x": {"y": "\n😀 {{ 7 * 7 }} \u2028 </script>'
 
 
-@pytest.mark.parametrize(
-    "written", ["data.message", "data.message | tojson", "data.message | safe"]
-)
+@pytest.mark.parametrize("written", ["data.message", "data.message | safe"])
 def test_a_person_s_words_change_neither_the_body_s_form_nor_the_address(
     here: Destinations, written: str
 ) -> None:
@@ -98,37 +94,8 @@ def test_a_person_s_words_change_neither_the_body_s_form_nor_the_address(
     assert url == "https://api.example/leads/..%2Fa%20b%2F%C3%BC%3Fx%3D1%23%7B%7B%207%20%7D%7D"
 
 
-def test_a_form_has_each_value_encoded(here: Destinations) -> None:
-    form = '[destination.headers]\ncontent-type = "application/x-www-form-urlencoded"\n'
-    created = (
-        CREATED.partition("body")[0]
-        + "body = 'text={{ data.message }}&none={{ data.lead_source }}'\n"
-    )
-    here.write(HEAD + form + created)
-    here.agency.land(lead(1, "a&b=c d"))
-    here.deliver()
-
-    assert here.api
-    assert here.api.requests[0].content == b"text=a%26b%3Dc+d&none="
-
-
-def test_numbers_and_lists_are_written_as_json(here: Destinations) -> None:
-    body = '\'{"price": {{ data.listing_details_pricing_price }}, "times": {{ data.applicant_viewing_times }}}\''
-    here.write(HEAD + CREATED.partition("body")[0] + f"body = {body}\n")
-    here.agency.land(
-        lead(1) | {"listingDetails": {"pricing": {"price": 250000}}, "viewingTimes": []}
-    )
-    here.deliver()
-
-    assert here.api
-    assert here.api.requests[0].content == b'{"price": 250000, "times": []}'
-
-
-@pytest.mark.parametrize("odd_id", ["..", "."])
-def test_an_id_that_would_lead_to_another_folder_is_not_sent(
-    here: Destinations, odd_id: str
-) -> None:
-    here.agency.land(lead(1) | {"id": odd_id}, lead(2))
+def test_an_id_that_would_lead_to_another_folder_is_not_sent(here: Destinations) -> None:
+    here.agency.land(lead(1) | {"id": ".."}, lead(2))
 
     [sent] = here.deliver().values()
 
@@ -145,29 +112,23 @@ def test_a_value_that_is_missing_in_an_address_is_no_word(here: Destinations) ->
     assert states(here) == {VersionState.WAITING: 1}
 
 
-def test_a_template_that_fails_for_a_lead_quotes_nothing_of_it(here: Destinations) -> None:
-    here.write(HEAD + CREATED.replace("{{ data.message }}", "{{ data.message | int('x') / 0 }}"))
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("data.message | int('x') / 0", "(TypeError;"),
+        ("{'known': 1}[data.contact_email]", "(something isn't"),
+    ],
+)
+def test_a_template_that_fails_for_a_lead_quotes_nothing_of_it(
+    here: Destinations, expression: str, told: str
+) -> None:
+    here.write(HEAD + CREATED.replace("data.message", expression))
     here.agency.land(lead(1, "a private word"))
 
     [sent] = here.deliver().values()
 
-    assert "(TypeError;" in str(sent.trouble)
-    assert "private" not in str(sent.trouble)
-
-
-@pytest.mark.parametrize(
-    ("key", "told"), [("scope", "(branch-101 isn't there"), ("contact_email", "(something isn't")]
-)
-def test_a_table_in_a_template_that_lacks_a_value_names_no_person(
-    here: Destinations, key: str, told: str
-) -> None:
-    here.write(HEAD + CREATED.replace("{{ data.message }}", "{{ {'known': 1}[data." + key + "] }}"))
-    here.agency.land(lead(1))
-
-    [sent] = here.deliver().values()
-
     assert told in str(sent.trouble)
-    assert "j1@" not in str(sent.trouble)
+    assert not [word for word in ("private", "j1@") if word in str(sent.trouble)]
 
 
 # --- the id there ---------------------------------------------------------------------------------
@@ -201,19 +162,6 @@ def test_later_requests_go_to_the_id_that_the_first_answer_had(here: Destination
         ("PATCH", "https://api.example/leads/17"),
         ("DELETE", "https://api.example/leads/17"),
     ]
-
-
-def test_a_lead_without_an_id_there_waits_with_a_clear_trouble(here: Destinations) -> None:
-    here.write(HEAD + KEEPS_ID + "done = [409]\n" + BY_ID)
-    answers(here, 409, json={"lead": {"id": "of-an-error"}})
-    here.agency.land(lead(1))
-    here.deliver()
-    here.agency.land(lead(1, "second"))
-    [sent] = here.deliver().values()
-
-    assert id_there(here, 1) is None
-    assert "data.id_there isn't known, because no answer had it" in str(sent.trouble)
-    assert states(here) == {VersionState.DELIVERED: 1, VersionState.WAITING: 1}
 
 
 @pytest.mark.parametrize("stalls", [True, False])
@@ -250,21 +198,6 @@ def test_a_lead_is_delivered_once_though_its_answer_breaks_off(
     assert id_there(here, 1) is None
 
 
-def test_a_ledger_of_before_keeps_ids_from_now_on(here: Destinations) -> None:
-    here.write(HEAD + KEEPS_ID)
-    here.agency.land(lead(1))
-    here.deliver()
-    with closing(sqlite3.connect(ledger_path(here.agency.house.folder, "api"))) as db, db:
-        db.executescript("drop table ids_there; drop table outcomes;")
-    assert id_there(here, 1) is None
-
-    answers(here, 201, json={"lead": {"id": "18"}})
-    here.agency.land(lead(1), lead(2))
-    here.deliver()
-
-    assert (id_there(here, 1), id_there(here, 2)) == (None, "18")
-
-
 # --- what answers mean ----------------------------------------------------------------------------
 
 
@@ -273,7 +206,6 @@ def test_a_ledger_of_before_keeps_ids_from_now_on(here: Destinations) -> None:
     [
         (409, VersionState.DELIVERED),
         (422, VersionState.DEAD),
-        (207, VersionState.WAITING),
         (400, VersionState.WAITING),
     ],
 )
@@ -342,18 +274,6 @@ def test_an_access_token_is_fetched_once_and_sent(
     assert "the-client-secret" not in repr(here.read())
 
 
-def test_without_a_token_nothing_is_asked_and_the_leads_wait(here: Destinations) -> None:
-    token = '[destination.token]\nurl = "http://127.0.0.1:9/t"\nclient_id = "me"\nclient_secret = {env = "PASS"}\n'
-    here.variables["PASS"] = "the-client-secret"
-    here.write(HEAD + token + CREATED)
-    here.agency.land(lead(1))
-
-    [sent] = here.deliver().values()
-
-    assert said(here) == []
-    assert (sent.left, "the-client-secret" in str(sent.trouble)) == (1, False)
-
-
 def test_headers_are_sent_and_a_secret_one_comes_from_a_variable(here: Destinations) -> None:
     headers = '[destination.headers]\nAgencyRef = "A1"\nAuthorization = {env = "KEY"}\n'
     here.variables["KEY"] = "Bearer of-the-crm"
@@ -373,35 +293,27 @@ def test_headers_are_sent_and_a_secret_one_comes_from_a_variable(here: Destinati
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        (CREATED.replace("data.message", "data.mesage"), "asks for data.mesage, which no lead has. "
-            "Did you"),
-        (CREATED.replace("{{ data.message }}", "{{ data.message "), "`body` is no Jinja template: "
-            "look at its line 1"),
-        (CREATED.replace("https://api.example/", "https://{{ data.scope }}.example/"), "without a "
-            "fixed host"),
-        (CREATED.replace("https", "http"), "begins with http://"),
-        (CREATED.replace("[destination.created]", "[destination.created]\nmethod = 'GET'"), "has "
-            "the method 'GET'"),
-        (CREATED.replace("[destination.created]", "[destination.created]\nbdy = ''"), "unknown key "
-            "`bdy`"),
+        (
+            CREATED.replace("data.message", "data.mesage"),
+            "asks for data.mesage, which no lead has. Did you",
+        ),
+        (CREATED.replace("{{ data.message }}", "{{ data.message "), "look at its line 1"),
+        (
+            CREATED.replace("https://api.example/", "https://{{ data.scope }}.example/"),
+            "without a fixed host",
+        ),
         (CREATED + UPDATED.replace("api.example", "other.example"), "to several hosts"),
-        ("[destination.headers]\nX-Api-Key = '1'\n" + CREATED, "has its `X-Api-Key` in the file "
-            "itself"),
-        ("[destination.headers]\nHost = 'x'\n" + CREATED, "can't be set"),
-        ("[destination.headers]\ncontent-type = 'text/plain'\n" + CREATED, "another type than "
-            "JSON"),
-        (CREATED + "done = ['409']\n", "has other things than statuses in `done`"),
-        ("[destination.token]\nurl = 'https://x.example'\n" + CREATED, "has no `client_secret`"),
-        (CREATED.replace("data.message", "data.id_there"), "asks for data.id_there"),
-        (CREATED + "id_there = 'lead..id'\n", "has an `id_there` that is no path"),
-        (CREATED + UPDATED + "id_there = 'id'\n", "unknown key `id_there`"),
-        ("outcomes = 'hubspot'\n" + CREATED, "has the `outcomes` 'hubspot'. It knows alto."),
+        (
+            "[destination.headers]\nX-Api-Key = '1'\n" + CREATED,
+            "has its `X-Api-Key` in the file itself",
+        ),
         ("outcomes = 'alto'\n" + CREATED, "has `outcomes`, which need ids"),
-        ("outcomes = 'alto'\n" + CREATED + "id_there = 'id'\n", "has a template in `url`"),
-        (CREATED + "[destination.erased]\nurl = 'https://api.example/{{ data.message }}'", "asks "
-            "for data.message"),
+        (
+            CREATED + "[destination.erased]\nurl = 'https://api.example/{{ data.message }}'",
+            "asks for data.message",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_in_a_request_is_told(here: Destinations, table: str, told: str) -> None:
     here.write(HEAD + table)
 

@@ -103,24 +103,20 @@ def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hin
     lines = result.stdout.splitlines()
     assert [line for line in lines if not line.startswith(("green ", "hint "))] == []
     assert [line.split(maxsplit=1)[1].split(":")[0] for line in lines] == [
-        *("settings", "clock", "secret", "token", "applicant leads", "appraisal leads"),
-        *("inventory", "data folder", "source", "file system", "file rights"),
-        *("windows-missing/first", "backup", "findings"),
-    ]
-
-
-def test_json_says_the_same_as_the_lines(variables: dict[str, str]) -> None:
-    call(variables)  # so that both find a token
-    lines, document = (
-        call(variables, LEADS_BRANCH_IDS="999"),
-        call(variables, "--json", LEADS_BRANCH_IDS="999"),
-    )
-    seen = json.loads(document.stdout)
-    assert seen["is_well"] is False
-    assert lines.exit_code == document.exit_code == 1
-    checks = [(one["light"], one["check"]) for one in seen["findings"]]
-    assert checks == [
-        (line.split()[0], line[7:].split(":")[0]) for line in lines.stdout.splitlines()
+        "settings",
+        "clock",
+        "secret",
+        "token",
+        "applicant leads",
+        "appraisal leads",
+        "inventory",
+        "data folder",
+        "source",
+        "file system",
+        "file rights",
+        "windows-missing/first",
+        "backup",
+        "findings",
     ]
 
 
@@ -133,14 +129,7 @@ REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
     ("changes", "expected", "check", "words"),
     [
         ({"LEADS_CLIENT_ID": None}, MISSING, "settings", "Settings are missing: LEADS_CLIENT_ID."),
-        (
-            {"LEADS_CLIENT_SECRET": ""},
-            MISSING,
-            "applicant leads",
-            "Not tried, as settings are missing.",
-        ),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
-        ({"LEADS_AUTH_URL": UNUSED}, NO_TOKEN, "token", "found no connection"),
         (
             {"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"},
             {"clock": "red", **NO_TOKEN},
@@ -158,24 +147,6 @@ REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
             {"inventory": "red"},
             "inventory",
             "INVENTORY_AGENCY_REF",
-        ),
-        (
-            {"INVENTORY_ADDRESSES": ""},
-            {"inventory": "yellow"},
-            "inventory",
-            "says what to search for",
-        ),
-        (
-            {"LEADS_TIMEZONE": None},
-            {"time-zone": "hint"},
-            "time-zone",
-            "LEADS_TIMEZONE=Europe/London",
-        ),
-        (
-            {"LEADS_ALERT_WEBHOOK": None},
-            {"alert-channels": "hint"},
-            "alert-channels",
-            "alert --test",
         ),
     ],
 )
@@ -241,7 +212,6 @@ def test_a_setting_that_cannot_be_right_is_the_only_red_line(variables: dict[str
     ("secret", "light", "words"),
     [
         ("made\u00a0up", "red", "at position 5"),
-        ("\u201cmade-up\u201d", "red", "at position 1"),
         ('"made-up"', "yellow", "begins or ends with a quotation mark. Was it pasted with it?"),
     ],
 )
@@ -294,43 +264,15 @@ def test_a_secret_from_a_pgp_message_gets_a_token_and_its_key_is_private(
     assert f"chmod 600 {key}" in seen.messages["secret"]
 
 
-def test_each_scope_is_asked_for_once_with_each_lead_kind(variables: dict[str, str]) -> None:
-    with running(Config(branches=3, leads_per_day=2)) as simulator:
-        assert call({**variables, **simulator.environment()}).exit_code == 0
-        asked = simulator.counters().windows
-    assert {(kind, scope) for kind, scope, _ in asked} == {
-        (kind, f"branch-{branch}")
-        for kind in ("applicant", "appraisal")
-        for branch in (101, 102, 103)
-    }
-    assert set(asked.values()) == {1}
-
-
-def test_a_token_that_the_full_disk_cannot_keep_is_told_of_once(
-    variables: dict[str, str], small_disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    tokens = small_disk / "data" / ".state" / "tokens"
-    tokens.mkdir(parents=True)
-    with (small_disk / "fill").open("wb", buffering=0) as fill, suppress(OSError):
-        while fill.write(bytes(4096)):
-            pass
-    seen = found(variables, LEADS_DATA_DIR=str(small_disk / "data"), INVENTORY_BASE_URL=None)
-    assert (seen.lights["appraisal leads"], [*tokens.glob("*.json")]) == ("green", [])
-    assert caplog.text.count("This token can't be kept") == 1
-
-
-@pytest.mark.parametrize(("status", "light"), [(429, "yellow"), (503, "red")])
-def test_a_busy_service_is_no_fault_and_is_asked_once(
-    tmp_path: Path, status: int, light: str
-) -> None:
-    with served(SmallPortal("secret", lambda *_: (status, b""))) as portal:
+def test_a_busy_service_is_no_fault_and_is_asked_once(tmp_path: Path) -> None:
+    with served(SmallPortal("secret", lambda *_: (429, b""))) as portal:
         variables = {
             **portal.environment(),
             "LEADS_CLIENT_SECRET": "secret",
             "LEADS_BRANCH_IDS": "101",
         }
         seen = found(variables, LEADS_DATA_DIR=str(tmp_path))
-    assert (seen.lights["applicant leads"], seen.lights["appraisal leads"]) == (light, light)
+    assert seen.lights["applicant leads"] == seen.lights["appraisal leads"] == "yellow"
     assert len([token for token in portal.data_requests if token]) == 2
 
 
@@ -341,9 +283,7 @@ def missing() -> NoReturn:
 @pytest.mark.parametrize(
     ("seconds", "light", "words"),
     [
-        (22, "green", "Within 2"),
         (60, "yellow", "s ahead of the portal's"),
-        (-60, "yellow", "s behind the portal's"),
         (400, "red", "timedatectl"),
     ],
 )
@@ -426,18 +366,16 @@ def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path
 
 
 def test_an_env_file_that_others_can_read_is_found() -> None:
+    # Nobody else gets into pytest's own folders.
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ".env"
         path.write_text("LEADS_CLIENT_SECRET=s\n")
-        seen = []
-        for folder_mode, file_mode in [
-            (0o755, 0o644),
-            (0o755, 0o640),
-            (0o700, 0o644),
-            (0o755, 0o600),
-        ]:
-            path.parent.chmod(folder_mode)
-            path.chmod(file_mode)
-            [_, one] = ask_settings(Settings.from_variables({}), path)
-            seen.append((one.light, f"chmod 600 {path}" in one.message))
-    assert seen == [("yellow", True), *[("green", False)] * 3]
+        path.parent.chmod(0o755)
+        path.chmod(0o644)
+        [_, open_for_all] = ask_settings(Settings.from_variables({}), path)
+        path.chmod(0o640)
+        [_, open_for_the_group] = ask_settings(Settings.from_variables({}), path)
+
+    assert open_for_all.light == "yellow"
+    assert f"chmod 600 {path}" in open_for_all.message
+    assert open_for_the_group.light == "green"

@@ -10,7 +10,6 @@ import os
 import re
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -23,9 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from leads_pipeline import cli
 from leads_pipeline.domain.contract import ReceivedLead
 from leads_pipeline.domain.window import Scope, today
 from leads_pipeline.errors import SettingsError
@@ -36,6 +33,7 @@ from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.landing import Landed, Raw
 from leads_pipeline.raw.names import Place, list_places
 from leads_pipeline.raw.rows import merged
+from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT, wait_for
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.staging import LONDON
@@ -139,17 +137,6 @@ def test_the_key_is_taken_in_each_form_at_both_addresses(data: DataFolder) -> No
             assert deliver(port, headers=headers, path=path)[0] == 200
 
 
-def test_a_key_may_hold_any_letter_and_a_space(data: DataFolder) -> None:
-    key = "Bearer of the schlüssel"
-    with receiving(data, key) as port:
-        for header, given in (
-            ("Authorization", key),
-            ("Authorization", f"Bearer {key}"),
-            ("X-API-Key", key),
-        ):
-            assert deliver(port, headers={**JSON, header: given.encode()})[0] == 200
-
-
 def test_nothing_is_answered_before_it_is_on_the_disk(
     data: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,27 +185,14 @@ WRONG: dict[str, tuple[int, dict[str, Any]]] = {
     "another method": (405, {"method": "GET"}),
     "another path": (404, {"path": f"/other?key={KEY}"}),
     "no key": (401, {"headers": JSON}),
-    "an empty key": (401, {"headers": {**JSON, "Authorization": "", "X-API-Key": ""}}),
     "a wrong key": (401, {"headers": {**JSON, "Authorization": "Bearer 0123456789abcdef-kex"}}),
-    "a wrong key for programs": (401, {"headers": {**JSON, "X-API-Key": "0123456789abcdef-kex"}}),
     "the beginning of the key": (401, {"headers": {**JSON, "Authorization": KEY[:-1]}}),
-    "the key as a password": (401, {"headers": {**JSON, "Authorization": f"Basic {KEY}"}}),
     "a bearer that is no ASCII": (401, {"headers": {**JSON, "Authorization": b"Bearer \xff\xfe"}}),
-    "a key for programs that is no ASCII": (401, {"headers": {**JSON, "X-API-Key": b"\xe9\xff"}}),
     "another media type": (415, {"headers": {**HEADERS, "Content-Type": "text/plain"}}),
-    "no media type": (415, {"headers": {"Authorization": f"Bearer {KEY}"}}),
     "a compressed body": (415, {"headers": {**HEADERS, "Content-Encoding": "gzip"}}),
-    # It is refused before the body. A sender that goes on may meet a closed connection before it
-    # reads the answer.
-    "too many bytes": (
-        413,
-        {"body": b" ", "headers": {**HEADERS, "Content-Length": str(MAX_BODY_BYTES + 1)}},
-    ),
     "too many bytes in chunks": (413, {"body": [b" " * MAX_BODY_BYTES, b" "]}),
     "no JSON": (400, {"body": b"<html>canary@example.com</html>"}),
-    "half a body": (400, {"body": b'{"applicant": {"id": "canary@example.com"'}),
     "no lead": (400, {"body": b'{"canary@example.com": {}}'}),
-    "a list that is none": (400, {"body": b'{"applicants": {"id": "canary@example.com"}}'}),
 }
 
 
@@ -389,33 +363,15 @@ UNFINISHED = [
 def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
     data: DataFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    certificate, key = tmp_path / "leads.pem", tmp_path / "leads.key"
-    make = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
-        "subjectAltName=DNS:localhost"
-    )
-    subprocess.run(
-        [*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True
-    )
-    trusting = ssl.create_default_context(cafile=certificate)
-    with receiving(data) as upstream:
-
-        def here(port: int) -> str:
-            mine = {
-                "listen 443 ssl": f"listen 127.0.0.1:{port} ssl",
-                "/etc/ssl/certs/leads.pem": str(certificate),
-                "/etc/ssl/private/leads.key": str(key),
-                "127.0.0.1:8750": f"127.0.0.1:{upstream}",
-            }
-            assert all(NGINX.count(theirs) == 1 for theirs in mine)
-            return re.sub("|".join(map(re.escape, mine)), lambda found: mine[found[0]], f"#{NGINX}")
-
-        with running_nginx(tmp_path / "nginx", here) as port, ExitStack() as opened:
+    with receiving(data) as upstream, ExitStack() as opened:
+        nginx = running_nginx(
+            tmp_path / "nginx", f"#{NGINX}", {"127.0.0.1:8750": f"127.0.0.1:{upstream}"}
+        )
+        with nginx as (port, trusting):
             plain = [b"", b"\x16\x03\x01"]  # not even a handshake
             for sent in [*plain, *UNFINISHED] * 10:
-                source = ("127.0.0.2", 0)
                 connection = socket.create_connection(
-                    ("127.0.0.1", port), timeout=PATIENCE_SECONDS, source_address=source
+                    ("127.0.0.1", port), PATIENCE_SECONDS, source_address=("127.0.0.2", 0)
                 )
                 opened.enter_context(connection)
                 if sent not in plain:
@@ -430,13 +386,12 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
                 (PATH, JSON),
                 ("/other", HEADERS),
             ):
-                source = ("127.0.0.3", 0)
                 sender = http.client.HTTPSConnection(
                     "localhost",
                     port,
                     timeout=PATIENCE_SECONDS,
                     context=trusting,
-                    source_address=source,
+                    source_address=("127.0.0.3", 0),
                 )
                 with closing(sender):
                     sender.request("POST", path, body=DELIVERY, headers=headers)
@@ -500,14 +455,11 @@ def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
 
 
 def test_the_command_does_not_start_without_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith("LEADS_")]:
-        monkeypatch.delenv(name)
-    result = CliRunner().invoke(
-        cli.main, ["receive", "--port", "0"], env={"LEADS_DATA_DIR": str(tmp_path)}
-    )
+
+    result = run("receive", "--port", "0")
+
     assert result.exit_code == 2
-    shown = re.sub(r"\s+", " ", result.output + capfd.readouterr().err)
-    assert "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE" in shown
+    assert "Set LEADS_RECEIVE_KEY or LEADS_RECEIVE_KEY_FILE" in " ".join(result.output.split())

@@ -183,29 +183,6 @@ def is_of_window(entry: EventLogEntry) -> bool:
     )
 
 
-def test_connections_stay_open_and_are_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    connect = sqlite3.connect
-
-    def watched(name: str, **options: Any) -> sqlite3.Connection:
-        opened.append(name)
-        connection: sqlite3.Connection = connect(name, **options)
-        return connection
-
-    with home(tmp_path / "home") as instance:
-        record(instance, run_id(0))
-        # SQLAlchemy's dialect asks for it each time.
-        monkeypatch.setattr("sqlite3.dbapi2.connect", watched)
-        [entry, *_] = instance.all_logs(run_id(0))
-        for _ in range(10):
-            instance.event_log_storage.store_event(entry)
-        assert opened == []
-        for number in range(1, 12):
-            instance.event_log_storage.store_event(entry._replace(run_id=run_id(number)))
-        assert opened
-        assert len(instance.all_logs(run_id(0))) > 10  # a closed file opens again
-
-
 def test_threads_share_the_event_log(tmp_path: Path) -> None:
     errors: list[BaseException] = []
     with home(tmp_path / "home") as instance:
@@ -257,19 +234,6 @@ def test_a_log_that_another_program_locks_for_a_while_loses_nothing(tmp_path: Pa
         assert other.returncode == 0
     after = content(tmp_path / "home")["index"]
     assert [row[1:] for row in after[len(before) :]] == [row[1:] for row in before]
-
-
-def test_a_power_cut_takes_the_last_moments_at_most_and_never_the_file(tmp_path: Path) -> None:
-    with home(tmp_path / "home") as instance:
-        storage = instance.event_log_storage
-        assert isinstance(storage, SqliteEventLog)
-        with storage.index_connection() as connection:
-            settings = [
-                connection.exec_driver_sql(f"pragma {name}").scalar()
-                for name in ("journal_mode", "synchronous")
-            ]
-    # 1 is "normal" (sqlite.org/pragma.html#pragma_synchronous): safe with a write-ahead log alone.
-    assert settings == ["wal", 1]
 
 
 def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(

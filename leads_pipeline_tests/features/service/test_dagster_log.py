@@ -50,15 +50,6 @@ def test_a_failed_run_is_its_address_and_a_line_for_each_cause(
     assert causes == ["  3 of 6 windows failed.", "  refused (403): 3"]
 
 
-def test_other_lines_stay() -> None:
-    lines = [
-        "2026-11-27 07:51:45 +0000 - dagster.daemon.SensorDaemon - WARNING - It is slow.",
-        "",
-        "Segmentation fault",
-    ]
-    assert list(readable(lines, "")) == ["07:51:45 It is slow.", "  Segmentation fault"]
-
-
 @pytest.mark.slow
 def test_a_cancelled_run_is_two_lines_without_an_error(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -118,17 +109,6 @@ def test_a_run_that_was_interrupted_by_something_else_names_no_error_of_dagster(
     ]
     assert list(readable(lines, "http://ui")) == [
         f"05:40:10 pull_leads was interrupted: http://ui/runs/{run}"
-    ]
-
-
-def test_a_failed_step_at_the_end_of_the_log_is_shown() -> None:
-    run = "eb0de7c7-71a3-44c9-929b-0b77c888ff2b"
-    line = (
-        f"2026-11-29 05:40:10 +0000 - dagster - ERROR - publish - {run} - 1 - warehouse - "
-        "STEP_FAILURE - It failed."
-    )
-    assert list(readable([line], "http://ui")) == [
-        f"05:40:10 warehouse failed: http://ui/runs/{run}"
     ]
 
 

@@ -1,6 +1,5 @@
 """`leads-pipeline init`: what an installation needs that has no checkout."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -62,16 +61,6 @@ def test_no_file_of_init_names_a_file_that_a_wheel_does_not_have(folder: Path, n
     assert ONLY_IN_A_CHECKOUT.findall((folder / name).read_text(encoding="utf-8")) == []
 
 
-def test_init_ends_with_three_lines_of_what_to_do_next(tmp_path: Path) -> None:
-    shown = run("init", tmp_path / "leads").output
-
-    steps = shown.split("What to do next\n")[1].splitlines()
-    assert [step[:3] for step in steps] == ["1. ", "2. ", "3. "]
-    assert f"Fill in {tmp_path}/leads/.env" in steps[0]
-    assert "systemctl enable --now leads-pipeline" in steps[1]
-    assert "docker compose up --build --detach" in steps[2]
-
-
 # --- the unit -------------------------------------------------------------------------------------
 
 
@@ -84,12 +73,6 @@ def test_the_unit_runs_this_program_in_this_folder_and_writes_nowhere_else(folde
     assert told["ProtectSystem"] == "strict"
     # `yes` would hide a folder or a program in somebody's home.
     assert told["ProtectHome"] == "read-only"
-
-
-def test_the_unit_runs_as_the_account_that_ran_init(folder: Path) -> None:
-    """As root, it runs as an account that has no rights."""
-    expected = "leads-pipeline" if os.geteuid() == 0 else folder.owner()
-    assert unit(folder / "leads-pipeline.service")["User"] == expected
 
 
 def test_the_rest_of_the_unit_is_that_of_a_server(folder: Path) -> None:
@@ -106,8 +89,8 @@ def test_the_rest_of_the_unit_is_that_of_a_server(folder: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-@pytest.mark.parametrize("name", ["50 % of leads", 'the "best" leads', "l\\eads"])
-def test_systemd_takes_the_unit_whatever_the_folder_is_called(tmp_path: Path, name: str) -> None:
+def test_systemd_takes_the_unit_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    name = '50 % of "leads"'
     run("init", tmp_path / name)
     command = [
         "systemd-analyze",
@@ -164,33 +147,6 @@ def test_a_file_that_is_there_is_left_and_named(folder: Path) -> None:
     assert "Wrote compose.yaml" in again.output
     assert "Left as they were: .env, leads-pipeline.service" in again.output
     assert (folder / ".env").read_text() == "LEADS_BRANCH_IDS=101\n"
-
-
-def test_a_link_that_leads_nowhere_is_left_too(tmp_path: Path) -> None:
-    (tmp_path / ".env").symlink_to("elsewhere")
-    assert "Left as it was: .env" in run("init", tmp_path).output
-    assert not (tmp_path / "elsewhere").exists()
-
-
-@pytest.mark.parametrize("path", ["leads", "leads/below"])
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path, path: str) -> None:
-    (tmp_path / "leads").write_text("mine")
-
-    refused = run("init", tmp_path / path)
-
-    assert refused.exit_code == 2
-    assert str(tmp_path / "leads") in refused.output
-    assert (tmp_path / "leads").read_text() == "mine"
-
-
-def test_a_disk_that_cannot_be_written_is_named(small_disk: Path) -> None:
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-
-    refused = run("init", small_disk / "leads")
-
-    assert refused.exit_code == 2
-    assert f"{small_disk}" in refused.output
-    assert "Read-only file system" in refused.output
 
 
 def test_a_name_that_no_unit_can_hold_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""`coverage`: which windows have landed, and what of the others can still be had."""
+
+import json
+import shutil
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from leads_pipeline.domain.contract import lead_kind
+from leads_pipeline.raw.names import Place
+from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.house import House
+
+NOW = datetime.now(UTC)
+BRANCHES = ("branch-101", "branch-102", "branch-103")
+
+
+def day(days_ago: int) -> date:
+    return NOW.date() - timedelta(days=days_ago)
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    """A data folder of three branches, whose first day was four days ago."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101,102,103")
+    monkeypatch.setenv("LEADS_TIMEZONE", "UTC")
+    monkeypatch.setenv("LEADS_START_DATE", str(day(4)))
+    house = House(tmp_path / "data")
+    house.zone = ZoneInfo("UTC")
+    house.scopes, house.first_day = BRANCHES, day(4)
+    house.now = NOW - timedelta(hours=1)
+    return house
+
+
+def land(house: House, *days: date) -> None:
+    """Land the windows of both kinds and all branches."""
+    for one in days:
+        for kind in ("applicant", "appraisal"):
+            for branch in BRANCHES:
+                house.land(kind, [{"id": f"{kind}-{one}-{branch}"}], one, branch)
+
+
+def remove(house: House, kind: str, one: date) -> None:
+    shutil.rmtree(house.folder / Place(lead_kind(kind), one, "branch-102").key)
+
+
+def test_each_window_that_has_not_landed_is_named_with_its_branch_and_what_to_do(
+    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "branches.csv").write_text("id,name\n102,York\n")
+    monkeypatch.setenv("LEADS_BRANCHES_FILE", str(tmp_path / "branches.csv"))
+    land(house, day(1), day(2), day(3), day(4))
+    remove(house, "appraisal", day(4))
+    for kind in ("applicant", "appraisal"):
+        remove(house, kind, day(3))
+        house.fail(kind, day(3), "branch-102")
+
+    result = run("coverage", "--days", 4)
+    told = json.loads(run("coverage", "--days", 4, "--json").output)
+
+    assert result.exit_code == 1
+    missing, failed = result.output.split("\n\n")[1:3]
+    assert failed.startswith("2 windows failed: refused\n  The portal refused it.")
+    assert f"\n  branch-102 (York): 2 applicant and appraisal windows, {day(3)}" in failed
+    assert missing.startswith("1 window missing\n  The portal begins to delete its leads on ")
+    assert f"\n  branch-102 (York): 1 appraisal window, {day(4)}" in missing
+    assert f"`leads-pipeline backfill --from {day(4)} --to {day(3)}" in result.output
+    refused = [one for one in told["not_landed"] if one["is_refused"]]
+    assert [one["partition"] for one in refused] == [f"{day(3)}|branch-102"] * 2
+    assert {one["branch"] for one in refused} == {"York"}
+
+
+def test_all_is_well_once_each_window_that_is_over_has_landed_and_is_published(
+    house: House,
+) -> None:
+    land(house, day(1), day(2))
+    assert run("coverage", "--days", 2).exit_code == 1
+
+    house.publish()
+
+    result = run("coverage", "--days", 2)
+    assert result.exit_code == 0, result.output
+    assert result.output.endswith("Every window that is over has landed and is published.\n")
+
+
+def test_a_window_that_was_pulled_before_its_end_alone_is_missing(house: House) -> None:
+    land(house, day(1), day(2))
+    remove(house, "applicant", day(2))
+    house.now = datetime(day(1).year, day(1).month, day(1).day, tzinfo=UTC) - timedelta(hours=1)
+    house.land("applicant", [], day(2), "branch-102")
+
+    result = run("coverage", "--days", 2)
+
+    assert result.exit_code == 1
+    assert "1 window missing\n  The portal begins to delete its leads on " in result.output
+    assert f"branch-102: 1 applicant window, {day(2)}" in result.output
+
+
+def test_windows_that_the_portal_deletes_or_had_begun_to_delete_are_told(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEADS_START_DATE", str(day(30)))
+    land(house, day(1))
+    before = run("coverage", "--days", 30)
+    land(house, day(30))
+    after = run("coverage", "--days", 30)
+
+    assert "\n  The portal is already deleting their leads.\n" in before.output
+    deleted = "The portal had begun to delete their leads before the pull."
+    assert f"6 windows partial\n  {deleted}\n" in after.output
+    # A partial one can't be had again.
+    assert f"backfill --from {day(29)}" in after.output
+
+
+def test_branches_that_are_not_configured_are_named(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(house, day(1))
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
+
+    said = run("coverage").output
+
+    assert "Not in LEADS_BRANCH_IDS, so not counted: branch-102, branch-103" in said
