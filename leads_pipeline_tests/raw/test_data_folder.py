@@ -36,28 +36,6 @@ def land(data: DataFolder, *leads: dict[str, Any]) -> None:
     data.raw.land(APPLICANT, WINDOW, received(*leads), CLOSED_AT, json.dumps(leads), "run-1")
 
 
-def test_making_one_touches_nothing(tmp_path: Path) -> None:
-    DataFolder.at(tmp_path / "data")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_settings_name_folder_list_and_retention(tmp_path: Path) -> None:
-    variables = {
-        "LEADS_DATA_DIR": str(tmp_path / "data"),
-        "LEADS_PRIVACY_DIR": str(tmp_path / "privacy"),
-        "LEADS_KEEP_PERSONAL_DAYS": "35",
-    }
-    data = DataFolder.of(Settings.from_variables(variables))
-    listed(list_of(data))
-    land(data, HERS, OTHERS)
-    assert ids(data) == {"others"}
-    assert (tmp_path / "privacy" / "list").is_dir()
-    assert (tmp_path / "data" / ".state" / "landed").exists()
-    assert data.is_behind
-    data.state.note_swept(data.gate.newest_entry)
-    assert not data.is_behind
-
-
 def test_the_demos_data_stays_while_a_service_works_with_it(tmp_path: Path) -> None:
     """Also if DAGSTER_HOME lies elsewhere."""
     data, home = DataFolder.at(tmp_path / "data"), tmp_path / "home"
