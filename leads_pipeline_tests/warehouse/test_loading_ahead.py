@@ -2,11 +2,9 @@
 back by it.
 """
 
-import os
 import shutil
 import stat
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +20,6 @@ from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.raw.store import open_store
 from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.loading_ahead import (
-    COPIED_BYTES_A_WINDOW,
     LOCK,
     WINDOWS_MIN,
     Base,
@@ -32,13 +29,11 @@ from leads_pipeline.warehouse.loading_ahead import (
 from leads_pipeline_tests.support.ahead import (
     all_tables,
     draft_of,
-    helpers_of,
     published_plainly,
     settings_of,
 )
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
-from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, listed
 
 JANE = lead("jane", email=EMAIL, name="Jane Roe")
@@ -94,42 +89,6 @@ def test_leads_that_were_loaded_ahead_bear_the_number_of_the_publication(house: 
         (numbers["a"],)
     ]
     assert house.query("select count(*) from duckdb_tables() where schema_name = 'ahead'") == [(0,)]
-
-
-@pytest.mark.slow
-def test_a_window_that_lands_hours_after_the_helper_began_is_no_window_of_the_future(
-    house: House, tmp_path: Path
-) -> None:
-    house.load_ahead(
-        partial(land, house, "a"),
-        partial(house.later, hours=3),
-        partial(land, house, "b"),
-        partial(land, house, "a", "second"),
-    )
-    plainly = published_plainly(house, tmp_path / "plain")
-    house.publish()
-
-    assert all_tables(house) == plainly
-    assert house.query(
-        "select state from mart_coverage where scope = 'branch-101' and day = ?", DAY
-    )[0] == ("landed",)
-
-
-def test_contacts_that_the_portal_empties_are_known_whichever_round_read_them(house: House) -> None:
-    def land_jane(email: str) -> None:
-        house.land("applicant", [lead("jane", email=email), lead("john", email="")])
-
-    house.load_ahead(
-        partial(land_jane, EMAIL),
-        partial(house.land, "applicant", [lead("a", email="a@people.example")], NEXT_DAY),
-        partial(land_jane, ""),
-        partial(house.land, "applicant", [lead("a", email="")], NEXT_DAY),
-        partial(house.land, "applicant", [lead("a", email="a@people.example")], NEXT_DAY),
-        partial(land, house, "b", scope="branch-102"),
-    )
-    house.publish()
-
-    assert house.query("from pipeline.emptied_contacts") == [("applicant", "jane", DAY)]
 
 
 def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes_on_with_it(
@@ -188,10 +147,6 @@ def damaged_draft(house: House) -> None:
     (draft_of(house) / "leads.duckdb").write_bytes(b"no database")
 
 
-def empty_draft(house: House) -> None:
-    (draft_of(house) / "leads.duckdb").write_bytes(b"")
-
-
 def killed_before_its_note(house: House) -> None:
     with duckdb.connect(draft_of(house) / "leads.duckdb") as db:
         db.execute("delete from ahead.origin")
@@ -208,36 +163,21 @@ def killed_copy(house: House) -> None:
         another_edition,
         another_rewriting,
         damaged_draft,
-        empty_draft,
         killed_before_its_note,
+        killed_copy,
     ],
 )
 def test_a_draft_that_was_begun_from_something_else_is_deleted(
     house: House, change: Callable[[House], None]
 ) -> None:
+    if change is killed_copy:
+        house.publish()
     house.load_ahead(partial(land, house, "a", scope="branch-102"))
     assert draft_of(house).exists()
     change(house)
 
     assert adopted(house) is None
     assert not draft_of(house).exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("change", [other_zone, another_edition, killed_copy])
-def test_after_a_draft_that_was_begun_from_something_else_the_publication_is_as_any(
-    house: House, tmp_path: Path, change: Callable[[House], None]
-) -> None:
-    house.land("applicant", [JOHN, {"id": "late", "createdAt": f"{DAY}T23:30:00Z"}])
-    house.publish()
-    house.load_ahead(partial(land, house, "a", scope="branch-102"))
-    change(house)
-    plainly = published_plainly(house, tmp_path / "plain")
-
-    house.publish()
-
-    assert all_tables(house) == plainly
-    assert house.leads("applicant").keys() >= {"john", "late", "a"}
 
 
 def test_a_draft_whose_helper_still_runs_is_deleted(house: House) -> None:
@@ -276,29 +216,11 @@ def test_nobody_but_the_account_can_read_a_draft(house: House) -> None:
     assert stat.S_IMODE(draft_of(house).stat().st_mode) == 0o700
 
 
-def test_an_edition_that_takes_long_to_copy_for_so_few_windows_is_left_to_the_publication(
-    house: House,
-) -> None:
-    land(house, "before")
-    house.publish()
-    edition = house.file.resolve()
-    edition.chmod(0o640)
-    os.truncate(edition, WINDOWS_MIN * COPIED_BYTES_A_WINDOW + 1)
-
-    house.load_ahead(partial(land, house, "a"))
-
-    assert not draft_of(house).exists()
-
-
 # --- people -------------------------------------------------------------------------------------
 
 
 def erase(house: House) -> None:
     house.erase(email=EMAIL)
-
-
-def restrict(house: House) -> None:
-    house.restrict(email=EMAIL)
 
 
 def only_list(house: House) -> None:
@@ -308,13 +230,7 @@ def only_list(house: House) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("request_", "is_first", "moment"),
-    [
-        (erase, True, 2),
-        (erase, False, 3),
-        (only_list, True, 0),
-        (only_list, False, 2),
-    ],
+    ("request_", "is_first", "moment"), [(erase, False, 3), (only_list, True, 0)]
 )
 def test_nobody_who_is_erased_meanwhile_is_in_any_file_afterwards(
     house: House, tmp_path: Path, request_: Callable[[House], None], is_first: bool, moment: int
@@ -337,13 +253,7 @@ def test_nobody_who_is_erased_meanwhile_is_in_any_file_afterwards(
     assert all_tables(house) == plainly
 
 
-@pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(
-    house: House, is_first: bool
-) -> None:
-    if not is_first:
-        house.land("applicant", [JOHN], NEXT_DAY)
-        house.publish()
+def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(house: House) -> None:
     house.load_ahead(partial(house.land, "applicant", [JANE, JOHN]))
     assert EMAIL in everything_in(house.folder)
 
@@ -374,52 +284,7 @@ def test_right_after_an_erasure_no_file_holds_the_person_although_the_helper_sti
     assert EMAIL not in everything_in(house.folder)
 
 
-@pytest.mark.slow
-def test_a_restricted_person_is_out_of_the_next_file(house: House, tmp_path: Path) -> None:
-    house.load_ahead(
-        partial(house.land, "applicant", [JANE, JOHN]),
-        lambda: None,
-        partial(restrict, house),
-        partial(land, house, "a", scope="branch-102"),
-    )
-    plainly = published_plainly(house, tmp_path / "plain")
-    house.publish()
-
-    assert house.leads("applicant").keys() == {"john", "a"}
-    assert all_tables(house) == plainly
-
-
 # --- publications beside a helper ---------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_publication_beside_a_helper_waits_for_nothing_and_the_helper_begins_anew(
-    house: House, tmp_path: Path
-) -> None:
-    drafts: list[bool] = []
-
-    def publish() -> None:
-        began = time.monotonic()
-        land(house, "between", scope="branch-102")
-        house.publish()
-        drafts.append(draft_of(house).exists())
-        assert time.monotonic() - began < 10
-
-    house.load_ahead(
-        partial(land, house, "a"),
-        lambda: None,
-        publish,
-        partial(land, house, "a", "second"),
-        lambda: None,
-        partial(land, house, "c"),
-        lambda: drafts.append(draft_of(house).exists()),
-    )
-    plainly = published_plainly(house, tmp_path / "plain")
-    house.publish()
-
-    assert drafts == [False, True]
-    assert all_tables(house) == plainly
-    assert house.leads("applicant").keys() == {"c", "between", "a"}
 
 
 def test_a_second_helper_goes(house: House) -> None:
@@ -433,29 +298,6 @@ def test_a_second_helper_goes(house: House) -> None:
 
 
 # --- the helper's process -----------------------------------------------------------------------
-
-
-def test_a_small_pull_starts_no_helper(house: House) -> None:
-    with loading_ahead(settings_of(house), WINDOWS_MIN - 1):
-        assert helpers_of(house) == []
-
-
-def test_a_pull_whose_helper_can_do_nothing_goes_on(
-    house: House, caplog: pytest.LogCaptureFixture
-) -> None:
-    in_the_way = house.folder / ".state" / "locks" / f"{LOCK}.lock"
-    in_the_way.mkdir(parents=True)
-
-    with loading_ahead(settings_of(house), WINDOWS_MIN):
-        wait_for(lambda: len(helpers_of(house)) == 1)
-        wait_for(lambda: helpers_of(house) == [])
-        land(house, "a")
-
-    assert [record.message for record in caplog.records] == [
-        "Leads could not be loaded during the pull. The publication loads them."
-    ]
-    house.publish()
-    assert house.leads("applicant").keys() == {"a"}
 
 
 def test_a_pull_goes_on_if_no_process_can_be_started(
