@@ -134,7 +134,9 @@ def test_an_answer_that_only_confirms_shows_with_the_next_publication_unless_it_
     house: House,
 ) -> None:
     """By itself it isn't worth writing the whole file."""
-    window = "select last_looked_at, state from mart_coverage where scope = 'branch-101' and day = ?"
+    window = (
+        "select last_looked_at, state from mart_coverage where scope = 'branch-101' and day = ?"
+    )
     of_applicants = f"{window} and kind = 'applicant'"
     house.now = datetime(2026, 11, 19, 18, tzinfo=UTC)
     house.land("applicant", [{"id": "a"}])
