@@ -363,23 +363,6 @@ def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(
     assert here.shown()[here.key(1)] == "FAILED"
 
 
-def test_a_window_whose_answer_has_an_unknown_member_has_landed_and_the_check_of_windows_names_it(
-    here: Pipeline,
-) -> None:
-    body = '{"applicants": [{"id": "lead-1"}], "total": 2}'
-    here.fail(
-        {here.key(1): Then(status=200, headers={"content-type": "application/json"}, body=body)}
-    )
-
-    result = here.run(here.tick())
-
-    assert here.row(here.window(1)).leads == 1
-    assert here.shown()[here.key(1)] == "MATERIALIZED"
-    [failed] = [check for check in result.get_asset_check_evaluations() if not check.passed]
-    assert (failed.asset_key, failed.check_name) == (RAW, "windows")
-    assert "unknown member beside the list: total (number)" in str(failed.description)
-
-
 # --- what is shown --------------------------------------------------------------------------------
 
 

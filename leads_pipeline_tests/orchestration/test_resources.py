@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.errors import (
-    CredentialsError,
     SettingsError,
 )
 from leads_pipeline.orchestration.resources import LeadsService
@@ -52,17 +51,6 @@ def test_what_the_leads_service_misses_is_named(tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match=f"^LEADS_{name} is not set") as caught:
             leads(tmp_path, **{f"LEADS_{name}": ""}).connect()
         assert SECRET not in str(caught.value)
-
-
-def test_a_client_secret_that_cant_be_right_is_sent_nowhere(tmp_path: Path) -> None:
-    file = tmp_path / "secret"
-    file.write_text("secr\u00e8t")
-    variables = {"LEADS_CLIENT_SECRET": "", "LEADS_CLIENT_SECRET_FILE": str(file)}
-
-    with pytest.raises(CredentialsError, match="holds a character at position 5 that") as caught:
-        leads(tmp_path, **variables).tokens().get()
-
-    assert "secr\u00e8t" not in str(caught.value)
 
 
 def test_leads_of_two_portals_do_not_mix(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ back by it.
 """
 
 import shutil
-import stat
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -89,17 +88,6 @@ def test_leads_that_were_loaded_ahead_bear_the_number_of_the_publication(house: 
         (numbers["a"],)
     ]
     assert house.query("select count(*) from duckdb_tables() where schema_name = 'ahead'") == [(0,)]
-
-
-def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes_on_with_it(
-    house: House,
-) -> None:
-    house.load_ahead(partial(land, house, "a"))
-    shutil.rmtree(house.folder / "raw")
-    house.load_ahead(partial(land, house, "b", scope="branch-102"))
-    house.publish()
-
-    assert house.leads("applicant").keys() == {"a", "b"}
 
 
 @pytest.mark.slow
@@ -210,12 +198,6 @@ def test_a_draft_that_a_helper_begins_during_a_publication_is_gone_after_it(hous
     assert [*versions.ahead.parent.iterdir()] == []
 
 
-def test_nobody_but_the_account_can_read_a_draft(house: House) -> None:
-    house.load_ahead(partial(land, house, "a"))
-
-    assert stat.S_IMODE(draft_of(house).stat().st_mode) == 0o700
-
-
 # --- people -------------------------------------------------------------------------------------
 
 
@@ -264,37 +246,7 @@ def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(house: Ho
     assert house.leads("applicant").keys() == {"john"}
 
 
-def test_right_after_an_erasure_no_file_holds_the_person_although_the_helper_still_runs(
-    house: House,
-) -> None:
-    found: list[bool] = []
-
-    def look() -> None:
-        erase(house)
-        found.append(EMAIL in everything_in(house.folder))
-
-    house.load_ahead(
-        partial(house.land, "applicant", [JANE, JOHN]),
-        lambda: None,
-        look,
-        partial(land, house, "a"),
-    )
-
-    assert found == [False]
-    assert EMAIL not in everything_in(house.folder)
-
-
 # --- publications beside a helper ---------------------------------------------------------------
-
-
-def test_a_second_helper_goes(house: House) -> None:
-    land(house, "a")
-    with house.data.state.lock(LOCK):
-        house.load_ahead(partial(land, house, "b"))
-
-        assert not draft_of(house).exists()
-        house.publish()
-    assert house.leads("applicant").keys() == {"a"}
 
 
 # --- the helper's process -----------------------------------------------------------------------

@@ -171,21 +171,6 @@ def test_a_mart_that_fails_keeps_its_rows_is_reported_and_is_made_as_a_whole_the
     assert warehouse.rows("from a") == [(DAY, 3)]
 
 
-def test_a_view_that_fails_keeps_its_last_good_definition_or_goes(warehouse: Warehouse) -> None:
-    warehouse.load({"id": "a", "message": "Jane Roe"})
-    warehouse.make(a=VIEW + COUNT)
-
-    warehouse.make_all_anew()
-    assert warehouse.make(a=VIEW + SUM) == ["a"]
-    assert warehouse.rows("from a") == [(1,)]
-
-    warehouse.db.execute(
-        "create or replace view a as select message::integer as leads from applicant_leads"
-    )
-    assert warehouse.make() == ["a"]
-    assert not warehouse.has("a")
-
-
 def test_when_somebody_has_to_go_marts_that_fail_are_removed_with_views_that_read_them(
     warehouse: Warehouse,
 ) -> None:
@@ -200,16 +185,6 @@ def test_when_somebody_has_to_go_marts_that_fail_are_removed_with_views_that_rea
 
     assert failed == ["reading", "shown", "table"]
     assert not any(map(warehouse.has, failed))
-
-
-def test_a_mart_that_describes_other_columns_is_reported(warehouse: Warehouse) -> None:
-    warehouse.load({"id": "a"})
-
-    assert warehouse.make(a=VIEW + "select 1 as leads, 1 as more") == ["a"]
-
-    [(problem,)] = warehouse.rows("select problem from pipeline.mart_problems")
-    assert problem == "a has the columns leads, more, and its file describes others."
-    assert not warehouse.has("a")
 
 
 # --- in the published file ------------------------------------------------------------------------

@@ -19,13 +19,12 @@ from leads_pipeline.features.delivery.destinations import destinations_of
 from leads_pipeline.features.delivery.ledger import reading_ledger
 from leads_pipeline.features.delivery.questions import known_leads, sent
 from leads_pipeline.features.delivery.sending import deliver
-from leads_pipeline.features.privacy import requests
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person
 from leads_pipeline.features.privacy.nightly import work_of_night
 from leads_pipeline.features.privacy.people import lines_of
-from leads_pipeline.features.privacy.search import find, left_of
+from leads_pipeline.features.privacy.search import find
 from leads_pipeline.features.privacy.suppression import Action, SuppressionList
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx
@@ -156,24 +155,6 @@ def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_
     desk.erase(email="mary@home.example")
     assert "mary" not in ids(desk)
     assert "mary@" not in raw_text(desk)
-
-
-def test_a_lead_is_left_if_its_versions_together_show_the_person(
-    house: House, tmp_path: Path
-) -> None:
-    """The number is her husband's too, and the name may be anybody's."""
-    house.land("applicant", [lead("john", phone=PHONE, name="John Roe", **BEFORE)])
-    for contact in ({"name": "Jane Roe"}, {"phone": PHONE}):
-        house.land("applicant", [lead("jane", **contact, **BEFORE)], scope="branch-102")
-    [path] = (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet")
-    away = path.replace(tmp_path / path.name)
-    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
-    put_in_quarantine(house, away.replace(path))
-    path.unlink()
-
-    [(of_jane,)] = left_of(house.data, requests.open_entries(list_of(house.data).read())).values()
-
-    assert of_jane.endswith("holds the applicant lead jane.")
 
 
 @pytest.mark.slow
