@@ -1,28 +1,20 @@
 """What the assets land, publish, say and check, in real runs against the simulator."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from dagster import AssetKey
 
-from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
-from leads_pipeline.domain.window import Window
+from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.orchestration.publish_sensor import NIGHTLY_TAG
-from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.publications import Publications
 from leads_pipeline.simulator.faults import Rule, Then, When
-from leads_pipeline.warehouse import published as published_module
 from leads_pipeline.warehouse.published import LeadsFile
-from leads_pipeline.words import NAMES_SHOWN
 from leads_pipeline_tests.support.installation import Installation, installation
-from leads_pipeline_tests.support.pulls import text_of_failure
-from leads_pipeline_tests.support.serving import QuietHandler, serving
 
 SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
@@ -64,38 +56,7 @@ def test_an_answer_that_cannot_be_landed_is_a_failed_window(here: Installation) 
     assert (said["reason"].value, said["verdict"].value) == ("storage", "temporary")
 
 
-def test_a_failure_names_the_first_few_windows_and_counts_the_rest(here: Installation) -> None:
-    here.simulator.set_faults(here.rules(here.keys([2, 3, 4, 5]), Then(status=403)))
-    said = text_of_failure(here.pull(here.keys([2, 3, 4, 5])))
-    assert said.count("|branch-") == NAMES_SHOWN + 1  # and the one whose message is quoted
-    assert f" and {12 - NAMES_SHOWN} more). GET" in said
-    assert "The service asks for 12 windows again, from " in said
-
-
 # --- metadata -------------------------------------------------------------------------------------
-
-
-def test_what_a_window_says_is_what_was_fetched(here: Installation) -> None:
-    key, day = here.key(3), here.day(3)
-    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    truth = here.simulator.truth("applicant", "branch-101", start, start + timedelta(days=1))
-
-    here.pull({key})
-    said = materializations(here, "raw_applicant_leads")[key]
-    here.pull({key})
-
-    assert said.pop("duration_seconds") > 0
-    assert said.pop("bytes") > 700 * len(truth)
-    assert said == {
-        "dagster/partition_row_count": len(truth),
-        "new": len(truth),
-        "changed": 0,
-        "refused": 0,
-        "window": f"{start:%Y-%m-%dT%H:%MZ}/{start + timedelta(days=1):%Y-%m-%dT%H:%MZ}",
-        "requests": 1,
-        "state": "closed",
-    }
-    assert materializations(here, "raw_applicant_leads")[key]["new"] == 0
 
 
 # --- published ------------------------------------------------------------------------------------
@@ -111,58 +72,21 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
     result = here.execute(PUBLISH_JOB, tags={})
 
     file = LeadsFile(here.data)
-    tables = {
-        name
-        for (name,) in file.query(
-            "select table_name from duckdb_tables() where schema_name = 'main'"
-        )[1]
-    }
-    assert tables >= {"applicant_leads", "lead_facts"}
+    tables = "select table_name from duckdb_tables() where schema_name = 'main'"
+    names = {name for (name,) in file.query(tables)[1]}
     for asset in set(result.job_def.asset_layer.executable_asset_keys) - {AssetKey("leads_report")}:
         name = asset.to_user_string()
         [said] = materializations(here, name).values()
         [(rows,)] = file.query(f"from {name} select count(*)")[1]
-        assert said.get("dagster/row_count") == (rows if name in tables else None)
+        assert said.get("dagster/row_count") == (rows if name in names else None)
         assert said["file_bytes"] == file.path.stat().st_size
-        assert (said["way"], said["windows_changed"], said["leads_changed"]) == (
-            "new file",
-            12,
-            leads,
-        )
+        assert (said["way"], said["windows_changed"]) == ("new file", 12)
+        assert said["leads_changed"] == leads
 
-
-@pytest.mark.slow
-def test_a_publication_without_changes_says_so(here: Installation) -> None:
-    here.pull(here.keys([2]))
-    for _ in range(2):
-        assert here.execute(PUBLISH_JOB, tags={}).success
-
+    here.execute(PUBLISH_JOB, tags={})
     [said] = materializations(here, "applicant_leads").values()
     assert (said["way"], said["leads_changed"]) == ("unchanged", 0)
     assert said["dagster/row_count"] == len(here.truth(LEAD_KINDS[0], [2]))
-
-
-@pytest.mark.slow
-def test_what_lands_during_the_work_of_the_night_is_shown_as_landed(here: Installation) -> None:
-    here.pull({here.key(2)})
-    window, land = Window.from_partition_key(here.key(3), here.settings.zone), here.data.raw.land
-
-    class Portal(QuietHandler):
-        """Is asked for its clock before personal fields are cut out."""
-
-        def do_GET(self) -> None:
-            land(APPLICANT, window, [], datetime.now(UTC), "hash", "run")
-            self.send_response(200)
-            self.end_headers()
-
-    with serving(Portal) as address:
-        here.environment.update(LEADS_BASE_URL=address, LEADS_KEEP_PERSONAL_DAYS="40")
-        assert here.execute(PUBLISH_JOB, tags={NIGHTLY_TAG: "true"}).success
-
-    landed = LeadsFile(here.data).query(
-        "select window_day, state from landed_windows where kind = 'applicant'"
-    )[1]
-    assert set(landed) == {(here.day(3), "empty"), (here.day(2), "landed")}
 
 
 def test_a_night_that_leaves_the_tables_as_before_says_what_it_did_and_is_tried_again(
@@ -206,57 +130,34 @@ def test_a_proxys_password_does_not_get_into_dagsters_records(
 
     assert not here.pull({here.key(2)}).success
 
-    records = [
-        path.read_bytes()
-        for path in Path(here.environment["DAGSTER_HOME"]).rglob("*")
-        if path.is_file()
-    ]
-    assert any(b"HTTPS_PROXY" in record for record in records)
-    assert not any(b"hunter2" in record for record in records)
+    files = [path for path in Path(here.environment["DAGSTER_HOME"]).rglob("*") if path.is_file()]
+    records = b"".join(path.read_bytes() for path in files)
+    assert b"HTTPS_PROXY" in records
+    assert b"hunter2" not in records
 
 
 # --- the checks on windows ------------------------------------------------------------------------
 
 
 def test_refused_windows_fail_the_check_of_their_kind_until_they_land(here: Installation) -> None:
+    def checked() -> dict[str, str]:
+        """Pull a day. What the check of windows then says of each kind of raw leads."""
+        checks = here.pull(here.keys([1]), LEAD_KINDS).get_asset_check_evaluations()
+        return {
+            one.asset_key.to_user_string(): str(one.description)
+            for one in checks
+            if one.check_name == "windows"
+        }
+
     here.simulator.set_faults([Rule(Then(status=403), When(path="/applicant-leads"))])
-    said = pulled_and_checked(here)
+    said = checked()
     assert said["raw_applicant_leads"].startswith(
         "- The portal refuses 3 applicant windows of branch-101, branch-102, branch-103"
     )
     assert said["raw_appraisal_leads"] == "No problems."
 
     here.simulator.set_faults([])
-    assert set(pulled_and_checked(here).values()) == {"No problems."}
-
-
-def pulled_and_checked(here: Installation) -> dict[str, str]:
-    """Pull a day. What the check of windows then says of each kind of raw leads."""
-    said = {}
-    for check in here.pull(here.keys([1]), LEAD_KINDS).get_asset_check_evaluations():
-        if check.check_name == "windows":
-            said[check.asset_key.to_user_string()] = str(check.description)
-            assert check.passed == (check.description == "No problems.")
-    return said
+    assert set(checked().values()) == {"No problems."}
 
 
 # --- the report -----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_all_checks_of_a_publication_look_at_one_version_and_so_does_the_report(
-    here: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[Path] = []
-    attach = published_module.attached_version
-
-    def noting(data: DataFolder) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        opened.append(data.folder)
-        return attach(data)
-
-    monkeypatch.setattr(published_module, "attached_version", noting)
-    result = here.execute(PUBLISH_JOB, tags={})
-
-    assert len(opened) == 2  # the tables with their checks, and the report
-    assert [*result.get_asset_materialization_events()][-1].asset_key == AssetKey("leads_report")
-    assert (here.data.folder / "reports" / "leads.html").exists()

@@ -28,8 +28,6 @@ NO_INVENTORY = dict.fromkeys(
     ),
     "",
 )
-# Its first search finds no lead yet, so that there is no place to search for.
-INVENTORY_FROM_LEADS = {"INVENTORY_ADDRESSES": "", "INVENTORY_FROM_LEADS_DAYS": "7"}
 
 REPOSITORY = {"repositoryLocationName": "leads_pipeline", "repositoryName": "__repository__"}
 
@@ -231,11 +229,7 @@ def page(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param({}, id="as in the demo"),
-        pytest.param(NO_INVENTORY, id="six variables"),
-        pytest.param(INVENTORY_FROM_LEADS, id="inventory from leads", marks=pytest.mark.slow),
-    ],
+    [pytest.param({}, id="as in the demo"), pytest.param(NO_INVENTORY, id="six variables")],
     indirect=True,
 )
 def test_materialize_all_is_green_and_runs_each_check(page: Page) -> None:

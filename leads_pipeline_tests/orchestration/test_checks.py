@@ -1,17 +1,11 @@
 """The checks of the published file as Dagster shows them, and the file of names."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 from dagster import AssetCheckSeverity
 
-from leads_pipeline.errors import StorageError
 from leads_pipeline.orchestration.checks import published_check_specs, published_checks
 from leads_pipeline.orchestration.names import PLAIN
 from leads_pipeline.orchestration.warehouse import known_branches
-from leads_pipeline.raw.branches import Branches, read_branches
-from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.branches import read_branches
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.house import House
 
@@ -34,28 +28,6 @@ def test_each_check_has_a_result_that_names_its_problems(house: House) -> None:
     }
 
 
-def test_a_check_that_breaks_fails_and_costs_the_others_nothing(house: House) -> None:
-    house.publish()
-
-    class Broken:
-        def query(
-            self, statement: str, parameters: Mapping[str, object] | None = None
-        ) -> tuple[list[str], list[tuple[Any, ...]]]:
-            if "from drift" in statement:
-                raise StorageError("The disk is gone.")
-            return db.query(statement, parameters)
-
-    with LeadsFile(house.data).reading() as db:
-        broken = {
-            one.check_name: one.description
-            for one in published_checks(Broken(), PLAIN)
-            if not one.passed
-        }
-
-    assert "The disk is gone." in str(broken.pop("contract_knows_what_comes"))
-    assert broken.keys() <= {"every_branch_is_fresh"}
-
-
 def test_a_slip_in_the_file_of_names_leaves_the_names_as_they_were(house: House) -> None:
     house.names = "id,name,region\n101,York,North\n102,Leeds,\n"
     house.publish()
@@ -64,9 +36,3 @@ def test_a_slip_in_the_file_of_names_leaves_the_names_as_they_were(house: House)
     assert branches == read_branches(file)
     file.write_text("id,name,region\n101,York,North\n101,Leeds,\n")
     assert known_branches(file, store) == branches
-
-
-def test_a_slip_in_the_file_of_names_before_the_first_publication_leaves_the_scopes(
-    tmp_path: Path,
-) -> None:
-    assert known_branches(tmp_path, LeadsFile(DataFolder.at(tmp_path / "data"))) == Branches()

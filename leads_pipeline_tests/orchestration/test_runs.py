@@ -4,18 +4,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetKey, DagsterInstance, DagsterRunStatus, SensorDefinition
+from dagster import AssetKey, DagsterRunStatus, SensorDefinition
 
 from leads_pipeline.cli.session import Session
 from leads_pipeline.domain.contract import APPRAISAL
-from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.features.inventory.today import INVENTORY_JOB
+from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
 from leads_pipeline.features.service.dagster_compat import forget_future_ticks
 from leads_pipeline.orchestration.asking import pull_request, window_tags
@@ -45,17 +43,6 @@ def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> N
     assert here.shown() == dict.fromkeys(wanted, "MATERIALIZED")
 
 
-@pytest.mark.slow
-def test_a_backfill_of_a_job_pulls_each_of_its_windows(here: Installation) -> None:
-    wanted = here.keys([2, 3], [101, 102]) | {here.key(7, 103)}
-
-    with here.daemon() as daemon:
-        daemon.backfill_job(PULL_JOB, sorted(wanted))
-
-    assert here.asked() == here.asked(APPRAISAL) == dict.fromkeys(wanted, 1)
-    assert here.shown() == here.shown(APPRAISAL) == dict.fromkeys(wanted, "MATERIALIZED")
-
-
 # --- what runs side by side, by the dagster.yaml that users get -----------------------------------
 
 
@@ -76,43 +63,20 @@ def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
     ]
 
 
-def test_a_queue_with_one_place_takes_the_daily_pull_first_then_retries_then_backfills(
-    here: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, keys = datetime.now(UTC), {APPRAISAL: [here.key(1)]}
-    pull_job, inventory_job = map(here.definitions.resolve_job_def, (PULL_JOB, INVENTORY_JOB))
-    home = tmp_path / "one at a time"
-    home.mkdir()
-    (home / "dagster.yaml").write_text("concurrency: {runs: {max_concurrent_runs: 1}}\n")
-
-    taken: list[str] = []
-    with DagsterInstance.from_config(str(home)) as instance:
-        monkeypatch.setattr(
-            instance.run_launcher, "launch_run", lambda run: taken.append(run.dagster_run.run_id)
-        )
-        with replace(here, instance=instance).daemon() as daemon:
-            queued = {
-                daemon.queue(pull_job, {}): "backfill",
-                daemon.queue(pull_job, window_tags(keys, "command line")): "command line",
-                daemon.queue(inventory_job, {}): "inventory by hand",
-                daemon.queue(pull_job, pull_request(keys, "retry", now).tags): "retry",
-                daemon.queue(pull_job, pull_request(keys, "daily", now).tags): "daily",
-            }
-            for number in range(1, 6):
-                daemon.launch_queued()
-                daemon.launch_queued()
-                assert len(taken) == number
-                run = instance.get_run_by_id(taken[-1])
-                assert run
-                instance.report_run_canceled(run)
-
-    assert [queued[run_id] for run_id in taken] == [
-        "daily",
-        "retry",
-        "backfill",
-        "command line",
-        "inventory by hand",
+def test_the_daily_pull_goes_before_retries_and_those_before_backfills(here: Installation) -> None:
+    """By the priority of each run, as Dagster's queue reads it."""
+    keys = {APPRAISAL: [here.key(1)]}
+    all_tags = [
+        pull_request(keys, "daily", here.now).tags,
+        pull_request(keys, "retry", here.now).tags,
+        here.definitions.resolve_job_def(PULL_JOB).tags,
+        window_tags(keys, "command line"),
     ]
+
+    priorities = [int(tags.get("dagster/priority", 0)) for tags in all_tags]
+
+    assert priorities == sorted(priorities, reverse=True)
+    assert priorities[0] > priorities[1] > priorities[2]
 
 
 @pytest.mark.slow
@@ -173,18 +137,16 @@ def backfill(folder: Path, first: date, last: date) -> subprocess.Popen[bytes]:
     )
 
 
-def test_the_dagster_home_ends_endless_runs_and_sends_no_telemetry(here: Installation) -> None:
-    assert "MONITORING" in here.instance.get_required_daemon_types()
-    assert here.instance.run_monitoring_max_runtime_seconds == 6 * 3600
-    assert not here.instance.telemetry_enabled
-
-
-def test_dagster_retries_no_run_by_itself(here: Installation) -> None:
+def test_the_dagster_home_ends_endless_runs_retries_none_and_sends_no_telemetry(
+    here: Installation,
+) -> None:
     """The client and the retry sensor decide by one verdict; a third mechanism would repeat what is
     refused.
     """
+    assert "MONITORING" in here.instance.get_required_daemon_types()
+    assert here.instance.run_monitoring_max_runtime_seconds == 6 * 3600
+    assert not here.instance.telemetry_enabled
     assert not here.instance.run_retries_enabled
-    assert "EVENT_LOG_CONSUMER" not in here.instance.get_required_daemon_types()
 
 
 def test_the_first_start_writes_where_dagsters_state_is_kept(tmp_path: Path) -> None:
@@ -205,17 +167,14 @@ def test_the_first_start_writes_where_dagsters_state_is_kept(tmp_path: Path) -> 
         written_with("both", **address, **file)
 
 
-@pytest.mark.parametrize("written", [b"storage: {postgres: {postgres_url: x}}\n", b"\xff"])
-def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(
-    written: bytes, tmp_path: Path
-) -> None:
+def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(tmp_path: Path) -> None:
     file = tmp_path / "dagster.yaml"
-    file.write_bytes(written)
+    file.write_bytes(b"\xff")
     variables = {"DAGSTER_HOME": f" {tmp_path} ", POSTGRES_VARIABLE: "postgresql://u:p@db/dagster"}
 
     assert dagster_home(Settings.from_variables(variables)) == tmp_path
 
-    assert file.read_bytes() == written
+    assert file.read_bytes() == b"\xff"
 
 
 def test_a_dagster_yaml_that_dagster_refuses_is_told_without_its_password(
@@ -235,28 +194,12 @@ def test_a_dagster_yaml_that_dagster_refuses_is_told_without_its_password(
     assert "hidden-secret" not in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "mysql://u:hidden@db/x",
-        "postgresql://u:hid@den@db:x/y",
-    ],
-)
-def test_an_address_that_is_none_is_told_without_repeating_it(address: str) -> None:
+def test_an_address_that_is_none_is_told_without_repeating_it() -> None:
     postgres = pytest.importorskip("leads_pipeline.orchestration.event_log_postgres")
+    address = "postgresql://u:hid@den@db:x/y"
     with pytest.raises(SettingsError, match="is no address of a Postgres") as told:
         postgres.PostgresStorage.from_config_value(None, {"postgres_url": address})
     assert "hid" not in str(told.value)
-
-
-def test_blanks_around_an_address_of_postgres_are_no_part_of_it() -> None:
-    postgres = pytest.importorskip("leads_pipeline.orchestration.event_log_postgres")
-    with pytest.raises(
-        StorageError, match=r"Postgres at 127\.0\.0\.1, database x can't be reached"
-    ):
-        postgres.PostgresStorage.from_config_value(
-            None, {"postgres_url": " postgresql://u:p@127.0.0.1:9/x "}
-        )
 
 
 def test_a_sensor_that_somebody_stopped_is_noted_for_the_findings(here: Installation) -> None:

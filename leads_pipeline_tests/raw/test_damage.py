@@ -10,27 +10,20 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.features.doctor.verify import verify
-from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.features.privacy.retain import cut_days
-from leads_pipeline.features.privacy.suppression import Action
-from leads_pipeline.health import facts as facts_module
+from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.seen import Light
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.published import LeadsFile
-from leads_pipeline_tests.support.people import EMAIL, left_by_list, listed
 from leads_pipeline_tests.support.staging import (
     DAY,
     FETCHED_AT,
     NEXT_DAY,
     land,
     publish,
-    published,
     published_leads,
 )
 
-BEFORE = "2026-11-19T10:00:00Z"
 LATER = FETCHED_AT + timedelta(hours=1)
 
 
@@ -57,12 +50,8 @@ def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
 
 
 def damaged_files(data: DataFolder) -> list[str]:
-    return [
-        one.key
-        for one in facts_module.Facts(
-            settings_of(data), data, datetime.now(UTC), is_thorough=True
-        ).damaged
-    ]
+    facts = Facts(settings_of(data), data, datetime.now(UTC), is_thorough=True)
+    return [one.key for one in facts.damaged]
 
 
 def settings_of(data: DataFolder) -> Settings:
@@ -85,14 +74,13 @@ def test_readers_keep_what_a_damaged_or_missing_raw_file_held(
     path = raw_of(data, "101")
     path.unlink() if is_gone else path.write_bytes(b"rotten")
     land(data, APPLICANT, [{"id": "next"}], day=NEXT_DAY, fetched_at=LATER)
-    seen = verify(facts_module.Facts(settings_of(data), data, LATER))
+    seen = verify(Facts(settings_of(data), data, LATER))
     assert next(one.check for one in seen if one.light is Light.RED) == "files-damaged"
     publish(data, LATER)
     assert published_ids(data) == [*ALL, "next"]
     [damaged] = damaged_files(data)
-    assert damaged.startswith(
-        f"{'raw' if is_gone else 'quarantine/raw'}/applicant_leads/day={DAY}/scope=branch-101"
-    )
+    there = "raw" if is_gone else "quarantine/raw"
+    assert damaged.startswith(f"{there}/applicant_leads/day={DAY}/scope=branch-101")
 
 
 def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_over(
@@ -137,42 +125,3 @@ def test_a_lost_window_is_given_up_as_the_readme_says(data: DataFolder) -> None:
     publish(data)
     assert published_ids(data) == ["102-1", "102-2"]
     assert damaged_files(data) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("action", [Action.ERASE, Action.RESTRICT])
-def test_an_erasure_reaches_a_lead_that_raw_has_lost(data: DataFolder, action: Action) -> None:
-    theirs = {
-        "id": "theirs",
-        "contact": {"email": EMAIL},
-        "createdAt": BEFORE,
-        "viewingTimes": [{"earliest": BEFORE}],
-    }
-    land(data, APPLICANT, [{"id": "101-1"}, {"id": "101-2"}, theirs], fetched_at=LATER)
-    publish(data)
-    assert "theirs" in published_ids(data)
-    raw_of(data, "101").unlink()
-    listed(list_of(data), action, leads=[(APPLICANT.name, "theirs")])
-    publish(data)
-    assert published_ids(data) == ALL
-    assert published(data, "applicant_viewing_times") == []
-    assert left_by_list(data) == []
-
-
-@pytest.mark.slow
-def test_retention_reaches_a_lead_that_raw_has_lost(data: DataFolder) -> None:
-    land(
-        data,
-        APPLICANT,
-        [{"id": "101-1", "contact": {"email": EMAIL}, "message": "planted"}],
-        fetched_at=LATER,
-    )
-    publish(data)
-    raw_of(data, "101").unlink()
-    data = DataFolder.at(data.folder, clock=lambda: LATER + timedelta(days=50))
-    assert [day.leads for day in cut_days(data, NEXT_DAY)] == [1]
-    publish(data)
-    assert published_leads(data, APPLICANT)["101-1"]["message"] is None
-    content = LeadsFile(data).path.read_bytes()
-    assert b"planted" not in content
-    assert EMAIL.encode() not in content

@@ -8,13 +8,11 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.service.alone import alone
 from leads_pipeline.raw.data_folder import DataFolder, move_demo
 from leads_pipeline.raw.names import place_of
 from leads_pipeline.raw.rows import merged, newest_payloads
-from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.people import EMAIL, lead, listed
+from leads_pipeline_tests.support.people import EMAIL, lead
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, WINDOW
 
 PLACE = place_of(APPLICANT, WINDOW)
@@ -32,28 +30,6 @@ def ids(data: DataFolder) -> set[str]:
 
 def land(data: DataFolder, *leads: dict[str, Any]) -> None:
     data.raw.land(APPLICANT, WINDOW, received(*leads), CLOSED_AT, json.dumps(leads), "run-1")
-
-
-def test_making_one_touches_nothing(tmp_path: Path) -> None:
-    DataFolder.at(tmp_path / "data")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_settings_name_folder_list_and_retention(tmp_path: Path) -> None:
-    variables = {
-        "LEADS_DATA_DIR": str(tmp_path / "data"),
-        "LEADS_PRIVACY_DIR": str(tmp_path / "privacy"),
-        "LEADS_KEEP_PERSONAL_DAYS": "35",
-    }
-    data = DataFolder.of(Settings.from_variables(variables))
-    listed(list_of(data))
-    land(data, HERS, OTHERS)
-    assert ids(data) == {"others"}
-    assert (tmp_path / "privacy" / "list").is_dir()
-    assert (tmp_path / "data" / ".state" / "landed").exists()
-    assert data.is_behind
-    data.state.note_swept(data.gate.newest_entry)
-    assert not data.is_behind
 
 
 def test_the_demos_data_stays_while_a_service_works_with_it(tmp_path: Path) -> None:

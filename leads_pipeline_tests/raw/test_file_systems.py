@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.features.doctor.file_system import FileSystem, prove_folder
+from leads_pipeline.features.doctor.file_system import prove_folder
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.system_calls import (
@@ -185,24 +185,6 @@ def test_what_a_process_may_not_have_is_not_taken_for_a_fault_of_the_disk(
 
 
 # --- doctor tries the file system -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("lacks", "found"),
-    [
-        ({}, FileSystem(has_hard_links=True, syncs_folders=True)),
-        (SMB, FileSystem(has_hard_links=False, syncs_folders=False)),
-    ],
-    ids=["nothing", "SMB"],
-)
-def test_a_file_system_that_can_be_used_is_tried_out_and_nothing_stays(
-    lacks: Mapping[str, int], found: FileSystem, tmp_path: Path
-) -> None:
-    outcome = run(prove_folder, tmp_path, folder=tmp_path, lacks=lacks)
-
-    assert said(outcome) == ""
-    assert outcome.result == found
-    assert [path for path in tmp_path.rglob("*") if not path.is_dir()] == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 Then nothing lands.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,27 +28,14 @@ OF_A_LIST = {
     "the guard of a list that is elsewhere": ".state/privacy",
 }
 
-# Each way in which the core asks.
-ASKED: dict[str, Callable[[OpenGate], object]] = {
-    "newest_entry": lambda gate: gate.newest_entry,
-    "knows": lambda gate: gate.knows(APPLICANT, ["lead"]),
-    "admit": lambda gate: gate.admit(PLACE, []),
-    "kept_out": lambda gate: gate.kept_out(APPLICANT, ["lead"]),
-    "objecting": lambda gate: gate.objecting(APPLICANT, ["lead"]),
-    "objecting_people": lambda gate: gate.objecting_people(),
-    "refresh": lambda gate: gate.refresh(),
-    "take_over": lambda gate: gate.take_over(Path("no copy")),
-}
-
 
 def write(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("entry")
 
 
-@pytest.mark.parametrize("key", ["", "privacy/key", "privacy/.lock", "privacy/receipts/1.txt"])
-def test_everybody_is_let_in_if_nobody_is_on_a_list(tmp_path: Path, key: str) -> None:
-    if key:
+def test_everybody_is_let_in_if_nobody_is_on_a_list(tmp_path: Path) -> None:
+    for key in ("privacy/key", "privacy/.lock", "privacy/receipts/1.txt"):
         write(tmp_path / key)
     gate = OpenGate(tmp_path)
     raw = Raw(FolderStore(tmp_path), gate)
@@ -58,34 +44,23 @@ def test_everybody_is_let_in_if_nobody_is_on_a_list(tmp_path: Path, key: str) ->
 
     assert len(raw.read(PLACE).rows) == 20
     assert gate.newest_entry == 0
-    assert not gate.knows(APPLICANT, ["lead-01"])
     assert gate.kept_out(APPLICANT, ["lead-01"]) == gate.objecting(APPLICANT, ["lead-01"]) == set()
 
 
 @pytest.mark.parametrize("key", OF_A_LIST.values(), ids=OF_A_LIST)
 def test_nothing_lands_if_there_is_a_list(tmp_path: Path, key: str) -> None:
     write(tmp_path / key)
-    raw = Raw(FolderStore(tmp_path), OpenGate(tmp_path))
+    gate = OpenGate(tmp_path)
+    raw = Raw(FolderStore(tmp_path), gate)
 
     with pytest.raises(StorageError, match=SENTENCE):
         raw.land(APPLICANT, WINDOW, TWENTY, CLOSED_AT, "body", "run")
     with pytest.raises(StorageError, match=SENTENCE):
         raw.add(PLACE, TWENTY, CLOSED_AT)
+    with pytest.raises(StorageError, match=SENTENCE):
+        gate.objecting_people()
 
     assert raw.read(PLACE).rows == []
-
-
-@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
-def test_whatever_is_asked_the_list_is_named(
-    tmp_path: Path, ask: Callable[[OpenGate], object]
-) -> None:
-    gate = OpenGate(tmp_path)
-    ask(gate)
-
-    write(tmp_path / "privacy" / "list" / "00000001")
-
-    with pytest.raises(StorageError, match=SENTENCE):
-        ask(gate)
 
 
 def test_a_list_in_the_bucket_is_named_when_machines_exchange_what_they_know(

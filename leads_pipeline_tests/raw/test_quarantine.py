@@ -45,24 +45,6 @@ def test_a_damaged_raw_file_is_listed_with_its_window_and_when_it_was_set_aside(
     assert quarantine.files() == []
 
 
-def test_damaged_files_of_other_kinds_are_listed_too(
-    store: FolderStore, quarantine: Quarantine, tmp_path: Path
-) -> None:
-    (tmp_path / "here" / "quarantine").mkdir(parents=True)
-    (tmp_path / "here" / "quarantine" / "leads-7.duckdb").write_bytes(b"damaged")
-    former = f"quarantine/{PLACE.key}pushed.parquet.20261120T060000.000000Z"
-    items = "quarantine/raw/inventory/day=2026-11-19/items.parquet.by-hand"
-    for key in (former, items):
-        store.create(key, b"damaged")
-
-    assert quarantine.files() == [
-        Quarantined("quarantine/leads-7.duckdb", None, None, None),
-        Quarantined(former, PLACE, None, datetime(2026, 11, 20, 6, tzinfo=UTC)),
-        Quarantined(items, None, None, None),
-    ]
-    assert quarantine.get("quarantine/leads-7.duckdb") == b"damaged"
-
-
 def test_the_newest_answer_that_cannot_be_read_is_kept_for_each_window_until_it_is_forgotten(
     quarantine: Quarantine, tmp_path: Path
 ) -> None:

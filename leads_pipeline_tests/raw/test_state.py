@@ -4,9 +4,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from leads_pipeline.raw.state import State
-with getattr(State(Path(sys.argv[1])), sys.argv[2])(*sys.argv[3:]):
+with State(Path(sys.argv[1])).pulling():
     print("held", flush=True)
     time.sleep(60)
 """
@@ -34,53 +32,28 @@ def state(tmp_path: Path) -> State:
     return State(tmp_path)
 
 
-def test_it_makes_nothing_until_it_remembers_something(tmp_path: Path, state: State) -> None:
-    assert (state.start_date(), state.claimed_by(), state.swept_to(), state.last_backup()) == (
-        None,
-        None,
-        0,
-        None,
-    )
-    assert (state.is_pulling(), state.is_publishing()) == (False, False)
-    assert list(tmp_path.iterdir()) == []
-
-
 # --- locks ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("verb", "arguments", "is_held"),
-    [
-        ("pulling", [], State.is_pulling),
-        ("alive", ["spill-1"], lambda state: state.is_held("spill-1")),
-    ],
-)
-def test_a_lock_shows_in_other_processes_and_a_kill_frees_it(
-    tmp_path: Path, state: State, verb: str, arguments: list[str], is_held: Callable[[State], bool]
-) -> None:
-    command = [sys.executable, "-c", HOLDER, str(tmp_path), verb, *arguments]
+def test_a_lock_shows_in_other_processes_and_a_kill_frees_it(tmp_path: Path, state: State) -> None:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         assert holder.stdout
         holder.stdout.readline()
-        assert is_held(state)
+        assert state.is_pulling()
         holder.kill()
         holder.wait()
-    assert not is_held(state)
+    assert not state.is_pulling()
 
 
-@pytest.mark.parametrize(
-    "take", [lambda state: state.publishing(), lambda state: state.lock("sweep")]
-)
-def test_a_lock_keeps_other_threads_out(
-    tmp_path: Path, state: State, take: Callable[[State], AbstractContextManager[None]]
-) -> None:
+def test_a_lock_keeps_other_threads_out(tmp_path: Path, state: State) -> None:
     inside = list[str]()
 
     def enter() -> None:
-        with take(State(tmp_path)):
+        with State(tmp_path).publishing():
             inside.append("second")
 
-    with take(state):
+    with state.publishing():
         second = threading.Thread(target=enter)
         second.start()
         time.sleep(0.1)
@@ -101,15 +74,6 @@ def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_
 
 
 # --- what was done --------------------------------------------------------------------------------
-
-
-def test_each_rewriting_of_raw_has_a_mark_of_its_own(state: State) -> None:
-    marks = [state.last_rewriting()]
-    for _ in range(2):
-        state.note_rewriting()
-        marks.append(state.last_rewriting())
-    assert len(set(marks)) == 3
-    assert state.landed_at() is not None
 
 
 # --- what is the same for all machines ------------------------------------------------------------
@@ -139,17 +103,6 @@ def test_the_demo_is_moved_aside_by_a_command_unless_the_folder_belongs_to_someb
     with pytest.raises(SettingsError, match="set LEADS_DATA_DIR to another folder") as refused:
         state.claim("https://leads.portal.example")
     assert "--move-demo" not in str(refused.value)
-
-
-def test_the_first_start_date_counts_and_one_that_cannot_be_read_is_not_replaced(
-    tmp_path: Path, state: State
-) -> None:
-    assert (
-        state.remember_start_date(DAY) == state.remember_start_date(DAY + timedelta(days=1)) == DAY
-    )
-    (tmp_path / ".state" / "start_date").write_text("soon")
-    with pytest.raises(StorageError, match="holds no day"):
-        state.remember_start_date(DAY)
 
 
 def test_a_broken_key_of_people_is_not_replaced(tmp_path: Path, state: State) -> None:

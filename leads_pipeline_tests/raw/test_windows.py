@@ -8,9 +8,9 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.raw.landing import Raw
-from leads_pipeline.raw.names import Place, place_of
+from leads_pipeline.raw.names import place_of
 from leads_pipeline.raw.store import FolderStore
-from leads_pipeline.raw.windows import WindowRow, WindowState, list_days, window_table
+from leads_pipeline.raw.windows import WindowRow, WindowState, window_table
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import (
     CLOSED_AT,
@@ -58,10 +58,8 @@ def row_of(store: FolderStore, one: Window, now: datetime = NOW) -> WindowRow:
 
 def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     old = window("branch-1", days_ago=30)
-    places = {
-        name: window(f"branch-{name}")
-        for name in ("landed", "empty", "half", "missing", "pushed", "failed", "late")
-    }
+    names = "landed", "empty", "half", "missing", "pushed", "failed", "late"
+    places = {name: window(f"branch-{name}") for name in names}
     land(raw, places["landed"], CLOSED_AT)
     land(raw, places["empty"], CLOSED_AT, count=0)
     land(raw, places["half"], WINDOW.end - HOUR)
@@ -73,6 +71,7 @@ def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
         raw.fail(place_of(APPLICANT, places[name]), "busy (429)", is_permanent=False)
 
     table = window_table(store, APPLICANT, [*places.values(), old], NOW)
+
     assert [(row.scope, str(row.state), row.leads) for row in table] == [
         ("branch-landed", "landed", 20),
         ("branch-empty", "empty", 0),
@@ -86,7 +85,8 @@ def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     assert [row.reason for row in table if row.reason] == ["busy (429)"] * 2
     before = window_table(store, APPLICANT, [places["half"], places["missing"]], WINDOW.end - HOUR)
     assert [str(row.state) for row in before] == ["open", "open"]
-    assert table[3].fetched_at is None
+    [other_kind] = window_table(store, APPRAISAL, [places["landed"]], NOW)
+    assert other_kind.state is WindowState.MISSING
 
 
 def test_a_window_is_missing_once_its_first_fetch_is_due(store: FolderStore) -> None:
@@ -100,17 +100,5 @@ def test_pushed_leads_in_an_empty_window_count_and_are_no_fetch(
 ) -> None:
     land(raw, WINDOW, CLOSED_AT, count=0)
     raw.add(place_of(APPLICANT, WINDOW), [lead(1)], NOW)
-    row = row_of(store, WINDOW)
+    [row] = window_table(store, APPLICANT, [WINDOW], NOW)
     assert (row.state, row.leads, row.fetched_at) == (WindowState.LANDED, 1, CLOSED_AT)
-
-
-def test_kinds_and_days_are_told_apart(store: FolderStore, raw: Raw) -> None:
-    land(raw, WINDOW, CLOSED_AT)
-    assert window_table(store, APPRAISAL, [WINDOW], NOW)[0].state is WindowState.MISSING
-    assert row_of(store, window("branch-101", days_ago=1)).state is WindowState.MISSING
-
-
-def test_folders_of_scopes_that_are_not_configured_are_listed(store: FolderStore, raw: Raw) -> None:
-    raw.add(Place(APPLICANT, DAY, "push"), [lead(1)], CLOSED_AT)
-    (key,) = list_days(store, APPLICANT, [DAY], NOW)
-    assert key == "raw/applicant_leads/day=2026-11-19/scope=push/"

@@ -7,12 +7,11 @@ import hmac
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from random import Random
 from statistics import median, quantiles
 from typing import Any
 from uuid import UUID
@@ -23,7 +22,6 @@ import pytest
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Branch, Organisation
-from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline_tests.support.house import LONDON, House
 from leads_pipeline_tests.support.portal_leads import Lead, groups, people
@@ -44,7 +42,6 @@ PRICED = {
     "weekly": (300, "per week", 1300, "1,000 to 1,499"),
     "free": (None, "per month", None, "unknown"),
     "of no time": (1300, None, None, "unknown"),
-    "dear": (Decimal(10**9), "per month", Decimal(10**9), "20,000 or more"),
     "owed": (-5, "per month", -5, "unknown"),
     "beyond any rent": (10**16 - 1, "per week", None, "unknown"),
 }
@@ -79,7 +76,6 @@ ODD: list[dict[str, Any]] = [
         "contact": {"email": "", "phoneNumber": "+44 (0)7700 900123"},
         "intent": "APPLICANT_INTENT_RENT",
     },
-    {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL", "intent": "APPLICANT_INTENT_BUY"},
     {
         "consumerSituation": "Moving abroad",
         "listingDetails": {"id": "1", "pricing": {"price": 1e15}},
@@ -89,7 +85,6 @@ ODD: list[dict[str, Any]] = [
     let("weekly", 300, "RENT_FREQUENCY_PER_WEEK"),
     let("free", 0, "RENT_FREQUENCY_PER_MONTH"),
     let("of no time", 1300),
-    let("dear", 10**9, "RENT_FREQUENCY_PER_MONTH"),
     let("owed", -5, "RENT_FREQUENCY_PER_MONTH"),
     let("beyond any rent", 10**16 - 1, "RENT_FREQUENCY_PER_WEEK"),
 ]
@@ -254,48 +249,78 @@ def situation(lead: Lead) -> str:
 
 
 def test_every_mart_of_branches_has_their_names(published: Published) -> None:
+    named = {("branch-101", "York"), ("branch-102", "Leeds"), ("branch-103", "branch-103")}
     for mart in marts():
         if "branch" in mart.descriptions:
-            names = published.rows(f"select distinct scope, branch from {mart.name} order by all")  # noqa: S608 - a mart's
-            # The third has no opening hours.
-            scopes = 2 if mart.name == "mart_opening_hours" else 3
-            assert (
-                names
-                == [("branch-101", "York"), ("branch-102", "Leeds"), ("branch-103", "branch-103")][
-                    :scopes
-                ]
-            )
-
-
-def test_leads_daily(published: Published) -> None:
-    def key(lead: Lead) -> tuple[Any, ...]:
-        return lead.day, lead.scope, lead.kind, lead.market, site(lead), product(lead)
-
-    truth = [(*key, len(leads), people(leads)) for key, leads in groups(published.leads, key)]
-    assert published.mart("mart_leads_daily") == sorted(truth)
+            names = published.rows(f"select distinct scope, branch from {mart.name}")  # noqa: S608 - a mart's
+            assert named >= {*names} > set()
 
 
 def monday(day: date) -> date:
     return day - timedelta(days=day.weekday())
 
 
-def test_weekly(published: Published) -> None:
-    def key(lead: Lead) -> tuple[Any, ...]:
-        week = monday(lead.day)
-        return week, f"{week:%G-W%V}", lead.scope, lead.kind, lead.market
-
-    found = groups(published.leads, key)
-    truth = [(*key, len(leads), people(leads), viewings(leads), False) for key, leads in found]
-    assert published.mart("mart_weekly") == sorted(truth)
+def iso_week(day: date) -> str:
+    return f"{day:%G-W%V}"
 
 
-def test_monthly(published: Published) -> None:
-    def key(lead: Lead) -> tuple[Any, ...]:
-        return lead.day.replace(day=1), lead.scope, lead.kind, lead.market
+def district(lead: Lead) -> str:
+    """The first half of a postcode, by its form alone: the second half is a digit and two letters."""
+    listing, owners = "listingDetails.address.postcode", "propertyDetails.address.postcode"
+    postcode = lead.text(listing) or lead.text(owners)
+    found = re.fullmatch(r"([A-Z]{1,2}\d[A-Z\d]?)(?: *\d[A-Z]{2})?", postcode.strip().upper())
+    return found[1] if found else "unknown"
 
-    found = groups(published.leads, key)
-    truth = [(*key, len(leads), people(leads), viewings(leads), False) for key, leads in found]
-    assert published.mart("mart_monthly") == sorted(truth)
+
+def viewings(leads: list[Lead]) -> int:
+    return sum(bool(lead.get("organiseViewing")) for lead in leads)
+
+
+KINDS = ("applicant", "appraisal")
+Key = Callable[[Lead], tuple[Any, ...]]
+
+# What each row of a mart is of, beside the branch: of which leads, and what it counts.
+COUNTED: dict[str, tuple[tuple[str, ...], Key, tuple[Callable[[list[Lead]], Any], ...]]] = {
+    "mart_leads_daily": (
+        KINDS,
+        lambda lead: (lead.day, lead.scope, lead.kind, lead.market, site(lead), product(lead)),
+        (len, people),
+    ),
+    "mart_weekly": (
+        KINDS,
+        lambda lead: (monday(lead.day), iso_week(lead.day), lead.scope, lead.kind, lead.market),
+        (len, people, viewings, lambda _: False),
+    ),
+    "mart_monthly": (
+        KINDS,
+        lambda lead: (lead.day.replace(day=1), lead.scope, lead.kind, lead.market),
+        (len, people, viewings, lambda _: False),
+    ),
+    "mart_enquiry_mix": (
+        ("applicant",),
+        lambda lead: (lead.day, lead.scope, lead.market, situation(lead)),
+        (len, people, viewings),
+    ),
+    "mart_districts": (
+        KINDS,
+        lambda lead: (lead.day, lead.scope, lead.kind, lead.market, district(lead)),
+        (len, people, viewings),
+    ),
+}
+
+
+@pytest.mark.parametrize("mart", COUNTED)
+def test_a_mart_counts_the_leads_and_people_of_each_of_its_rows(
+    published: Published, mart: str
+) -> None:
+    kinds, key, counts = COUNTED[mart]
+    leads_of_kinds = [lead for lead in published.leads if lead.kind in kinds]
+
+    truth = []
+    for group, leads in groups(leads_of_kinds, key):
+        truth.append((*group, *(count(leads) for count in counts)))
+
+    assert published.mart(mart) == sorted(truth)
 
 
 def test_a_week_and_a_month_are_whole_once_each_of_their_days_has_landed(house: House) -> None:
@@ -319,22 +344,6 @@ def test_people_daily_counts_a_persons_leads(published: Published) -> None:
 
     truth = [(*key, len(leads)) for key, leads in groups(published.leads, key)]
     assert sorted(published.mart("mart_people_daily"), key=repr) == sorted(truth, key=repr)
-
-
-@pytest.mark.parametrize("mart", [mart.name for mart in marts() if "people" in mart.descriptions])
-def test_a_count_of_different_people_says_that_it_cant_be_summed(
-    mart: str, published: Published
-) -> None:
-    [(comment,)] = published.rows(
-        f"select comment from duckdb_columns() where (table_name, column_name) = ('{mart}', 'people')"  # noqa: S608
-    )
-    assert "Not additive" in comment
-    advised = comment.rpartition("`count(distinct person)` of ")[2]
-
-    [(advised_people,)] = published.rows(f"select count(distinct person) from {advised}")  # noqa: S608 - a table's
-
-    of_table = {"mart_people_daily": published.leads, "applicant_leads": published.of("applicant")}
-    assert advised_people == people(of_table.get(advised, published.of("appraisal")))
 
 
 def test_hidden_valuations_are_people_with_a_property_who_asked_for_no_appraisal(
@@ -407,7 +416,8 @@ def test_appraisals(published: Published) -> None:
 
     truth = []
     for group, leads in groups(published.of("appraisal"), key):
-        values = estimates(leads)
+        of_all = [lead.get("propertyDetails.estimate.value") for lead in leads]
+        values = [value for value in of_all if value is not None]
         figures: tuple[Any, ...] = (0, None, None, None)
         if values:
             # Garbage in two leads mustn't cost the publication.
@@ -417,11 +427,6 @@ def test_appraisals(published: Published) -> None:
 
     assert sorted(published.mart("mart_appraisals"), key=repr) == sorted(truth, key=repr)
     assert any(row[8:10] == (2, None) for row in truth)
-
-
-def estimates(leads: list[Lead]) -> list[int]:
-    values = [lead.get("propertyDetails.estimate.value") for lead in leads]
-    return [value for value in values if value is not None]
 
 
 def test_listing_demand(published: Published) -> None:
@@ -443,78 +448,36 @@ def test_listing_demand(published: Published) -> None:
 
 
 def test_prices_of_listings_are_compared_by_the_rent_of_a_month(published: Published) -> None:
-    rows = published.rows(
-        "select listing_id, price, rent_frequency, monthly_rent, price_band from "
-        "mart_listing_demand"
-    )
+    columns = "listing_id, price, rent_frequency, monthly_rent, price_band"
+    rows = published.rows(f"select {columns} from mart_listing_demand")  # noqa: S608 - our own words
     found = {listing: tuple(figures) for listing, *figures in rows}
     assert {listing: found[listing] for listing in PRICED} == PRICED
 
 
-def test_a_listing_is_described_by_its_newest_lead(house: House) -> None:
-    listing = {
-        "id": "1",
-        "url": "https://portal.example/1",
-        "address": {
-            "propertyNumberOrName": "14",
-            "streetName": "Hill",
-            "townOrCity": "York",
-            "postcode": "XA1 2BC",
-        },
-        "bedrooms": 2,
-        "propertyType": "PROPERTY_TYPE_FLAT",
-        "lifeCycleStatus": "LIFE_CYCLE_STATUS_AVAILABLE",
-        "pricing": {"price": 1250, "rentFrequency": "RENT_FREQUENCY_PER_MONTH"},
-    }
-    newest = {
-        "id": "a",
-        "createdAt": "2026-11-19T10:00Z",
-        "listingDetails": listing,
-        "intent": "APPLICANT_INTENT_RENT",
-    }
-    former = {
-        "id": "b",
-        "createdAt": "2026-11-19T09:00Z",
-        "listingDetails": {"id": "1", "url": "former"},
-    }
-    house.land("applicant", [newest, former])
-    house.publish()
-
-    [row] = house.query("""
-        select market, address, url, bedrooms, property_type, town, status,
-            price, rent_frequency, monthly_rent, price_band, price_band_from
-        from mart_listing_demand
-    """)
-    assert row == (
-        "lettings",
-        "14 Hill, York, XA1 2BC",
-        "https://portal.example/1",
-        2,
-        "flat",
-        "York",
-        "available",
-        1250,
-        "per month",
-        1250,
-        "1,000 to 1,499",
-        1000,
+def test_a_listing_is_described_by_its_newest_lead_and_not_by_blanks(house: House) -> None:
+    where = {"propertyNumberOrName": "14", "streetName": "Hill", "townOrCity": "York"}
+    listing = {"id": "1", "address": where | {"postcode": "XA1 2BC"}, "bedrooms": 2}
+    former = {"id": "1", "url": "former"}
+    house.land(
+        "applicant",
+        [
+            {"id": "a", "createdAt": "2026-11-19T10:00Z", "listingDetails": listing},
+            {"id": "b", "createdAt": "2026-11-19T09:00Z", "listingDetails": former},
+            {"id": "c", **let("2", 300)},
+        ],
     )
-
-
-def test_blanks_describe_no_listing(house: House) -> None:
-    house.land("applicant", [{"id": "a", **let("1", 300)}])
     house.publish()
 
-    [row] = house.query("select address, url, property_type, town, status from mart_listing_demand")
-    assert row == (None, None, "unknown", "unknown", "unknown")
+    columns = "address, url, bedrooms, property_type, town"
+    rows = house.query(f"select {columns} from mart_listing_demand order by listing_id")  # noqa: S608
+    assert rows == [
+        ("14 Hill, York, XA1 2BC", None, 2, "unknown", "York"),
+        (None, None, None, "unknown", "unknown"),
+    ]
 
 
 def by_listing(lead: Lead) -> tuple[str, str]:
     return lead.scope, lead.text("listingDetails.id")
-
-
-def viewings(leads: list[Lead]) -> int:
-    return sum(bool(lead.get("organiseViewing")) for lead in leads)
 
 
 def band_of(market: str, price: int) -> str:
@@ -523,54 +486,18 @@ def band_of(market: str, price: int) -> str:
     return f"{start:,} to {start + width - 1:,}"
 
 
-def test_enquiry_mix(published: Published) -> None:
-    def key(lead: Lead) -> tuple[Any, ...]:
-        return lead.day, lead.scope, lead.market, situation(lead)
-
-    found = groups(published.of("applicant"), key)
-    truth = [(*group, len(leads), people(leads), viewings(leads)) for group, leads in found]
-    assert published.mart("mart_enquiry_mix") == sorted(truth)
-    assert HIDDEN in {row[3] for row in truth}
-
-
-def district(postcode: str) -> str:
-    """The first half of a postcode, by its form alone: the second half is a digit and two letters."""
-    found = re.fullmatch(r"([A-Z]{1,2}\d[A-Z\d]?)(?: *\d[A-Z]{2})?", postcode.strip().upper())
-    return found[1] if found else "unknown"
-
-
-def test_districts(published: Published) -> None:
-    def key(lead: Lead) -> tuple[Any, ...]:
-        where = lead.text("listingDetails.address.postcode") or lead.text(
-            "propertyDetails.address.postcode"
-        )
-        return lead.day, lead.scope, lead.kind, lead.market, district(where)
-
-    found = groups(published.leads, key)
-    truth = [(*key, len(leads), people(leads), viewings(leads)) for key, leads in found]
-    assert published.mart("mart_districts") == sorted(truth)
-
-
 def test_searches(published: Published) -> None:
     def key(lead: Lead) -> tuple[Any, ...]:
         price = lead.get("searchCriteria.maximumPrice")
         frequency = lead.text("searchCriteria.priceFrequency")
         if "WEEK" in frequency:
             price = price * 52 / 12
-        is_known = price and (lead.market != "lettings" or frequency)
-        width = 500 if lead.market == "lettings" else 100_000
-        band = (
-            (band_of(lead.market, int(price)), int(price) // width * width)
-            if is_known
-            else ("unknown", None)
-        )
-        return (
-            lead.day,
-            lead.scope,
-            lead.market,
-            *band,
-            district(lead.text("searchCriteria.location.outcode")),
-        )
+        band: tuple[str, int | None] = ("unknown", None)
+        if price and (lead.market != "lettings" or frequency):
+            width = 500 if lead.market == "lettings" else 100_000
+            band = (band_of(lead.market, int(price)), int(price) // width * width)
+        outcode = lead.text("searchCriteria.location.outcode") or "unknown"
+        return lead.day, lead.scope, lead.market, *band, outcode
 
     searches = [
         lead
@@ -580,20 +507,10 @@ def test_searches(published: Published) -> None:
     assert len(searches) > 50
     truth = [(*key, len(leads), people(leads)) for key, leads in groups(searches, key)]
     assert sorted(published.mart("mart_searches"), key=repr) == sorted(truth, key=repr)
-    assert {row[2] for row in truth} >= {"sales", "lettings"}
 
 
 def test_a_district_is_the_first_half_of_a_postcode(published: Published) -> None:
-    districts = {
-        "YO1 7HH": "YO1",
-        "yo10 4aa": "YO10",
-        "SW1A 1AA": "SW1A",
-        "M11AE": "M1",
-        "YO1": "YO1",
-        "near York": None,
-        "90210": None,
-        None: None,
-    }
+    districts = {"yo10 4aa": "YO10", "SW1A 1AA": "SW1A", "M11AE": "M1", "near York": None}
     for written, district in districts.items():
         assert published.house.query("select district_of($1)", written) == [(district,)], written
 
@@ -615,15 +532,6 @@ def test_no_mart_holds_a_value_that_identifies_a_person(published: Published) ->
         assert {text for text in private if text in shown} == set(), mart.name
 
 
-def test_no_mart_holds_a_column_that_identifies_a_person(published: Published) -> None:
-    personal = {field.column for kind in LEAD_KINDS for field in kind.fields if field.is_personal}
-    columns = published.rows(
-        "select column_name from duckdb_columns() where table_name like 'mart_%'"
-    )
-    assert personal
-    assert not personal & {name for (name,) in columns}
-
-
 def test_the_key_of_people_is_private_and_not_in_the_file(published: Published) -> None:
     path = published.house.folder / ".state" / "person_key"
     key = path.read_text().strip()
@@ -635,27 +543,13 @@ def test_the_key_of_people_is_private_and_not_in_the_file(published: Published) 
     )
 
 
-@pytest.mark.slow
-def test_another_key_makes_other_people(house: House) -> None:
-    house.land("appraisal", [{"id": "a", "contact": {"email": "ann@example.org"}}])
-    house.publish()
-    first = house.query("select person from mart_people")
-    (house.folder / ".state" / "person_key").write_text(hashlib.sha256(b"other").hexdigest())
-
-    house.publish()
-
-    assert house.query("select person from mart_people") != first
-
-
 # --- mart_lead_properties -------------------------------------------------------------------------
 
 
 STOCK = [
     inventory_item("house", "14", "St. John's Road", "XA1 2BC"),
     inventory_item("flat", "16", "High Street", "XA1 2BD", "Flat 2"),
-    inventory_item("no street", "20", None, "XA1 2BE"),
     inventory_item("no address", None, " ", "XA1 2BF"),
-    inventory_item("no number", " ", "High Street", "XA1 2BH"),
     inventory_item("no postcode", "22", "High Street", None),
     inventory_item("again", "24", "High Street", "XA1 2BG"),
     inventory_item("once more", "24", "High Street", "XA1 2BG"),
@@ -668,63 +562,44 @@ ADDRESSES: list[tuple[tuple[str, str, str | None], tuple[str, int, str | None]]]
     (("14,", "ST JOHNS RD.", "xa12bc "), ("address", 1, "house")),
     (("14", "Saint John’s Road, Old Town", "XA1-2BC"), ("address", 1, "house")),
     (("14a", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
-    (("114", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
     (("24", "High Stables", "XA1 2BG"), ("postcode only", 2, None)),
-    (("", "St. John's Road", "XA1 2BC"), ("postcode only", 1, None)),
     (("14", "St. John's Road", "XA1 2BZ"), ("none", 0, None)),
     (("14", "St. John's Road", None), ("none", 0, None)),
     (("Apt. 2, 16", "High St", "XA1 2BD"), ("address", 1, "flat")),
     (("16", "High Street", "XA1 2BD"), ("postcode only", 1, None)),
-    (("Flat 3 16", "High Street", "XA1 2BD"), ("postcode only", 1, None)),
-    (("20", "High Street", "XA1 2BE"), ("postcode only", 1, None)),
     (("", "", "XA1 2BF"), ("postcode only", 1, None)),
-    (("", "High Street", "XA1 2BH"), ("postcode only", 1, None)),
-    (("22", "High Street", ""), ("none", 0, None)),
     (("24", "High Street", "XA1 2BG"), ("address", 2, "once more")),
 ]
 
 
 def test_a_lead_meets_the_item_at_its_address(house: House) -> None:
-    leads = []
+    leads: list[dict[str, Any]] = []
     for number, ((name, street, postcode), _) in enumerate(ADDRESSES):
         where = {"propertyNumberOrName": name, "streetName": street, "postcode": postcode}
         leads.append({"id": f"{number:02}", "listingDetails": {"address": where}})
+    owners = {"address": {"line1": "16 High Street", "postcode": "XA1 2BD"}}
+    leads.append({"id": "without", "listingDetails": "broken", "propertyDetails": owners})
     house.land_inventory({"Town": STOCK})
     house.land("applicant", leads)
     house.publish()
 
     found = house.query("select match, items, item_id from mart_lead_properties order by lead_id")
 
-    assert found == [expected for _, expected in ADDRESSES]
-
-
-def test_a_lead_without_an_address_of_its_kind_meets_no_item(house: House) -> None:
-    owners = {"address": {"line1": "16 High Street", "postcode": "XA1 2BD"}}
-    house.land_inventory({"Town": STOCK})
-    house.land(
-        "applicant",
-        [{"id": "a"}, {"id": "b", "listingDetails": "broken", "propertyDetails": owners}],
-    )
-    house.publish()
-
-    assert house.query("select match, items from mart_lead_properties") == [("none", 0)] * 2
+    assert found == [*(expected for _, expected in ADDRESSES), ("none", 0, None)]
 
 
 def test_an_owners_property_meets_the_item_at_its_address(house: House) -> None:
     first_day = house.today
     owners = {
         "one line": {"line1": "14 St John's Road"},
-        "two lines": {
-            "line1": "14",
-            "line2": "St. John's Rd",
-            "line3": "Riverside",
-            "town": "Town",
-        },
+        "two lines": {"line1": "14", "line2": "St. John's Rd", "town": "Town"},
         "neighbour": {"line1": "15", "line2": "St. John's Rd"},
     }
-    for id_, lines in owners.items():
-        where = {**lines, "postcode": "XA1 2BC"}
-        house.land("appraisal", [{"id": id_, "propertyDetails": {"address": where}}])
+    leads = [
+        {"id": id_, "propertyDetails": {"address": lines | {"postcode": "XA1 2BC"}}}
+        for id_, lines in owners.items()
+    ]
+    house.land("appraisal", leads)
     house.land_inventory({"Town": STOCK})
     house.later(days=1)
     house.land_inventory({"Town": STOCK[:1]})
@@ -736,97 +611,6 @@ def test_an_owners_property_meets_the_item_at_its_address(house: House) -> None:
         ("one line", "address", "house", first_day),
         ("two lines", "address", "house", first_day),
     ]
-
-
-def as_people_write(rng: Random, where: dict[str, Any]) -> None:
-    """Change a listing's address as it changes on its way through people and other systems."""
-    number, street, postcode = where["propertyNumberOrName"], where["streetName"], where["postcode"]
-    if rng.random() < 0.3:
-        for kind, short in {
-            "Street": "St.",
-            "Road": "Rd",
-            "Avenue": "Ave",
-            "Lane": "Ln",
-            "Drive": "Dr",
-        }.items():
-            street = re.sub(rf" {kind}$", f" {short}", street)
-    if rng.random() < 0.04:  # a letter lost
-        street = street[:2] + street[3:]
-    if number.startswith("Flat ") and rng.random() < 0.15:
-        number = " ".join(number.split()[2:])
-    if rng.random() < 0.03:
-        number = ""
-    if rng.random() < 0.2:
-        number = f"{number},"
-    if rng.random() < 0.2:
-        postcode = postcode.replace(" ", "")
-    if rng.random() < 0.02:
-        postcode = rng.choice(["", postcode[:-1] + "Z"])
-    cases: list[Callable[[str], str]] = [str, str, str.lower, str.upper]
-    change = rng.choice(cases)
-    where |= {
-        "propertyNumberOrName": change(number),
-        "streetName": change(street),
-        "postcode": change(postcode),
-    }
-
-
-def neighbours(rng: Random, item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """More items at the item's postcode, as in a real street: two houses on, another flat, the
-    house as a whole.
-    """
-    flat, number, street, postcode = (
-        item["address"][name] for name in ("subDwelling", "nameNo", "street", "postcode")
-    )
-    if number.isdigit():
-        yield inventory_item(f"{item['id']}-two-on", str(int(number) + 2), street, postcode, flat)
-        yield inventory_item(f"{item['id']}-longer", f"1{number}", street, postcode, flat)
-    if flat and rng.random() < 0.5:
-        yield inventory_item(f"{item['id']}-whole", number, street, postcode)
-        yield inventory_item(f"{item['id']}-other-flat", number, street, postcode, f"{flat}0")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("by_people", [True, False], ids=["by people", "by the portal"])
-def test_the_match_is_as_good_as_its_comment_says(house: House, *, by_people: bool) -> None:
-    """The listing's id, which the mart doesn't look at, is the truth."""
-    rng = Random(5)  # noqa: S311 - made-up slips of the pen
-    book, branches, stock = LeadBook(7, 20), Organisation(7, 30).branches, Stock(7)
-    items = [json.loads(listing.item) for branch in branches for listing in stock.of(branch)]
-    items = [item for item in items if rng.random() < 0.8]
-    if by_people:
-        items += [neighbour for item in items for neighbour in neighbours(rng, item)]
-    house.first_day, house.now, house.scopes = (
-        DAYS[0],
-        NOW,
-        tuple(f"branch-{branch.id}" for branch in branches),
-    )
-    for day in DAYS[-7:]:
-        for branch in branches:
-            leads = leads_of(book, "applicant", day, branch)
-            for lead in leads if by_people else ():
-                as_people_write(rng, lead["listingDetails"]["address"])
-            house.land("applicant", leads, day, f"branch-{branch.id}")
-    house.land_inventory({"": items})
-    house.publish()
-
-    [(leads_seen, listed, matched, right)] = house.query("""
-        select count(*), count(*) filter (truth.item_id is not null), count(*) filter (match = 'address'),
-            count(*) filter (mart.item_id = listing_details_id)
-        from mart_lead_properties as mart
-        join applicant_leads using (lead_id)
-        left join inventory as truth on truth.item_id = listing_details_id
-    """)
-
-    [comment] = [
-        mart.descriptions["match"] for mart in marts() if mart.name == "mart_lead_properties"
-    ]
-    precision, recall, by_portal = (
-        int(number) / 100 for number in re.findall(r"(\d+) %", str(comment))
-    )
-    expected = (precision, recall) if by_people else (by_portal, by_portal)
-    assert leads_seen > 3000
-    assert (right / matched, right / listed) == pytest.approx(expected, abs=0.01)
 
 
 # --- the questions of docs/reference/questions.md -------------------------------------------------
@@ -858,19 +642,17 @@ from mart_coverage
 
 
 def test_question_week_on_week(published: Published) -> None:
+    of_whole_weeks = {"from mart_coverage": f"from ({WHOLE_WEEKS})"}
     truth: list[tuple[Any, ...]] = []
     for (name,), leads in groups(published.leads, lambda lead: (branch(lead),)):
-        former = [lead for lead in leads if lead.day < date(2026, 10, 26)]
-        latest = [lead for lead in leads if lead.day >= date(2026, 10, 26)]
+        first, second = date(2026, 10, 19), date(2026, 10, 26)
+        former = [lead for lead in leads if lead.day < second]
+        latest = [lead for lead in leads if lead.day >= second]
         more, more_people = len(latest) - len(former), people(latest) - people(former)
-        truth.append((name, date(2026, 10, 19), True, len(former), None, people(former), None))
-        truth.append(
-            (name, date(2026, 10, 26), True, len(latest), more, people(latest), more_people)
-        )
+        truth.append((name, first, True, len(former), None, people(former), None))
+        truth.append((name, second, True, len(latest), more, people(latest), more_people))
 
-    assert answer(
-        published, "week_on_week", {"from mart_coverage": f"from ({WHOLE_WEEKS})"}
-    ) == sorted(truth)
+    assert answer(published, "week_on_week", of_whole_weeks) == sorted(truth)
 
 
 @pytest.mark.parametrize(
@@ -894,17 +676,6 @@ def test_a_week_that_is_not_landed_as_a_whole_is_not_compared(
     assert {(row[4], row[6]) for row in rows} == {(None, None)}
 
 
-def test_question_first_time_buyers(published: Published) -> None:
-    truth = []
-    of_sales = [lead for lead in published.of("applicant") if lead.market == "sales"]
-    for (name,), leads in groups(of_sales, lambda lead: (branch(lead),)):
-        buyers = [lead for lead in leads if situation(lead) == "first time buyer"]
-        truth.append((name, len(buyers), people(buyers), round(100 * len(buyers) / len(leads), 1)))
-
-    assert answer(published, "first_time_buyers") == sorted(truth)
-    assert all(row[1] for row in truth)
-
-
 def test_question_leads_per_available_listing(published: Published) -> None:
     truth = {}
     for item, where in on_offer(published.leads).items():
@@ -920,29 +691,6 @@ def test_question_leads_per_available_listing(published: Published) -> None:
     assert published.rows(
         "select is_available, leads from mart_listing_stock where item_id = 'sold'"
     ) == [(False, 0)]
-
-
-def test_question_budgets(published: Published) -> None:
-    truth: Counter[tuple[str, str]] = Counter()
-    for lead in published.of("applicant"):
-        price = lead.get("searchCriteria.maximumPrice")
-        if price and lead.market != "unknown":
-            truth[lead.market, band_of(lead.market, int(price))] += 1
-    assert {row[:2]: row[2] for row in answer(published, "budgets")} == truth
-
-
-def test_question_frequent_askers(published: Published) -> None:
-    truth = {}
-    for (identity,), leads in groups(published.leads, lambda lead: (lead.identity,)):
-        if identity and len(leads) > 3:
-            days = len({lead.day for lead in leads})
-            truth[published.hash(leads[0])] = (
-                len(leads),
-                days,
-                sorted({branch(lead) for lead in leads}),
-            )
-    assert {row[0]: row[1:] for row in answer(published, "frequent_askers")} == truth
-    assert truth
 
 
 def test_question_time_to_answer(published: Published) -> None:
@@ -962,17 +710,6 @@ def test_question_time_to_answer(published: Published) -> None:
 def test_rows_of_answers_that_cannot_count_say_why(published: Published) -> None:
     problems = published.rows("select problem from answers where problem is not null order by all")
     assert problems == [("before the lead",), ("no lead id",), ("no moment",), ("no such lead",)]
-
-
-def test_the_same_week_of_last_year_is_52_weeks_before(house: House) -> None:
-    house.land("applicant", [{"id": "a", "createdAt": "2025-11-10T10:00Z"}], date(2025, 11, 10))
-    house.land("applicant", [{"id": "b", "createdAt": "2026-11-15T10:00Z"}], date(2026, 11, 15))
-    house.publish()
-    statement = (QUESTIONS / "same_week_last_year.sql").read_text(encoding="utf-8")
-
-    rows = house.query(statement.replace("current_date", "date '2026-11-16'"))
-
-    assert rows == [("branch-101", 1, None, 1, False)]
 
 
 def test_macros_of_an_attached_file_work_but_for_those_that_read_a_table(

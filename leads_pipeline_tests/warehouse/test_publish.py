@@ -6,7 +6,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -15,7 +15,6 @@ import duckdb
 import pytest
 
 from leads_pipeline.errors import BugError, StorageError
-from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
 from leads_pipeline.warehouse.step import Draft, Publication, Step
 from leads_pipeline_tests.support.house import NOW, House
 from leads_pipeline_tests.support.publications import (
@@ -24,7 +23,6 @@ from leads_pipeline_tests.support.publications import (
     SECRET,
     Folder,
     Other,
-    Windows,
     folder,
 )
 from leads_pipeline_tests.support.staging import DAY, NEXT_DAY
@@ -71,26 +69,6 @@ def test_an_update_reads_the_changed_windows_alone(folder: Folder) -> None:
     assert folder.publish(is_first_of_day=True) == Publication("update", windows=1, leads=1)
     assert folder.raw.were_read == {former}
     assert folder.messages() == {"a": "old", "b": "new", "c": "new"}
-
-
-def test_the_version_before_stays_until_the_next_publication_and_its_readers_see_it_whole(
-    folder: Folder,
-) -> None:
-    folder.raw.land({"id": "a", "message": "1"})
-    folder.publish()
-    resolved = folder.file.resolve()
-    with duckdb.connect(folder.file, read_only=True) as reader:
-        folder.raw.land({"id": "a", "message": "2"})
-        folder.publish()
-
-        assert reader.execute("select message from applicant_leads").fetchall() == [("1",)]
-    with duckdb.connect(resolved, read_only=True) as late:
-        assert late.execute("select message from applicant_leads").fetchall() == [("1",)]
-    assert folder.messages() == {"a": "2"}
-
-    folder.raw.land({"id": "a", "message": "3"})
-    folder.publish()
-    assert folder.versions() == [2, 3]
 
 
 @pytest.mark.parametrize("way", ["update", "new file"])
@@ -282,13 +260,7 @@ def test_leads_that_raw_has_lost_are_taken_over_into_a_file_with_other_people(
     tmp_path: Path,
 ) -> None:
     house = House(tmp_path / "data")
-    contact = {"email": "x"}
-    lost = {
-        "id": "lost",
-        "createdAt": "2026-11-19T10:00Z",
-        "contact": contact,
-        "viewingTimes": [{"latest": "?"}],
-    }
+    lost = {"id": "lost", "contact": {"email": "x"}, "viewingTimes": [{"latest": "?"}]}
     house.land("applicant", [lost])
     house.publish()
     [before] = house.rows("from applicant_leads")
@@ -371,22 +343,6 @@ def test_a_publication_that_was_killed_before_it_replaced_the_link_is_made_up_fo
     folder.publish()
 
     assert folder.messages() == {"b": "m", "c": "m"}
-
-
-def test_raw_that_cannot_be_read_fails_the_publication(folder: Folder) -> None:
-    class Failing(Windows):
-        def read(self, _windows: Collection[WindowKey]) -> Iterator[WindowLeads]:
-            raise StorageError("The disk is failing.")
-
-    folder.raw.land({"id": "a", "message": "m"})
-    folder.publish()
-    failing = Failing(versions=folder.raw.versions)
-    failing.land({"id": "b"})
-
-    with pytest.raises(StorageError, match="failing"):
-        replace(folder, raw=failing).publish()
-
-    assert folder.messages() == {"a": "m"}
 
 
 def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:

@@ -46,23 +46,3 @@ def test_every_declared_field_reaches_its_own_column(house: House, kind: LeadKin
         value = row[field.column]
         assert (field.path, value, type(value)) == (field.path, expected, type(expected))
     assert (row["_problems"], row["_extra"]) == ([], None)
-
-
-def test_a_list_becomes_rows_in_order_with_problems_and_extras_of_their_own(house: House) -> None:
-    times = '{"earliest":"2026-11-20T10:00Z","latest":"soon"},null,5,{"new": 1.50 ,"earliest":null},{"earliest":{"a":1}}'
-    images = '{"filename":250000.10,"cdnUrl":"u"}'
-    lead = f'{{"id":"a","viewingTimes":[{times}],"listingDetails":{{"images":[{images}]}}}}'
-    house.land("applicant", [lead])
-    house.publish()
-
-    rows = house.rows("from applicant_viewing_times order by position")
-    assert [(row["lead_id"], row["position"]) for row in rows] == [
-        ("a", position) for position in range(5)
-    ]
-    assert rows[0]["earliest"] == moment("2026-11-20T10:00Z")
-    problems = [["latest"], ["not an object"], ["not an object"], [], ["earliest"]]
-    assert [row["_problems"] for row in rows] == problems
-    assert [row["_extra"] for row in rows] == [None, None, None, '{"new":1.50}', None]
-    [image] = house.rows("from applicant_listing_images")
-    assert (image["filename"], image["cdn_url"], image["original"]) == ("250000.10", "u", None)
-    assert house.leads("applicant")["a"]["_problems"] == []

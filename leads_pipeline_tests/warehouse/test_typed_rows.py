@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,15 +12,7 @@ import pytest
 from leads_pipeline.domain.bodies import cut_leads as cut
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, ChildTable, LeadKind
 from leads_pipeline.warehouse.typed_rows import read_leads
-from leads_pipeline_tests.warehouse.drifting import (
-    Members,
-    Number,
-    Received,
-    leads_with_odd_names_and_ids,
-    leads_with_one_change,
-    lost,
-    parsed,
-)
+from leads_pipeline_tests.warehouse.drifting import leads_with_one_change, lost, parsed
 
 Row = dict[str, Any]
 
@@ -86,15 +78,10 @@ EDGES: list[tuple[str, str, object]] = [
     *((path, "{}", PROBLEM) for path in EVERYTHING),
     *((path, '""', PROBLEM) for path in EVERYTHING if path != TEXT),
     # text: a number or a boolean becomes its text exactly as written
-    (TEXT, '""', ""),
     (TEXT, '" a \\n"', " a \n"),
-    (TEXT, '"{\\"a\\":1}"', '{"a":1}'),
     (TEXT, "250000.10", "250000.10"),
-    (TEXT, "1E5", "1E5"),
     (TEXT, "true", "true"),
     (TEXT, '"a\\u0000b"', "a\x00b"),
-    (TEXT, "-0", "0"),
-    (BOOLEAN, "true", True),
     (BOOLEAN, '"true"', True),
     (BOOLEAN, '"yes"', PROBLEM),
     (BOOLEAN, "1", PROBLEM),
@@ -103,36 +90,24 @@ EDGES: list[tuple[str, str, object]] = [
     (INTEGER, "3.0", 3),
     (INTEGER, "3.5", PROBLEM),
     (INTEGER, '"12"', 12),
-    (INTEGER, '"+12"', PROBLEM),
     (INTEGER, '"1_000"', PROBLEM),
-    (INTEGER, '"٣"', PROBLEM),
-    (INTEGER, "true", PROBLEM),
     (INTEGER, "1e-400", PROBLEM),
-    (INTEGER, "9007199254740993.01", PROBLEM),
-    (NUMBER, "0.25", 0.25),
     (NUMBER, "1.7976931348623157e308", 1.7976931348623157e308),
     (NUMBER, "1e400", PROBLEM),
     (NUMBER, '"NaN"', PROBLEM),
     # amount: exact to the penny, or a problem
     (AMOUNT, "1.25E7", Decimal("12500000.00")),
-    (AMOUNT, "1.500", Decimal("1.50")),
     (AMOUNT, "9007199254740993.01", Decimal("9007199254740993.01")),
     (AMOUNT, "10000000000000000", PROBLEM),
     (AMOUNT, "1.005", PROBLEM),
-    (AMOUNT, '"350000.5"', Decimal("350000.50")),
     (AMOUNT, '"£350,000"', PROBLEM),
     (AMOUNT, "0.10000000000000000555", Decimal("0.10")),
-    (MOMENT, '"2026-11-19T10:20Z"', moment("2026-11-19T10:20:00Z")),
     (MOMENT, '"2026-11-19T10:20:30.123456789Z"', moment("2026-11-19T10:20:30.123456Z")),
     (MOMENT, '"2026-11-19T10:20:30-0530"', moment("2026-11-19T15:50:30Z")),
-    (MOMENT, '"2026-11-19t10:20:30z"', moment("2026-11-19T10:20:30Z")),
     (MOMENT, '"2016-12-31T23:59:60Z"', PROBLEM),
     (MOMENT, '"0001-01-01T00:00Z"', None),
-    (MOMENT, '"0002-01-01T00:00:00Z"', PROBLEM),
     (MOMENT, '"2026-02-29T00:00:00Z"', PROBLEM),
-    (MOMENT, '"2026-11-19T24:00:00Z"', PROBLEM),
     (MOMENT, '"2026-11-19T10:20:30"', PROBLEM),
-    (MOMENT, '"infinity"', PROBLEM),
     (MOMENT, "1763547630", PROBLEM),
 ]
 
@@ -156,31 +131,20 @@ def test_a_value_is_typed_exactly_or_is_a_problem(more: str) -> None:
         assert is_problem or type(typed) is type(expected)
 
 
-@pytest.mark.parametrize(
-    ("lead", "problems"),
-    [
-        ({"contact": "Ann", "intent": {"a": 1}}, ["intent", "contact"]),
-        (
-            {
-                "contact": {},
-                "listingDetails": {"address": {}, "images": []},
-                "searchCriteria": None,
-            },
-            [],
-        ),
-        (
-            {"viewingTimes": "now", "listingDetails": {"images": {"a": 1}}},
-            ["viewingTimes", "listingDetails.images"],
-        ),
-    ],
-)
-def test_an_object_or_a_list_where_none_is_declared_is_a_problem_and_so_is_the_reverse(
-    lead: Row, problems: list[str]
-) -> None:
-    [row] = read(json.dumps({"id": "a", **lead}))
+def test_an_object_or_a_list_where_none_is_declared_is_a_problem_and_so_is_the_reverse() -> None:
+    odd: Row = {
+        "contact": "Ann",
+        "intent": {"a": 1},
+        "viewingTimes": "now",
+        "listingDetails": {"images": {"a": 1}},
+    }
+    empty: Row = {"contact": {}, "listingDetails": {"images": []}, "searchCriteria": None}
+    first, second = read(json.dumps({"id": "a", **odd}), json.dumps({"id": "b", **empty}))
 
-    assert row["_problems"] == problems
-    assert row["viewingTimes"] == []
+    problems = {"contact", "intent", "viewingTimes", "listingDetails.images"}
+    assert set(first["_problems"]) == problems
+    assert first["viewingTimes"] == []
+    assert second["_problems"] == []
 
 
 # --- what nobody declared -------------------------------------------------------------------------
@@ -203,24 +167,14 @@ def test_an_unknown_member_is_kept_where_it_was_and_as_it_was_written() -> None:
     assert [time["_problems"] for time in times] == [["latest"], [], ["not an object"]]
 
 
-@pytest.mark.parametrize(
-    ("members", "extra"),
-    [
-        ('"intent":{},"intent":"two"', None),
-        ('"intent":"one","intent":"two","new":1,"new":2', '{"new":2}'),
-        (
-            '"contact":{"email":"a"},"intent":"one","contact":{"firstName":"b"},"\\u0069ntent":"two"',
-            None,
-        ),
-    ],
-)
-def test_of_a_key_that_stands_twice_the_last_value_counts(members: str, extra: str | None) -> None:
-    [row] = read(f'{{"id":"a",{members}}}')
+def test_of_a_key_that_stands_twice_the_last_value_counts() -> None:
+    contact = '"contact":{"email":"a"},"intent":"one","contact":{"firstName":"b"}'
+    [row] = read(f'{{"id":"a",{contact},"\\u0069ntent":"two","new":1,"new":2}}')
 
     assert row["intent"] == "two"
     assert row["contact"]["email"] is None
     assert row["_problems"] == []
-    assert row["_extra"] == extra
+    assert row["_extra"] == '{"new":2}'
 
 
 # --- odd texts ------------------------------------------------------------------------------------
@@ -230,7 +184,6 @@ def test_of_a_key_that_stands_twice_the_last_value_counts(members: str, extra: s
     ("text", "message", "problems"),
     [
         ('{"id":"a","message":"x \\ud83d"}', "x ?", ["not valid JSON"]),
-        ('{"id":"a","message":"a\tb"}', "a\tb", ["not valid JSON"]),
         (
             '{"id":"a","message":"m","searchCriteria":{"radius":NaN}}',
             "m",
@@ -241,15 +194,10 @@ def test_of_a_key_that_stands_twice_the_last_value_counts(members: str, extra: s
             "m",
             ["listingDetails.uprn"],
         ),
-        (
-            '{"id":"a","message":"m","searchCriteria":{"radius":1e999999999999}}',
-            "m",
-            ["searchCriteria.radius"],
-        ),
         ('{"id":"a","message":tru}', None, ["not valid JSON"]),
         # It wasn't UTF-8, and is read as ISO 8859-1.
         ('{"id":"a","message":"caf\udce9"}', "café", []),
-        ('{"message":"m"}', "m", ["no id"]),
+        ('{"message":"caf\udce9"}', "café", ["no id"]),
         ('["a"]', None, ["not an object"]),
     ],
 )
@@ -263,14 +211,14 @@ def test_an_odd_lead_is_read_as_far_as_it_can_be(
 
 
 @pytest.mark.parametrize(("opening", "closing"), ["[]", ('{"a":', "}")], ids=["lists", "objects"])
-@pytest.mark.parametrize(("levels", "is_read"), [(599, True), (600, False), (100_000, False)])
 def test_what_nests_too_deep_is_not_read_however_much_stack_is_left(
-    opening: str, closing: str, levels: int, *, is_read: bool
+    opening: str, closing: str
 ) -> None:
-    [row] = read(f'{{"id":"a","message":"[[","new":{opening * levels}1{closing * levels}}}')
+    for levels, is_read in ((599, True), (600, False), (100_000, False)):
+        [row] = read(f'{{"id":"a","message":"[[","new":{opening * levels}1{closing * levels}}}')
 
-    assert row["message"] == ("[[" if is_read else None)
-    assert row["_problems"] == ([] if is_read else ["not valid JSON"])
+        assert row["message"] == ("[[" if is_read else None)
+        assert row["_problems"] == ([] if is_read else ["not valid JSON"])
 
 
 def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
@@ -282,89 +230,22 @@ def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
     assert (without["_problems"], other["_problems"]) == (["no id"], [])
 
 
-def test_the_hash_of_a_lead_without_an_id_is_that_of_what_was_received() -> None:
-    [not_utf_8] = read('{"message":"caf\udce9"}')
-
-    assert not_utf_8["_problems"] == ["no id"]
-
-
 # --- whatever comes -------------------------------------------------------------------------------
 
 
-def is_meant(text: str) -> bool:
-    """A text of which the reader loses something on purpose: one of two values, the sign of 0, a
-    leap second.
-    """
-    return has_key_twice(parsed(text)) or bool(re.search(r":\s*-0\s*[,}]|:60", text))
+def loses_on_purpose(text: str) -> bool:
+    """A text of which the reader loses something on purpose: the sign of 0, a leap second."""
+    return bool(re.search(r":\s*-0\s*[,}]|:60", text))
 
 
-def has_key_twice(content: Any) -> bool:
-    if isinstance(content, Members):
-        return len(dict(content)) < len(content) or any(
-            has_key_twice(inner) for _, inner in content
-        )
-    return isinstance(content, list) and any(map(has_key_twice, content))
-
-
-def assert_nothing_is_lost(kind: LeadKind, sent: list[str]) -> None:
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
+def test_a_lead_with_one_odd_value_loses_nothing(kind: LeadKind, every: int) -> None:
     """Every value is in its column, in a row of a list or in `_extra`, or it is named in
     `_problems`.
     """
-    for lead, row in zip(map(Received.of, sent), read(*sent, kind=kind), strict=True):
-        if not lead.is_json or not is_meant(lead.text):
-            assert list(lost(kind, lead, flat(row, kind), lists(row, kind))) == []
+    sent = [text for text in leads_with_one_change(kind)[::every] if not loses_on_purpose(text)]
 
-
-def assert_both_ways_agree(kind: LeadKind, sent: list[str]) -> None:
-    """Read at once, and in pieces because each declared object has an unknown member, a lead has
-    the same values.
-    """
-    texts = [lead.text for lead in map(Received.of, sent) if lead.is_json]
-    trees = [kind.fields, *(child.fields for child in kind.children)]
-    objects = {step for fields in trees for field in fields for step in field.path.split(".")[:-1]}
-    objects |= {step for child in kind.children for step in child.path.split(".")}
-    in_pieces = [_json(_with_unknown(parsed(text), objects)) for text in texts]
-    for text, one, other in zip(
-        texts, read(*texts, kind=kind), read(*in_pieces, kind=kind), strict=True
-    ):
-        assert (text, _without_extra(one)) == (text, _without_extra(other))
-        assert isinstance(parsed(text), Members) == (UNKNOWN in (other["_extra"] or ""))
-
-
-UNKNOWN = "a member that is unknown"
-
-
-def _with_unknown(content: Any, objects: set[str]) -> Any:
-    if isinstance(content, Members):
-        members = [
-            (key, _with_unknown(inner, objects) if key in objects else inner)
-            for key, inner in content
-        ]
-        return Members([*members, (UNKNOWN, Number("1"))])
-    if isinstance(content, list):
-        return [_with_unknown(element, objects) for element in content]
-    return content
-
-
-def _json(content: Any) -> str:
-    if isinstance(content, Members):
-        return "{" + ",".join(f"{json.dumps(key)}:{_json(inner)}" for key, inner in content) + "}"
-    if isinstance(content, list):
-        return "[" + ",".join(map(_json, content)) + "]"
-    return content if isinstance(content, Number) else json.dumps(content)
-
-
-def _without_extra(row: Any) -> Any:
-    if isinstance(row, Mapping):
-        return {name: _without_extra(inner) for name, inner in row.items() if name != "_extra"}
-    return [_without_extra(element) for element in row] if isinstance(row, list) else row
-
-
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
-def test_a_lead_with_one_odd_value_loses_nothing_and_is_read_alike_in_both_ways(
-    kind: LeadKind, every: int
-) -> None:
-    sent = [*leads_with_one_change(kind)[::every], *leads_with_odd_names_and_ids(kind)]
-    assert_nothing_is_lost(kind, sent)
-    assert_both_ways_agree(kind, sent)
+    for text, row in zip(sent, read(*sent, kind=kind), strict=True):
+        found = lost(kind, parsed(text), flat(row, kind), lists(row, kind))
+        assert list(found) == [], text

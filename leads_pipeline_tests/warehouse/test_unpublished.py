@@ -1,6 +1,6 @@
 """Which raw windows a publication looks at, and who passes the list while they are read."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -24,19 +24,6 @@ def store(tmp_path: Path) -> FolderStore:
 @pytest.fixture
 def gate(tmp_path: Path) -> KeptOut:
     return KeptOut(tmp_path / "list")
-
-
-def test_windows_of_the_last_60_days_are_looked_at_and_older_ones_only_with_all(
-    store: FolderStore, gate: KeptOut
-) -> None:
-    tomorrow, oldest, older = (NOW.date() + timedelta(days=days) for days in (1, -60, -61))
-    for day in (tomorrow, oldest, older):
-        Raw(store, gate, lambda: NOW).add(Place(APPLICANT, day, "branch-101"), [LEAD], NOW)
-
-    windows = RawWindows(store, gate, lambda: NOW)
-
-    assert {day for _, day, _ in windows.hashes(of_all_days=False)} == {oldest, tomorrow}
-    assert {day for _, day, _ in windows.hashes(of_all_days=True)} == {older, oldest, tomorrow}
 
 
 def test_a_file_that_an_older_list_has_filtered_passes_the_list_when_it_is_read(

@@ -116,11 +116,11 @@ def test_a_backup_brings_everything_back(data: DataFolder, target: Path, tmp_pat
     assert back.state.person_key() == data.state.person_key()
     assert back.state.claimed_by() == "https://portal.example"
     assert back.state.last_backup() == NOW == data.state.last_backup()
+    # Who was erased since the backup is taken out by the publication.
+    assert not (back.folder / "leads.duckdb").exists()
     publish(back, scopes=["branch-101"])
-    assert published_leads(back, APPLICANT).keys() == {
-        *published_leads(data, APPLICANT),
-        "pushed-1",
-    }
+    before = published_leads(data, APPLICANT)
+    assert published_leads(back, APPLICANT).keys() == {*before, "pushed-1"}
 
 
 def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(
@@ -135,17 +135,6 @@ def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(
         rows = db.execute("select lead_id from applicant_leads").fetchall()
 
     assert {lead_id for (lead_id,) in rows} == before.keys()
-
-
-def test_a_restored_folder_shows_nobody_before_it_is_published(
-    data: DataFolder, target: Path, tmp_path: Path
-) -> None:
-    """Who was erased since the backup is taken out by that publication."""
-    backed_up(data, target)
-    back = DataFolder.at(tmp_path / "restored")
-    restored(target, back)
-
-    assert not (back.folder / "leads.duckdb").exists()
 
 
 def test_leads_that_only_the_published_file_has_come_back(
@@ -163,35 +152,18 @@ def test_leads_that_only_the_published_file_has_come_back(
 def test_what_can_be_made_again_or_is_the_machines_own_is_left_out(
     data: DataFolder, target: Path
 ) -> None:
-    own = (
-        ".dagster/history/runs.db",
-        ".state/tokens/token",
-        ".state/swept",
-        ".state/service",
-        "README.md",
-        ".env",
-    )
+    own = ".dagster/history/runs.db", ".state/tokens/token", ".state/swept", "README.md", ".env"
     for name in own:
         (data.folder / name).parent.mkdir(parents=True, exist_ok=True)
         (data.folder / name).write_text("1")
-    done = backed_up(data, target)
-    names = {
-        path.relative_to(target / done.name).as_posix() for path in (target / done.name).rglob("*")
-    }
-    assert {path.name for path in (target / done.name).iterdir()} == {
-        ".state",
-        ".versions",
-        "leads.duckdb",
-        "raw",
-    }
-    assert not names & {
-        ".state/tokens",
-        ".state/locks",
-        ".state/swept",
-        ".state/service",
-        ".state/duckdb",
-    }
-    assert len([name for name in names if name.startswith(".versions/")]) == 1
+
+    snapshot = target / backed_up(data, target).name
+
+    there = {path.name for path in snapshot.iterdir()}
+    assert there == {".state", ".versions", "leads.duckdb", "raw"}
+    assert [name for name in own if (snapshot / name).exists()] == []
+    assert not (snapshot / ".state" / "locks").exists()
+    assert len([*(snapshot / ".versions").rglob("*")]) == 1
 
 
 def test_only_this_user_can_read_a_backup_and_what_was_restored(
@@ -281,14 +253,11 @@ def test_a_second_backup_copies_only_what_has_changed(data: DataFolder, target: 
     land(data, APPLICANT, [{"id": "late"}])
     second = backed_up(data, target, 1)
 
-    same, changed = (
-        only_file(target / second.name, NEXT_PLACE),
-        only_file(target / second.name, PLACE),
-    )
+    same = only_file(target / second.name, NEXT_PLACE)
     assert same.samefile(only_file(target / first.name, NEXT_PLACE))
     assert same.name == only_file(data.folder, NEXT_PLACE).name
-    assert changed.stat().st_nlink == 1
-    assert (first.is_first, second.is_first, first.new) == (True, False, first.files)
+    assert only_file(target / second.name, PLACE).stat().st_nlink == 1
+    assert first.new == first.files
     assert second.new < second.files
 
 
@@ -358,31 +327,6 @@ def test_a_file_that_was_damaged_before_its_first_backup_is_left_out_and_named(
     assert not list((target / done.name / NEXT_PLACE.key).glob("*.parquet"))
 
 
-def test_a_disk_that_gives_each_file_once_is_enough(
-    data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that fails in a second reading would be taken for a fault of the other disk."""
-    opened, were_opened = Path.open, set[Path]()
-
-    class ReadOnce(io.FileIO):
-        def seek(self, *_: int) -> int:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    def opening(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
-        if mode != "rb" or path.suffix != ".parquet":
-            return opened(path, mode, *more, **options)
-        if path in were_opened:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        were_opened.add(path)
-        return io.BufferedReader(ReadOnce(path))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "open", opening)
-        assert backed_up(data, target).damaged == []
-        assert restored(target, DataFolder.at(tmp_path / "restored")).damaged == []
-    assert contents(tmp_path / "restored") == contents(data.folder)
-
-
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_there(
     data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,14 +337,12 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_there(
     opened, broken = Path.open, only_file(data.folder, NEXT_PLACE).name
 
     def opening(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
-        is_broken = mode == "rb" and path.name == broken
-        return (
-            io.BufferedReader(Broken(path)) if is_broken else opened(path, mode, *more, **options)
-        )
+        if mode == "rb" and path.name == broken:
+            return io.BufferedReader(Broken(path))
+        return opened(path, mode, *more, **options)
 
-    others = {
-        key: content for key, content in contents(data.folder).items() if not key.endswith(broken)
-    }
+    before = contents(data.folder)
+    others = {key: content for key, content in before.items() if not key.endswith(broken)}
     whole = backed_up(data, target)
     back = DataFolder.at(tmp_path / "restored")
     with monkeypatch.context() as patched:
@@ -475,16 +417,14 @@ def test_an_old_backup_that_cannot_be_deleted_is_named_and_the_new_one_is_whole(
     """Fault 82: the new one lay there, and the command said that it had failed."""
     backed_up(data, target)
 
-    run(back_up_once, data.folder, target, 1, 1, folder=target, lacks={"unlinkat": errno.EACCES})
-    outcome = run(
-        back_up_once, data.folder, target, 2, 1, folder=target, lacks={"unlinkat": errno.EACCES}
-    )
+    refusing = {"unlinkat": errno.EACCES}
+    outcome = run(back_up_once, data.folder, target, 2, 1, folder=target, lacks=refusing)
 
     assert outcome.error == ""
     [trouble] = outcome.result.troubles
     assert re.match(rf"The old backup {target}/\S+ can't be deleted: Permission", trouble)
     assert data.state.last_backup() == NOW + timedelta(days=2)
-    assert [path.name for path in target.glob("2026*")] == [outcome.result.name]
+    assert outcome.result.name in {path.name for path in target.iterdir()}
     back = DataFolder.at(tmp_path / "restored")
     restored(target / outcome.result.name, back)
     assert contents(back.folder) == contents(data.folder)
@@ -519,14 +459,12 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
 # --- places that are refused ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["data", "data/backups", "list/backups"])
-def test_a_target_in_the_data_folder_is_refused(
-    data: DataFolder, tmp_path: Path, place: str
-) -> None:
+def test_a_target_in_the_data_folder_is_refused(data: DataFolder, tmp_path: Path) -> None:
     here = with_list(data.folder, tmp_path / "list")
-    with pytest.raises(SettingsError, match="would be lost together with it"):
-        backed_up(here, tmp_path / place)
-    assert not (tmp_path / place / "backups").exists()
+    for place in ("data", "data/backups", "list/backups"):
+        with pytest.raises(SettingsError, match="would be lost together with it"):
+            backed_up(here, tmp_path / place)
+    assert not (data.folder / "backups").exists()
 
 
 def test_a_target_of_another_data_folder_is_refused(
@@ -539,69 +477,36 @@ def test_a_target_of_another_data_folder_is_refused(
         backed_up(other, target, 1)
 
 
-def test_a_restore_overwrites_nothing(data: DataFolder, target: Path) -> None:
+def test_a_restore_overwrites_nothing_and_the_settings_may_be_there(
+    data: DataFolder, target: Path, tmp_path: Path
+) -> None:
     backed_up(data, target)
     before = contents(data.folder, ".")
     with pytest.raises(SettingsError, match="isn't empty"):
         restored(target, data)
     assert contents(data.folder, ".") == before
 
-
-def test_a_disk_that_becomes_read_only_during_a_restore_is_told(
-    data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backed_up(data, target)
-    chmod = os.chmod
-
-    def refused(path: Path, mode: int, **more: Any) -> None:
-        if Path(path).name == ".versions":
-            raise OSError(errno.EROFS, "Read-only file system")
-        chmod(path, mode, **more)
-
-    monkeypatch.setattr(os, "chmod", refused)
-
-    with pytest.raises(StorageError, match="Read-only file system"):
-        restored(target, DataFolder.at(tmp_path / "restored"))
-
-
-def test_the_settings_may_be_there_before_a_restore(
-    data: DataFolder, target: Path, tmp_path: Path
-) -> None:
-    backed_up(data, target)
     (tmp_path / "restored").mkdir()
     (tmp_path / "restored" / ".env").write_text("LEADS_CLIENT_SECRET=abc")
     assert restored(target, DataFolder.at(tmp_path / "restored")).damaged == []
 
 
-def test_a_folder_without_a_backup_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="holds no backup"):
-        restored(tmp_path, DataFolder.at(tmp_path / "restored"))
-
-
 # --- the suppression list -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["privacy", "elsewhere"])
 def test_of_two_suppression_lists_the_longer_one_stays(
-    pristine: Path, target: Path, tmp_path: Path, place: str
+    data: DataFolder, target: Path, tmp_path: Path
 ) -> None:
-    shutil.copytree(pristine, tmp_path / "data", symlinks=True)
-    here = with_list(tmp_path / "data", tmp_path / place)
+    here, list_, later = with_list(data.folder, tmp_path / "list"), tmp_path / "list", "later"
     listed(list_of(here))
     backed_up(here, target)
     older = tmp_path / "older list"
-    shutil.copytree(tmp_path / place, older)
+    shutil.copytree(list_, older)
     listed(list_of(here), emails=["other@people.example"])
-    backed_up(here, tmp_path / "later target", 1)
+    backed_up(here, tmp_path / later, 1)
 
-    for number, (source, list_) in enumerate(
-        [
-            (target, tmp_path / place),
-            (tmp_path / "later target", older),
-            (tmp_path / "later target", tmp_path / "none"),
-        ]
-    ):
-        back = with_list(tmp_path / f"restored-{number}", list_)
+    for source, kept in ((target, list_), (tmp_path / later, older), (tmp_path / later, "none")):
+        back = with_list(tmp_path / f"restored {Path(kept).name}", tmp_path / kept)
         restored(source, back)
         assert back.gate.newest_entry == 2
         assert back.is_behind

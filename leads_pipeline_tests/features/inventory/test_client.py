@@ -51,12 +51,9 @@ def test_the_paths_are_those_of_the_contract() -> None:
 @pytest.mark.parametrize(
     ("meta", "token"),
     [
-        ('{"nextToken": "abc", "previousToken": null}', "abc"),
-        ('{"nextToken": "a\\u0062c"}', "abc"),
+        ('{"nextToken": "a\\u0062c", "previousToken": null}', "abc"),
         ('{"nextToken": null}', None),
         ('{"nextToken": ""}', None),
-        ('{"previousToken": "abc"}', None),
-        ("{}", None),
         ("null", None),
     ],
 )
@@ -72,19 +69,11 @@ def test_the_cursor_of_the_next_page_is_found(meta: str, token: str | None) -> N
 
 
 @pytest.mark.parametrize(
-    "meta", ['{"nextToken": 7}', '{"nextToken": ["a"]}', '{"nextToken": false}', "[]", '"abc"', "7"]
+    "body", ['{"meta": {"nextToken": 7}, "items": []}', '{"meta": [], "items": []}', "{}", "[]", ""]
 )
-def test_a_cursor_that_cannot_be_followed_is_no_last_page(meta: str) -> None:
-    with pytest.raises(InvalidAnswerError, match="nextToken"):
-        read_inventory_page(f'{{"meta": {meta}, "items": []}}'.encode())
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"[]", b'{"meta": {}}', b'{"items": null}', b'{"items": {}}']
-)
-def test_a_page_without_its_list_is_no_answer(body: bytes) -> None:
+def test_a_page_without_its_list_or_a_cursor_that_can_be_followed_is_no_answer(body: str) -> None:
     with pytest.raises(InvalidAnswerError):
-        read_inventory_page(body)
+        read_inventory_page(body.encode())
 
 
 # --- the client -----------------------------------------------------------------------------------
@@ -128,30 +117,18 @@ def test_an_inventory_search_reads_every_page_exactly() -> None:
     assert asked == [first, {**first, "nextToken": "a b+c/="}, {**first, "nextToken": "next"}]
 
 
-@pytest.mark.parametrize("cursors", ["abcdefgh", "aaaaaaaa"])
-def test_a_cursor_that_never_ends_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, cursors: str
-) -> None:
+def test_a_cursor_that_never_ends_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MAX_INVENTORY_PAGES", 5)
-    left = iter(cursors)
+    left = iter("aaaaaaaa")
     with pytest.raises(InvalidAnswerError, match="more than 5 pages"):
         inventory_client(lambda _: page([], next(left))).search("Leeds")
-    assert "".join(left) == cursors[5:]
+    assert len([*left]) == 3
 
 
 def test_a_failing_page_fails_the_search() -> None:
-    answers = iter(
-        [page(["1"], "next"), httpx.Response(404, json={"title": "Not Found", "detail": "Leeds"})]
-    )
-    with pytest.raises(
-        RefusedError, match=r"GET /inventory for page 2 was answered 404 Not Found\. "
-    ):
+    answers = iter([page(["1"], "next"), httpx.Response(404, json={"detail": "Leeds"})])
+    with pytest.raises(RefusedError, match=r"GET /inventory for page 2 was answered 404"):
         inventory_client(lambda _: next(answers)).search("Leeds")
-
-
-def test_a_page_is_retried() -> None:
-    answers = iter([httpx.Response(500), httpx.Response(429), page(["1"], None)])
-    assert len(inventory_client(lambda _: next(answers), policy=RetryPolicy()).search("Leeds")) == 1
 
 
 def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
@@ -164,7 +141,7 @@ def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
     assert "agency-7" not in str(agency.value)
 
 
-@pytest.mark.parametrize("reference", ["", " a", "a\r\nX: y", "a\n", "ä", "a\0b"])
+@pytest.mark.parametrize("reference", ["", "a\r\nX: y", "ä"])
 def test_an_agency_ref_that_is_no_header_is_refused_unsent(reference: str) -> None:
     with pytest.raises(SettingsError, match="INVENTORY_AGENCY_REF"):
         InventoryClient(BASE_URL, GoodTokens(), reference)
@@ -174,13 +151,12 @@ def test_the_address_stays_out_of_logs_and_messages(
     raw_server: RawServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    searching = InventoryClient(raw_server.url, GoodTokens(), "agency-7", policy=ONCE)
     raw_server.script = respond(b'{"items": []}')
-    InventoryClient(raw_server.url, GoodTokens(), "agency-7").search("Zanzibar Villas")
+    searching.search("Zanzibar Villas")
     raw_server.script = respond(b'{"items": "Zanzibar"}', status=500)
     with pytest.raises(ServerError) as caught:
-        InventoryClient(raw_server.url, GoodTokens(), "agency-7", policy=ONCE).search(
-            "Zanzibar Villas"
-        )
+        searching.search("Zanzibar Villas")
     assert b"Zanzibar" in raw_server.requests[0]
     assert "Zanzibar" not in caplog.text + str(caught.value)
 
@@ -199,18 +175,10 @@ def inventory(folder: Path, **changes: str) -> InventoryService:
     return InventoryService.of(Settings.from_variables(variables | changes), DataFolder.at(folder))
 
 
-@pytest.mark.parametrize(
-    "variable",
-    [
-        "INVENTORY_BASE_URL",
-        "INVENTORY_CLIENT_ID",
-        "INVENTORY_CLIENT_SECRET",
-        "INVENTORY_AGENCY_REF",
-    ],
-)
-def test_what_the_inventory_misses_is_named(tmp_path: Path, variable: str) -> None:
-    with pytest.raises(SettingsError, match=f"^{variable} is not set"):
-        inventory(tmp_path, **{variable: ""}).connect()
+def test_what_the_inventory_misses_is_named(tmp_path: Path) -> None:
+    for name in ("BASE_URL", "CLIENT_ID", "CLIENT_SECRET", "AGENCY_REF"):
+        with pytest.raises(SettingsError, match=f"^INVENTORY_{name} is not set"):
+            inventory(tmp_path, **{f"INVENTORY_{name}": ""}).connect()
 
 
 def test_the_inventory_is_searched_with_its_own_token(tmp_path: Path) -> None:

@@ -3,14 +3,10 @@
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.features.inventory.contract import InventoryItem
 from leads_pipeline.features.inventory.searches import FoundItem, Inventory, Search
-from leads_pipeline.raw.rows import hash_of, microseconds
 from leads_pipeline.raw.store import FolderStore
 
 DAY = date(2026, 11, 19)
@@ -74,18 +70,6 @@ def test_an_item_that_is_found_again_keeps_the_moment_when_its_text_was_first_re
     assert searches.landed == 2, "a search that finds the same writes nothing"
 
 
-def test_a_file_without_moments_has_the_moment_of_its_search(searches: Searches) -> None:
-    """The release before this one wrote such files."""
-    table = pa.table({"item_id": ["1"], "address": ["York"], "payload": ["{}"]})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    content = sink.getvalue().to_pybytes()
-    key = f"raw/inventory/day={DAY}/{microseconds(AT):016d}-closed-1-{hash_of(content)}.parquet"
-    searches.store.create(key, content)
-
-    assert [*searches.inventory.searches()] == [Search(DAY, [FoundItem("1", "York", "{}", AT)])]
-
-
 def test_an_older_search_that_lands_late_changes_nothing(searches: Searches) -> None:
     searches.inventory.land(DAY, {"York": [item(1)]}, LATER)
     searches.inventory.land(DAY, {"York": [item(2)]}, AT)
@@ -131,15 +115,3 @@ def test_a_search_that_replaces_another_while_it_is_read_is_read(
 
     monkeypatch.setattr(searches.store, "get", getting)
     assert searches.ids() == {DAY: ["2"]}
-
-
-def test_other_programs_read_the_folder_as_a_hive(searches: Searches, tmp_path: Path) -> None:
-    searches.inventory.land(DAY, {"York": [item(1)]}, AT)
-    [row] = ds.dataset(tmp_path / "raw" / "inventory", partitioning="hive").to_table().to_pylist()
-    assert row == {
-        "item_id": "1",
-        "address": "York",
-        "payload": item(1).payload,
-        "fetched_at": AT,
-        "day": "2026-11-19",
-    }

@@ -55,11 +55,6 @@ def test_an_item_is_there_once_as_last_found_with_its_first_and_last_day(
     assert rows(db, "item_id") == []
 
 
-def test_a_version_has_the_moment_when_it_was_first_received(db: duckdb.DuckDBPyConnection) -> None:
-    load_inventory(db, [Search(DAY, [found("1")]), Search(NEXT_DAY, [found("1", NEXT_AT)])])
-    assert rows(db, "last_seen_day, fetched_at") == [(NEXT_DAY, AT)]
-
-
 TEXTS = [
     '{"id":"1","address":{"nameNo":"14","street":"High Street","town":"York","postcode":"YO1 1AA","countryCode":"GB"}}',
     '{"id":2,"address":{"nameNo":14,"subDwelling":null,"street":{"name":"High Street"},"uprn":7},"price":1.50}',

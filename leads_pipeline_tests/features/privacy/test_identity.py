@@ -51,52 +51,40 @@ def groups(
     "request_", PEOPLE, ids=[f"{number}: {one['about']}" for number, one in enumerate(PEOPLE)]
 )
 def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> None:
-    asked = request_["ask"]
-    leads = [(one["kind"], json.dumps(one["payload"])) for one in request_["leads"]]
-    keys = [(kind, str(number)) for number, (kind, _) in enumerate(leads)]
-    given_ids = [
-        key
-        for key, one in zip(keys, request_["leads"], strict=True)
-        if one["payload"].get("id") in asked.get("lead", [])
-    ]
-    contacts = (
-        asked.get("email", ()),
-        asked.get("phone", ()),
-        given_ids,
-        asked.get("name", ()),
-        asked.get("postcode", ()),
-    )
+    asked, leads = request_["ask"], request_["leads"]
+    versions, given_ids = {}, []
+    for number, one in enumerate(leads):
+        key = (one["kind"], str(number))
+        versions[key] = [read_version(json.dumps(one["payload"]))]
+        if one["payload"].get("id") in asked.get("lead", []):
+            given_ids.append(key)
     try:
-        person = Person.of(*contacts)
+        person = Person.of(
+            asked.get("email", ()),
+            asked.get("phone", ()),
+            given_ids,
+            asked.get("name", ()),
+            asked.get("postcode", ()),
+        )
     except QuestionError:  # whatever can't be read, finds nobody, and says so
-        assert all(one["expect"] == "no" for one in request_["leads"])
+        assert all(one["expect"] == "no" for one in leads)
         return
 
-    judged = judge(
-        person,
-        {key: [read_version(text)] for key, (_, text) in zip(keys, leads, strict=True)},
-        is_shared=True,
-    )
+    judged = judge(person, versions, is_shared=True)
 
-    for key, one in zip(keys, request_["leads"], strict=True):
+    for key, one in zip(versions, leads, strict=True):
         reasons = judged.get(key, frozenset())
         group = "theirs" if reasons & THEIRS else "look" if reasons else "no"
         assert one.get("unsure") or group == one["expect"], one
 
 
-def test_an_address_in_any_form_is_theirs() -> None:
-    forms = [form(EMAIL) for form in FORMS_OF_EMAIL]
-    leads = [lead(str(number), email=form, name="Jane Roe") for number, form in enumerate(forms)]
-    assert groups(Person.of([EMAIL]), *leads) == dict.fromkeys(
-        map(str, range(len(forms))), "theirs"
-    )
+def test_an_address_and_a_number_under_their_name_in_any_form_are_theirs() -> None:
+    leads = [lead(str(form), email=form(EMAIL), name="Jane Roe") for form in FORMS_OF_EMAIL]
+    leads += [lead(str(form), phone=form(PHONE[1:]), name="Jane Roe") for form in FORMS_OF_PHONE]
 
+    found = groups(Person.of([EMAIL], [PHONE], names=["Roe, Jane"]), *leads)
 
-def test_a_number_in_any_form_is_theirs_under_their_name() -> None:
-    forms = [form("7700900123") for form in FORMS_OF_PHONE]
-    leads = [lead(str(number), phone=form, name="Jane Roe") for number, form in enumerate(forms)]
-    person = Person.of(phones=[PHONE], names=["Roe, Jane"])
-    assert groups(person, *leads) == dict.fromkeys(map(str, range(len(forms))), "theirs")
+    assert found == {one["id"]: "theirs" for one in leads}
 
 
 def test_a_number_takes_no_lead_of_somebody_else() -> None:
@@ -140,13 +128,7 @@ def test_an_address_under_another_name_is_to_look_at_if_the_name_is_given() -> N
     }
 
 
-def test_a_lead_of_somebody_else_is_left_out() -> None:
-    leads = lead("hers", email=EMAIL), lead("his", email=EMAIL)
-    person = Person.of([EMAIL], not_leads=[("applicant", "his"), ("appraisal", "hers")])
-    assert groups(person, *leads) == {"hers": "theirs"}
-
-
-def test_the_name_in_a_lead_of_somebody_else_makes_no_other_lead_theirs() -> None:
+def test_a_lead_of_somebody_else_is_left_out_and_its_name_makes_no_other_lead_theirs() -> None:
     leads = (
         lead("hers", email=EMAIL, name="Jane Roe"),
         lead("his, with her address", email=EMAIL, name="John Roe"),
@@ -158,7 +140,7 @@ def test_the_name_in_a_lead_of_somebody_else_makes_no_other_lead_theirs() -> Non
     assert groups(person, *leads) == {"hers": "theirs", "his": "look"}
 
 
-@pytest.mark.parametrize("text", ["17", "tenant/17", "applicant/", "applicant:17", ""])
+@pytest.mark.parametrize("text", ["17", "tenant/17", "applicant/"])
 def test_a_lead_is_named_by_its_kind_and_id(text: str) -> None:
     assert lead_key("appraisal/a/b") == ("appraisal", "a/b")
     with pytest.raises(QuestionError, match="applicant/ID"):
@@ -184,83 +166,58 @@ def test_a_contact_in_another_field_than_the_contract_s_is_to_look_at(
 
 
 @pytest.mark.parametrize(
-    ("given", "shown", "why"),
+    ("shown", "why"),
     [
         (
-            {"names": ["Jane Roe"]},
             {"email": EMAIL, "name": "Jane Roe"},
-            ["the given e-mail address", "the given name"],
+            {"the given e-mail address", "the given name"},
         ),
         (
-            {"names": ["Jane Roe"]},
             {"email": EMAIL, "name": "John Roe"},
-            ["the given e-mail address, under another name"],
+            {"the given e-mail address, under another name"},
         ),
         (
-            {"names": ["Jane Roe"]},
-            {"phone": PHONE, "name": "John Roe"},
-            ["the given telephone number, under another name"],
+            {"phone": PHONE, "name": "John Roe", "message": f"My wife is {EMAIL}"},
+            {
+                "the given telephone number, under another name",
+                "mentioned in a message or another field",
+            },
         ),
         (
-            {},
             {"phone": PHONE, "email": "x@y.example"},
-            ["the given telephone number, under no name"],
+            {"the given telephone number, under no name"},
         ),
         (
-            {"postcodes": ["SW1A 1AA"]},
-            {"email": EMAIL, "consumerPostcode": "sw1a1aa"},
-            ["the given e-mail address", "the given postcode"],
-        ),
-        (
-            {"names": ["Jane Roe"], "postcodes": ["SW1A 1AA"]},
             {"name": "Jane Roe", "consumerPostcode": "sw1a1aa"},
-            ["the given name and postcode"],
+            {"the given name and postcode"},
         ),
     ],
 )
-def test_a_reason_names_the_one_case_that_holds(
-    given: dict[str, Any], shown: dict[str, Any], why: list[str]
+def test_a_lead_has_all_its_reasons_and_each_names_the_one_case_that_holds(
+    shown: dict[str, Any], why: set[str]
 ) -> None:
-    person = Person.of([EMAIL], [PHONE], **given)
-    [found] = judge(
-        person, {("applicant", "1"): [read_version(json.dumps(lead("1", **shown)))]}
-    ).values()
-    assert sorted(found) == why
-
-
-def test_a_lead_has_all_its_reasons() -> None:
-    """Who shares the number may also write about them (a receipt that said otherwise was wrong)."""
-    john = lead("john", phone=PHONE, name="John Roe", message=f"My wife is {EMAIL}")
-    [why] = judge(
-        Person.of([EMAIL], [PHONE]), {("applicant", "john"): [read_version(json.dumps(john))]}
-    ).values()
-    assert {reason.name for reason in why} == {"NUMBER_OTHER_NAME", "MENTION"}
+    person = Person.of([EMAIL], [PHONE], names=["Jane Roe"], postcodes=["SW1A 1AA"])
+    versions = {("applicant", "1"): [read_version(json.dumps(lead("1", **shown)))]}
+    [found] = judge(person, versions).values()
+    assert found == why
 
 
 def test_a_mention_is_to_look_at() -> None:
-    person = Person.of([EMAIL], [PHONE], names=["Jane Roe"])
+    umlaut = "jane@b\u00fccher.example"
+    person = Person.of([EMAIL, umlaut], [PHONE], names=["Jane Roe"])
     for text in (
         f"Ask my wife, {EMAIL}!",
         "call 07700\n900123",
         "Ask Jane  Roe",
         "JANE-ROE",
         "&#106;ane.roe&#64;people.example",
+        f"Ask {umlaut}",
+        "Ask jane@xn--bcher-kva.example",
     ):
-        assert groups(person, lead("1", email="john@people.example", message=text)) == {
-            "1": "look"
-        }, text
+        found = groups(person, lead("1", email="john@people.example", message=text))
+        assert found == {"1": "look"}, text
     for text in ("call 07700 90012310", "jane at the office", "jane.roe@elsewhere.example"):
         assert groups(person, lead("1", email="john@people.example", message=text)) == {}, text
-
-
-@pytest.mark.parametrize(
-    "domain", ["ab--cd.example", "b\u00fccher.example", "xn--bcher-kva.example"]
-)
-def test_a_mention_at_any_domain_is_to_look_at(domain: str) -> None:
-    person = Person.of([f"jane@{domain}"])
-    assert groups(person, lead("1", email="john@people.example", message=f"Ask jane@{domain}")) == {
-        "1": "look"
-    }
 
 
 def test_a_name_and_a_postcode_are_to_look_at() -> None:
@@ -325,8 +282,11 @@ def test_repeated_keys_odd_types_and_broken_json_hide_nobody() -> None:
         f'{{"id": "7", "n": {"7" * 5_000}, "contact": {{"emailAddress": "{EMAIL}"}}}}',
         f'{{"id": "8", "nested": {"[" * 100_000}"{EMAIL}"',
         '{"id": "9", "message": "call 07700 90012310 or 7700900123456"}',
+        # A line break in a text, which JSON forbids, is published as it is.
+        f'{{"id": "10", "message": "a\nb", "contact": {{"email": "{EMAIL}"}}}}',
     )
-    assert found == {**dict.fromkeys("014", "theirs"), **dict.fromkeys("235678", "look")}
+    theirs, to_look_at = ("0", "1", "4", "10"), ("2", "3", "5", "6", "7", "8")
+    assert found == {**dict.fromkeys(theirs, "theirs"), **dict.fromkeys(to_look_at, "look")}
 
 
 NAME = "Kim Iñíguez"
@@ -334,20 +294,20 @@ PIECES = [
     *(form("josé.straße@people.example") for form in FORMS_OF_EMAIL),
     *(form(EMAIL) for form in FORMS_OF_EMAIL),
     *(form("7700900123") for form in FORMS_OF_PHONE),
-    *(
-        NAME,
-        NAME.upper(),
-        NAME.translate(FULL_WIDTH),
-        unicodedata.normalize("NFD", NAME),
-        "\u212aim Iniguez",
-    ),
-    *("07700\n900123", "07700\t900\r\n123", "👍", "£5", "é", "x", "7"),
-    *(
-        f"07700{' ' * 12}900123",
-        "07700x900123",
-        "\0\x1b\0\0".join(EMAIL),
-        EMAIL.replace("jane", "&#106ane"),
-    ),
+    NAME,
+    NAME.upper(),
+    NAME.translate(FULL_WIDTH),
+    unicodedata.normalize("NFD", NAME),
+    "\u212aim Iniguez",
+    "07700\n900123",
+    f"07700{' ' * 12}900123",
+    "07700x900123",
+    "\0\x1b\0\0".join(EMAIL),
+    EMAIL.replace("jane", "&#106ane"),
+    "👍",
+    "£5",
+    "x",
+    "7",
 ]
 
 
@@ -371,17 +331,14 @@ class Thorough(Person):
 )
 @example(["phones"], EMAIL, ["07700\n900123"], "", "message", True)
 @example(["phones"], EMAIL, [f"07700{' ' * 12}900123"], "", "contact", True)
-@example(["phones"], EMAIL, ["07700x900123"], "", "contact", True)
 @example(["emails"], EMAIL, ["\0\x1b\0\0".join(EMAIL)], "", "message", True)
-@example(["emails"], EMAIL, [EMAIL.replace("jane", "&#106ane")], "", "contact", True)
 @example(["phones", "names"], EMAIL, [unicodedata.normalize("NFD", NAME)], "", "message", False)
 def test_the_plain_search_passes_over_nobody(
     given_: list[str], email: str, pieces: list[str], between: str, where: str, is_escaped: bool
 ) -> None:
-    given: dict[str, Any] = {
-        what: [{"emails": email, "phones": PHONE, "names": NAME}[what]] for what in given_
-    }
-    person, thorough = Person.of(**given), Thorough.of(**given)
+    contact = {"emails": email, "phones": PHONE, "names": NAME}
+    asked: dict[str, Any] = {what: [contact[what]] for what in given_}
+    person, thorough = Person.of(**asked), Thorough.of(**asked)
     value = between.join(pieces)
     content = (
         {"firstName": value, "email": value, "phoneNumber": value} if where == "contact" else value
@@ -392,55 +349,22 @@ def test_the_plain_search_passes_over_nobody(
         assert person.is_shown_by(read_version(row))
 
 
+ODD_PIECES = (
+    *("jane", "bob", "w", ".", "+x", "'", "-", "_", '"', "\\", "/", "\n", " ", "\b", "&#64;"),
+    *("\U0001d423\U0001d41a", "o\u00b4b", "07911 123456", "0", "+44 (0)", "20", "7946", "0958"),
+    *("+33 6 12", "34 56", "78", "\u00a0"),
+)
+
+
 @settings(max_examples=300)
 @given(
-    st.lists(
-        st.sampled_from(
-            [
-                *(
-                    "jane",
-                    "bob",
-                    "w",
-                    ".",
-                    "+x",
-                    "'",
-                    "-",
-                    "_",
-                    '"',
-                    "\\",
-                    "/",
-                    "\U0001d423\U0001d41a",
-                    "o\u00b4b",
-                    "\n",
-                    " ",
-                ),
-                *(
-                    "07911 123456",
-                    "0",
-                    "+44 (0)",
-                    "20",
-                    "7946",
-                    "0958",
-                    "+33 6 12",
-                    "34 56",
-                    "78",
-                    "\u00a0",
-                    "\b",
-                    "&#64;",
-                ),
-            ]
-        ),
-        min_size=1,
-        max_size=7,
-    ),
+    st.lists(st.sampled_from(ODD_PIECES), min_size=1, max_size=7),
     st.sampled_from(["@people.example", "@gmail.com", "@b\u00fccher.example", ""]),
     st.booleans(),
 )
-@example(["jane", "."], "@people.example", True)
 @example(["jane", ".", "+x"], "@people.example", True)
 @example(["jane", ".", ".", "bob"], "@gmail.com", True)
 @example(["\U0001d423\U0001d41a\U0001d427\U0001d41e"], "@people.example", True)
-@example(["w", "\\", "bob"], "@people.example", True)
 @example(["w", "\\", "bob"], "@people.example", False)
 @example(["jane", "\b", "bob"], "@people.example", True)
 def test_the_plain_search_sees_every_key_of_a_contact(
@@ -456,19 +380,7 @@ def test_the_plain_search_sees_every_key_of_a_contact(
         assert Person(Contact(phones=frozenset({phone}))).may_be_in(row)
 
 
-HOSTILE = [
-    "7",
-    "0770090012 ",
-    "0 7 7 ",
-    "\u0301\u0323",
-    "\uff9e\u0301",
-    "a@",
-    "jane.roe@",
-    "&#0;",
-    "%30",
-    "\ufdfa",
-    "é",
-]
+HOSTILE = ["7", "0770090012 ", "\u0301\u0323", "a@", "&#0;", "\ufdfa"]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

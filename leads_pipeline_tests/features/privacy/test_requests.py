@@ -7,26 +7,20 @@ import os
 import re
 import shutil
 import stat
-import subprocess
-import sys
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
-from leads_pipeline.cli.windows import MAX_COVERAGE_DAYS
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.destinations import destinations_of
 from leads_pipeline.features.delivery.ledger import reading_ledger
 from leads_pipeline.features.delivery.questions import known_leads, sent
 from leads_pipeline.features.delivery.sending import deliver
 from leads_pipeline.features.privacy import requests
-from leads_pipeline.features.privacy.access import written_by
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person
@@ -36,14 +30,12 @@ from leads_pipeline.features.privacy.search import find, left_of
 from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.house import DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, everything_in, lead, listed
-from leads_pipeline_tests.support.publications import OPENED
 
 OWNER = {
     "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL",
@@ -53,33 +45,34 @@ BEFORE = {"createdAt": "2026-11-19T10:00:00Z"}
 JANE = ("--email", EMAIL, "--phone", PHONE)
 
 
-@pytest.fixture
-def desk(house: House, monkeypatch: pytest.MonkeyPatch) -> House:
-    """A published folder with Jane, her husband on the same telephone, and others.
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """A published folder with Jane, her husband on the same telephone, and others."""
+    house = House(tmp_path_factory.mktemp("desk") / "data")
+    jane = lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Call me", **OWNER)
+    mobile = lead("jane's mobile", phone="07700 900123 (work)", name="Jane Roe", **BEFORE)
+    john = lead("john", phone=PHONE, name="John Roe", message=f"My wife is {EMAIL}", **OWNER)
+    mary = lead("mary", email="mary@people.example", message="Née?", **OWNER)
+    house.land("applicant", [jane, mobile, john, mary])
+    house.land("appraisal", [lead("jane too", email=EMAIL.upper(), **BEFORE)])
+    house.publish()
+    return house
 
-    The commands work on it.
-    """
+
+@pytest.fixture
+def desk(published: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    """A copy of that folder. The commands work on it."""
+    house = published.copied(tmp_path / "data")
     variables = {
         "LEADS_DATA_DIR": str(house.folder),
         "LEADS_PRIVACY_DIR": str(house.folder / "privacy"),
-        "DAGSTER_HOME": str(house.folder.parent / "home"),
+        "DAGSTER_HOME": str(tmp_path / "home"),
         "LEADS_BRANCH_IDS": "101,102",
         "LEADS_START_DATE": house.first_day.isoformat(),
         "LEADS_TIMEZONE": "Europe/London",
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    house.land(
-        "applicant",
-        [
-            lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Call me", **OWNER),
-            lead("jane's mobile", phone="07700 900123 (work)", name="Jane Roe", **BEFORE),
-            lead("john", phone=PHONE, name="John Roe", message=f"My wife is {EMAIL}", **OWNER),
-            lead("mary", email="mary@people.example", message="Née?", **OWNER),
-        ],
-    )
-    house.land("appraisal", [lead("jane too", email=EMAIL.upper(), **BEFORE)])
-    house.publish()
     return house
 
 
@@ -89,6 +82,13 @@ def privacy(*arguments: object, exit_code: int = 0) -> Result:
     return result
 
 
+def logged(exit_code: int = 0) -> list[dict[str, Any]]:
+    """The entries of the log."""
+    entries: list[dict[str, Any]]
+    entries = json.loads(privacy("log", "--json", exit_code=exit_code).stdout)["entries"]
+    return entries
+
+
 def ids(house: House) -> set[str]:
     """The ids of all published leads."""
     return {*house.leads("applicant"), *house.leads("appraisal")}
@@ -96,11 +96,8 @@ def ids(house: House) -> set[str]:
 
 def put_in_quarantine(house: House, path: Path) -> Path:
     """A copy of a raw file, as if it had been damaged."""
-    aside = (
-        house.folder
-        / "quarantine"
-        / path.relative_to(house.folder).with_suffix(".parquet.20261119T000000.000000Z")
-    )
+    name = path.relative_to(house.folder).with_suffix(".parquet.20261119T000000.000000Z")
+    aside = house.folder / "quarantine" / name
     aside.parent.mkdir(parents=True, exist_ok=True)
     aside.write_bytes(path.read_bytes())
     return aside
@@ -114,8 +111,9 @@ def raw_text(house: House) -> str:
 
 
 @pytest.mark.usefixtures("desk")
-def test_find_shows_two_groups_and_every_reason() -> None:
-    found = json.loads(privacy("find", *JANE, "--json").stdout)
+def test_find_shows_two_groups_with_every_reason_and_masks_who_they_are() -> None:
+    as_json = privacy("find", *JANE, "--json").stdout
+    found = json.loads(as_json)
 
     assert {one["lead_id"] for one in found["theirs"]} == {"jane", "jane's mobile", "jane too"}
     [john] = found["to_look_at"]
@@ -124,53 +122,21 @@ def test_find_shows_two_groups_and_every_reason() -> None:
         "mentioned in a message or another field",
         "the given telephone number, under another name",
     ]
-
-
-@pytest.mark.usefixtures("desk")
-def test_find_masks_names_addresses_and_numbers() -> None:
-    for shown in (privacy("find", *JANE), privacy("find", *JANE, "--json")):
-        assert {"Ja… R…", "Jo… R…"} <= {*re.findall("J.… R…", shown.output.replace("\\u2026", "…"))}
-        assert not any(text in shown.output for text in (EMAIL, "900123", "Jane", "rk)"))
+    for shown in (privacy("find", *JANE).output, as_json):
+        assert not any(text in shown for text in (EMAIL, "900123", "Jane", "rk)", "Call me"))
     assert privacy("find", *JANE, "--show", exit_code=2).stderr.startswith("Error: --show")
 
 
-def test_whoever_looks_at_a_lead_sees_when_and_where_it_came_and_its_message(desk: House) -> None:
-    """`--show` prints postcode and message, on a terminal alone."""
-    desk.land(
-        "applicant",
-        [lead("ann", email=EMAIL, consumerPostcode="SW1A 1AA", message="In May?", **BEFORE)],
-    )
-    [ann] = find(desk.data, Person.of(lead_ids=[("applicant", "ann")])).leads
-    assert written_by(ann) == ["SW1A 1AA", "In May?"]
-    told = privacy("find", "--lead", "applicant/ann").stdout
-    assert ("2026-11-19, branch-101" in told, "In May?" in told) == (True, False)
-
-
-def test_files_that_cannot_be_read_are_named(desk: House, tmp_path: Path) -> None:
-    [path] = (desk.folder / "raw" / "appraisal_leads").rglob("*.parquet")
-    path.write_bytes(b"PAR1 and no more")
-    (desk.folder / "quarantine").mkdir()
-    (desk.folder / "quarantine" / "cut.parquet").write_bytes(b"PAR1 cut off")
-
-    for arguments in (["find"], ["export", "--to", tmp_path / "answer", "--case", "DSR-7"]):
-        said = privacy(*arguments, *JANE, exit_code=1).stderr
-        assert path.relative_to(desk.folder).as_posix() in said
-        assert "quarantine/cut.parquet" in said
-
-
-def test_find_takes_a_list_and_a_postcode_and_names_a_wrong_line_without_repeating_it(
+def test_find_takes_a_list_and_names_a_wrong_line_without_repeating_it(
     desk: House, tmp_path: Path
 ) -> None:
     desk.land("applicant", [lead("ann", name="Ann Poe", consumerPostcode="SW1A 1AA", **BEFORE)])
     asked = tmp_path / "request.txt"
-    asked.write_text(f"Email: {EMAIL}\n\nphone: {PHONE}\n", encoding="utf-8")
+    asked.write_text("Name: poe, ann\n\npostcode: sw1a1aa\n", encoding="utf-8")
 
     found = json.loads(privacy("find", "--from", asked, "--json").stdout)
-    assert {one["lead_id"] for one in found["theirs"]} == {"jane", "jane's mobile", "jane too"}
-    found = json.loads(
-        privacy("find", "--name", "poe, ann", "--postcode", "sw1a1aa", "--json").stdout
-    )
     assert [one["lead_id"] for one in found["to_look_at"]] == ["ann"]
+
     asked.write_text(f"phone: {PHONE}\n{EMAIL}\n", encoding="utf-8")
     said = privacy("find", "--from", asked, exit_code=2).output
     assert "Line 2 of --from isn't valid" in said
@@ -179,7 +145,7 @@ def test_find_takes_a_list_and_a_postcode_and_names_a_wrong_line_without_repeati
 
 @pytest.mark.slow
 def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_newest_contact(
-    desk: House, tmp_path: Path
+    desk: House,
 ) -> None:
     desk.land("applicant", [lead("mary", email="mary@home.example", **OWNER)], scope="branch-102")
     desk.publish()
@@ -188,74 +154,13 @@ def test_a_lead_whose_newest_version_raw_has_lost_is_found_by_its_older_and_its_
 
     for email in ("mary@people.example", "mary@home.example"):
         assert desk.find(email=email) == [("theirs", "applicant", "mary")]
-    privacy(
-        "export", "--case", "DSR-7", "--email", "mary@people.example", "--to", tmp_path / "answer"
-    )
-    page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
-    assert ("mary@people.example" in page, "mary@home.example" in page) == (True, True)
     desk.erase(email="mary@home.example")
     assert "mary" not in ids(desk)
     assert "mary@" not in raw_text(desk)
 
 
-def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> None:
-    """Raw is searched by ids, because a sweep learns them, and quarantine by contact, too.
-
-    A new enquiry isn't left.
-    """
-    desk.push("applicant", lead("new", email=EMAIL, createdAt="2099-01-01T10:00:00Z"))
-    for path in (desk.folder / "raw").rglob("*.parquet"):
-        put_in_quarantine(desk, path)
-    found = find(desk.data, Person.of([EMAIL]))
-    request = requests.Request(
-        Action.ERASE, Person.of([EMAIL]), replace(found, leads=found.leads[:1]), DAY
-    )
-    entry = requests.add(desk.data, request, desk.now, found.to_look_at)
-
-    left = [line.partition("/")[::2] for line in left_of(desk.data, [entry])[entry.number]]
-
-    assert {(place, line.partition(" lead ")[2]) for place, line in left} == {
-        *(("raw", "jane."), ("raw", "jane too."), ("raw", "john.")),
-        *(("quarantine", "jane."), ("quarantine", "jane too."), ("quarantine", "john.")),
-    }
-
-
-def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_erasure(
-    house: House,
-) -> None:
-    """The lead's other version says whose it is."""
-    house.land("applicant", [lead("paul", email="paul@people.example", **BEFORE)])
-    house.land("applicant", [lead("paul", phone=PHONE, **BEFORE)], scope="branch-102")
-    house.publish()
-    for path in (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet"):
-        path.unlink()
-
-    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
-
-    assert left_of(house.data, requests.open_entries(list_of(house.data).read())) == {}
-    assert house.leads("applicant")["paul"]["contact_phone_number"] == PHONE
-
-
-def test_a_lead_is_left_if_its_versions_together_show_the_person(
-    house: House, tmp_path: Path
-) -> None:
-    """The number is her husband's too, and the name may be anybody's."""
-    house.land("applicant", [lead("john", phone=PHONE, name="John Roe", **BEFORE)])
-    for contact in ({"name": "Jane Roe"}, {"phone": PHONE}):
-        house.land("applicant", [lead("jane", **contact, **BEFORE)], scope="branch-102")
-    [path] = (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet")
-    away = path.replace(tmp_path / path.name)
-    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
-    put_in_quarantine(house, away.replace(path))
-    path.unlink()
-
-    [(of_jane,)] = left_of(house.data, requests.open_entries(list_of(house.data).read())).values()
-
-    assert of_jane.endswith("holds the applicant lead jane.")
-
-
 @pytest.mark.slow
-def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_receipt_says_so(
+def test_a_restriction_stays_open_until_a_lead_that_raw_has_lost_is_pulled_again(
     desk: House,
 ) -> None:
     """leads.duckdb has the only copy, which `lift` couldn't bring back."""
@@ -266,21 +171,14 @@ def test_a_lead_that_raw_has_lost_is_neither_set_aside_nor_corrected_and_the_rec
     assert ("1 lead set aside" in told.stdout, "NOT complete" in told.stdout) == (True, True)
     assert told.stderr.count("appraisal lead jane too stays in leads.duckdb as it is") == 1
     assert ids(desk) == {"jane's mobile", "jane too", "john", "mary"}
-    privacy("lift", 1, "--yes")
-    assert (
-        "jane too"
-        in privacy(
-            "correct", "--email", EMAIL, "--new-email", "jane@home.example", exit_code=1
-        ).stderr
-    )
-    assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
-    assert desk.leads("appraisal")["jane too"]["contact_email"] == EMAIL.upper()
+    assert "appraisal lead jane too stays" in privacy("apply", exit_code=1).stderr
+    privacy("log", exit_code=1)
 
-
-def land_again(desk: House) -> None:
-    """The portal still has the lead's day."""
     desk.land("appraisal", [lead("jane too", email=EMAIL.upper(), **BEFORE)])
     desk.publish()
+    assert "jane too" not in ids(desk)
+    privacy("apply")
+    privacy("log")
 
 
 def without_raw(desk: House) -> None:
@@ -288,166 +186,56 @@ def without_raw(desk: House) -> None:
         path.unlink()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "request_",
-    [
-        ("restrict", "--email", EMAIL),
-        ("correct", "--email", EMAIL, "--new-email", "jane@home.example"),
-    ],
-    ids=["restrict", "correct"],
-)
-def test_a_request_stays_open_until_a_lead_that_raw_had_lost_is_pulled_and_asked_for_again(
-    desk: House, request_: tuple[str, ...]
-) -> None:
-    without_raw(desk)
-    privacy(*request_, exit_code=1)
-
-    assert "appraisal lead jane too stays" in privacy("apply", exit_code=1).stderr
-    assert "1: " in privacy("log", exit_code=1).stdout
-
-    land_again(desk)
-    privacy(*request_[:1], "--lead", "appraisal/jane too", *request_[3:])
-    assert "not done yet" not in privacy("log").stdout
-
-
-@pytest.mark.slow
-def test_a_restriction_s_lead_that_raw_had_lost_is_set_aside_once_it_is_pulled_again(
-    desk: House,
-) -> None:
-    """The address is on the list."""
-    without_raw(desk)
-    privacy("restrict", "--email", EMAIL, exit_code=1)
-
-    land_again(desk)
-
-    assert "jane too" not in ids(desk)
-    privacy("apply")
-    privacy("log")
-
-
-@pytest.mark.slow
-def test_a_request_ends_when_the_lead_that_raw_had_lost_is_erased(desk: House) -> None:
-    without_raw(desk)
-    privacy("restrict", "--email", EMAIL, exit_code=1)
-
-    privacy("erase", "--lead", "appraisal/jane too", "--yes")
-
-    assert "not done yet" not in privacy("log").stdout
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_done", [False, True])
-def test_applying_the_list_erases_a_lead_that_raw_has_lost_and_whose_id_nobody_knew(
-    desk: House, *, is_done: bool
-) -> None:
-    """As if another machine had erased the person, whose leads.duckdb never had the lead."""
-    desk.land("applicant", [lead("ann", email="ann@people.example", **BEFORE)], scope="branch-102")
-    desk.publish()
-    shutil.rmtree(desk.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-102")
-    entry = listed(list_of(desk.data), emails=["ann@people.example"])
-    if is_done:
-        list_of(desk.data).append(
-            lambda _, number: Entry(number=number, at=desk.now, action=Action.DONE, of=entry.number)
-        )
-
-    privacy("apply")
-
-    assert "ann" not in ids(desk)
-
-
-def test_export_writes_all_versions_for_their_eyes_alone(desk: House, tmp_path: Path) -> None:
-    desk.land(
-        "applicant",
-        [lead("jane", email=EMAIL, name="Jane Roe", message="Call me at noon <b>", **OWNER)],
-    )
-    privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
-
-    page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
-    document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
-    [jane] = [one for one in document["leads"] if one["lead_id"] == "jane"]
-    assert [json.loads(version["content"])["message"] for version in jane["versions"]] == [
-        "Call me",
-        "Call me at noon <b>",
-    ]
-    assert "Call me at noon &lt;b&gt;" in page
-    assert "property to sell" in page
-    assert "John" not in page
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "answer").iterdir()} == {
-        0o600
-    }
-    assert (
-        privacy(
-            "export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer", exit_code=2
-        ).stderr.count("Name a new one")
-        == 1
-    )
-    assert (
-        "is in the data folder"
-        in privacy(
-            "export", "--case", "DSR-7", *JANE, "--to", desk.folder / "jane", exit_code=2
-        ).stderr
-    )
-
-
-def test_an_answer_says_where_from_what_for_and_how_long_and_runs_nothing(
+def test_an_answer_has_all_versions_for_their_eyes_alone_and_runs_nothing(
     desk: House, tmp_path: Path
 ) -> None:
-    """In words and local time, with fields that nobody has declared, and without anybody else's
-    lead.
+    """It says where from, what for and how long, in words and local time, with fields that nobody
+    has declared.
     """
     script = "<script>alert(1)</script>"
-    desk.land(
-        "applicant",
-        [lead("script", email=EMAIL, message=script, pets={"cats": 3, "areLoud": False}, **OWNER)],
-    )
-    desk.land("applicant", [lead("summer", email=EMAIL, createdAt="2026-07-01T10:00:00Z")])
-    privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
+    pets = {"cats": 3, "areLoud": False}
+    again = lead("jane", email=EMAIL, name="Jane Roe", message=script, pets=pets, **OWNER)
+    summer = lead("summer", email=EMAIL, createdAt="2026-07-01T10:00:00Z")
+    desk.land("applicant", [again, summer])
+    answer = tmp_path / "answer"
+    privacy("export", "--case", "DSR-7", *JANE, "--to", answer)
 
-    page = (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
-    document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
+    page = (answer / "person.html").read_text(encoding="utf-8")
+    document = json.loads((answer / "person.json").read_text(encoding="utf-8"))
+    leads = {one["lead_id"]: one["versions"] for one in document["leads"]}
+    messages = [json.loads(version["content"])["message"] for version in leads["jane"]]
+    assert messages == ["Call me", script]
+    assert leads.keys().isdisjoint({"john", "mary"})
     for text in [*document["sources"], *document["purposes"], *document["retention"]]:
         assert text.replace("'", "&#39;") in page
-    assert any("handed them over" in text for text in document["sources"])
-    assert any("direct marketing" in text for text in document["purposes"])
     assert "The portal deletes an enquiry after 30 days." in document["retention"]
     assert re.search(r"pets: are loud.{0,60}no", page, re.DOTALL)
     assert "1 July 2026, 11:00" in page
-    assert "&lt;script&gt;" in page
-    assert not re.search(r"<script|\son\w+=|src=|url\(|@import", page)
-    assert {one["lead_id"] for one in document["leads"]}.isdisjoint({"john", "mary"})
-    assert stat.S_IMODE((tmp_path / "answer").stat().st_mode) == 0o700
+    assert not re.search(r"John|<script|\son\w+=|src=|url\(|@import", page)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in answer.iterdir()} == {0o600}
+    assert stat.S_IMODE(answer.stat().st_mode) == 0o700
+    for to, told in ((answer, "Name a new one"), (desk.folder / "x", "is in the data folder")):
+        refused = privacy("export", "--case", "DSR-7", *JANE, "--to", to, exit_code=2)
+        assert told in refused.stderr
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("desk")
-def test_nobody_found_is_said_so(tmp_path: Path) -> None:
-    nobody = "No lead of this person was found"
-    assert nobody in privacy("find", "--email", "x@y.example").stdout
-    assert nobody in privacy("erase", "--email", "x@y.example", "--dry-run").stdout
-    assert (
-        nobody
-        in privacy(
-            "export", "--case", "DSR-7", "--email", "x@y.example", "--to", tmp_path / "a"
-        ).stdout
-    )
-    assert (
-        nobody
-        in privacy("correct", "--email", "x@y.example", "--new-phone", PHONE, exit_code=2).stderr
-    )
-    assert not (tmp_path / "a").exists()
-
-
-def test_an_id_and_a_contact_with_control_characters_make_one_harmless_line_each(
-    desk: House,
+def test_control_characters_of_a_lead_reach_neither_the_terminal_nor_an_answer(
+    desk: House, tmp_path: Path
 ) -> None:
-    """`--show` prints the contact, on a terminal alone."""
-    odd = lead("ann\x1b[31m\nnone of theirs\u202e", email=EMAIL, name="Ann\nRoe\r", **BEFORE)
+    """Fault 100. `--show` prints the contact, on a terminal alone."""
+    odd = lead("ann\x1b[31m\nnone\u202e", name="Ann\nRoe\r", message="ring\x07 \x1b[31mme\x85")
     desk.land("applicant", [odd])
-    told = privacy("find", "--lead", f"applicant/{odd['id']}").stdout
-    assert r"  applicant/ann\x1b[31m\nnone of theirs\u202e" in told.splitlines()
+    asked = "--lead", f"applicant/{odd['id']}"
+
+    told = privacy("find", *asked).stdout
+    assert r"  applicant/ann\x1b[31m\nnone\u202e" in told.splitlines()
     [found] = find(desk.data, Person.of(lead_ids=[("applicant", odd["id"])])).leads
     assert all(line.isprintable() for line in lines_of(found, show=True))
+
+    privacy("export", "--case", "DSR-7", *asked, "--to", tmp_path / "answer")
+    for path in (tmp_path / "answer").iterdir():
+        content = path.read_text(encoding="utf-8")
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", content), path.name
 
 
 # --- erase ----------------------------------------------------------------------------------------
@@ -464,52 +252,20 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
     assert "Leads to look at, which stay: 1" in told
     assert not any(text in told for text in (EMAIL, "900123", "Jane"))
     assert (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8") in told
-    [row] = json.loads(privacy("log", "--json").stdout)["entries"]
+    [row] = logged()
     assert (row["action"], row["case"], row["done"] is not None) == ("erasure", "DSR-17", True)
     assert "On the suppression list: erasure 1." in privacy("find", *JANE).stdout
+    # Her appraisal was the only one of its window, which isn't missing for that.
+    states = "select state from mart_coverage where kind = 'appraisal' and rows is not null"
+    assert desk.query(states) == [("empty",)]
 
 
 @pytest.mark.slow
-def test_a_text_with_a_line_break_that_no_json_has_is_erased_as_it_is_published(
-    desk: House,
-) -> None:
-    odd = [
-        json.dumps(lead(name, email=EMAIL, message="a|b", **BEFORE)).replace("|", "\n")
-        for name in ("odd", "later")
-    ]
-    desk.land("applicant", [odd[0]], scope="branch-102")
-    desk.publish()
-    assert desk.leads("applicant")["odd"]["contact_email"] == EMAIL
-    assert run("privacy", "erase", "--email", EMAIL, "--yes").exit_code == 0
-    desk.land("applicant", odd, scope="branch-102")
-    desk.publish()
-    assert not {"odd", "later"} & desk.leads("applicant").keys()
-
-
-def test_a_window_whose_only_lead_was_erased_is_empty_wherever_it_is_told(desk: House) -> None:
-    privacy("erase", *JANE, "--yes")
-    told = json.loads(run("coverage", "--json", "--days", MAX_COVERAGE_DAYS).stdout)["windows"]
-    states = (
-        "select state, count(*) from mart_coverage where kind = 'appraisal' group by all order by "
-        "all"
-    )
-    in_mart = dict(desk.query(states))
-    assert in_mart["empty"] == 1
-    assert in_mart == {one["state"]: one["windows"] for one in told if one["kind"] == "appraisal"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("who", [("--email", "late@people.example"), ("--lead", "applicant/late")])
-def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(
-    desk: House, who: tuple[str, str]
-) -> None:
-    """An erasure by an id that was killed has taken the lead out, and is asked for again."""
-    told = privacy("erase", *who, "--yes").stdout
+def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: House) -> None:
+    told = privacy("erase", "--email", "late@people.example", "--yes").stdout
     assert "No lead of this person was found. Check the spelling." in told
-    late = lead("late", email="Late+home@people.example", **BEFORE)
 
-    desk.land("applicant", [late], scope="branch-102")
-    desk.push("applicant", late)
+    desk.push("applicant", lead("late", email="Late+home@people.example", **BEFORE))
     desk.publish()
 
     assert "late" not in ids(desk)
@@ -517,57 +273,35 @@ def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(
 
 
 def test_the_receipt_names_who_may_still_hold_the_person(desk: House, tmp_path: Path) -> None:
-    """Backups, exports, and programs that have the old file open: all do hold her."""
+    """Backups, exports, and programs that have the old file open."""
     desk.back_up(tmp_path / "backup")
-    assert (
-        run("export", "applicant_leads", "--to", tmp_path / "bi", "--format", "csv").exit_code == 0
-    )
-    with desk.file.open("rb") as opened:
-        told = privacy("erase", *JANE, "--yes").stdout
-        (tmp_path / "old.duckdb").write_bytes(opened.read())
+    exported = run("export", "applicant_leads", "--to", tmp_path / "bi", "--format", "csv")
+    assert exported.exit_code == 0
 
-    for place in (
+    with desk.file.open("rb"):
+        told = privacy("erase", *JANE, "--yes").stdout
+
+    for line in (
         "The portal:",
         "Copies of leads.duckdb",
-        "Notebooks, spreadsheets",
         "The CRM:",
-        "The disk:",
         "LEADS_MARTS_DIR",
+        "Backups from before this moment: they hold the person until you delete them.",
+        "Programs that still have the old leads.duckdb open: close them.",
+        f"Exports in {tmp_path / 'bi'}: delete them, then run `leads-pipeline export` again.",
     ):
-        assert place in told
-    assert "Backups from before this moment: they hold the person until you delete them." in told
-    assert "Programs that still have the old leads.duckdb open: close them." in told
-    assert (
-        f"Exports in {tmp_path / 'bi'}: delete them, then run `leads-pipeline export` again."
-        in told
-    )
-    assert EMAIL in (tmp_path / "bi" / "applicant_leads.csv").read_text(encoding="utf-8-sig")
-    with duckdb.connect(str(tmp_path / "old.duckdb"), read_only=True) as old:
-        assert old.execute(
-            "select count(*) from applicant_leads where lead_id = 'jane'"
-        ).fetchall() == [(1,)]
-    kept = [
-        path
-        for path in (tmp_path / "backup").rglob("*")
-        if path.is_file() and path.read_bytes()[:4] == b"PAR1"
-    ]
-    assert any(EMAIL in str(pq.ParquetFile(path).read().to_pylist()) for path in kept)
+        assert line in told
 
 
 @pytest.mark.slow
 def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk: House) -> None:
-    """John shares her telephone and writes of her.
-
-    Whatever is given, the receipt says what is left.
-    """
+    """John shares her telephone and writes of her."""
     told = privacy("erase", *JANE, "--yes", "--clear-message", "applicant/john").stdout
 
     assert "1 message of others emptied" in told
     assert EMAIL not in raw_text(desk)
-    desk.land(
-        "applicant",
-        [lead("john", phone=PHONE, name="John Roe", message=f"She is {EMAIL}", **OWNER)],
-    )
+    john = lead("john", phone=PHONE, name="John Roe", message=f"She is {EMAIL}", **OWNER)
+    desk.land("applicant", [john])
     desk.publish()
     assert desk.leads("applicant")["john"]["message"] == ""
     assert EMAIL not in raw_text(desk)
@@ -575,7 +309,6 @@ def test_a_message_that_mentions_them_is_emptied_if_asked_for_and_stays_so(desk:
 
 def test_a_lead_that_mentions_them_beside_its_message_is_not_called_done(desk: House) -> None:
     desk.land("applicant", [lead("paul", message=f"For {EMAIL}", notes=f"Of {EMAIL}", **BEFORE)])
-    desk.publish()
 
     told = privacy("erase", *JANE, "--yes", "--clear-message", "applicant/paul", exit_code=2).stderr
 
@@ -583,58 +316,43 @@ def test_a_lead_that_mentions_them_beside_its_message_is_not_called_done(desk: H
     assert "jane" in ids(desk)
 
 
-def test_a_lead_to_look_at_is_erased_by_its_id(desk: House) -> None:
-    privacy("erase", *JANE, "--lead", "applicant/john", "--yes")
-    assert ids(desk) == {"mary"}
-
-
 def test_a_dry_run_and_a_refusal_change_nothing(desk: House) -> None:
     assert "Nothing was changed" in privacy("erase", *JANE, "--dry-run").stdout
-    privacy("erase", "--email", "not an address", "--yes", exit_code=2)
-    privacy("erase", *JANE, "--yes", "--case", "Jane Roe", exit_code=2)
-    assert (
-        "in the future"
-        in privacy("erase", *JANE, "--yes", "--received", "2999-01-01", exit_code=2).stderr
-    )
-    privacy("erase", *JANE, "--yes", "--clear-message", "applicant/mary", exit_code=2)
+    for refused, told in (
+        (("--email", "not an address"), "isn't valid"),
+        (("--phone", PHONE), "give the name too"),
+        (("--lead", "17"), "applicant/ID"),
+        ((*JANE, "--case", "Jane Roe"), "case"),
+        ((*JANE, "--received", "2999-01-01"), "in the future"),
+        ((*JANE, "--clear-message", "applicant/mary"), "--clear-message names 1 lead"),
+    ):
+        assert told in privacy("erase", *refused, "--yes", exit_code=2).stderr
     assert ids(desk) == {"jane", "jane's mobile", "jane too", "john", "mary"}
     assert privacy("log").stdout.strip() == "No requests yet."
 
 
 @pytest.mark.slow
-def test_a_quarantined_file_that_holds_them_is_named_and_deleted_if_asked_for(desk: House) -> None:
-    [path] = (desk.folder / "raw" / "applicant_leads").rglob("*.parquet")
-    aside = put_in_quarantine(desk, path)
-
-    for _ in range(2):
-        assert "quarantine" in privacy("erase", *JANE, "--yes", exit_code=1).stderr
-    assert (
-        "Deleted from quarantine/: 1 file"
-        in privacy("erase", *JANE, "--yes", "--quarantine", "delete").stdout
-    )
-    assert not aside.exists()
-
-
-@pytest.mark.slow
 def test_an_erasure_is_open_while_a_file_may_hold_the_person(desk: House) -> None:
     """Neither publications nor other requests close it. Without the file, `apply` does."""
-    file = "quarantine/cut.parquet"
-    broken = desk.folder / file
-    broken.parent.mkdir()
+    [path] = (desk.folder / "raw" / "applicant_leads").rglob("*.parquet")
+    aside = put_in_quarantine(desk, path)
+    broken = desk.folder / "quarantine" / "cut.parquet"
     broken.write_bytes(b"PAR1 cut off")
 
     told = privacy("erase", *JANE, "--yes", exit_code=1)
-    assert ("NOT complete" in told.stdout, file in told.stderr) == (True, True)
+    assert "NOT complete" in told.stdout
+    for file in (broken, aside):
+        assert file.name in told.stderr
     desk.publish()
     privacy("object", "--email", "mary@people.example")
-    assert file in privacy("apply", exit_code=1).stderr
-    rows = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
-    assert [(row["action"], row["done"] is None) for row in rows] == [
-        ("erasure", True),
-        ("objection", False),
-    ]
+    assert broken.name in privacy("apply", exit_code=1).stderr
+    rows = [(row["action"], row["done"] is None) for row in logged(exit_code=1)]
+    assert rows == [("erasure", True), ("objection", False)]
 
     broken.unlink()
+    deleted = privacy("erase", *JANE, "--yes", "--quarantine", "delete").stdout
+    assert "Deleted from quarantine/: 1 file" in deleted
+    assert not aside.exists()
     privacy("apply")
     privacy("log")
 
@@ -694,32 +412,20 @@ def test_a_request_that_could_not_be_published_is_not_called_done(desk: House) -
 
     told = privacy("erase", *JANE, "--yes", exit_code=1).stdout
 
-    assert ("isn't carried out yet" in told, "NOT complete" in told, "leads erased" in told) == (
-        True,
-        True,
-        False,
-    )
+    assert "isn't carried out yet" in told
+    assert "NOT complete" in told
+    assert "leads erased" not in told
     in_the_way.rmdir()
     privacy("apply")
     assert ids(desk) == {"john", "mary"}
 
 
 def test_an_answer_is_due_one_month_after_the_request(desk: House) -> None:
-    received = ["2026-11-19", "2026-12-31", "2024-01-31", "2025-01-29", "2026-08-31", "2026-02-28"]
-    for day in received:
+    due = {"2026-12-31": "2027-01-31", "2024-01-31": "2024-02-29", "2026-08-31": "2026-09-30"}
+    for day in due:
         listed(list_of(desk.data), received=date.fromisoformat(day))
 
-    rows = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
-
-    assert [row["received"] for row in rows] == received
-    assert [row["due"] for row in rows] == [
-        "2026-12-19",
-        "2027-01-31",
-        "2024-02-29",
-        "2025-02-28",
-        "2026-09-30",
-        "2026-03-28",
-    ]
+    assert {row["received"]: row["due"] for row in logged(exit_code=1)} == due
 
 
 # --- object, restrict, lift -----------------------------------------------------------------------
@@ -732,25 +438,20 @@ def marketed(house: House) -> set[str]:
 
 @pytest.mark.slow
 def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(desk: House) -> None:
-    privacy(
-        "object", "--email", "mary@people.example", "--phone", "0161 496 0000", "--name", "Mary Poe"
-    )
-    assert (
-        "On the suppression list: objection 1"
-        in privacy("find", "--email", "mary@people.example").stdout
-    )
+    mary = "--email", "mary@people.example"
+    privacy("object", *mary, "--phone", "0161 496 0000", "--name", "Mary Poe")
+    assert "On the suppression list: objection 1" in privacy("find", *mary).stdout
+    work = {"email": "mary@work.example", "phone": "0161 496 0000", "name": "Mary Poe"}
+    number = {"phone": "Office: +44 (0)161 4960000, 9am-5pm", "name": "POE, Mary"}
     later = [
-        lead(
-            "from work", email="mary@work.example", phone="0161 496 0000", name="Mary Poe", **OWNER
-        ),
+        lead("from work", **work, **OWNER),
         lead("tagged", email="MARY+home@people.example", **OWNER),
-        lead("by number", phone="Office: +44 (0)161 4960000, 9am-5pm", name="POE, Mary", **OWNER),
-        lead("both", email="mary@people.example", phone="0161 496 0001", **OWNER),
+        lead("by number", **number, **OWNER),
     ]
     desk.land("applicant", later, scope="branch-102")
     desk.publish()
 
-    theirs = {"from work", "tagged", "by number", "both", "mary"}
+    theirs = {"from work", "tagged", "by number", "mary"}
     assert theirs <= ids(desk)
     assert marketed(desk).isdisjoint(theirs)
     privacy("lift", 1, "--yes")
@@ -773,11 +474,7 @@ def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(
     desk.land("applicant", [lead(one, email=f"{one[:2]}@home.example", **OWNER) for one in theirs])
     desk.publish()
 
-    assert {desk.leads("applicant")[one]["contact_email"] for one in theirs} == {
-        "ma@home.example",
-        "la@home.example",
-        "at@home.example",
-    }
+    assert desk.leads("applicant")["later"]["contact_email"] == "la@home.example"
     assert marketed(desk).isdisjoint(theirs)
     assert marketed(desk.built_anew(tmp_path / "anew")) == marketed(desk)
 
@@ -797,99 +494,54 @@ def test_an_id_means_the_lead_with_that_very_id(house: House) -> None:
 
 
 def test_whoever_ends_a_restriction_is_asked_first_and_told_what_still_holds(desk: House) -> None:
-    privacy("restrict", "--lead", "applicant/jane", "--case", "DSR-9")
-    privacy("restrict", *JANE)
+    restricted = list_of(desk.data), Action.RESTRICT
+    listed(*restricted, until=None, emails=(), leads=[("applicant", "jane")], case="DSR-9")
+    listed(*restricted, until=None)
 
     asked = privacy("lift", 1, exit_code=1)
 
     assert "End restriction 1, case DSR-9, of " in asked.stderr
     assert "Tell the person before the restriction ends" in asked.stdout
-    assert {row["lifted"] for row in json.loads(privacy("log", "--json").stdout)["entries"]} == {
-        None
-    }
-    assert (
-        "Restriction 3 still holds for one of these leads or more."
-        in privacy("lift", 1, "--yes").stdout
-    )
-    assert "still holds" not in privacy("lift", 3, "--yes").stdout
+    still_holds = "Restriction 2 still holds for one of these leads or more."
+    assert still_holds in privacy("lift", 1, "--yes").stdout
+    assert "jane" not in ids(desk)
+    assert "still holds" not in privacy("lift", 2, "--yes").stdout
     assert "jane" in ids(desk)
-    rows = json.loads(privacy("log", "--json").stdout)["entries"]
-    assert [row["due"] is None for row in rows] == [False, False, True, True]
-    assert "end of 3. Received" in privacy("log").stdout
 
 
-@pytest.mark.usefixtures("desk")
-def test_an_erasure_cannot_be_lifted() -> None:
-    privacy("erase", *JANE, "--yes")
+def test_an_erasure_cannot_be_lifted(desk: House) -> None:
+    listed(list_of(desk.data))
     assert "can't be ended" in privacy("lift", 1, exit_code=2).stderr
     assert "in force" in privacy("lift", 9, exit_code=2).stderr
 
 
 @pytest.mark.slow
-def test_a_correction_holds_over_later_pulls_and_by_every_way_of_reading(desk: House) -> None:
-    privacy("correct", "--lead", "applicant/jane", "--new-email", "jane@home.example")
-    privacy("correct", "--lead", "applicant/jane", "--new-phone", "0161 496 0000")
-    desk.land(
-        "applicant",
-        [lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Again", **OWNER)],
-    )
-    desk.publish()
+def test_a_correction_holds_over_later_pulls_moves_and_restrictions(desk: House) -> None:
+    """Beside another lead of that branch. By the new address the lead is found and erased."""
 
-    jane = desk.leads("applicant")["jane"]
-    assert (jane["contact_email"], jane["contact_phone_number"]) == (
-        "jane@home.example",
-        "0161 496 0000",
-    )
-    assert (jane["message"], jane["contact_first_name"]) == ("Again", "Jane")
-    assert ("theirs", "applicant", "jane") in desk.find(email="jane@home.example")
-    assert len(desk.leads("applicant")) == 4
-    privacy("erase", "--email", "jane@home.example", "--yes")
-    assert "home.example" not in raw_text(desk)
+    def jane() -> tuple[object, ...]:
+        row = desk.leads("applicant")["jane"]
+        contact = row["contact_email"], row["contact_phone_number"], row["contact_first_name"]
+        return row["scope"], row["message"], *contact
 
-
-@pytest.mark.slow
-def test_a_correction_holds_for_a_lead_that_moves_to_another_branch_or_day(desk: House) -> None:
-    """Also while it is restricted, and beside another lead of that branch."""
-    privacy("correct", "--lead", "applicant/jane", "--new-email", "jane@home.example")
-    moved = lead("jane", email=EMAIL, name="Jane Roe", message="Moved", **OWNER)
+    right = ("jane@home.example", "0161 496 0000", "Jane")
+    of_jane = "--lead", "applicant/jane"
+    privacy("correct", *of_jane, "--new-email", right[0])
+    privacy("correct", *of_jane, "--new-phone", right[1])
+    moved = lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Moved", **OWNER)
     desk.land("applicant", [moved, lead("ann", email="ann@people.example")], scope="branch-102")
     desk.publish()
-
-    jane = desk.leads("applicant")["jane"]
-    assert (jane["scope"], jane["message"], jane["contact_email"]) == (
-        "branch-102",
-        "Moved",
-        "jane@home.example",
-    )
+    assert jane() == ("branch-102", "Moved", *right)
     assert desk.leads("applicant")["ann"]["contact_email"] == "ann@people.example"
-    privacy("restrict", "--lead", "applicant/jane")
+    assert ("theirs", "applicant", "jane") in desk.find(email=right[0])
+
+    privacy("restrict", *of_jane)
     desk.land("applicant", [moved | {"message": "Back"}])
-    privacy("lift", 3, "--yes")
-    jane = desk.leads("applicant")["jane"]
-    assert (jane["message"], jane["contact_email"]) == ("Back", "jane@home.example")
+    privacy("lift", 5, "--yes")
+    assert jane() == ("branch-101", "Back", *right)
 
-    later = NEXT_DAY + timedelta(days=5)
-    desk.land("applicant", [moved | {"createdAt": f"{later}T10:00:00Z", "message": "Later"}], later)
-    desk.publish()
-    jane = desk.leads("applicant")["jane"]
-    assert (jane["lead_day"], jane["message"], jane["contact_email"]) == (
-        later,
-        "Later",
-        "jane@home.example",
-    )
-
-
-@pytest.mark.slow
-def test_an_objection_holds_for_a_corrected_address_and_later_leads_with_it(desk: House) -> None:
-    privacy("object", "--email", "mary@people.example")
-    privacy("correct", "--lead", "applicant/mary", "--new-email", "mary@home.example")
-    assert desk.leads("applicant")["mary"]["contact_email"] == "mary@home.example"
-    desk.land(
-        "applicant", [lead("later", email="Mary+flats@home.example", **OWNER)], scope="branch-102"
-    )
-    desk.publish()
-    assert "later" in ids(desk)
-    assert marketed(desk).isdisjoint({"mary", "later"})
+    privacy("erase", "--email", right[0], "--yes")
+    assert "home.example" not in raw_text(desk)
 
 
 @pytest.mark.slow
@@ -915,21 +567,18 @@ def test_a_lead_that_is_corrected_to_a_shared_number_stays_its_own_person_s(
     """As if the portal itself sent the number: the name and the address beside it count."""
     number = "0161 496 0000"
     ann = lead("ann", email="ann@people.example", phone=number, name="Ann Roe", **BEFORE)
-    paul = lead(
-        "paul", email="paul@people.example", phone="0161 496 0001", name="Paul Roe", **BEFORE
-    )
+    paul = lead("paul", email="paul@people.example", name="Paul Roe", **BEFORE)
     desk.land("applicant", [ann, paul])
     desk.publish()
     correction = "correct", "--lead", "applicant/paul", "--new-phone", number
+    anns = "--phone", number, "--email", "ann@people.example", "--name", "Ann Roe"
+
     if comes == "before":
         privacy(*correction)
-        found = json.loads(privacy("find", "--phone", number, "--name", "Ann Roe", "--json").stdout)
-        assert [one["lead_id"] for one in found["to_look_at"]] == ["paul"]
-    privacy(
-        "erase", "--phone", number, "--email", "ann@people.example", "--name", "Ann Roe", "--yes"
-    )
+    privacy("erase", *anns, "--yes")
     if comes == "after":
         privacy(*correction)
+
     assert "ann" not in ids(desk)
     assert desk.leads("applicant")["paul"]["contact_phone_number"] == number
 
@@ -937,17 +586,10 @@ def test_a_lead_that_is_corrected_to_a_shared_number_stays_its_own_person_s(
 def test_a_lead_whose_name_and_address_the_portal_empties_stays_its_own_person_s(
     house: House,
 ) -> None:
-    house.land(
-        "applicant",
-        [lead("ann", email="ann@people.example", phone=PHONE, name="Ann Roe", **BEFORE)],
-    )
-    house.publish()
-    house.erase(email="ann@people.example", phone=PHONE, name="Ann Roe")
+    listed(list_of(house.data), phones=[PHONE], names=["Jane Roe"])
+    nobody = lead("nobody", phone=PHONE, **BEFORE)
     for contact in ({"email": "paul@people.example", "name": "Paul Roe"}, {}):
-        house.land(
-            "applicant",
-            [lead("paul", phone=PHONE, **contact, **BEFORE), lead("nobody", phone=PHONE, **BEFORE)],
-        )
+        house.land("applicant", [lead("paul", phone=PHONE, **contact, **BEFORE), nobody])
         house.publish()
         assert set(house.leads("applicant")) == {"paul", "nobody"}
     assert "Paul" in raw_text(house)
@@ -966,166 +608,97 @@ def test_a_lead_that_moves_and_loses_its_name_stays_its_own_person_s(house: Hous
 
 
 def test_a_correction_to_an_erased_person_s_address_is_refused(desk: House) -> None:
-    privacy("erase", *JANE, "--yes")
+    listed(list_of(desk.data))
+    correction = "correct", "--lead", "applicant/mary", "--new-email", EMAIL
     for more in ((), ("--dry-run",)):
-        told = privacy(
-            "correct", "--lead", "applicant/mary", "--new-email", EMAIL, *more, exit_code=2
-        ).stderr
-        assert "a person who was erased" in told
+        assert "a person who was erased" in privacy(*correction, *more, exit_code=2).stderr
     assert desk.leads("applicant")["mary"]["contact_email"] == "mary@people.example"
 
 
 @pytest.mark.slow
-def test_a_correction_of_restricted_leads_comes_back_with_them(desk: House) -> None:
-    privacy("restrict", *JANE)
-    privacy("correct", *JANE, "--new-email", "jane@home.example")
-    assert "jane" not in ids(desk)
-    privacy("lift", 1, "--yes")
-    assert desk.leads("applicant")["jane"]["contact_email"] == "jane@home.example"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", ['"x" 1', '"x": ' + "[" * 3000 + "]" * 3000])
-def test_a_lead_whose_text_cannot_be_read_is_not_called_corrected(desk: House, text: str) -> None:
+def test_a_lead_whose_text_cannot_be_read_is_not_called_corrected(desk: House) -> None:
     """What else isn't strict JSON is read, and corrected."""
     correction = "correct", "--lead", "applicant/odd", "--new-email", "jane@home.example"
-    desk.land("applicant", [f'{{"id": "odd", {text}}}'], scope="branch-102")
+    desk.land("applicant", ['{"id": "odd", "x" 1}'], scope="branch-102")
     desk.publish()
-    for more in ((), ("--dry-run",)):
-        assert (
-            "applicant lead odd can't be corrected"
-            in privacy(*correction, *more, exit_code=2).stderr
-        )
+    told = privacy(*correction, exit_code=2).stderr
+    assert "applicant lead odd can't be corrected" in told
     assert "jane@home.example" not in raw_text(desk)
+
     desk.land("applicant", ['{"id": "odd", "x": NaN, "contact": []}'], scope="branch-102")
     desk.publish()
     privacy(*correction)
     assert desk.leads("applicant")["odd"]["contact_email"] == "jane@home.example"
 
 
-def test_a_corrected_lead_that_comes_again_too_deeply_nested_stops_nobody(desk: House) -> None:
-    privacy("correct", "--lead", "applicant/mary", "--new-email", "mary@home.example")
-    nested = '{"id": "mary", "x": ' + "[" * 3000 + "]" * 3000 + "}"
-    desk.land("applicant", [nested, lead("ann", email="ann@people.example")], scope="branch-102")
-    desk.publish()
-    assert "ann" in ids(desk)
-    privacy("find", "--lead", "applicant/mary")
-
-
 @pytest.mark.usefixtures("desk")
 def test_a_correction_that_is_not_one_address_is_refused() -> None:
     """It is published and delivered as it was typed."""
     for given in (
-        *(
-            "notanaddress",
-            "Jane Roe <jane@home.example>",
-            "jane@home.example, old@home.example",
-            "jane@home.example\n",
-        ),
-        *(
-            "mailto:jane@home.example",
-            "jane@home.example (work)",
-            "a@b@home.example",
-            "jane\u200b@home.example",
-        ),
+        "notanaddress",
+        "Jane Roe <jane@home.example>",
+        "jane@home.example, old@home.example",
+        "jane\u200b@home.example",
     ):
-        assert (
-            "address isn't valid"
-            in privacy("correct", *JANE, "--new-email", given, exit_code=2).stderr
-        ), given
-    for given in ("Jane+x@Home.example", "o'brien@home.example", "søren@bücher.example"):
-        assert (
-            "would be corrected"
-            in privacy("correct", *JANE, "--new-email", given, "--dry-run").stdout
-        )
+        told = privacy("correct", *JANE, "--new-email", given, exit_code=2).stderr
+        assert "address isn't valid" in told, given
+    given = "o'brien+x@Bücher.example"
+    told = privacy("correct", *JANE, "--new-email", given, "--dry-run").stdout
+    assert "would be corrected" in told
     assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
 
 
-@pytest.mark.parametrize("how", ["--from", "prompt"])
 def test_the_right_address_needs_not_stand_in_the_shell_s_history(
-    desk: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    desk: House, tmp_path: Path
 ) -> None:
     asked = tmp_path / "request.txt"
-    asked.write_text(
-        "lead: applicant/mary\nNew-Email: mary@home.example\nnew-phone: 0161 496 0000\n",
-        encoding="utf-8",
-    )
-    privacy("find", "--from", asked)
-    if how == "--from":
-        privacy("correct", "--from", asked)
-    else:
-        typed = iter(["mary@home.example", "0161 496 0000"])
-        monkeypatch.setattr(
-            "click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False
-        )
-        monkeypatch.setattr("click.prompt", lambda *_, **__: next(typed))
-        privacy("correct", "--lead", "applicant/mary")
+    lines = "lead: applicant/mary", "New-Email: mary@home.example", "new-phone: 0161 496 0000"
+    asked.write_text("\n".join(lines), encoding="utf-8")
+
+    privacy("correct", "--from", asked)
+
     mary = desk.leads("applicant")["mary"]
-    assert (mary["contact_email"], mary["contact_phone_number"]) == (
-        "mary@home.example",
-        "0161 496 0000",
-    )
-    assert (
-        "Give one of each"
-        in privacy("correct", "--from", asked, "--new-phone", PHONE, exit_code=2).stderr
-    )
+    assert mary["contact_email"] == "mary@home.example"
+    assert mary["contact_phone_number"] == "0161 496 0000"
 
 
 # --- who counts as the person ---------------------------------------------------------------------
 
 
 def test_ordinary_writing_hides_nobody_from_an_erasure(desk: House) -> None:
-    """A number beside its hours, an address in curly quotes, a contact in a name field."""
-    quoted = lead("quoted", email=f"\u201c{EMAIL}\u201d", name="Jane Roe", **BEFORE)
-    beside_hours = lead("beside hours", phone=f"{PHONE} 9am-5pm", name="Jane Roe", **BEFORE)
-    in_name = lead("in name", name=f"Jane {EMAIL}", **BEFORE)
-    mentioned = lead(
-        "mentioned",
-        email="ann@people.example",
-        message=f"my wife\u2014{EMAIL}\u2019s the address",
-        **BEFORE,
-    )
-    desk.land("applicant", [quoted, beside_hours, in_name, mentioned], scope="branch-102")
-    desk.publish()
+    """A number beside its hours, an address in curly quotes, a contact in a name field.
+
+    A negotiator's address in a lead is no reason to take it.
+    """
+    message = f"my wife\u2014{EMAIL}\u2019s the address"
+    leads = [
+        lead("quoted", email=f"\u201c{EMAIL}\u201d", name="Jane Roe", **BEFORE),
+        lead("beside hours", phone=f"{PHONE} 9am-5pm", name="Jane Roe", **BEFORE),
+        lead("in name", name=f"Jane {EMAIL}", **BEFORE),
+        lead("mentioned", email="ann@people.example", message=message, **BEFORE),
+        lead("customer", email="ann@people.example", negotiator={"email": EMAIL}, **BEFORE),
+    ]
+    desk.land("applicant", leads, scope="branch-102")
 
     told = privacy("erase", *JANE, "--name", "Jane Roe", "--name", "Jane", "--yes").stdout
 
     assert "6 leads erased" in told
-    assert "Leads to look at, which stay: 2." in told
-    assert ids(desk) == {"john", "mary", "mentioned"}
+    assert "Leads to look at, which stay: 3." in told
+    assert ids(desk) == {"john", "mary", "mentioned", "customer"}
 
 
-def test_the_erasure_of_a_negotiator_takes_no_customer_s_lead(desk: House) -> None:
-    negotiator = {
-        "firstName": "Nell",
-        "email": "nell@office.example",
-        "phoneNumber": "0161 496 0000",
-    }
-    desk.land(
-        "applicant",
-        [lead("customer", email="ann@people.example", negotiator=negotiator, **BEFORE)],
-        scope="branch-102",
-    )
-    desk.publish()
-
-    told = privacy(
-        "erase", "--email", "nell@office.example", "--phone", "0161 496 0000", "--yes"
-    ).stdout
-
-    assert "Leads to look at, which stay: 1." in told
-    assert "customer" in ids(desk)
-
-
-@pytest.mark.parametrize("how", ["name", "not-lead"])
-def test_a_couple_with_one_address_can_be_told_apart(desk: House, tmp_path: Path, how: str) -> None:
-    """With her name his lead is to look at.
+@pytest.mark.parametrize(
+    "more", [("--name", "Jane Roe"), ("--not-lead", "applicant/his")], ids=["name", "not-lead"]
+)
+def test_a_couple_with_one_address_can_be_told_apart(
+    desk: House, tmp_path: Path, more: tuple[str, str]
+) -> None:
+    """Fault 94. With her name his lead is to look at.
 
     Without it, --not-lead leaves it out, also when it comes again.
     """
     his = lead("his", email=EMAIL, name="John Roe", message="It is John", **BEFORE)
     desk.land("applicant", [his], scope="branch-102")
-    desk.publish()
-    more = ("--name", "Jane Roe") if how == "name" else ("--not-lead", "applicant/his")
 
     privacy("export", "--case", "DSR-7", "--email", EMAIL, *more, "--to", tmp_path / "answer")
     assert "It is John" not in (tmp_path / "answer" / "person.json").read_text(encoding="utf-8")
@@ -1137,24 +710,18 @@ def test_a_couple_with_one_address_can_be_told_apart(desk: House, tmp_path: Path
     assert desk.leads("applicant")["his"]["message"] == "It is John again"
 
 
-@pytest.mark.usefixtures("desk")
-def test_a_mistyped_lead_is_named_before_anything_is_done(tmp_path: Path) -> None:
+def test_a_mistyped_lead_is_named_before_anything_is_done(desk: House, tmp_path: Path) -> None:
     """Ignored, it would erase somebody else's lead, or leave one of theirs in."""
     said = "No lead applicant/jonh was found: check the id."
-    asked = tmp_path / "request.txt"
-    asked.write_text(f"email: {EMAIL}\nnot-lead: applicant/jonh\n", encoding="utf-8")
-    to = ("--to", tmp_path / "answer", "--case", "DSR-1")
-    for mistyped in (("--from", asked), (*JANE, "--lead", "applicant/jonh")):
-        assert said in privacy("erase", *mistyped, "--yes", exit_code=2).stderr
-        assert said in privacy("export", "--case", "DSR-7", *mistyped, *to, exit_code=2).stderr
-    assert said in privacy("find", *JANE, "--lead", "applicant/jonh").stderr
+    to = "--to", tmp_path / "answer", "--case", "DSR-1"
+    for mistyped in ("--lead", "--not-lead"):
+        asked = *JANE, mistyped, "applicant/jonh"
+        assert said in privacy("erase", *asked, "--yes", exit_code=2).stderr
+        assert said in privacy("export", *asked, *to, exit_code=2).stderr
     assert privacy("log").stdout.strip() == "No requests yet."
 
     privacy("erase", *JANE, "--lead", "applicant/john", "--yes")
-    again = privacy(
-        "erase", *JANE, "--email", "mary@people.example", "--lead", "applicant/john", "--yes"
-    ).stderr
-    assert "No lead applicant/john was found: check the id." in again
+    assert ids(desk) == {"mary"}
 
 
 def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(
@@ -1164,26 +731,20 @@ def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(
 
     Another spelling of one name is no second name.
     """
-    desk.land(
-        "applicant", [lead("spelled", email=EMAIL, name="ROE, Jané", **BEFORE)], scope="branch-102"
-    )
+    spelled = lead("spelled", email=EMAIL, name="ROE, Jané", **BEFORE)
+    his = lead("his", email=EMAIL, name="John Roe", **BEFORE)
+    desk.land("applicant", [spelled], scope="branch-102")
     privacy("object", "--email", EMAIL, "--dry-run")
-    desk.land(
-        "applicant", [lead("his", email=EMAIL, name="John Roe", **BEFORE)], scope="branch-102"
-    )
-    to = ("--to", tmp_path / "answer", "--case", "DSR-1")
+    desk.land("applicant", [his], scope="branch-102")
     for command in (
-        *(
-            ["export", *to],
-            ["erase", "--yes"],
-            ["object"],
-            ["restrict"],
-            ["correct", "--new-email", "j@home.example"],
-        ),
+        ["export", "--to", tmp_path / "answer", "--case", "DSR-1"],
+        ["erase", "--yes"],
+        ["correct", "--new-email", "j@home.example"],
     ):
         told = privacy(*command, "--email", EMAIL, exit_code=2)
         assert "These leads carry 2 names. Give the person's name" in told.stderr
         assert "applicant/his" in told.stdout
+
     for more in (["--shared"], ["--name", "Jane Roe"], ["--lead", "applicant/his"]):
         privacy("erase", "--email", EMAIL, *more, "--dry-run")
     assert privacy("log").stdout.strip() == "No requests yet."
@@ -1191,18 +752,8 @@ def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(
 
 @pytest.mark.usefixtures("desk")
 def test_what_an_identifier_was_read_as_is_shown_and_one_that_cannot_be_read_is_refused() -> None:
-    told = privacy(
-        "find",
-        "--phone",
-        f"{PHONE} 9am-5pm",
-        "--email",
-        f"\u201c{EMAIL}\u201d",
-        "--name",
-        "Jane Roe",
-    )
-    assert "Looking for j…@p…, …123, ja… r…." in told.stdout
-    found = json.loads(privacy("find", "--phone", PHONE, "--json").stdout)
-    assert found["read_as"] == ["…123"]
+    given = "--phone", f"{PHONE} 9am-5pm", "--email", f"\u201c{EMAIL}\u201d", "--name", "Jane Roe"
+    assert "Looking for j…@p…, …123, ja… r…." in privacy("find", *given).stdout
     for wrong in (
         ("--phone", "0770 090"),
         ("--email", "jane at home"),
@@ -1212,22 +763,14 @@ def test_what_an_identifier_was_read_as_is_shown_and_one_that_cannot_be_read_is_
 
 
 def test_a_lead_is_named_by_its_kind_too(desk: House) -> None:
-    """Both kinds may have the same id."""
-    desk.land("applicant", [lead("17", name="Ann Poe", **BEFORE)], scope="branch-102")
-    desk.land("appraisal", [lead("17", name="Bob Moe", **BEFORE)], scope="branch-102")
-    desk.publish()
-    assert "applicant/ID" in privacy("erase", "--lead", "17", "--yes", exit_code=2).stderr
+    """Fault 100. Both kinds may have the same id."""
+    for kind in ("applicant", "appraisal"):
+        desk.land(kind, [lead("17", name="Ann Poe", **BEFORE)], scope="branch-102")
 
     privacy("erase", "--lead", "applicant/17", "--yes")
 
     assert "17" not in desk.leads("applicant")
     assert "17" in desk.leads("appraisal")
-
-
-def test_a_number_alone_erases_nobody_and_the_command_says_what_to_give(desk: House) -> None:
-    before = ids(desk)
-    assert "give the name too" in privacy("erase", "--phone", PHONE, "--yes", exit_code=2).stderr
-    assert ids(desk) == before
 
 
 # --- access requests and receipts -----------------------------------------------------------------
@@ -1236,26 +779,13 @@ def test_a_number_alone_erases_nobody_and_the_command_says_what_to_give(desk: Ho
 def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(
     desk: House, tmp_path: Path
 ) -> None:
+    asked = "export", *JANE, "--case", "DSR-7", "--received", "2026-11-02"
     for folder in ("answer", "again"):
-        told = privacy(
-            "export",
-            *JANE,
-            "--to",
-            tmp_path / folder,
-            "--case",
-            "DSR-7",
-            "--received",
-            "2026-11-02",
-        ).stdout
+        told = privacy(*asked, "--to", tmp_path / folder).stdout
         assert "Answer the person by 2026-12-02." in told
 
-    [row] = json.loads(privacy("log", "--json", exit_code=1).stdout)["entries"]
-    assert (row["action"], row["case"], row["due"], row["done"]) == (
-        "access",
-        "DSR-7",
-        "2026-12-02",
-        None,
-    )
+    [row] = logged(exit_code=1)
+    assert (row["action"], row["case"], row["due"]) == ("access", "DSR-7", "2026-12-02")
     receipt = (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8")
     assert "3 leads of the person written" in receipt
     assert EMAIL not in receipt
@@ -1266,27 +796,20 @@ def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(
 
     assert "No access request" in answered("2026-11-19", "DSR-8", exit_code=2)
     assert "before 2026-11-02, when the request was received" in answered("2026-11-01", exit_code=2)
-    assert "in the future" in answered("2999-01-01", exit_code=2)
-    assert "access 1, case DSR-7, was answered on 2026-11-19." in answered("2026-11-19")
+    answered("2026-11-19")
     assert "was answered on 2026-11-20, not on 2026-11-19." in answered("2026-11-20", "1")
-    [row] = json.loads(privacy("log", "--json").stdout)["entries"]
+    [row] = logged()
     assert row["done"] == "2026-11-20"
 
 
 @pytest.mark.usefixtures("desk")
 def test_an_access_request_of_somebody_without_a_lead_is_answered_too(tmp_path: Path) -> None:
     """That nothing is held is an answer. Leads to look at come first."""
-    assert (
-        "Missing option '--case'" in privacy("export", "--email", "x@y.example", exit_code=2).stderr
-    )
-    asked = ("--case", "DSR-7", "--to", tmp_path / "answer")
+    asked = "--case", "DSR-7", "--to", tmp_path / "answer"
     told = privacy("export", "--email", "x@y.example", *asked).stdout
     assert "Tell the person that you hold none." in told
     assert "note the day: `leads-pipeline privacy export --answered DAY --case CASE`" in told
-    assert "NOT complete" not in told
     assert "case DSR-7" in privacy("log", exit_code=1).stdout
-    privacy("export", "--case", "DSR-7", "--answered", f"{datetime.now(UTC):%Y-%m-%d}")
-    privacy("log")
     assert "Read the leads to look at." in privacy("export", "--phone", PHONE, *asked).stdout
     assert not (tmp_path / "answer").exists()
 
@@ -1294,10 +817,6 @@ def test_an_access_request_of_somebody_without_a_lead_is_answered_too(tmp_path: 
 def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(
     desk: House, tmp_path: Path
 ) -> None:
-    privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "before")
-    assert "No delivery to another system" in (tmp_path / "before" / "person.html").read_text(
-        encoding="utf-8"
-    )
     deliver_all(desk)
 
     privacy("export", "--case", "DSR-7", *JANE, "--to", tmp_path / "answer")
@@ -1308,27 +827,8 @@ def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(
     assert "crm.example" in (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
 
 
-def test_an_answer_has_no_control_characters(desk: House, tmp_path: Path) -> None:
-    """They make a page that programs refuse. The document escapes them."""
-    desk.land(
-        "applicant",
-        [lead("odd", email=EMAIL, message="ring\x07 \x00\x1b[31m me\ntoday\x85", **BEFORE)],
-    )
-    privacy("export", "--case", "DSR-7", "--email", EMAIL, "--to", tmp_path / "answer")
-
-    for path in (tmp_path / "answer").iterdir():
-        content = path.read_text(encoding="utf-8")
-        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", content), path.name
-    assert "ring [31m me\ntoday" in (tmp_path / "answer" / "person.html").read_text(
-        encoding="utf-8"
-    )
-
-
 def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_path: Path) -> None:
-    """Whatever the shell says.
-
-    Dagster sets no modes of its own, and SQLite takes those of the shell.
-    """
+    """Whatever the shell says, also in the published folder, where readers may be."""
     before = os.umask(0)
     try:
         deliver_all(desk)
@@ -1338,13 +838,13 @@ def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_pa
     finally:
         os.umask(before)
 
-    paths = [
+    open_paths = [
         path
         for path in tmp_path.rglob("*")
-        if not path.is_symlink() and path.name != "branches.csv"
+        if not path.is_symlink() and path.stat().st_mode & 0o007
     ]
-    open_paths = [path for path in paths if path.stat().st_mode & 0o007]
-    assert [path for path in open_paths if desk.folder not in path.parents] == []
+    ours = [path for path in open_paths if path.name != "branches.csv"]
+    assert [path for path in ours if desk.folder not in path.parents] == []
     assert stat.S_IMODE((desk.folder / ".state" / "deliveries.sqlite").stat().st_mode) == 0o600
 
 
@@ -1384,49 +884,24 @@ def test_a_lost_list_is_put_back_from_a_copy_which_says_what_it_may_lack(
     Afterwards who is on the copy stays out, and no number is given twice.
     """
     folder = desk.folder / "privacy"
+    marys = "erase", "--email", "mary@people.example", "--yes", "--case", "DSR-18"
     privacy("erase", *JANE, "--yes")
-    assert "can be used as it is" in privacy("apply", "--list", folder, exit_code=2).stderr
     shutil.copytree(folder, tmp_path / "backup" / "2026-11-19" / "privacy")
-    privacy("erase", "--email", "mary@people.example", "--yes", "--case", "DSR-18")
+    privacy(*marys)
     shutil.rmtree(folder / "list")
+    late = lead("late", email=EMAIL, **BEFORE)
     with pytest.raises(StorageError, match="privacy apply --list BACKUP"):
-        desk.land("applicant", [lead("late", email=EMAIL, **BEFORE)])
-    assert (
-        "holds no suppression list"
-        in privacy("apply", "--list", desk.folder / "raw", exit_code=2).stderr
-    )
+        desk.land("applicant", [late])
 
     said = privacy("apply", "--list", tmp_path / "backup").stdout
 
     assert "It lacks the entries 3 to 4." in said
     assert "Erasure 3, case DSR-18" in said
-    desk.land(
-        "applicant",
-        [lead("late", email=EMAIL, **BEFORE), lead("mary", email="mary@people.example", **BEFORE)],
-    )
-    privacy("erase", "--email", "mary@people.example", "--yes", "--case", "DSR-18")
+    desk.land("applicant", [late, lead("mary", email="mary@people.example", **BEFORE)])
+    privacy(*marys)
     assert ids(desk) == {"john"}
-    first, second = json.loads(privacy("log", "--json").stdout)["entries"]
+    first, second = logged()
     assert (first["number"], second["case"], second["number"] > 4) == (1, "DSR-18", True)
-
-
-@pytest.mark.slow
-def test_a_copy_of_another_list_is_not_put_back(desk: House, tmp_path: Path) -> None:
-    other = DataFolder.at(tmp_path / "other")
-    for email in (EMAIL, "mary@people.example"):
-        listed(list_of(other), emails=[email])
-    listed(list_of(desk.data))
-    key = desk.folder / "privacy" / "key"
-    content = key.read_bytes()
-    key.unlink()
-
-    assert (
-        "another list"
-        in privacy("apply", "--list", tmp_path / "other" / "privacy", exit_code=2).stderr
-    )
-
-    key.write_bytes(content)
-    assert len(list_of(desk.data).read().entries) == 1
 
 
 # --- what was delivered ---------------------------------------------------------------------------
@@ -1460,20 +935,9 @@ def test_the_receipt_says_to_whom_leads_were_delivered_also_while_a_long_deliver
     deliver_all(desk)
     with desk.data.state.lock("delivery"):
         said = privacy("erase", "--email", EMAIL, "--yes").stdout
-    assert "crm.example: leads of the person were delivered there on" in said
+    assert f"crm.example: leads of the person were delivered there on {desk.now:%Y-%m-%d}" in said
     assert "still has the ids of their leads. `privacy apply` forgets them." in said
     privacy("apply")
-    assert_ledger_forgot_jane(desk)
-
-
-@pytest.mark.slow
-def test_the_receipt_says_when_leads_were_delivered_to_whom_and_the_ledger_forgets_the_erased(
-    desk: House,
-) -> None:
-    deliver_all(desk)
-    said = privacy("object", "--email", EMAIL).stdout
-    assert f"crm.example: leads of the person were delivered there on {desk.now:%Y-%m-%d}" in said
-    assert "crm.example: leads of the person" in privacy("erase", "--yes", "--email", EMAIL).stdout
     assert_ledger_forgot_jane(desk)
 
 
@@ -1483,16 +947,6 @@ def test_the_ledger_forgets_an_erased_lead_that_was_never_delivered(desk: House)
     with reading_ledger(desk.folder) as ledger:
         assert ledger
         assert ("applicant", "jane") not in known_leads(ledger)
-
-
-@pytest.mark.slow
-def test_applying_an_interrupted_erasure_says_when_leads_were_delivered_and_forgets_them(
-    desk: House,
-) -> None:
-    deliver_all(desk)
-    desk.erase(email=EMAIL)  # without a receipt
-    assert "crm.example: leads of the person" in privacy("apply").stdout
-    assert_ledger_forgot_jane(desk)
 
 
 def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_alone(
@@ -1518,29 +972,6 @@ def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_al
     assert ids(restored) == {"olga", "mary"}
     assert restored.query("select lead_id from mart_hidden_valuations") == [("mary",)]
     assert not restored.data.is_behind
-
-
-def test_a_publication_follows_the_list_although_another_program_has_opened_the_file_for_writing(
-    house: House,
-) -> None:
-    house.land(
-        "applicant",
-        [lead(name, email=f"{name}@people.example", **OWNER) for name in ("ann", "mary")],
-    )
-    house.publish()
-    listed(list_of(house.data), emails=["ann@people.example"])
-    file = (house.folder / "leads.duckdb").resolve()
-    file.chmod(0o600)
-    with subprocess.Popen(
-        [sys.executable, "-c", OPENED, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as program:
-        assert program.stdout
-        assert program.stdout.readline() == b"opened\n"
-        house.publish()
-        program.communicate()
-
-    assert ids(house) == {"mary"}
-    assert not house.data.is_behind
 
 
 @pytest.mark.slow
@@ -1575,3 +1006,79 @@ def test_a_machine_that_delivered_an_erased_lead_says_to_whom_and_forgets_it(
 
     assert "crm.example: leads of the person were delivered there on" in caplog.text
     assert_ledger_forgot_jane(house)
+
+
+def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> None:
+    """Raw is searched by ids, because a sweep learns them, and quarantine by contact, too.
+
+    A new enquiry isn't left.
+    """
+    desk.push("applicant", lead("new", email=EMAIL, createdAt="2099-01-01T10:00:00Z"))
+    for path in (desk.folder / "raw").rglob("*.parquet"):
+        put_in_quarantine(desk, path)
+    found = find(desk.data, Person.of([EMAIL]))
+    request = requests.Request(
+        Action.ERASE, Person.of([EMAIL]), replace(found, leads=found.leads[:1]), DAY
+    )
+    entry = requests.add(desk.data, request, desk.now, found.to_look_at)
+
+    left = [line.partition("/")[::2] for line in left_of(desk.data, [entry])[entry.number]]
+
+    assert {(place, line.partition(" lead ")[2]) for place, line in left} == {
+        *(("raw", "jane."), ("raw", "jane too."), ("raw", "john.")),
+        *(("quarantine", "jane."), ("quarantine", "jane too."), ("quarantine", "john.")),
+    }
+
+
+def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_erasure(
+    house: House,
+) -> None:
+    """The lead's other version says whose it is."""
+    house.land("applicant", [lead("paul", email="paul@people.example", **BEFORE)])
+    house.land("applicant", [lead("paul", phone=PHONE, **BEFORE)], scope="branch-102")
+    house.publish()
+    for path in (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet"):
+        path.unlink()
+
+    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
+
+    assert left_of(house.data, requests.open_entries(list_of(house.data).read())) == {}
+    assert house.leads("applicant")["paul"]["contact_phone_number"] == PHONE
+
+
+def test_a_lead_is_left_if_its_versions_together_show_the_person(
+    house: House, tmp_path: Path
+) -> None:
+    """The number is her husband's too, and the name may be anybody's."""
+    house.land("applicant", [lead("john", phone=PHONE, name="John Roe", **BEFORE)])
+    for contact in ({"name": "Jane Roe"}, {"phone": PHONE}):
+        house.land("applicant", [lead("jane", **contact, **BEFORE)], scope="branch-102")
+    [path] = (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet")
+    away = path.replace(tmp_path / path.name)
+    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
+    put_in_quarantine(house, away.replace(path))
+    path.unlink()
+
+    [(of_jane,)] = left_of(house.data, requests.open_entries(list_of(house.data).read())).values()
+
+    assert of_jane.endswith("holds the applicant lead jane.")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_done", [False, True])
+def test_applying_the_list_erases_a_lead_that_raw_has_lost_and_whose_id_nobody_knew(
+    desk: House, *, is_done: bool
+) -> None:
+    """As if another machine had erased the person, whose leads.duckdb never had the lead."""
+    desk.land("applicant", [lead("ann", email="ann@people.example", **BEFORE)], scope="branch-102")
+    desk.publish()
+    shutil.rmtree(desk.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-102")
+    entry = listed(list_of(desk.data), emails=["ann@people.example"])
+    if is_done:
+        list_of(desk.data).append(
+            lambda _, number: Entry(number=number, at=desk.now, action=Action.DONE, of=entry.number)
+        )
+
+    privacy("apply")
+
+    assert "ann" not in ids(desk)
