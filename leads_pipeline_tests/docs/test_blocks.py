@@ -53,8 +53,8 @@ def lines(page: Path) -> list[str]:
     return [line.split(" #")[0].strip() for line in found if line.strip()]
 
 
-# Far enough back for a day before the last seven, and for the whole of the seven.
-DAYS_BACK = 9
+# Far enough back for the last seven days with one before them, and for the guide after a long stop.
+DAYS_BACK = 11
 
 
 @dataclass(frozen=True)
