@@ -73,7 +73,7 @@ def test_each_window_that_has_not_landed_is_named_with_its_branch_and_what_to_do
     assert {one["branch"] for one in refused} == {"York"}
 
 
-def test_all_is_well_once_each_window_that_is_over_has_landed_and_is_published(
+def test_all_is_well_once_each_window_that_is_due_has_landed_and_is_published(
     house: House,
 ) -> None:
     land(house, day(1), day(2))
@@ -83,7 +83,7 @@ def test_all_is_well_once_each_window_that_is_over_has_landed_and_is_published(
 
     result = run("coverage", "--days", 2)
     assert result.exit_code == 0, result.output
-    assert result.output.endswith("Every window that is over has landed and is published.\n")
+    assert result.output.endswith("Every window that is due has landed and is published.\n")
 
 
 def test_a_window_that_was_pulled_before_its_end_alone_is_missing(house: House) -> None:

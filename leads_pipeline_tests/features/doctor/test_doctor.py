@@ -114,8 +114,8 @@ def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hin
         "source",
         "file system",
         "file rights",
-        "windows-missing/first",
         "backup",
+        "windows-missing/first",
         "findings",
     ]
 

@@ -407,7 +407,7 @@ def test_an_interrupted_erasure_is_finished_by_the_next_publication(
 
 
 def test_a_request_that_could_not_be_published_is_not_called_done(desk: House) -> None:
-    in_the_way = desk.folder / ".versions" / "draft-copy.duckdb"
+    in_the_way = desk.folder / ".versions" / "a folder.wal"
     in_the_way.mkdir()
 
     told = privacy("erase", *JANE, "--yes", exit_code=1).stdout
