@@ -163,7 +163,8 @@ def test_the_inventory_schedule_asks_for_the_day_in_the_settings_zone(tmp_path: 
 @pytest.mark.slow
 def test_a_process_that_crashes_leaves_no_image_of_its_memory(tmp_path: Path) -> None:
     crash = (
-        "import leads_pipeline.definitions, os, resource as r; print(r.getrlimit(r.RLIMIT_CORE)); "
+        "import os, resource as r; from leads_pipeline.definitions import defs; defs(); "
+        "print(r.getrlimit(r.RLIMIT_CORE)); "
         "os.abort()"
     )
     command = [sys.executable, "-u", "-W", "ignore", "-c", crash]
