@@ -42,7 +42,7 @@ def status(as_json: bool) -> None:
     else:
         leads = ", ".join(f"{count:,} {kind}" for kind, count in (figures.leads or {}).items())
         windows = ", ".join(f"{count} {state}" for state, count in figures.windows.items() if count)
-        windows = windows.replace(WindowState.OPEN, "open (today)")
+        windows = windows.replace(WindowState.OPEN, "open (not due yet)")
         sizes = ", ".join(f"{name} {decimal(size)}" for name, size in figures.size_bytes.items())
         seen = figures.service_seen_at
         lines = {

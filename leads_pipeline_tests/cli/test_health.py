@@ -134,7 +134,7 @@ def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folde
 def test_status_says_each_figure_once(house: House) -> None:
     text = text_of("status")
     assert "leads             3 applicant, 3 appraisal\n" in text
-    assert "windows           2 landed, 2 open (today), since " in text
+    assert "windows           2 landed, 2 open (not due yet), since " in text
     assert "service           not running: nothing is pulled by itself\n" in text
     assert text.endswith("No errors or warnings. 3 hints.\n")
 
