@@ -114,8 +114,10 @@ def variables() -> frozenset[str]:
 
 def unknown(names: Iterable[str]) -> list[str]:
     """Return a hint for each name that looks like one of ours and is none: it is never read."""
-    hints, known = [], variables()
-    for name in sorted(name for name in names if name.startswith(OURS) and name not in known):
+    known = variables()
+    ours = {name for name in names if name.startswith(OURS)}
+    hints = []
+    for name in sorted(ours - known):
         guess = get_close_matches(name, known, 1, cutoff=0.8)
         what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
         hints.append(

@@ -4,6 +4,7 @@ Belongs here: comparing quarantine/, raw files and published leads. Doesn't: the
 (window_findings.py), moving a damaged file to quarantine (raw/).
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,13 +70,14 @@ def _keys_with_files(facts: "Facts") -> set[str]:
     """Return the keys of the folders that have raw files: of any age, or of the last 35 days."""
     if facts.is_thorough:
         return _keys_below(facts, f"{RAW}/")
-    return {
-        key for of_kind in facts.folders.values() for key, folder in of_kind.items() if folder.files
-    }
+    return set().union(*map(_with_files, facts.folders.values()))
 
 
 def _keys_below(facts: "Facts", prefix: str) -> set[str]:
-    folders = list_folders(facts.data.store, prefix, facts.now)
+    return _with_files(list_folders(facts.data.store, prefix, facts.now))
+
+
+def _with_files(folders: Mapping[str, Folder]) -> set[str]:
     return {key for key, folder in folders.items() if folder.files}
 
 

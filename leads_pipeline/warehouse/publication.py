@@ -218,9 +218,9 @@ class _Publisher:
         )
         leads = self._make(base.file, changes, made_from, former=former)
 
-        damaged = self.editions.current()
+        damaged = self.editions.current() if is_damaged else None
         self.editions.swap_in(base.file, self.edition_number)
-        if is_damaged and damaged is not None:  # moved once readers have another one
+        if damaged:  # moved once readers have another one
             aside = self.editions.set_aside(damaged)
             logger.warning(
                 "leads.duckdb was damaged. The damaged file is %s, and a new one is published.",

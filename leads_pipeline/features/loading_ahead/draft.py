@@ -84,7 +84,10 @@ class DraftFolder:
 
     def remove(self) -> None:
         """Remove the folder, if it is there."""
-        taken = self.take()
+        self.discard(self.take())
+
+    def discard(self, taken: Path) -> None:
+        """Remove what was taken, if there was something."""
         with storing(taken):
             remove_folder(taken)
 

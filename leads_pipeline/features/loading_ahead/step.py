@@ -24,9 +24,7 @@ from leads_pipeline.features.loading_ahead.draft import (
     windows_from,
 )
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.durable import storing
 from leads_pipeline.warehouse.duck import quoted
-from leads_pipeline.warehouse.editions import remove_folder
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.step import Base, Draft, Publication, Step
 from leads_pipeline.warehouse.tables import columns_of
@@ -54,8 +52,7 @@ class AdoptDraft(Step):
             windows = windows_from(origin, self._data.folder, taken / FILE)
 
         if windows is None:
-            with storing(taken):
-                remove_folder(taken)
+            self._draft.discard(taken)
             return None
 
         return Base(taken / FILE, windows)
