@@ -13,11 +13,10 @@ from leads_pipeline.orchestration.resources import DataFolderResource
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.rows import FORMAT
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.command_line import FOR_ANY_COMMAND, NOBODY, run
 from leads_pipeline_tests.support.serving import free_port
 
 WINDOW: Final = "raw/applicant_leads/day=2026-11-19/scope=branch-101"
-HASH: Final = "0123456789abcdef0123456789abcdef"
 
 NEWER: Final = {".state/raw_format": f"{FORMAT + 1}\n", f"{WINDOW}/of-tomorrow.leads": "leads"}
 OTHERS: Final = {
@@ -38,21 +37,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here = tmp_path / "here"
     (here / "source" / ".state").mkdir(parents=True)
     monkeypatch.chdir(here)
-    nobody = "http://127.0.0.1:1"
-    for name, value in {
+    variables = {
+        **FOR_ANY_COMMAND,
         "LEADS_DATA_DIR": str(tmp_path / "data"),
-        "LEADS_BASE_URL": nobody,
-        "LEADS_AUTH_URL": nobody,
-        "LEADS_CLIENT_ID": "client",
-        "LEADS_CLIENT_SECRET": "secret",
-        "LEADS_BRANCH_IDS": "101",
-        "LEADS_TIMEZONE": "Europe/London",
-        "LEADS_RECEIVE_KEY": "0123456789abcdef",
-        "LEADS_DELIVERY_URL": nobody,
-        "LEADS_DELIVERY_SECRET": "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMgbG9uZw==",
-        "LEADS_ALERT_WEBHOOK": nobody,
+        "LEADS_ALERT_WEBHOOK": NOBODY,
         "LEADS_KEEP_PERSONAL_DAYS": "35",
-    }.items():
+    }
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
     return tmp_path / "data"
 

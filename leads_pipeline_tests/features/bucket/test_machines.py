@@ -1,6 +1,5 @@
 """Machines with one bucket have the same leads, list and keys, and refuse another version's."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -9,34 +8,17 @@ import pytest
 from dagster import DagsterInstance, asset, materialize
 
 from leads_pipeline.cli.installation import opened
-from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.orchestration.resources import DataFolderResource
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.names import place_of
-from leads_pipeline.raw.rows import FORMAT, merged, newest_payloads
+from leads_pipeline.raw.rows import FORMAT
 from leads_pipeline.raw.store import Store
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.buckets import new_bucket
-from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.people import EMAIL, lead, listed
-from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, WINDOW
-
-PLACE = place_of(APPLICANT, WINDOW)
-HERS = lead("hers", email=EMAIL, createdAt="2026-11-19T10:00:00Z")
-OTHERS = lead("others", email="john@people.example", createdAt="2026-11-19T10:00:00Z")
-
-
-def received(*leads: dict[str, Any]) -> list[ReceivedLead]:
-    return [ReceivedLead(str(one["id"]), json.dumps(one)) for one in leads]
-
-
-def ids(data: DataFolder) -> set[str]:
-    return set(newest_payloads(merged(data.raw.read(PLACE).rows)))
-
-
-def land(data: DataFolder, *leads: dict[str, Any]) -> None:
-    data.raw.land(APPLICANT, WINDOW, received(*leads), CLOSED_AT, json.dumps(leads), "run-1")
+from leads_pipeline_tests.support.command_line import FOR_ANY_COMMAND, run
+from leads_pipeline_tests.support.one_window import HERS, OTHERS, PLACE, ids, land
+from leads_pipeline_tests.support.people import lead, listed
+from leads_pipeline_tests.support.sample_answers import DAY
 
 
 @pytest.fixture
@@ -45,20 +27,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    nobody = "http://127.0.0.1:1"
-    for name, value in {
-        "LEADS_BASE_URL": nobody,
-        "LEADS_AUTH_URL": nobody,
-        "LEADS_CLIENT_ID": "client",
-        "LEADS_CLIENT_SECRET": "secret",
-        "LEADS_BRANCH_IDS": "101",
-        "LEADS_TIMEZONE": "Europe/London",
-        "LEADS_RECEIVE_KEY": "0123456789abcdef",
-        "LEADS_DELIVERY_URL": nobody,
-        "LEADS_DELIVERY_SECRET": "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cywgMzIgYnl0ZXMgbG9uZw==",
-    }.items():
+    for name, value in FOR_ANY_COMMAND.items():
         monkeypatch.setenv(name, value)
     return tmp_path / "work"
+
+
+@pytest.fixture
+def settings(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings of a machine with a new bucket, which works in that folder."""
+    monkeypatch.setenv("LEADS_DATA_DIR", new_bucket(moto, monkeypatch))
+    monkeypatch.setenv("LEADS_WORK_DIR", str(folder))
+    return Settings.from_variables(os.environ)
 
 
 def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
@@ -140,11 +119,9 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     ],
 )
 def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
-    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str]
+    settings: Settings, folder: Path, files: dict[str, str]
 ) -> None:
-    address = new_bucket(moto, monkeypatch)
-    os.environ.update({"LEADS_DATA_DIR": address, "LEADS_WORK_DIR": str(folder)})
-    bucket: Any = DataFolder.of(Settings.from_variables(os.environ)).bucket
+    bucket: Any = DataFolder.of(settings).bucket
     for key, content in files.items():
         bucket.create(key, content.encode())
 
@@ -158,19 +135,13 @@ def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
         "doctor",
     ):
         done = run(*command.split())
-        assert (done.exit_code, f"{address} has " in done.output) == (2, True), done.output
+        assert (done.exit_code, f"{settings.store} has " in done.output) == (2, True), done.output
 
     assert {key: bucket.get(key).decode() for key in bucket.list("")} == files
     assert not folder.exists()
 
 
-def test_a_run_refuses_the_bucket_of_another_version(
-    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.environ.update(
-        {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)}
-    )
-    settings = Settings.from_variables(os.environ)
+def test_a_run_refuses_the_bucket_of_another_version(settings: Settings, folder: Path) -> None:
     bucket: Any = DataFolder.of(settings).bucket
     bucket.create("state/raw_format", f"{FORMAT + 1}\n".encode())
 
@@ -190,16 +161,10 @@ def test_a_run_refuses_the_bucket_of_another_version(
     assert not folder.exists()
 
 
-def test_a_new_bucket_gets_the_number(
-    moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    os.environ.update(
-        {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "LEADS_WORK_DIR": str(folder)}
-    )
+def test_a_new_bucket_gets_the_number(settings: Settings, folder: Path) -> None:
+    opened(settings)
 
-    opened(Settings.from_variables(os.environ))
-
-    data = DataFolder.of(Settings.from_variables(os.environ))
+    data = DataFolder.of(settings)
     assert data.bucket is not None
     assert data.bucket.get("state/raw_format") == f"{FORMAT}\n".encode()
     assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"

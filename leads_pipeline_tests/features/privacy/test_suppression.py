@@ -548,13 +548,9 @@ def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list
 ) -> None:
     house.land("applicant", [JANE, JOHN])
     house.correct("applicant/jane", email="right@people.example")
-    other = House(tmp_path / "other" / "data")
-    for number in range(9):
-        listed(list_of(other.data), emails=(f"{number}@people.example",))
-    other.now = house.now
-    other.land("applicant", [JANE], day=NEXT_DAY)
-    shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
-    house.publish()
+
+    take_over(house, House(tmp_path / "other"), JANE)
+
     assert house.leads("applicant")["jane"]["contact_email"] == "right@people.example"
 
 
