@@ -30,7 +30,8 @@ def interpreter(script: Path) -> Path:
         FOLDER
         / f"{script.stem}-{hashlib.sha256(' '.join(packages(script)).encode()).hexdigest()[:8]}"
     )
-    python, complete = folder / "bin" / "python", folder / ".complete"
+    python = folder / "bin" / "python"
+    complete = folder / ".complete"
     if not complete.exists():
         print(f"Making {folder.name} for {script.name} (once) ...", file=sys.stderr)
         shutil.rmtree(folder, ignore_errors=True)

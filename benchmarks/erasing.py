@@ -51,11 +51,9 @@ def land_leads(folder: Path, leads: int) -> None:
 
     Copies have other ids.
     """
-    data, day, landed = (
-        DataFolder.at(folder / "data"),
-        FIRST,
-        land(DataFolder.at(folder / "data"), FIRST),
-    )
+    data = DataFolder.at(folder / "data")
+    day = FIRST
+    landed = land(DataFolder.at(folder / "data"), FIRST)
     windows = [(place.scope, data.raw.read(place).rows) for place in list_places(data.store)]
     while landed < leads:
         day -= timedelta(days=1)

@@ -29,7 +29,8 @@ def main() -> None:
         ):
             turn = run(OWN_CODE, asked, w1, Path(folder))
         allowed = w1.windows * milliseconds / 1000 / int(CONCURRENCY)
-        pull, job = turn.phases["fetch and land"], turn.job_seconds
+        pull = turn.phases["fetch and land"]
+        job = turn.job_seconds
         print(
             f"| {milliseconds} | {allowed:.1f} | {pull:.1f} | {pull / allowed:.2f} | {job:.1f} | "
             f"{job / allowed:.2f} |"

@@ -28,7 +28,10 @@ _MODEL_DAY = date(2026, 11, 19)
 # Branches beyond that many have the leads of one before, of other people and listings.
 _MODEL_BRANCHES = 100
 _TOKEN = "made-up-token"  # noqa: S105
-_ID, _DAY, _WHO, _LISTING = b"@bench-id", b"@bench-day", b"@bench-who", b"@bench-listing"
+_ID = b"@bench-id"
+_DAY = b"@bench-day"
+_WHO = b"@bench-who"
+_LISTING = b"@bench-listing"
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,8 @@ def grow(path: Path, leads: int) -> None:
         # Day after day, as they come: a day's rows lie together. A listing is on the market for
         # some weeks.
         for number in range(1, times):
-            lead_id, day = f"lead_id || '-{number}' as lead_id", f"day - {number} as day"
+            lead_id = f"lead_id || '-{number}' as lead_id"
+            day = f"day - {number} as day"
             lead = (
                 f"uuid() as person, lead_day - {number} as lead_day, window_day - {number} as "
                 f"window_day, listing_details_id || '-{number // 60}' as listing_details_id"

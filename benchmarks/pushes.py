@@ -63,7 +63,9 @@ def _day(folder: Path) -> str:
     leads = iter(cut_leads(APPLICANT, body).leads)
     waits: list[float] = []
     waiting: list[datetime] = []
-    publications, first_at, before = 0, now, used()
+    publications = 0
+    first_at = now
+    before = used()
     while pushes or waiting:
         now += timedelta(seconds=FOLDER_SECONDS)
         while pushes and pushes[0] <= now:
@@ -77,9 +79,11 @@ def _day(folder: Path) -> str:
             # The first publication of a day, by the file's time, reads all days.
             os.utime(data.folder / WAREHOUSE_FILE, (now.timestamp(),) * 2)
             waits += [(now - pushed) / timedelta(minutes=1) for pushed in waiting]
-            waiting, publications = [], publications + 1
+            waiting = []
+            publications = publications + 1
             if publications == 1:
-                first_at, before = now, used()
+                first_at = now
+                before = used()
     days = (now - first_at) / timedelta(days=1)  # from the first publication to the last
     written, cpu = ((after - earlier) / days for earlier, after in zip(before, used(), strict=True))
     minutes = f"{median(waits):.1f}, at most {max(waits):.0f}"

@@ -76,7 +76,10 @@ class Contender:
 # It keeps the raw text, syncs it and makes our marts, as own code does.
 SAME_WORK = "same work"
 
-FLOOR, OWN, DAGSTER, EMPTY = "floor", "own code", "with Dagster", "Dagster, empty body"
+FLOOR = "floor"
+OWN = "own code"
+DAGSTER = "with Dagster"
+EMPTY = "Dagster, empty body"
 OWN_CODE = Contender(OWN, [sys.executable, "-m", "benchmarks.contenders.own"])
 
 
@@ -177,8 +180,14 @@ def fingerprint(contender: Contender, folder: Path) -> dict[str, object]:
     name = {
         path: f'"{contender.column(path)}"'
         for path in (
-            *("createdAt", "isOverseas", "message", "contact.email", "searchCriteria.minimumPrice"),
-            *("listingDetails.pricing.price", "listingDetails.bedrooms", "listingDetails.uprn"),
+            "createdAt",
+            "isOverseas",
+            "message",
+            "contact.email",
+            "searchCriteria.minimumPrice",
+            "listingDetails.pricing.price",
+            "listingDetails.bedrooms",
+            "listingDetails.uprn",
         )
     }
     created_at = name["createdAt"]

@@ -86,7 +86,8 @@ class MailServer:
         SettingsError and CredentialsError.
         """
         address = _mail_address(self.name, read_secret(self._url).strip())
-        user, password = unquote(address.username or ""), unquote(address.password or "")
+        user = unquote(address.username or "")
+        password = unquote(address.password or "")
 
         message = EmailMessage()
         message["Subject"] = mail.subject
@@ -188,7 +189,8 @@ def _connected(name: str, address: SplitResult) -> _Server:
 
     Raises UnreachableError and errors of smtplib.
     """
-    host, port = address.hostname or "", address.port or _SMTP_PORTS[address.scheme]
+    host = address.hostname or ""
+    port = address.port or _SMTP_PORTS[address.scheme]
     if address.scheme == "smtps":
         return _TlsServer(host, port, timeout=TIMEOUT_SECONDS, context=tls_context())
     server = _Server(host, port, timeout=TIMEOUT_SECONDS)

@@ -488,9 +488,11 @@ class Settings(BaseModel):
         """Raise ValueError if a database would take the path of its folder for another one."""
         of_data = self.folder_variable
         _check_path(of_data, self.data_dir, "DuckDB", _ODD_FOR_DUCKDB, "Choose another folder.")
-        of_dagster, do = "DAGSTER_HOME", "Choose another folder."
+        of_dagster = "DAGSTER_HOME"
+        do = "Choose another folder."
         if self.dagster_home is None:
-            of_dagster, do = of_data, "Choose another folder, or set DAGSTER_HOME to one."
+            of_dagster = of_data
+            do = "Choose another folder, or set DAGSTER_HOME to one."
         _check_path(of_dagster, self.dagster_folder, "Dagster", _ODD_FOR_DAGSTER, do)
 
     @property

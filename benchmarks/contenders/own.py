@@ -43,7 +43,8 @@ def pull(settings: Settings, data: DataFolder, wanted: list[date]) -> None:
     client = connect(settings, data)
 
     def land(answer: Answer) -> Landed:
-        at, body_hash = answer.fetched_at, answer.body_sha256
+        at = answer.fetched_at
+        body_hash = answer.body_sha256
         return data.raw.land(
             APPLICANT, answer.window, answer.leads, at, body_hash, "bench", is_fresh=True
         )

@@ -35,7 +35,8 @@ def make_marts(column: Callable[[str], str]) -> None:
 
     `column` gives the script's name of a field.
     """
-    settings, now = Settings.from_variables(os.environ), datetime.now(UTC)
+    settings = Settings.from_variables(os.environ)
+    now = datetime.now(UTC)
     data = DataFolder.at(FOLDER / "ours")
     grid = PublicationSettings(settings.scopes, settings.start_date or now.date(), settings.zone)
     steps = steps_of(data, grid, RawWindows(data.store, data.gate), now, is_first_of_day=True)

@@ -68,7 +68,8 @@ class Session:
         writable(settings)
         home = dagster_home(settings)
         os.environ["DAGSTER_HOME"] = str(home)
-        data, day = opened(settings), today(settings.zone, datetime.now(UTC))
+        data = opened(settings)
+        day = today(settings.zone, datetime.now(UTC))
 
         if pulled_from is not None:
             data.want_restored()
@@ -96,7 +97,8 @@ class Session:
                 err=True,
             )
 
-        before, report = self._leads(), PullReport()
+        before = self._leads()
+        report = PullReport()
         failed_besides: dict[str, str] = {}
 
         with Progress(

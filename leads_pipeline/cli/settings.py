@@ -55,7 +55,8 @@ def _rows(
 ) -> Iterator[dict[str, str | bool | None]]:
     for one in described():
         name = f"{one.name}_FILE" if one.is_secret and f"{one.name}_FILE" in given else one.name
-        value, origin = one.default or None, "default"
+        value = one.default or None
+        origin = "default"
         if name in given:
             value = "set" if one.is_secret else given[name].strip()
             origin = ".env" if name in from_env_file else "environment"

@@ -46,10 +46,8 @@ def coverage(count: int, as_json: bool) -> None:
     not_landed = sorted(
         (row for row in windows if row.state in _NOT_LANDED), key=lambda row: row.window
     )
-    unpublished, counts = (
-        unpublished_days(facts.data),
-        Counter((row.kind, row.state) for row in windows),
-    )
+    unpublished = unpublished_days(facts.data)
+    counts = Counter((row.kind, row.state) for row in windows)
 
     if as_json:
         told = {
@@ -96,10 +94,8 @@ def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: 
         by_scope[row.scope].append(row)
 
     for scope, of_scope in [*by_scope.items()][:LISTED]:
-        kinds, days = (
-            " and ".join(sorted({row.kind for row in of_scope})),
-            {row.day for row in of_scope},
-        )
+        kinds = " and ".join(sorted({row.kind for row in of_scope}))
+        days = {row.day for row in of_scope}
         until = f" to {max(days)}" if len(days) > 1 else ""
         windows = counted(len(of_scope), f"{kinds} window")
         click.echo(f"  {branches.shown(scope)}: {windows}, {min(days)}{until}")

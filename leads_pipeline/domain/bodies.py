@@ -79,10 +79,12 @@ def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
 
     The lead may be invalid JSON.
     """
-    body, texts = payload.encode(), dict[str, str]()
+    body = payload.encode()
+    texts = dict[str, str]()
     with contextlib.suppress(InvalidAnswerError):  # members behind a broken place are lost
         for key, start, end in members_of(body, only_value(body)):
-            name, text = text_of(key), _id_text(body[start:end])
+            name = text_of(key)
+            text = _id_text(body[start:end])
             if name is not None and name in names and text is not None:
                 texts[name] = text
     return texts

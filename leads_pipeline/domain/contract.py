@@ -172,14 +172,12 @@ def _wire_moment(moment: datetime) -> str:
 
 # --- declared fields (openapi.yaml, Applicant and Appraisal) --------------------------------------
 
-_T, _B, _I, _N, _A, _M = (
-    FieldType.TEXT,
-    FieldType.BOOLEAN,
-    FieldType.INTEGER,
-    FieldType.NUMBER,
-    FieldType.AMOUNT,
-    FieldType.MOMENT,
-)
+_T = FieldType.TEXT
+_B = FieldType.BOOLEAN
+_I = FieldType.INTEGER
+_N = FieldType.NUMBER
+_A = FieldType.AMOUNT
+_M = FieldType.MOMENT
 
 _LEAD: Final = (
     Field(

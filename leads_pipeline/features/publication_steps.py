@@ -56,7 +56,8 @@ def steps_of(
     is_first_of_day: bool,
 ) -> list[Step]:
     """Return the steps in their order."""
-    zone, to_day = settings.zone, today(settings.zone, now)
+    zone = settings.zone
+    to_day = today(settings.zone, now)
     grid = Grid(settings.scopes, settings.first_day, zone)
     gates = [of_feature(data) for of_feature in brought("former_gate")]
     follow_list = [of_feature(data) for of_feature in brought("follow_list")]

@@ -84,8 +84,8 @@ def _with_files(folders: Mapping[str, Folder]) -> set[str]:
 def _published_places(facts: "Facts") -> set[Place]:
     """Return the windows that published leads are of.
 
-    Older windows count only if they had no file at publication. If leads.duckdb can't be read,
-    which is a finding, those that were read until then.
+    Older windows count only if they had no file at publication. If leads.duckdb can't be read, or
+    lacks mart_coverage, those that were read until then. Both are findings of their own.
     """
     first = date.min if facts.is_thorough else facts.first_checked
     places = set[Place]()

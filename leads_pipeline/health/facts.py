@@ -53,7 +53,8 @@ class Facts:
     @cached_property
     def zone(self) -> ZoneInfo:
         """The zone of the settings; of the folder's days if they have none, as after the demo."""
-        remembered, is_set = self.data.state.time_zone(), "zone" in self.settings.model_fields_set
+        remembered = self.data.state.time_zone()
+        is_set = "zone" in self.settings.model_fields_set
         return ZoneInfo(remembered) if remembered and not is_set else self.settings.zone
 
     @cached_property

@@ -105,7 +105,8 @@ def find_all(
     Errors come first, then the oldest. Acknowledged findings are left out. A finder that fails is a
     finding itself, unless the reason is a leads.duckdb that is a finding already.
     """
-    found, failed = list[Finding](), dict[str, LeadsPipelineError]()
+    found = list[Finding]()
+    failed = dict[str, LeadsPipelineError]()
     with LeadsFile(facts.data).kept_open():
         for each in finders or all_finders().values():
             try:
@@ -125,7 +126,8 @@ def find_all(
             finding = Finding(Level.ERROR, str(reason), what_to_do, key=name, may_pass=True)
             found.append(_of(FINDER_FAILED, finding, facts.now))
 
-    acknowledged, levels = facts.data.state.acknowledged(), list(Level)
+    acknowledged = facts.data.state.acknowledged()
+    levels = list(Level)
     return sorted(
         (one for one in found if one.key not in acknowledged),
         key=lambda one: (levels.index(one.level), one.since or datetime.max.replace(tzinfo=UTC)),
@@ -161,7 +163,8 @@ def acknowledge(facts: Facts, keys: Iterable[str]) -> list[Finding]:
     The name of a finder stands for all that it found. Raises QuestionError if a finding isn't open,
     or ends only when its cause does.
     """
-    findings, chosen = find(facts), list[Finding]()
+    findings = find(facts)
+    chosen = list[Finding]()
     for key in keys:
         meant = [one for one in findings if key in (one.key, finder_of(one.key))]
         if not meant:

@@ -73,9 +73,13 @@ def leads_duckdb(facts: Facts) -> Iterator[Finding]:
     Mostly the disk is full.
     Over: when a publication succeeds.
     """
-    state, now = facts.publications, facts.now
-    failures = state.failures - facts.data.state.is_held(NOTING)
-    landed_at, published_at = facts.data.state.landed_at(), state.published_at
+    state = facts.publications
+    now = facts.now
+    failures = state.failures
+    if facts.data.state.is_held(NOTING):  # the publication under way counts as failed until its end
+        failures -= 1
+    landed_at = facts.data.state.landed_at()
+    published_at = state.published_at
 
     publish = f"{how_to_publish(facts.data.state)}: it publishes, or says why it can't."
 
@@ -138,7 +142,8 @@ def check_tables(facts: Facts) -> Iterator[Finding]:
         try:
             found = problems(facts.leads_duckdb, check) if check.what_to_do else []
         except BugError as error:  # of a mart that couldn't be made, which another check names
-            failed, found = error, []
+            failed = error
+            found = []
         if found:
             yield Finding(
                 Level.ERROR if check.is_error else Level.WARNING,
@@ -270,9 +275,11 @@ def time_zone(facts: Facts) -> Iterator[Finding]:
     with the new hours.
     Over: when the setting and the folder agree.
     """
-    settings, remembered = facts.settings, facts.data.state.time_zone()
+    settings = facts.settings
+    remembered = facts.data.state.time_zone()
     if settings.scopes and remembered and remembered != settings.zone.key:
-        files, bucket = [str(facts.data.state.path / "time_zone")], facts.data.bucket
+        files = [str(facts.data.state.path / "time_zone")]
+        bucket = facts.data.bucket
         if bucket is not None:
             files.insert(0, f"{bucket.address}/state/time_zone")
         yield Finding(
@@ -340,7 +347,8 @@ def disk(facts: Facts) -> Iterator[Finding]:
     Over: when there is room again.
     """
     file = facts.data.folder / WAREHOUSE_FILE
-    size, free = file.stat().st_size if file.exists() else 0, facts.free_bytes
+    size = file.stat().st_size if file.exists() else 0
+    free = facts.free_bytes
 
     if free < _WARNING_BYTES + 2 * size:
         is_error = free < _ERROR_BYTES + size

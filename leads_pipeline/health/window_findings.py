@@ -203,7 +203,9 @@ def files_damaged(facts: Facts) -> Iterator[Finding]:
     can't be replaced.
     """
     windows = {(row.kind, row.day, row.scope): row for row in facts.windows}
-    to_pull, left, others = dict[WindowRow, None](), list[str](), list[str]()
+    to_pull = dict[WindowRow, None]()
+    left = list[str]()
+    others = list[str]()
 
     for one in facts.damaged:
         if one.place is None:
@@ -350,14 +352,17 @@ def _scopes_to_name(facts: Facts, rows: Sequence[WindowRow]) -> list[str]:
 
 
 def _days(rows: Sequence[WindowRow]) -> str:
-    first, last = min(row.day for row in rows), max(row.day for row in rows)
+    first = min(row.day for row in rows)
+    last = max(row.day for row in rows)
     until = f" to {last}" if last != first else ""
     return f"{first}{until}"
 
 
 def what_comes_next(rows: Sequence[WindowRow], now: datetime) -> list[str]:
     """Say in sentences when the service asks for these windows again, or why it doesn't."""
-    deleted, landed, others = list[WindowRow](), list[WindowRow](), list[WindowRow]()
+    deleted = list[WindowRow]()
+    landed = list[WindowRow]()
+    others = list[WindowRow]()
     for row in rows:
         if row.window.is_deleted(now):
             deleted.append(row)

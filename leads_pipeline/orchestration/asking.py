@@ -234,7 +234,8 @@ class Asking:
             )
 
         now = self.clock()
-        zone, scopes = self.settings.zone, self.settings.scopes
+        zone = self.settings.zone
+        scopes = self.settings.scopes
         keys: dict[LeadKind, list[str]] = {}
 
         for kind in LEAD_KINDS:

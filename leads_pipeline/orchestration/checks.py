@@ -106,12 +106,11 @@ def published_checks(db: Reader, names: Names) -> Iterator[AssetCheckResult]:
     """Yield their results. A check that breaks fails and leaves the published file as it is."""
     for check in checks():
         try:
-            found, is_error = problems(db, check), check.is_error
+            found = problems(db, check)
+            is_error = check.is_error
         except LeadsPipelineError as error:
-            found, is_error = (
-                [f"The check can't be made: {error} The tables were published as usual."],
-                True,
-            )
+            found = [f"The check can't be made: {error} The tables were published as usual."]
+            is_error = True
         yield _result(names.key(check.table), check.name, found, is_error=is_error)
 
 

@@ -80,8 +80,10 @@ def noted_publication(
 ) -> Iterator[None]:
     """Remember how the publication in this block went. One that is killed counts as failed."""
     with data.state.alive(NOTING):
-        began_at, before = clock(), Publications.read(data.state.path)
-        mark, written = landed_mark(data, began_at, inputs), _written_bytes()
+        began_at = clock()
+        before = Publications.read(data.state.path)
+        mark = landed_mark(data, began_at, inputs)
+        written = _written_bytes()
         msgspec.structs.replace(before, began_at=began_at, failures=before.failures + 1).write(
             data.state.path
         )
@@ -131,7 +133,8 @@ def publish_sensor(
             return SkipReason("A publication is under way.")
 
         now = clock()
-        known, mark = Publications.read(data.state.path), landed_mark(data, now, inputs)
+        known = Publications.read(data.state.path)
+        mark = landed_mark(data, now, inputs)
         is_nightly = known.is_night_due(zone, now)
         is_as_published = Editions(data.folder).is_as_published()
         next_at = known.next_at(is_urgent=is_nightly or not is_as_published)

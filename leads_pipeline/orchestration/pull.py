@@ -131,7 +131,8 @@ class LandedAnswer(NamedTuple):
     @property
     def metadata(self) -> dict[str, str | int | float]:
         """What Dagster shows of it."""
-        answer, window = self.answer, self.answer.window
+        answer = self.answer
+        window = self.answer.window
         return {
             "dagster/partition_row_count": self.landed.leads,
             "new": self.landed.new,
@@ -424,7 +425,8 @@ def tokens_refused_since(rows: Iterable[WindowRow]) -> dict[Scope, datetime]:
     for row in rows:
         if row.failure is None or row.failure.reason != TokenRefusedError.default_reason:
             continue
-        scope, failed_at = row.window.scope, row.failure.failed_at
+        scope = row.window.scope
+        failed_at = row.failure.failed_at
         is_newest = scope not in fetched_at or fetched_at[scope] < failed_at
         if is_newest:
             refused_since[scope] = min(failed_at, refused_since.get(scope, failed_at))

@@ -88,7 +88,8 @@ class LeadsService(ConfigurableResource[None]):
         Raises SettingsError naming the missing variables, or the folder if it holds another
         portal's leads.
         """
-        base_url, tokens = required(self.base_url, "LEADS_BASE_URL"), self.tokens()
+        base_url = required(self.base_url, "LEADS_BASE_URL")
+        tokens = self.tokens()
         self.data.state.claim(origin(base_url))
         keep = self.data.quarantine.keep_answer
         return LeadsClient(

@@ -137,7 +137,8 @@ class LeadsClient:
         with closing(run), suppress(queue.Empty):
             while not run.is_stopped:
                 with self._door:  # of a lead in two windows, the version of the later window counts
-                    window, asked_at = left.get_nowait(), self._service.timing.now()
+                    window = left.get_nowait()
+                    asked_at = self._service.timing.now()
                 try:
                     answer = self._fetch(run, kind, window, asked_at)
                     if not run.is_stopped:
@@ -168,10 +169,8 @@ class LeadsClient:
                 raise
             parts, missing = self._ask_by_hours(run, kind, window)
             if not parts:
-                can_pass = [
-                    one for one in (error, *(verdict for _, verdict in missing)) if one.is_transient
-                ]
-                raise (can_pass or [error])[0] from None
+                verdicts = [error, *(verdict for _, verdict in missing)]
+                raise next((one for one in verdicts if one.is_transient), error) from None
             attempts = error.attempts + sum(verdict.attempts for _, verdict in missing)
 
         attempts += sum(part.attempts for part in parts)

@@ -45,7 +45,8 @@ DEADLINE_SECONDS: Final = 120.0
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 # After this many failures in a row, over this many scopes, the run ends. The rest is asked for
 # later.
-MAX_FAILURES_IN_A_ROW, LEAST_FAILING_SCOPES = 20, 3
+MAX_FAILURES_IN_A_ROW = 20
+LEAST_FAILING_SCOPES = 3
 # After this many answers of 401 to different windows, and none of 200, the run ends too.
 MAX_REFUSED_TOKENS: Final = 20
 # An answer that was too slow twice is too slow the third time too.
@@ -138,7 +139,8 @@ class Requests:
     """
 
     def __init__(self, service: Service, *, at_once: int = 1, scopes: int = 1) -> None:
-        self._service, self._timing = service, service.timing
+        self._service = service
+        self._timing = service.timing
         try:
             self._base = httpx.URL(service.base_url)
         except httpx.InvalidURL:
@@ -316,7 +318,8 @@ class Requests:
         tries.status = None
 
         try:
-            token = tries.token = self._token(tries)
+            token = self._token(tries)
+            tries.token = token
             with closing(self._send(request, spec.headers, token.access_token)) as response:
                 self._note_answer(spec, token, response.status_code, tries)
                 if response.status_code != HTTPStatus.OK:

@@ -14,8 +14,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,6 @@ from threading import Lock
 from typing import Final
 from urllib.parse import quote_plus
 
-import filelock
 import msgspec
 
 from leads_pipeline.errors import (
@@ -45,10 +44,11 @@ from leads_pipeline.portal.verdicts import (
     token_verdict,
 )
 from leads_pipeline.raw.durable import (
-    PRIVATE_FILE_MODE,
     PRIVATE_FOLDER_MODE,
+    locked,
     make_folder,
     replace_file,
+    storing,
 )
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import AuthMethod, Secret
@@ -59,7 +59,8 @@ DEFAULT_LIFETIME_SECONDS: Final = 300.0
 MAX_LIFETIME_SECONDS: Final = 86_400.0
 # A token is renewed this long before it expires, so that none expires on its way. A short-lived
 # one: a tenth before.
-RENEWAL_MARGIN_SECONDS, RENEWAL_MARGIN_SHARE = 60.0, 0.1
+RENEWAL_MARGIN_SECONDS = 60.0
+RENEWAL_MARGIN_SHARE = 0.1
 # A refused token is replaced only at this age. So all processes together ask for one a minute at
 # most: a token per request is the usual cause of 429. And a service has time to accept a new token.
 LEAST_AGE_TO_REPLACE_SECONDS: Final = 60.0
@@ -69,7 +70,8 @@ TOKEN_DEADLINE_SECONDS: Final = 30.0
 LOCK_DEADLINE_SECONDS: Final = 45.0
 # A token answer has one to five kilobytes, and web servers take request headers up to eight or
 # sixteen.
-MAX_ANSWER_BYTES, MAX_TOKEN_CHARACTERS = 65_536, 8_000
+MAX_ANSWER_BYTES = 65_536
+MAX_TOKEN_CHARACTERS = 8_000
 
 # RFC 6749, appendix A.12, without spaces.
 _TOKEN_FORM = re.compile(rf"[\x21-\x7e]{{1,{MAX_TOKEN_CHARACTERS}}}")
@@ -165,19 +167,13 @@ class Tokens:
         clock: Callable[[], float] = time.time,
         transport: httpx.BaseTransport | None = None,
         deadline_seconds: float = TOKEN_DEADLINE_SECONDS,
-        lock_deadline_seconds: float = LOCK_DEADLINE_SECONDS,
     ) -> None:
         self.requests_made = 0
-        self._credentials, self._folder, self._clock, self._transport = (
-            credentials,
-            folder,
-            clock,
-            transport,
-        )
-        self._deadline_seconds, self._lock_deadline_seconds = (
-            deadline_seconds,
-            lock_deadline_seconds,
-        )
+        self._credentials = credentials
+        self._folder = folder
+        self._clock = clock
+        self._transport = transport
+        self._deadline_seconds = deadline_seconds
         self._guard = Lock()
         self._token: Token | None = None
         self._failure: tuple[float, LeadsPipelineError] | None = None
@@ -215,7 +211,11 @@ class Tokens:
 
     def _obtain(self, secret: str, refused: Token | None) -> Token:
         path = self._folder / f"{self._credentials.store_key(secret)}.json"
-        with self._locked(path):
+        with storing(self._folder):
+            make_folder(self._folder)
+            self._folder.chmod(PRIVATE_FOLDER_MODE)  # it may be from a copy
+
+        with locked(path.with_suffix(".lock"), LOCK_DEADLINE_SECONDS):
             stored = _read(path)
             if stored is not None and self._is_good(stored, refused):
                 return stored
@@ -233,37 +233,11 @@ class Tokens:
                 )
             return token
 
-    @contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
-        """Hold the lock of the file, over all processes."""
-        lock = filelock.FileLock(
-            path.with_suffix(".lock"), timeout=self._lock_deadline_seconds, mode=PRIVATE_FILE_MODE
-        )
-        try:
-            make_folder(self._folder)
-            self._folder.chmod(PRIVATE_FOLDER_MODE)
-            lock.acquire()
-        except filelock.Timeout:
-            raise UnreachableError(
-                "Another process has been getting an access token for over "
-                f"{self._lock_deadline_seconds:g} seconds and holds {lock.lock_file}. It is tried "
-                "again later; end that process if it hangs."
-            ) from None
-        except OSError as error:
-            raise StorageError(
-                f"The folder for access tokens, {self._folder}, can't be used ({error.strerror}). "
-                "Make it this user's own and writable, or delete it."
-            ) from None
-
-        try:
-            yield
-        finally:
-            lock.release()
-
     def _ask(self, secret: str) -> Token:
         """Ask once, over its own connection: the hooks of data requests must not see a secret."""
         self.requests_made += 1
-        asked_at, until = self._clock(), time.monotonic() + self._deadline_seconds
+        asked_at = self._clock()
+        until = time.monotonic() + self._deadline_seconds
         credentials = self._credentials
         asked = f"Asked {credentials.token_url} for an access token:"
         failure: LeadsPipelineError

@@ -299,7 +299,8 @@ def token_verdict(
 
     `answer` is its JSON object, {} if it isn't one.
     """
-    status, code = response.status_code, answer.get("error")
+    status = response.status_code
+    code = answer.get("error")
     patience = parse_retry_after(response.headers.get("retry-after"), now)
 
     if status == HTTPStatus.TOO_MANY_REQUESTS:

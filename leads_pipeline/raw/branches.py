@@ -58,7 +58,8 @@ def read_branches(path: Path | None) -> Branches:
                 f"has {len(values)} values in row {line}, for {len(header)} columns. Quote commas.",
             )
         cells = [*values, *[""] * (len(header) - len(values))]
-        scope, name = _scope(path, cells[id_at], line), cells[name_at]
+        scope = _scope(path, cells[id_at], line)
+        name = cells[name_at]
         if not name:
             raise _wrong(
                 path,

@@ -37,17 +37,15 @@ RESTORING: Final = ".restoring"
 # What moves there. The folder's origin is in .state, so that comes last: after a kill, the rest can
 # still be moved.
 _OF_DEMO: Final = (
-    *(
-        RAW,
-        RESTRICTED,
-        QUARANTINE,
-        LIST,
-        "leads.duckdb",
-        "tables",
-        ".versions",
-        "reports",
-        ".dagster",
-    ),
+    RAW,
+    RESTRICTED,
+    QUARANTINE,
+    LIST,
+    "leads.duckdb",
+    "tables",
+    ".versions",
+    "reports",
+    ".dagster",
     ".state",
 )
 

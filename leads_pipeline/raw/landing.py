@@ -227,7 +227,8 @@ class Raw:
         newest_entry = self._gate.newest_entry
         before = self.read(place)
         received = received_rows(leads, received_at, before.rows, self._clock(), source)
-        known, admitted = set(before.rows), self._gate.admit(place, [*before.rows, *received])
+        known = set(before.rows)
+        admitted = self._gate.admit(place, [*before.rows, *received])
 
         if len(before.opened) > MOST_FILES or not known <= set(admitted):
             return self._merge(place, before, received, None, newest_entry)
@@ -432,7 +433,8 @@ def _gone_from(received: Iterable[Row], rows: Iterable[Row], fetch: Fetch) -> fr
 
 def _counts(before: Sequence[Row], received: Iterable[Row], now: Sequence[Row]) -> Landed:
     """Compare merged rows with those before. `before` may have rows that aren't merged."""
-    payloads, payloads_before = newest_payloads(now), newest_payloads(merged(before))
+    payloads = newest_payloads(now)
+    payloads_before = newest_payloads(merged(before))
     ids = {row.lead_id for row in received}
     landed = ids & payloads.keys()
     again = landed & payloads_before.keys()

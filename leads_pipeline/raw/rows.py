@@ -123,7 +123,8 @@ def received_rows(
     if highest > microseconds(now):
         number = max(number, highest + 1)
 
-    rows, newest = [], dict[str, Row]()
+    rows = []
+    newest = dict[str, Row]()
     for lead in leads:
         earlier = newest.get(lead.lead_id)
         row = Row(
@@ -150,7 +151,8 @@ def merged(rows: Iterable[Row]) -> list[Row]:
     If the portal says A, then B, then A again, all three stay, and the last counts. Corrections are
     no versions: they are compared among themselves.
     """
-    kept, newest = [], dict[tuple[str, bool], str]()
+    kept = []
+    newest = dict[tuple[str, bool], str]()
     for row in sorted(rows):
         key = row.lead_id, row.source == CORRECTION
         if newest.get(key) != row.payload:

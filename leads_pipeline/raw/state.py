@@ -189,7 +189,8 @@ class State:
         One within the data folder is remembered by its path in there: a container may have the
         folder elsewhere.
         """
-        folder, home = self.path.parent.resolve(), home.resolve()
+        folder = self.path.parent.resolve()
+        home = home.resolve()
         noted = home.relative_to(folder) if home.is_relative_to(folder) else home
         text = f"{noted}\n{key_prefix}".strip()
         if text != self._read("dagster_home"):
@@ -277,7 +278,8 @@ class State:
             # Not above: each own table's process would load it.
             from leads_pipeline.settings import THIS_MACHINE
 
-            whose, do = f"leads from {remembered}", ""
+            whose = f"leads from {remembered}"
+            do = ""
             if remembered == THIS_MACHINE:
                 whose = "the demo's leads"
             if remembered == THIS_MACHINE and not self.key_prefix:
@@ -411,7 +413,8 @@ class State:
 
     def touch(self, name: str) -> None:
         """Remember this moment under that name."""
-        path, now = self.path / name, time.time_ns()  # finer than the kernel's own stamp
+        path = self.path / name
+        now = time.time_ns()  # finer than the kernel's own stamp
         with storing(path):
             try:
                 os.utime(path, ns=(now, now))

@@ -135,7 +135,8 @@ class FolderStore:
 
     def rename(self, key: str, new_key: str) -> bool:
         """Rename and sync the folders."""
-        path, new_path = self._folder / key, self._folder / new_key
+        path = self._folder / key
+        new_path = self._folder / new_key
         with storing(new_path):
             make_folder(new_path.parent)
             try:

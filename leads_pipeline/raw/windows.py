@@ -126,7 +126,8 @@ def window_rows(
     for window in windows:
         key = place_of(kind, window).key
         folder = folders.get(key, Folder())
-        newest, leads = folder.newest, sum(file.leads for file in folder.files)
+        newest = folder.newest
+        leads = sum(file.leads for file in folder.files)
         failure = read_failure(store, key, folder)
         is_due = now >= window.end + FIRST_FETCH
         state = _state(folder, leads, has_failed=failure is not None, is_due=is_due)

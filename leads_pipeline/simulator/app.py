@@ -180,7 +180,8 @@ class Simulator:
 
     async def _answer_as_portal(self, request: Request, body: bytes) -> Response:
         """Count the request, and answer it as the portal does or as a fault rule says."""
-        counters, asked = self._counters, _asked(request)
+        counters = self._counters
+        asked = _asked(request)
         counters.requests[asked.path] += 1
 
         if asked.path in LEAD_PATHS:
@@ -240,7 +241,8 @@ class Simulator:
             raise _RefusalError(
                 401, "unauthorized", "The access token is missing, invalid or expired."
             )
-        query, now = request.query_params, self.config.clock()
+        query = request.query_params
+        now = self.config.clock()
         start, end = _window(query, now - _DEFAULT_WINDOW)
         body = self._book.answer(kind, self._asked_branches(query), start, end, now)
         return Response(body, media_type="application/json")
@@ -317,7 +319,8 @@ class Simulator:
         return Response(status_code=204)
 
     def _asked_leads(self, query: QueryParams) -> tuple[str, str]:
-        kind, scope = query.get("kind", ""), query.get("scope", "all")
+        kind = query.get("kind", "")
+        scope = query.get("scope", "all")
         if kind not in KINDS or not self.organisation.branches_of(scope):
             raise _RefusalError(
                 400,
@@ -335,7 +338,8 @@ def _asked(request: Request) -> Asked:
 
     It is lenient, because they also see requests that the portal refuses.
     """
-    query, path = request.query_params, request.url.path
+    query = request.query_params
+    path = request.url.path
     scopes = _scopes(query) or ["all"]
     is_one = path in LEAD_PATHS and len(scopes) == 1
     return Asked(path, scopes[0] if is_one else None, query.get("from-time", ""))
@@ -349,7 +353,8 @@ def _window(
     query: QueryParams, default_start: datetime | None
 ) -> tuple[datetime | None, datetime | None]:
     """From-time and to-time, and the default start if the query has neither."""
-    start, end = _moment(query, "from-time"), _moment(query, "to-time")
+    start = _moment(query, "from-time")
+    end = _moment(query, "to-time")
     if start is not None and end is not None and end < start:
         raise _RefusalError(400, "invalid_time_range", "to-time lies before from-time.")
     return (default_start, None) if start is None and end is None else (start, end)

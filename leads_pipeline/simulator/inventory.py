@@ -32,10 +32,8 @@ class Inventory:
 
         The parameters are `address`, `maxResults` and `nextToken`.
         """
-        address, size = (
-            parameters.get("address", ""),
-            parameters.get("maxResults", str(_DEFAULT_PAGE)),
-        )
+        address = parameters.get("address", "")
+        size = parameters.get("maxResults", str(_DEFAULT_PAGE))
         if not re.fullmatch(r"[0-9]{1,3}", size) or not 1 <= int(size) <= _LARGEST_PAGE:
             raise SearchError(f"maxResults must be a whole number from 1 to {_LARGEST_PAGE}.")
 

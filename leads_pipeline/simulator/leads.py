@@ -35,13 +35,57 @@ _WEEKDAY_SHARE: Final = (1.2, 1.1, 1.05, 1.0, 0.9, 0.8, 0.95)
 # Leads in each hour of a British day: a lunch-time shoulder, an evening peak at eight, next to
 # nothing at night.
 _WORKDAY_HOURS: Final = (
-    *(0.6, 0.3, 0.2, 0.1, 0.1, 0.2, 0.7, 1.6, 2.8, 3.9, 4.6, 4.8),
-    *(5.4, 5.0, 4.6, 4.5, 4.8, 5.4, 6.6, 7.9, 8.4, 7.4, 5.0, 2.2),
+    0.6,
+    0.3,
+    0.2,
+    0.1,
+    0.1,
+    0.2,
+    0.7,
+    1.6,
+    2.8,
+    3.9,
+    4.6,
+    4.8,
+    5.4,
+    5.0,
+    4.6,
+    4.5,
+    4.8,
+    5.4,
+    6.6,
+    7.9,
+    8.4,
+    7.4,
+    5.0,
+    2.2,
 )
 # On Saturday and Sunday people get up later and ask all day long.
 _WEEKEND_HOURS: Final = (
-    *(0.9, 0.6, 0.3, 0.2, 0.1, 0.2, 0.4, 0.9, 2.2, 4.2, 6.0, 6.8),
-    *(6.6, 6.0, 5.4, 5.2, 5.3, 5.6, 6.2, 6.6, 6.4, 5.4, 3.8, 1.9),
+    0.9,
+    0.6,
+    0.3,
+    0.2,
+    0.1,
+    0.2,
+    0.4,
+    0.9,
+    2.2,
+    4.2,
+    6.0,
+    6.8,
+    6.6,
+    6.0,
+    5.4,
+    5.2,
+    5.3,
+    5.6,
+    6.2,
+    6.6,
+    6.4,
+    5.4,
+    3.8,
+    1.9,
 )
 # Share of branch-days with a lead at exactly the first moment of the day, in UTC or in London. Both
 # ends of a request are inclusive, so that lead is in two answers.
@@ -88,15 +132,16 @@ _APPRAISAL_MESSAGES: Final = (
 _SITUATIONS: Final = tuple(
     f"CONSUMER_SITUATION_{name}"
     for name in (
-        *(
-            "UNSPECIFIED",
-            "OTHER",
-            "PROPERTY_TO_LET",
-            "OFFER_ON_OWN_PROPERTY",
-            "RECENTLY_SOLD",
-            "FIRST_TIME_BUYER",
-        ),
-        *("FIRST_TIME_BUYER", "BUYER_NOT_FIRST_TIME", "LOOKING_TO_INVEST", "NO_PROPERTY_TO_SELL"),
+        "UNSPECIFIED",
+        "OTHER",
+        "PROPERTY_TO_LET",
+        "OFFER_ON_OWN_PROPERTY",
+        "RECENTLY_SOLD",
+        "FIRST_TIME_BUYER",
+        "FIRST_TIME_BUYER",
+        "BUYER_NOT_FIRST_TIME",
+        "LOOKING_TO_INVEST",
+        "NO_PROPERTY_TO_SELL",
     )
 )
 _METHODS: Final = ("CONTACT_METHOD_PHONE", "CONTACT_METHOD_EMAIL", "CONTACT_METHOD_UNSPECIFIED")
@@ -295,7 +340,8 @@ class LeadBook:
 
 def _bounds(start: datetime | None, end: datetime | None, now: datetime) -> tuple[int, int]:
     """First and last second that is asked for and can be had. Leads lie on whole seconds."""
-    first, last = math.ceil((now - RETENTION).timestamp()), math.floor(now.timestamp())
+    first = math.ceil((now - RETENTION).timestamp())
+    last = math.floor(now.timestamp())
     if start is not None:
         first = max(first, math.ceil(start.timestamp()))
     if end is not None:

@@ -185,7 +185,8 @@ def _search(
     rng: Random, place: Address, is_rented: bool, bedrooms: int, price: int, kind: str
 ) -> dict[str, Any]:
     """A search that finds such a listing."""
-    has_street, has_incode = rng.random() < 0.2, rng.random() < 0.2
+    has_street = rng.random() < 0.2
+    has_incode = rng.random() < 0.2
     return {
         "location": {
             "alias": f"{place.town.name}, {place.town.county}",

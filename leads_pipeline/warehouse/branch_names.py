@@ -39,7 +39,8 @@ class MakeBranches(Step):
 
     def fill(self, draft: Draft) -> None:
         """Make it."""
-        names, columns = self._branches.names, self._branches.columns
+        names = self._branches.names
+        columns = self._branches.columns
         more = [Column(name, "varchar", "From LEADS_BRANCHES_FILE") for name in columns]
         nothing = (None,) * len(columns)
 

@@ -55,7 +55,8 @@ def _read(path: Path) -> Iterator[Check]:
 
     for names in kinds:
         table = names.get("{table}", facts["table"])
-        is_error, what_to_do = facts.get("is_error") == "true", facts.get("do", "")
+        is_error = facts.get("is_error") == "true"
+        what_to_do = facts.get("do", "")
         filled = statement
         for name, text in names.items():
             filled = filled.replace(name, text)

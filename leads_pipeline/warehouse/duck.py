@@ -186,7 +186,9 @@ def _spill_folder(folder: Path) -> Iterator[Path]:
     It is gone afterwards. Its lock is held before it is made, and until it is gone. So folders of
     killed processes are known, and deleted.
     """
-    state, root, name = State(folder), folder / _SPILL_ROOT, f"spill-{secrets.token_hex(8)}"
+    state = State(folder)
+    root = folder / _SPILL_ROOT
+    name = f"spill-{secrets.token_hex(8)}"
     for spill in root.glob("*"):
         if not state.is_held(spill.name):
             with state.alive(spill.name):  # which removes the lock's file, too

@@ -170,7 +170,8 @@ def _take_over(draft: Draft, kind: LeadKind, zone: ZoneInfo, gates: Sequence[For
         gate.admit_former(db, kind)
 
     for table in kind.tables:
-        name, former = quoted(table), quoted(former_of(table))
+        name = quoted(table)
+        former = quoted(former_of(table))
         db.execute(f"delete from {name} where lead_id in (select lead_id from taken)")
         db.execute(f"insert into {name} by name from {former}")
         db.execute(f"drop table {former}")

@@ -153,7 +153,8 @@ class MakeMarts(Step):
 
 def _make(draft: Draft, mart: Mart, days: Sequence[date] | None) -> None:
     """Make the rows of these days, or all. A view stays, unless all are made."""
-    db, name = draft.db, quoted(mart.name)
+    db = draft.db
+    name = quoted(mart.name)
     if days is None or not _kind_of(db, mart.name):
         _make_whole(db, mart)
     elif mart.is_by_day:

@@ -287,7 +287,8 @@ def _prepare(draft: Draft) -> None:
 
 def _note(draft: Draft, made_from: _MadeFrom) -> int:
     """Note how the file came to be. Return how many leads this publication wrote."""
-    db, edition_number = draft.db, draft.changes.edition_number
+    db = draft.db
+    edition_number = draft.changes.edition_number
     facts = {**asdict(made_from), "stands_alone": str(draft.changes.forgets)}
     days = "select distinct lead_day from touched"
     with draft.transaction():

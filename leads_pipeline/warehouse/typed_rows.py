@@ -65,7 +65,8 @@ def read_leads(
     first. Whatever a text holds, it becomes a row. DuckDB refuses a slice of a nested column, so
     other columns beside it may have no chunks.
     """
-    lead, chunks = _declared_lead(kind), []
+    lead = _declared_lead(kind)
+    chunks = []
     structs = (lead.read_lead(*one) for one in leads)
     while some := list(islice(structs, _AT_ONCE)):
         chunks.append(lead.column(some))
@@ -106,13 +107,20 @@ def _decimal(text: object) -> Decimal:
 
 
 def _integer(text: str) -> int:
-    if -(2**63) <= (number := _decimal(text)) < 2**63 and number == (whole := int(number)):
-        return whole
-    raise ValueError
+    number = _decimal(text)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError
+
+    whole = int(number)
+    if number != whole:
+        raise ValueError
+
+    return whole
 
 
 def _number(text: str) -> float:
-    if abs(number := float(_decimal(text))) == float("inf"):
+    number = float(_decimal(text))
+    if abs(number) == float("inf"):
         raise ValueError
     return number
 
@@ -214,14 +222,16 @@ class _Object:
         fields += [(ignore, msgspec.Raw, None)] if ignore else []
         self.struct: Any = msgspec.defstruct(name, fields, bases=(_Struct,), gc=False)
         self.annotation: Any = self.struct | None
-        self._nothing, self._ignored = self.struct(), ignore
+        self._nothing = self.struct()
+        self._ignored = ignore
         self._decode = _decoder(self.annotation)
 
     def read(self, raw: Any, path: str, problems: list[str]) -> _Read:
         with suppress(ValueError):
             return self._decode(raw), None
 
-        values, extra = dict[str, Any](), dict[str, Any]()
+        values = dict[str, Any]()
+        extra = dict[str, Any]()
         for name, value in _MEMBERS.decode(raw).items():
             if node := self._members.get(name):
                 try:
@@ -261,7 +271,8 @@ class _Row(_Object):
             f"odd_{of.name}", odd, bases=(self.struct,), kw_only=True, gc=False
         )
         # Problems stand in the order of the declarations: fields, objects, lists.
-        fields, lists = [field.path for field in of.fields], [child.path for child in children]
+        fields = [field.path for field in of.fields]
+        lists = [child.path for child in children]
         objects = [
             path[: dot.start()] for path in (*fields, *lists) for dot in re.finditer(r"\.", path)
         ]
@@ -292,7 +303,9 @@ class _Row(_Object):
         self, raw: Any, oddity: str | None = None, oddity_of_object: str | None = None
     ) -> Any:
         """Return the struct of any JSON, with its oddities."""
-        problems, row, extra = list[str](), None, None
+        problems = list[str]()
+        row = None
+        extra = None
         with suppress(ValueError):
             row, extra = self.read(raw, "", problems)
 
@@ -327,7 +340,7 @@ class _List:
         return [self._element.read_row(element) for element in _ELEMENTS.decode(raw)], None
 
     def column(self, lists: list[Any]) -> "pa.Array[Any]":
-        offsets = [0, *accumulate(len(found) if found else 0 for found in lists)]
+        offsets = [0, *accumulate(len(found or ()) for found in lists)]
         elements = self._element.column(chain.from_iterable(filter(None, lists)))
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), elements)
 

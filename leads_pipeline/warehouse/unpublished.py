@@ -40,7 +40,9 @@ class RawWindows:
         gate: Gatekeeper,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self._store, self._gate, self._clock = store, gate, clock
+        self._store = store
+        self._gate = gate
+        self._clock = clock
         self._raw = Raw(store, gate, clock)
         self._folders: dict[tuple[str, bool], dict[str, Folder]] = {}
 

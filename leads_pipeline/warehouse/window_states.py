@@ -90,7 +90,8 @@ class NoteWindowStates(Step):
         return self._known[of_all_days]
 
     def _listed(self, *, of_all_days: bool) -> "_ListedWindows":
-        zone, to_day = self._grid.zone, today(self._grid.zone, self._now)
+        zone = self._grid.zone
+        to_day = today(self._grid.zone, self._now)
         # Folders are listed from this day on.
         since = date.min if of_all_days else next(recent_days(self._now))
 

@@ -119,7 +119,8 @@ class _Look:
         cls, findings: Sequence[Finding], failed: Collection[str], told: Told, now: datetime
     ) -> Self:
         """Return it with the moments at which `told` has the findings noticed."""
-        dated, waiting = [], set()
+        dated = []
+        waiting = set()
         for one in findings:
             noticed_at = told.noticed[one.key]
             dated.append(replace(one, since=min(one.since or noticed_at, now)))

@@ -66,7 +66,8 @@ class Digest:
         return "\n\n".join(parts) or "Alerts of leads_pipeline arrive here."
 
     def _ended(self, over: Finding) -> str:
-        message, ended = _first_sentence(over.message), moment(self.at)
+        message = _first_sentence(over.message)
+        ended = moment(self.at)
         if over.since and over.since > self.at:  # noted while the clock ran ahead
             return f"{message}\nIt was over by {ended}."
         began = f"from {moment(over.since)} " if over.since else ""

@@ -34,8 +34,15 @@ from leads_pipeline.raw.store import FolderStore
 # Names that a folder may hold and still counts as empty. `privacy` is a suppression list that was
 # put there before.
 _NOTHING: Final = {
-    *("README.md", "lost+found", ".dagster", ".env", "privacy"),
-    *(".state", ".state/locks", ".state/tokens", ".state/duckdb"),
+    "README.md",
+    "lost+found",
+    ".dagster",
+    ".env",
+    "privacy",
+    ".state",
+    ".state/locks",
+    ".state/tokens",
+    ".state/duckdb",
 }
 
 # Waiting for the disk is most of writing a small file, and files needn't wait for each other.
@@ -128,7 +135,8 @@ def _keys(folder: Path) -> Iterator[str]:
 
 
 def _want_empty(data: DataFolder) -> None:
-    folder, paths = data.folder, [*data.folder.glob("*"), *data.folder.glob(".state/*")]
+    folder = data.folder
+    paths = [*data.folder.glob("*"), *data.folder.glob(".state/*")]
     there = {path.relative_to(folder).as_posix() for path in paths} - _NOTHING
     there.update(data.bucket.list(f"{RAW}/")[:1] if data.bucket else ())
 
@@ -147,10 +155,8 @@ def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str
 
     Return its key, and whether it is as it was written. If not, it is left out.
     """
-    target, draft = (
-        (under_way if key.startswith(LIST) else data.folder) / key,
-        under_way / secrets.token_hex(8),
-    )
+    target = (under_way if key.startswith(LIST) else data.folder) / key
+    draft = under_way / secrets.token_hex(8)
     with storing(target):
         try:
             opened = (source / key).open("rb")

@@ -47,19 +47,17 @@ _IN_ORDER: Final = (f"{RESTRICTED}/", *STORED)
 # since.
 _LEFT_OUT: Final = {
     *(prefix.rstrip("/") for prefix in (LIST, *STORED)),
-    *(
-        "leads.duckdb",
-        ".versions",
-        "tables",
-        "outcomes",
-        ".cache",
-        ".dagster",
-        ".env",
-        "README.md",
-        "lost+found",
-        DEMO,
-        RESTORING,
-    ),
+    "leads.duckdb",
+    ".versions",
+    "tables",
+    "outcomes",
+    ".cache",
+    ".dagster",
+    ".env",
+    "README.md",
+    "lost+found",
+    DEMO,
+    RESTORING,
 }
 _STATE_LEFT_OUT: Final = tuple(
     f".state/{name}"
@@ -191,7 +189,8 @@ def own_keys(folder: Path) -> Iterator[str]:
 
     leads.duckdb comes first.
     """
-    link, versions = folder / "leads.duckdb", [*(folder / ".versions").glob("leads-*.duckdb")]
+    link = folder / "leads.duckdb"
+    versions = [*(folder / ".versions").glob("leads-*.duckdb")]
     if link.exists() or versions:
         # A snapshot may have no link, because not all file systems and tools take one.
         newest = link if link.exists() else max(versions, key=lambda path: path.stat().st_mtime_ns)
@@ -260,7 +259,9 @@ class _Draft:
     """
 
     def __init__(self, data: DataFolder, folder: Path, before: Path | None, done: BackedUp) -> None:
-        self.folder, self.before, self.done = folder, before, done
+        self.folder = folder
+        self.before = before
+        self.done = done
         self._data = data
         self._copied: list[Path] = []
 
@@ -351,7 +352,8 @@ class _Draft:
 
         A new look has a new name.
         """
-        path, hash_ = Path(key), hash_in(key)
+        path = Path(key)
+        hash_ = hash_in(key)
         if self.before is None or not hash_:
             return None
         return next((self.before / path.parent).glob(f"*-{hash_}{path.suffix}"), None)

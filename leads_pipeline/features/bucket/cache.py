@@ -20,7 +20,8 @@ class CachedStore:
     """
 
     def __init__(self, store: Store, folder: Path) -> None:
-        self.address, self.options = store.address, store.options
+        self.address = store.address
+        self.options = store.options
         self._store = store
         self._cache = FolderStore(folder)
 

@@ -83,7 +83,8 @@ def deliver(context: click.Context, is_all: bool, dry_run: bool) -> None:
 
     results = deliver_to_all(settings, data, destinations, is_all=is_all)
 
-    errors, lefts = [], 0
+    errors = []
+    lefts = 0
     for destination in destinations:
         result = results[destination.name]
         if isinstance(result, LeadsPipelineError):

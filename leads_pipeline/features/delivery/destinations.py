@@ -95,7 +95,9 @@ def destinations_of(settings: Settings) -> list[Destination]:
 
 
 def _of_variables(given: DeliverySettings) -> list[Destination]:
-    url, secret, header = given.delivery_url, given.delivery_secret, given.delivery_authorization
+    url = given.delivery_url
+    secret = given.delivery_secret
+    header = given.delivery_authorization
     if bool(url) != bool(secret):
         raise SettingsError(
             "LEADS_DELIVERY_URL and LEADS_DELIVERY_SECRET go together. Set both, or none."
@@ -103,7 +105,8 @@ def _of_variables(given: DeliverySettings) -> list[Destination]:
     if url is None or secret is None:
         return []
 
-    address, key = read_secret(url).strip(), read_secret(secret)
+    address = read_secret(url).strip()
+    key = read_secret(secret)
     host = checked_address("LEADS_DELIVERY_URL", address).hostname or ""
     signer(key)
     authorization = (

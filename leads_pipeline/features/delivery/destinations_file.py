@@ -89,7 +89,9 @@ class TomlTable:
         self, where: str, values: Mapping[str, Any], folder: Path, variables: Mapping[str, str]
     ) -> None:
         self.where = where
-        self._values, self._folder, self._variables = values, folder, variables
+        self._values = values
+        self._folder = folder
+        self._variables = variables
         self._known: set[str] = set()
 
     def error(self, what: str) -> SettingsError:
@@ -262,7 +264,8 @@ def _form(table: TomlTable) -> Form:
 
 
 def _webhook(table: TomlTable) -> StandardWebhook:
-    secret, authorization = table.secret("secret"), table.secret("authorization")
+    secret = table.secret("secret")
+    authorization = table.secret("authorization")
     if secret is None:
         raise table.error(
             "has no `secret`. A webhook is signed with one. For another form, add "
@@ -281,7 +284,9 @@ def _webhook(table: TomlTable) -> StandardWebhook:
 
 def _requests(table: TomlTable) -> RequestForm:
     headers = _headers(table)
-    templates, hosts, addresses = {}, [], []
+    templates = {}
+    hosts = []
+    addresses = []
     for event_type in EventType:
         inner = table.table(event_type)
         if inner is None:
@@ -290,7 +295,8 @@ def _requests(table: TomlTable) -> RequestForm:
         address, host = address_template(inner.where, url, event_type)
         checked_address(f"{inner.where}: `url`", url.partition("{")[0])
         body = _body(inner, headers, event_type)
-        done, final = inner.statuses("done"), inner.statuses("final")
+        done = inner.statuses("done")
+        final = inner.statuses("final")
         templates[event_type] = RequestTemplate(
             _method(inner), address, body, done, final, _id_path(inner, event_type)
         )
@@ -363,10 +369,8 @@ def _credentials(table: TomlTable) -> ClientCredentials | None:
     if token is None:
         return None
 
-    secret, method = (
-        token.secret("client_secret"),
-        token.get("method", str, "text") or AuthMethod.BASIC,
-    )
+    secret = token.secret("client_secret")
+    method = token.get("method", str, "text") or AuthMethod.BASIC
     if secret is None:
         raise token.error("has no `client_secret`.")
     if method not in [*AuthMethod]:

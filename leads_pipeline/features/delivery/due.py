@@ -48,7 +48,8 @@ def note_due(
     look. Return the error of a window that can't be read: the others are noted.
     """
     _note_filter(ledger, chosen)
-    mark, day = _mark(data, now), f"{now.date()} {first}"
+    mark = _mark(data, now)
+    day = f"{now.date()} {first}"
     is_first = ledger.fact("day") != day
     if mark == ledger.fact("mark") and not is_first:
         return None
@@ -92,7 +93,8 @@ def _changed(
     data: DataFolder, ledger: Ledger, chosen: Filter, first: date, is_first: bool
 ) -> list[WindowKey]:
     """Return the windows whose versions aren't noted yet."""
-    known, changed = ledger.windows(), []
+    known = ledger.windows()
+    changed = []
     for window, hash_ in RawWindows(data.store, data.gate).hashes(of_all_days=is_first).items():
         kind, day, scope = window
         if day >= first and chosen.takes_window(kind, scope) and known.get(window) != hash_:
@@ -102,7 +104,8 @@ def _changed(
 
 def is_neglected(data: DataFolder, ledger: Ledger, now: datetime, after: timedelta) -> bool:
     """Whether nobody has looked for so long at what landed."""
-    mark, landed_at = ledger.fact("mark"), data.state.landed_at()
+    mark = ledger.fact("mark")
+    landed_at = data.state.landed_at()
     if data.bucket:
         return (
             now.timestamp() - float(mark or 0) * _BUCKET_LOOKS.total_seconds()
@@ -147,12 +150,17 @@ def _unknown(
     for lead_id, group in groupby(
         zip(window.versions, leads, strict=True), lambda one: one[0].lead_id
     ):
-        newest, had, names, seen = (0, ""), 0, set[str](), Counter[str]()
+        newest = (0, "")
+        had = 0
+        names = set[str]()
+        seen = Counter[str]()
         for number, name, contact in ledger.noted(kind.name, lead_id):
-            newest, had = (number, name), had | contact
+            newest = (number, name)
+            had |= contact
             names.add(name)
         for landed, lead in group:
-            text, contact = version_of(landed), _contact(lead)
+            text = version_of(landed)
+            contact = _contact(lead)
             seen[text] += 1
             if not chosen.takes_market(market_of(lead)):
                 continue
@@ -173,9 +181,10 @@ def _unknown(
 
 def _contact(lead: Mapping[str, Any]) -> int:
     """Which parts of the contact are filled, as bits: e-mail address, telephone number, name."""
-    contact, names = lead["contact"], (("email",), ("phoneNumber",), ("firstName", "lastName"))
-    return sum(
-        1 << place
-        for place, part in enumerate(names)
-        if any((contact[name] or "").strip() for name in part)
-    )
+    contact = lead["contact"]
+    parts = (("email",), ("phoneNumber",), ("firstName", "lastName"))
+    filled = 0
+    for place, names in enumerate(parts):
+        if any((contact[name] or "").strip() for name in names):
+            filled |= 1 << place
+    return filled

@@ -123,7 +123,9 @@ def _never_sent(facts: Facts, destination: Destination) -> Iterator[Finding]:
 
 
 def _late(facts: Facts, destination: Destination, ledger: Ledger) -> Iterator[Finding]:
-    oldest, gone, trouble = oldest_waiting(ledger), ledger.fact("gone"), ledger.fact("trouble")
+    oldest = oldest_waiting(ledger)
+    gone = ledger.fact("gone")
+    trouble = ledger.fact("trouble")
     is_late = oldest is not None and has_passed(_LATE_DELIVERY, oldest, facts.now)
     if not gone and not is_late:
         if is_neglected(facts.data, ledger, facts.now, _LATE_DELIVERY):

@@ -40,19 +40,18 @@ MARKETS: Final = ("sales", "lettings", "unknown")
 # The members of `data` that templates may ask for: those of all kinds together.
 ERASED_MEMBERS: Final = frozenset({"kind", "lead_id"})
 DATA_MEMBERS: Final = ERASED_MEMBERS | {
-    *(
-        "version",
-        "occurred_at",
-        "lead_day",
-        "scope",
-        "branch",
-        "market",
-        "person",
-        "source",
-        "words",
-        "payload",
-    ),
-    *(PROBLEMS, EXTRA),
+    "version",
+    "occurred_at",
+    "lead_day",
+    "scope",
+    "branch",
+    "market",
+    "person",
+    "source",
+    "words",
+    "payload",
+    PROBLEMS,
+    EXTRA,
     *(declared.column for kind in LEAD_KINDS for declared in kind.fields),
     *(child.name for kind in LEAD_KINDS for child in kind.children),
 }

@@ -64,7 +64,8 @@ class DeliveredLeads(HoldsPeople):
         """Return the hosts that nobody tells of erasures. Raises StorageError."""
         hosts = set[str]()
         for ledger in self._ledgers():
-            tells, here = ledger.fact("tells_erasures") != "no", ledger.fact("host")
+            tells = ledger.fact("tells_erasures") != "no"
+            here = ledger.fact("host")
             for host in known_hosts(ledger):
                 is_former = here is not None and host != here  # its address has changed
                 if is_former or not tells:

@@ -181,7 +181,8 @@ def _note_destination(ledger: Ledger, destination: Destination) -> None:
 
 def _note_day(ledger: Ledger, now: datetime) -> None:
     """Days on which nobody sends don't count among the three for which a version is tried."""
-    before, day = ledger.fact("sent_on"), now.date()
+    before = ledger.fact("sent_on")
+    day = now.date()
     if before != day.isoformat():
         days_off = (day - date.fromisoformat(before)).days - 1 if before else 0
         ledger.postpone(timedelta(days=max(days_off, 0)), now.timestamp())
@@ -304,7 +305,8 @@ class _Pass:
             self.ledger.set_fact(name, None)
 
     def _note_failure(self, outcome: Outcome, trouble: str) -> None:
-        version, now = outcome.version, self.clock()
+        version = outcome.version
+        now = self.clock()
         if version.attempts == 0:
             self.ledger.tried(version, now.timestamp())
 

@@ -57,7 +57,8 @@ class StandardWebhook:
 
     def request(self, event: Event, now: datetime) -> HttpRequest:
         """Sign the message. Receivers refuse a timestamp that is older than five minutes."""
-        body, at = encoded(event.message), now.astimezone(UTC)
+        body = encoded(event.message)
+        at = now.astimezone(UTC)
         headers = {
             "content-type": "application/json",
             "webhook-id": event.id,

@@ -94,4 +94,6 @@ def _show(answers: Iterable[Seen], *, as_json: bool) -> None:
             json.dumps({"is_well": not red, "findings": [asdict(one) for one in seen]}, indent=2)
         )
 
-    sys.exit(2 if _SETTINGS in red else 1 if red else 0)
+    if _SETTINGS in red:
+        sys.exit(2)
+    sys.exit(1 if red else 0)

@@ -73,7 +73,8 @@ def ask_leads(
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Iterator[Seen]:
     """Ask the leads service: the time, a token, and one small request per kind and scope."""
-    settings, base_url = facts.settings, facts.settings.base_url
+    settings = facts.settings
+    base_url = facts.settings.base_url
     tokens = cache(tokens)  # a full disk keeps none, and each says so
 
     if base_url:
@@ -176,11 +177,13 @@ def _small_requests(
             failed.setdefault(outcome.reason, []).append((window.scope.key, outcome))
 
     if failed:
-        lines = [
-            f"{reason}: {len(cases)} of {len(windows)} scopes "
-            f"({some(sorted(key for key, _ in cases))}). {cases[0][1]}"
-            for reason, cases in sorted(failed.items())
-        ]
+        lines = []
+        for reason, cases in sorted(failed.items()):
+            scopes = some(sorted(key for key, _ in cases))
+            _, first_error = cases[0]
+            lines.append(
+                f"{reason}: {len(cases)} of {len(windows)} scopes ({scopes}). {first_error}"
+            )
         if all(isinstance(error, BusyError) for cases in failed.values() for _, error in cases):
             raise Doubt(" ".join(lines))
         raise LeadsPipelineError(" ".join(lines))

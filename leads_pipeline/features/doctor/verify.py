@@ -41,7 +41,10 @@ def verify(facts: Facts) -> Iterator[Seen]:
     A damaged raw file is moved to quarantine, as by any run. Windows that wait for a publication,
     for example after an erasure, aren't counted.
     """
-    data, raw, files, windows = facts.data, _Windows(), 0, set[WindowKey]()
+    data = facts.data
+    raw = _Windows()
+    files = 0
+    windows = set[WindowKey]()
     for place in [*list_places(data.store), *list_places(data.store, RESTRICTED)]:
         contents = data.raw.read(place)
         if not contents.opened:  # damaged, or merged meanwhile
@@ -58,7 +61,8 @@ def verify(facts: Facts) -> Iterator[Seen]:
     asked = [one for one in all_finders().values() if one.is_verified]
     yield from map(seen, find(replace(facts, is_thorough=True), asked))
 
-    edition, publish = Editions(data.folder).current(), f"{how_to_publish(data.state)}."
+    edition = Editions(data.folder).current()
+    publish = f"{how_to_publish(data.state)}."
 
     if edition is None:
         yield Seen(

@@ -158,7 +158,8 @@ def _write(
     is_raw: bool,
     sheet_rows: int,
 ) -> Exported:
-    table, format_ = quoted(name), file.suffix.removeprefix(".")
+    table = quoted(name)
+    format_ = file.suffix.removeprefix(".")
     if is_raw or format_ == "parquet":
         [(count,)] = db.execute(
             f"copy {table} to {literal(str(file))} ({_AS_IT_IS[format_]})"
@@ -183,14 +184,17 @@ class _Column(NamedTuple):
 
 
 def _column(name: str, type_: str, zone: str, *, is_csv: bool) -> _Column:
-    header, value = name, quoted(name)
+    header = name
+    value = quoted(name)
     is_text = not type_.removeprefix("U").startswith((*_TYPES, *_DATES)) or type_.endswith("]")
     if is_text or name.rpartition("_")[2] in _IDS:
-        value, type_ = f"{value}::varchar", "VARCHAR"
+        value = f"{value}::varchar"
+        type_ = "VARCHAR"
         value = f"regexp_replace({value}, {literal(_CONTROLS)}, '', 'g')"
         value = _harmless(value) if is_csv else value
     if type_ == "TIMESTAMP WITH TIME ZONE":
-        header, value = f"{name} ({zone})", f"timezone({literal(zone)}, {value})"
+        header = f"{name} ({zone})"
+        value = f"timezone({literal(zone)}, {value})"
     elif type_.startswith("TIMESTAMP"):
         value = f"{value}::timestamp"  # pandas writes nanoseconds, which Excel takes for text
     if is_csv:  # a file of the agency's own names its columns

@@ -81,7 +81,8 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
                 if before == number_of(file):
                     continue
                 if before not in kept:
-                    present, before = None, 0
+                    present = None
+                    before = 0
                     delete_tables(store, f"{TABLES}/{table.name}/")
                 days = {day for day, publication in publications.items() if publication > before}
                 is_whole = days == publications.keys()

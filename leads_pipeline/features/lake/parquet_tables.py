@@ -67,11 +67,11 @@ def write_tables(folder: Path) -> int | None:
 
 
 def _write_tree(folder: Path) -> int | None:
-    path, trees, file = folder / TABLES, folder / ".versions", (folder / WAREHOUSE_FILE).resolve()
-    edition_number, before = (
-        number_of(file),
-        number_of(path.resolve()) if path.is_symlink() and path.exists() else 0,
-    )
+    path = folder / TABLES
+    trees = folder / ".versions"
+    file = (folder / WAREHOUSE_FILE).resolve()
+    edition_number = number_of(file)
+    before = number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
 
     if edition_number == before:
         return None
@@ -190,12 +190,15 @@ def rows_of(
     db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date]
 ) -> Iterator[pa.Table]:
     """Read the rows of these days, some days at a time, with the column `lead_day`."""
-    columns = ", ".join(
-        f"{quoted(column.name)}{'::varchar' if column.type in _AS_TEXT else ''} as "
-        f"{quoted(column.name)}"
-        for column in table.columns
-    )
-    leads, ordered = quoted(_LEADS_OF[table.name]), sorted(days)
+    values = []
+    for column in table.columns:
+        name = quoted(column.name)
+        cast = "::varchar" if column.type in _AS_TEXT else ""
+        values.append(f"{name}{cast} as {name}")
+    columns = ", ".join(values)
+
+    leads = quoted(_LEADS_OF[table.name])
+    ordered = sorted(days)
     is_list = quoted(table.name) != leads
     of_a_day = f"select count(*) as leads from {leads} where {is_of(ordered)} group by lead_day"
     [(most,)] = db.execute(f"select coalesce(max(leads), 1) from ({of_a_day})").fetchall()

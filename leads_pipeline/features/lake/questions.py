@@ -29,7 +29,8 @@ def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, edition_number: int)
 
     leads.duckdb is open as `db`.
     """
-    folder, publish = data.folder / TABLES, f"{how_to_publish(data.state)}."
+    folder = data.folder / TABLES
+    publish = f"{how_to_publish(data.state)}."
     if not folder.is_symlink():
         return
 

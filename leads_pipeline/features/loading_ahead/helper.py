@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 import duckdb
@@ -61,6 +61,19 @@ _PAUSES_A_LISTING: Final = 10
 
 # The pull comes first. Not lower, because others may wait for a lock that the helper holds.
 _NICENESS: Final = 10
+
+
+class Round(NamedTuple):
+    """Windows to load, with their hashes: none if too few leads have landed.
+
+    `pause_seconds` is how long to wait afterwards.
+    """
+
+    windows: Mapping[WindowKey, str]
+    pause_seconds: float
+
+
+_NOTHING: Final = Round({}, _PAUSE_SECONDS)
 
 # Waits until the pull has ended, at most so many seconds. Returns whether it has.
 EndedWithin = Callable[[float], bool]
@@ -111,7 +124,6 @@ class _Follower:
     ended_within: EndedWithin
     clock: Callable[[], datetime]
     leads_min: int
-    pause_seconds: float = _PAUSE_SECONDS
 
     @property
     def draft(self) -> DraftFolder:
@@ -123,43 +135,44 @@ class _Follower:
         return Editions(self.data.folder).current()
 
     def follow(self) -> None:
-        while not self.ended_within(self.pause_seconds):
+        pause_seconds = _PAUSE_SECONDS
+        while not self.ended_within(pause_seconds):
             try:
-                if self._is_worth_a_draft():
+                first = self._first_round()
+                pause_seconds = first.pause_seconds
+                if first.windows:
                     self._load_rounds(self._begin())
             except StorageError:
                 # Without the folder, a publication has taken it.
                 if self.draft.path.exists():
                     raise
 
-    def _is_worth_a_draft(self) -> bool:
-        """Whether enough has landed that isn't published.
+    def _first_round(self) -> Round:
+        """Return a round of what isn't published, if a draft is worth its cost.
 
-        Not if a publication is about to change the file.
+        It isn't if a publication is about to change the file.
         """
-        self.pause_seconds = _PAUSE_SECONDS
         if self.data.is_behind or self.data.state.is_publishing():
-            return False
+            return _NOTHING
 
         edition = self.edition
         if edition is None:
-            return self._has_room(0) and bool(self._next_round({}))
+            return self._next_round({}) if self._has_room(0) else _NOTHING
 
         with reading(edition):
             size = edition.stat().st_size
 
         if size > self.windows * COPIED_BYTES_A_WINDOW or not self._has_room(size):
-            return False
+            return _NOTHING
 
         with attached(self.data.folder, edition) as db:
-            return bool(self._next_round(windows_in(db)))
+            return self._next_round(windows_in(db))
 
     def _has_room(self, file_bytes: int) -> bool:
         """Whether the pull's landing isn't in want of the room that the draft takes."""
         return has_room(self.data.folder, file_bytes)
 
-    def _next_round(self, loaded: Mapping[WindowKey, str]) -> dict[WindowKey, str]:
-        """Return windows to load, with their hashes. None of them if too few leads have landed."""
+    def _next_round(self, loaded: Mapping[WindowKey, str]) -> Round:
         began_at = time.monotonic()
         windows: dict[WindowKey, str] = {}
         leads = 0
@@ -172,12 +185,11 @@ class _Follower:
                 leads += sum(file.leads for file in folder.files)
 
         if leads >= ROUND_LEADS_MAX:  # the next round is there already
-            self.pause_seconds = 0.0
-        else:
-            listing_seconds = time.monotonic() - began_at
-            self.pause_seconds = max(_PAUSE_SECONDS, _PAUSES_A_LISTING * listing_seconds)
+            return Round(windows, 0.0)
 
-        return windows if leads >= self.leads_min else {}
+        listing_seconds = time.monotonic() - began_at
+        pause_seconds = max(_PAUSE_SECONDS, _PAUSES_A_LISTING * listing_seconds)
+        return Round(windows if leads >= self.leads_min else {}, pause_seconds)
 
     def _origin(self) -> Origin:
         shown_by = self.data.shown_by(self.data.gate.newest_entry)
@@ -223,15 +235,17 @@ class _Follower:
             # In the folder that a publication takes.
             db.execute(f"set temp_directory = {literal(str(self.draft.path / 'spill'))}")
             set_person_key(db, self.data.state.person_key())
-            while not self.ended_within(self.pause_seconds):
+            pause_seconds = 0.0
+            while not self.ended_within(pause_seconds):
                 if not self.draft.file.exists() or self._origin() != origin:
                     break
                 if not self._has_room(self.draft.file.stat().st_size):
-                    self.pause_seconds = _PAUSE_SECONDS
+                    pause_seconds = _PAUSE_SECONDS
                     continue
-                windows = self._next_round(windows_in(db))
-                if windows:
-                    self._load(db, windows)
+                round_ = self._next_round(windows_in(db))
+                pause_seconds = round_.pause_seconds
+                if round_.windows:
+                    self._load(db, round_.windows)
             else:
                 return
         self.draft.remove()

@@ -98,7 +98,8 @@ class OwnFiles:
 
 def own_files(folder: Path | None) -> OwnFiles:
     """Read the folder."""
-    found, refused = dict[str, OwnFile](), list[OwnFile]()
+    found = dict[str, OwnFile]()
+    refused = list[OwnFile]()
     try:
         for file, look in _files(folder):
             if file.name in LIST_FILES and look:
@@ -282,7 +283,8 @@ def _keep_tables(draft: Draft, own: OwnFiles) -> None:
     [(file,)] = db.execute(
         "select current_database()"
     ).fetchall()  # a temporary table may have the same name
-    here, former = _names(db, file), set[str]()
+    here = _names(db, file)
+    former = set[str]()
     if draft.changes.has_former and columns_of(db, "own_tables", "pipeline", FORMER):
         former = _names(db, FORMER)
     for name in here | former:
@@ -325,7 +327,8 @@ def _make_tables(
         [("LEADS_MARTS_DIR", None, False, None, own.trouble)] if own.trouble else []
     )
     for one in own.files:
-        tried, is_made = f"{one.look} {today}", False
+        tried = f"{one.look} {today}"
+        is_made = False
         problem = one.problem or waiting.get((one.name, tried))
         if problem is None:
             is_made, problem = _make(one, folder, draft, seconds)
@@ -344,7 +347,8 @@ def _make_tables(
 
 def _make(one: OwnFile, folder: Path, draft: Path, seconds: float) -> Made:
     """Make the table in the draft. Return whether it is made, and what is wrong."""
-    file, name = draft.with_name("draft-own.duckdb"), str(one.name)
+    file = draft.with_name("draft-own.duckdb")
+    name = str(one.name)
     statement = one.mart.statement if one.mart else None
     columns = [*one.mart.descriptions] if one.mart else []
     try:

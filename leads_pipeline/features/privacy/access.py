@@ -6,7 +6,7 @@ finding it (search.py), how the page looks (person.html.jinja, which escapes eve
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.domain.contract import LEAD_KINDS, member_in_words
+from leads_pipeline.domain.contract import LEAD_KINDS, Field, LeadKind, member_in_words
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.features.privacy.contact_keys import plain
 from leads_pipeline.features.privacy.identity import (
@@ -53,19 +53,21 @@ _SOURCES: Final = {
     "correction": "the agent corrected it",
 }
 
+
+def _fields_of(kind: LeadKind) -> Iterator[Field]:
+    """Yield the declared fields, and those of the lists by their paths in the lead."""
+    yield from kind.fields
+    for child in kind.children:
+        for field in child.fields:
+            yield replace(field, path=f"{child.path}.{field.path}")
+
+
 # In a description, the part behind a semicolon or an example is for analysts. The page has moments
 # of the local zone.
 _DESCRIPTIONS: Final = {
     (kind.name, field.path): re.split("; |, e[.]g[.]|, UTC", field.description)[0]
     for kind in LEAD_KINDS
-    for field in (
-        *kind.fields,
-        *(
-            replace(one, path=f"{child.path}.{one.path}")
-            for child in kind.children
-            for one in child.fields
-        ),
-    )
+    for field in _fields_of(kind)
 }
 
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.]\d+)?)?(Z|[+-]\d\d:\d\d)")
@@ -86,7 +88,8 @@ class Contact:
     @classmethod
     def of(cls, lead: FoundLead) -> "Contact":
         """Of all versions, each once."""
-        names, others = list[str](), list[str]()
+        names = list[str]()
+        others = list[str]()
         for row in lead.rows:
             fields = [field for field in texts_of(row.payload) if not field.is_name]
             names.append(
@@ -103,11 +106,13 @@ class Contact:
 
     def masked(self) -> "Contact":
         """Enough of it to recognise a person whom you know, and to tell Jane from John."""
-        names = [
-            " ".join(f"{word[: 2 if len(word) > 3 else 1]}…" for word in name.split())
-            for name in self.names
-        ]
+        names = [" ".join(map(_masked_word, name.split())) for name in self.names]
         return Contact(names, [_masked(text) for text in self.others])
+
+
+def _masked_word(word: str) -> str:
+    shown = 2 if len(word) > 3 else 1
+    return f"{word[:shown]}…"
 
 
 def _masked(text: str) -> str:
@@ -138,23 +143,21 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
     for row in lead.rows:
         by_text.setdefault(row.payload, []).append(row)
 
-    versions = [
-        {
-            "received_at": min(row.received_at for row in rows).isoformat(),
-            "source": ", ".join(sorted({row.source for row in rows if row.source})),
-            "days": sorted({row.place.day.isoformat() for row in rows}),
-            "scopes": sorted({row.place.scope for row in rows}),
-            "files": sorted({row.path for row in rows}),
-            "content": content,
-            "fields": [
-                (field.path, field.text)
-                for field in texts_of(content, _TRUTHS)
-                if field.text and not field.is_name
-            ],
-        }
-        for content, rows in by_text.items()
-    ]
+    versions = [_version(content, rows) for content, rows in by_text.items()]
     return sorted(versions, key=lambda version: str(version["received_at"]))
+
+
+def _version(content: str, rows: Sequence[Row]) -> dict[str, Any]:
+    written = [field for field in texts_of(content, _TRUTHS) if field.text and not field.is_name]
+    return {
+        "received_at": min(row.received_at for row in rows).isoformat(),
+        "source": ", ".join(sorted({row.source for row in rows if row.source})),
+        "days": sorted({row.place.day.isoformat() for row in rows}),
+        "scopes": sorted({row.place.scope for row in rows}),
+        "files": sorted({row.path for row in rows}),
+        "content": content,
+        "fields": [(field.path, field.text) for field in written],
+    }
 
 
 def retention_of(settings: Settings) -> list[str]:

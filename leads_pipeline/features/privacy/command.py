@@ -420,12 +420,11 @@ def correct(
 
     Exit code 1 if it couldn't be published.
     """
-    emails, phones = [*new_email, *listed[NEW_EMAIL]], [*new_phone, *listed[NEW_PHONE]]
+    emails = [*new_email, *listed[NEW_EMAIL]]
+    phones = [*new_phone, *listed[NEW_PHONE]]
     if not (emails or phones) and sys.stdin.isatty():
-        emails, phones = (
-            _prompted("The right e-mail address"),
-            _prompted("The right telephone number"),
-        )
+        emails = _prompted("The right e-mail address")
+        phones = _prompted("The right telephone number")
 
     email, phone = _right_contact(emails, phones)
     data, request = _asked(Action.CORRECT, listed=listed, **asked)
@@ -482,13 +481,10 @@ def lift(
 
     Exit code 1 if it couldn't be published, or you answer no.
     """
-    received, (_, data) = _received_on(case, received), filled()
+    received = _received_on(case, received)
+    _, data = filled()
     entries = requests.liftable(list_of(data).read(), numbers)
-    named = "; ".join(
-        f"{NOUNS[entry.action]} {entry.number}{f', case {entry.case}' if entry.case else ''}, of "
-        f"{entry.at:%Y-%m-%d}"
-        for entry in entries
-    )
+    named = "; ".join(map(_named, entries))
 
     if any(entry.action is Action.RESTRICT for entry in entries):
         out.print("Tell the person before the restriction ends (UK GDPR, article 18(3)).")
@@ -554,13 +550,11 @@ def apply(copy: Path | None) -> None:
             "Done. No erased person is in the data folder, and no restricted one is published."
         )
 
-    _exit(
-        [
-            f"{f'Erasure {number}: ' if number else ''}{text}"
-            for number, texts in left.items()
-            for text in texts
-        ]
-    )
+    troubles = []
+    for number, texts in left.items():
+        of_erasure = f"Erasure {number}: " if number else ""
+        troubles += [of_erasure + text for text in texts]
+    _exit(troubles)
 
 
 # --- what the commands share ----------------------------------------------------------------------
@@ -570,7 +564,8 @@ def _asked(
     action: Action, *, case: str, received: date | None, shared: bool, **given: Any
 ) -> tuple[DataFolder, Request]:
     """The data folder, and a request from the options. The leads of the person are shown."""
-    received, (_, data) = _received_on(case, received), filled()
+    received = _received_on(case, received)
+    _, data = filled()
     person, found = _theirs(data, action, is_shared=shared, **given)
     return data, Request(action, person, found, received, case)
 
@@ -612,6 +607,11 @@ def _want_leads(data: DataFolder, action: Action, person: Person, found: Found) 
         err.print(f"[bold red]Warning:[/bold red] {escape(not_found(unknown))}")
         return
     raise QuestionError(not_found(unknown))
+
+
+def _named(entry: Entry) -> str:
+    of_case = f", case {entry.case}" if entry.case else ""
+    return f"{NOUNS[entry.action]} {entry.number}{of_case}, of {entry.at:%Y-%m-%d}"
 
 
 def _received_on(case: str, received: date | None) -> date:

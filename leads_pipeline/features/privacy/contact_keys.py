@@ -133,7 +133,8 @@ def _emails_in(text: str) -> Iterator[str]:
         domain = _domain(address["domain"])
         local = address["local"].partition("+")[0].rstrip(".'-")
         if domain in _GMAIL:
-            local, domain = local.replace(".", ""), "gmail.com"
+            local = local.replace(".", "")
+            domain = "gmail.com"
         if local and domain:
             yield f"{local}@{domain}"
 
@@ -211,7 +212,8 @@ def _rows_of_groups(text: str) -> Iterator[list[_Group]]:
         group = _Group(
             found["digits"], found["plus"] is not None and not found["digits"].startswith("0")
         )
-        before, after = text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
+        before = text[found.start() - 1 : found.start()]
+        after = text[found.end() : found.end() + 1]
         is_in_word = len(group.digits) <= 2 and (before.isalpha() or after.isalpha())
         if is_in_word or group.is_international or not _JOINED.fullmatch(text, end, found.start()):
             yield row
@@ -250,7 +252,8 @@ def _number(groups: Sequence[_Group], *, is_alone: bool) -> str | None:
 @lru_cache(maxsize=4_096)
 def _read(digits: str, *, is_international: bool, is_alone: bool) -> str | None:
     if digits.startswith("00") and not is_international:
-        digits, is_international = digits[2:], True
+        digits = digits[2:]
+        is_international = True
 
     if is_international:
         return (
@@ -380,7 +383,8 @@ def _former_emails(text: str) -> Iterator[str]:
             local = local.partition("+")[0] or local
             domain = _former_domain(domain.strip(".-_!*#'"))
             if domain in _GMAIL:
-                local, domain = local.replace(".", ""), "gmail.com"
+                local = local.replace(".", "")
+                domain = "gmail.com"
             if local and "." in domain:
                 yield f"{local}@{domain}"
 
@@ -456,7 +460,8 @@ def spelled_email(key: str) -> Spelling:
     local, _, domain = key.rpartition("@")
     end = rf"(?![{_LATIN_LETTERS}0-9])" if domain.isascii() else r"(?!\w)"
     if domain == "gmail.com":
-        local, domain = _NO_DOTS.join(map(re.escape, local)), _GMAIL_PATTERN
+        local = _NO_DOTS.join(map(re.escape, local))
+        domain = _GMAIL_PATTERN
     else:
         local = _APOSTROPHE.join(map(re.escape, local.split("'")))
         domain = rf"(?:{re.escape(domain)}|{re.escape(_readable(domain))})"

@@ -48,8 +48,10 @@ CONTACT: Final = frozenset(
 )
 OWN_POSTCODE: Final = frozenset(
     {
-        *("consumerPostcode", "propertyDetails.address.postcode"),
-        *("consumer_postcode", "property_details_address_postcode"),
+        "consumerPostcode",
+        "propertyDetails.address.postcode",
+        "consumer_postcode",
+        "property_details_address_postcode",
     }
 )
 
@@ -169,9 +171,13 @@ def read_contact(payload: str) -> Version:
 
 
 def _version(texts: Iterable[Text]) -> Version:
-    emails, phones, postcodes = set[str](), set[str](), set[str]()
-    first_names, last_names = list[str](), list[str]()
-    contact_texts, other_texts = list[str](), list[str]()
+    emails = set[str]()
+    phones = set[str]()
+    postcodes = set[str]()
+    first_names = list[str]()
+    last_names = list[str]()
+    contact_texts = list[str]()
+    other_texts = list[str]()
 
     for path, text, is_name in texts:
         if is_name or path not in _CONTACT_FIELDS:
@@ -270,7 +276,8 @@ class Person:
 
     def is_shown_by(self, version: Version) -> bool:
         """Whether a version shows anything of the person."""
-        given, shown = self.contact, version.contact
+        given = self.contact
+        shown = version.contact
         if not (given.emails.isdisjoint(shown.emails) and given.phones.isdisjoint(shown.phones)):
             return True
         if not (

@@ -42,7 +42,9 @@ _IDENTIFIERS: Final = {
 _KIND_ID: Final = "KIND/ID"
 
 # More words of --from, which `privacy correct` alone reads.
-NEW_EMAIL, NEW_PHONE = CORRECTED = ("new-email", "new-phone")
+NEW_EMAIL: Final = "new-email"
+NEW_PHONE: Final = "new-phone"
+CORRECTED: Final = (NEW_EMAIL, NEW_PHONE)
 
 # What --from gives, by its words.
 Listed = dict[str, list[str]]
@@ -163,7 +165,8 @@ def show_found(found: Found, *, show: bool = False) -> None:
         for lead in leads:
             out.print(escape("\n    ".join(lines_of(lead, show=show))))
 
-    read, theirs = counted(found.files, "file"), counted(len(found.theirs), "lead")
+    read = counted(found.files, "file")
+    theirs = counted(len(found.theirs), "lead")
     if found.leads:
         next_ = " Theirs too: --lead KIND/ID. Somebody else's: --not-lead KIND/ID."
         out.print(
@@ -204,10 +207,9 @@ def lines_of(lead: FoundLead, *, show: bool) -> Iterator[str]:
         ("wrote", written_by(lead) if show else []),
         ("stored in", places),
     ):
-        yield from (
-            f"{'' if number else label:9} {' '.join(text.split())}"
-            for number, text in enumerate(texts)
-        )
+        for text in texts:
+            yield f"{label:9} {' '.join(text.split())}"
+            label = ""  # it stands in the first line alone
 
 
 def found_as_json(

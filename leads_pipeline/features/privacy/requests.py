@@ -73,7 +73,9 @@ def add(
     leads.duckdb alone has the newest version. A given id counts although no lead has it: an
     interrupted erasure may have taken it out. Raises QuestionError if nothing names anybody.
     """
-    person, found, given = request.person, request.found, request.person.contact
+    person = request.person
+    found = request.found
+    given = request.person.contact
     has_contact = given.emails or (given.phones and found.names)
 
     if not (found.theirs or has_contact or person.lead_ids or cleared):

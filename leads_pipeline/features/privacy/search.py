@@ -407,10 +407,8 @@ class _Look:
                 continue
             self._count()
             if file.place is not None:
-                place, moment = (
-                    file.place._replace(root=QUARANTINE),
-                    file.set_aside_at or datetime.now(UTC),
-                )
+                place = file.place._replace(root=QUARANTINE)
+                moment = file.set_aside_at or datetime.now(UTC)
                 for lead_id, payload in zip(map(str, ids), map(str, payloads), strict=True):
                     yield Row(place, file.key, lead_id, payload, moment, "")
 

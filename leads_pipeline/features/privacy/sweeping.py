@@ -98,7 +98,8 @@ def sweep_what_appeared(data: DataFolder) -> Swept:
     Somebody may have put them back by hand. Those that landing wrote are among them, and have
     nothing that the list keeps out.
     """
-    began_at, since = datetime.now(UTC), data.state.looked_at()
+    began_at = datetime.now(UTC)
+    since = data.state.looked_at()
     is_past = since is not None and since <= began_at  # else the clock ran ahead
     swept = sweep(data, since=since if is_past else None)
     if not swept.failed:

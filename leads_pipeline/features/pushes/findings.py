@@ -27,10 +27,8 @@ def receiver(facts: Facts) -> Iterator[Finding]:
     leads-pipeline-receive`. If the portal pushes nothing any more, remove LEADS_RECEIVE_KEY.
     Over: when it runs.
     """
-    seen_at, is_wanted = (
-        facts.data.state.touched_at(SEEN),
-        facts.settings.of(PushSettings).receive_key,
-    )
+    seen_at = facts.data.state.touched_at(SEEN)
+    is_wanted = facts.settings.of(PushSettings).receive_key
     if is_wanted and seen_at and has_passed(_LONGEST_RECEIVER_PAUSE, seen_at, facts.now):
         yield Finding(
             Level.ERROR,

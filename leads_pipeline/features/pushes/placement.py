@@ -40,7 +40,8 @@ class Placement:
     def of(self, kind: LeadKind, lead: ReceivedLead, received_at: datetime) -> Place:
         """The window of a lead that was received at that moment."""
         texts = read_texts(lead.payload, _PLACING_FIELDS)
-        received, day = today(self.zone, received_at), self._day(texts.get(_CREATED_AT, ""))
+        received = today(self.zone, received_at)
+        day = self._day(texts.get(_CREATED_AT, ""))
         if day is None or not received - _OLDEST <= day <= received + timedelta(days=1):
             day = received
         names = (scope.key for scope in self.scopes if _names(texts, scope))

@@ -62,7 +62,8 @@ class Receiver:
                 f"LEADS_RECEIVE_KEY has fewer than {MIN_KEY_CHARACTERS} characters. Make one with: "
                 "openssl rand -hex 32"
             )
-        self._raw, self._placement = raw, placement
+        self._raw = raw
+        self._placement = placement
         self._key = _digest(key.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -28,14 +28,16 @@ if TYPE_CHECKING:
 # What this class changes or calls of Dagster's own. If a release moves one of them, Dagster's own
 # class does the work.
 _NEEDED: Final = (
-    *("_connect", "_initdb", "conn_string_for_shard", "path_for_shard", "prepare_insert_event"),
-    *(
-        "run_connection",
-        "index_connection",
-        "store_asset_event_tags",
-        "store_asset_event",
-        "store_event_batch",
-    ),
+    "_connect",
+    "_initdb",
+    "conn_string_for_shard",
+    "path_for_shard",
+    "prepare_insert_event",
+    "run_connection",
+    "index_connection",
+    "store_asset_event_tags",
+    "store_asset_event",
+    "store_event_batch",
 )
 # How long to wait for a file that another process has locked, as Dagster does.
 _BUSY_SECONDS: Final = 30
@@ -75,7 +77,8 @@ class EventLog(SqlEventLogStorage):
                 self._store_waiting()
                 # An error in a timer, or at the event of a log line, ends no run.
                 if event.dagster_event and self._error is not None:
-                    error, self._error = self._error, None
+                    error = self._error
+                    self._error = None
                     raise error
                 super().store_event(event)
                 self.have_shown(event.run_id)
@@ -87,7 +90,8 @@ class EventLog(SqlEventLogStorage):
 
     def _store_waiting(self) -> None:
         with self._one_at_a_time:
-            waiting, self._waiting = self._waiting, []
+            waiting = self._waiting
+            self._waiting = []
             for _, alike in groupby(waiting, _run_type_and_asset):
                 try:
                     events = list(alike)

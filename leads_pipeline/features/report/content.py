@@ -88,7 +88,8 @@ class Content:
     @property
     def title(self) -> str:
         """The period, and the branch if it is one."""
-        first, last = self.days["first_day"], self.days["last_day"]
+        first = self.days["first_day"]
+        last = self.days["last_day"]
         if last is None:
             return "Leads"
         form = "%-d" if first.month == last.month else "%-d %B"

@@ -72,7 +72,8 @@ class _Log:
         self._failed_step = None
 
     def _take_record(self, record: re.Match[str]) -> Iterator[str]:
-        shown, failure = _shown(record, self._pages), _FAILURE.fullmatch(record["text"])
+        shown = _shown(record, self._pages)
+        failure = _FAILURE.fullmatch(record["text"])
         # The error of an interrupted run is Dagster's own.
         self._is_skipping = shown is None or (failure is not None and _is_interrupted(failure))
         if failure is not None and failure["event"] == "STEP_FAILURE":

@@ -34,7 +34,8 @@ def demo() -> None:
     from leads_pipeline.cli.session import Session  # loads Dagster
 
     with simulator(), Session.opened(timedelta(days=DEMO_DAYS)) as session:
-        first, last = session.today - timedelta(days=DEMO_DAYS), session.today - timedelta(days=1)
+        first = session.today - timedelta(days=DEMO_DAYS)
+        last = session.today - timedelta(days=1)
         scopes = session.settings.scopes
         windows = [
             Window.of(day, scope, session.settings.zone)

@@ -146,7 +146,8 @@ def _account() -> tuple[str, str]:
 
     Root's service runs as an account of its own.
     """
-    user, group = os.geteuid(), os.getegid()
+    user = os.geteuid()
+    group = os.getegid()
     if user == 0:
         return "leads-pipeline", "leads-pipeline"
     try:
@@ -202,7 +203,8 @@ def _template(name: str) -> str:
 
 
 def _show_next_steps(folder: Path, program: Path) -> None:
-    path, command = shlex.quote(str(folder)), shlex.quote(str(program))
+    path = shlex.quote(str(folder))
+    command = shlex.quote(str(program))
     install = "sudo install -m 644 leads-pipeline.service /etc/systemd/system/"
     start = "sudo systemctl enable --now leads-pipeline"
     if os.geteuid() == 0:

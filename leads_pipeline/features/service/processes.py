@@ -85,7 +85,8 @@ def run_together(
     """
     listening(host, port).close()  # before anything is started
     writable(settings)
-    data, home = opened(settings), dagster_home(settings)
+    data = opened(settings)
+    home = dagster_home(settings)
     data.want_restored()
     # Dagster gives an .env in its working directory precedence over the environment, even its empty
     # lines. So it works in its home, and its environment has everything.
@@ -182,13 +183,11 @@ class _Service:
     def __init__(
         self, home: Path, lock: int, stop: Event, pages: str, clock: Callable[[], float]
     ) -> None:
-        self._home, self._lock, self._stop, self._pages, self._clock = (
-            home,
-            lock,
-            stop,
-            pages,
-            clock,
-        )
+        self._home = home
+        self._lock = lock
+        self._stop = stop
+        self._pages = pages
+        self._clock = clock
         self._most_ahead = self._ahead()
         self._address: Path | None = None
         self._asked_at = self._reached_at = 0.0
@@ -197,7 +196,8 @@ class _Service:
 
     def run(self, folder: Path, host: str, port: int, log_level: str) -> str | None:
         """Start them, and wait. Return why they are to end, None if `stop` was set."""
-        address, workspace = folder / _SOCKET, folder / "workspace.yaml"
+        address = folder / _SOCKET
+        workspace = folder / "workspace.yaml"
         workspace.write_text(_WORKSPACE % address)
         levels = ("--log-level", log_level)
         code = ("api", "grpc", "-m", _MODULE, "--location-name", _MODULE, "--socket", str(address))
@@ -206,7 +206,8 @@ class _Service:
         if (ended := self._wait(address.is_socket)) or self._stop.is_set():
             return ended
 
-        self._address, self._reached_at = address, time.monotonic()
+        self._address = address
+        self._reached_at = time.monotonic()
         pages = ("--host", host, "--port", str(port), "--workspace", str(workspace))
         self._start("Dagster UI", _PAGES_MODULE, *pages, *levels)
         self._start("daemon", DAEMON_MODULE, "run", "-w", str(workspace), *levels)

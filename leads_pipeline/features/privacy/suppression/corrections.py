@@ -16,5 +16,7 @@ def corrected_texts(rows: Sequence[Row]) -> dict[Row, str]:
         texts = newest_payloads(merged(rows))
         for row in corrections:
             with suppress(KeyError, ValueError):  # the version is in another window, or isn't JSON
-                made[row] = texts[row.lead_id] = corrected(texts[row.lead_id], row.payload).decode()
+                text = corrected(texts[row.lead_id], row.payload).decode()
+                made[row] = text
+                texts[row.lead_id] = text  # the next correction is of this one
     return made

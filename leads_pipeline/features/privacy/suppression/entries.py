@@ -106,8 +106,10 @@ def _with(entry: Entry, learned: Sequence[Entry]) -> Entry:
     if not learned:
         return entry
 
-    emails, phones = [*entry.emails], [*entry.phones]
-    leads, persons = [*entry.leads], [*entry.persons]
+    emails = [*entry.emails]
+    phones = [*entry.phones]
+    leads = [*entry.leads]
+    persons = [*entry.persons]
     for more in learned:
         emails += more.emails
         phones += more.phones
@@ -257,7 +259,8 @@ class _Person:
     ) -> bool:
         """Whether it is theirs by the rule of identity 1, with its keys of names."""
         entry = self.entry
-        emails, names = shown.emails or other_emails, shown.names or other_names
+        emails = shown.emails or other_emails
+        names = shown.names or other_names
 
         if not emails.isdisjoint(entry.emails):
             return True

@@ -79,7 +79,8 @@ class SuppressionList:
 
         if read is None or read[0] != identity:
             guarded = self._guarded()  # before the list, which is never behind it then
-            read = self._read = (identity, self._opened(self._lines(self._here, VERSIONS), guarded))
+            read = (identity, self._opened(self._lines(self._here, VERSIONS), guarded))
+            self._read = read
 
         return read[1]
 
@@ -136,7 +137,8 @@ class SuppressionList:
                 for number in lost
             ]
             replace_file(self.folder / KEY_FILE, f"{key.hex()}\n".encode())
-            name, mark = f"{VERSIONS}{len(lines):08}", _marks(key, lines)[-1]
+            name = f"{VERSIONS}{len(lines):08}"
+            mark = _marks(key, lines)[-1]
             self._here.create(name, _document(mark, lines))
             replace_file(self.guard, f"{len(lines)} {mark}\n".encode())
             self._here.delete([one for one in self._here.list(VERSIONS) if one != name])
@@ -233,10 +235,8 @@ class SuppressionList:
         if self._store is None:
             return
         self._refresh_key(self._store)
-        ours, theirs = (
-            self._lines(self._here, VERSIONS),
-            self._lines(self._store, f"{_STORED}{VERSIONS}"),
-        )
+        ours = self._lines(self._here, VERSIONS)
+        theirs = self._lines(self._store, f"{_STORED}{VERSIONS}")
         if ours[: len(theirs)] != theirs[: len(ours)]:
             raise self._broken(f"it is another than the one in {self._store.address}")
         if len(ours) != len(theirs):
