@@ -14,15 +14,16 @@ import click
 from rich.filesize import decimal
 
 from leads_pipeline.cli.installation import facts_now
-from leads_pipeline.cli.output import (
-    json_option,
-    show_indented,
-)
+from leads_pipeline.cli.output import json_option, show_indented
+from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.figures import CountedByState, Figures
 from leads_pipeline.health.findings import Finding, Level, find
 from leads_pipeline.health.findings import acknowledge as take_note
 from leads_pipeline.raw.windows import WindowState
 from leads_pipeline.words import counted, moment
+
+# In seconds. Moments that are less than two of a unit ago are told in the next one.
+_UNITS = {"day": 86_400, "hour": 3600, "minute": 60}
 
 _COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.HINT: "cyan"}
 
@@ -36,35 +37,53 @@ def status(as_json: bool) -> None:
 
     Exit code 0 if no error is open, 1 if one is, 2 if it can't tell.
     """
-    figures = Figures.of(facts := facts_now())
+    facts = facts_now()
+    figures = Figures.of(facts)
+
     if as_json:
         click.echo(json.dumps(figures.as_json(), indent=2, default=datetime.isoformat))
     else:
-        leads = ", ".join(f"{count:,} {kind}" for kind, count in (figures.leads or {}).items())
-        windows = ", ".join(f"{count} {state}" for state, count in figures.windows.items() if count)
-        windows = windows.replace(WindowState.OPEN, "open (not due yet)")
-        sizes = ", ".join(f"{name} {decimal(size)}" for name, size in figures.size_bytes.items())
-        seen = figures.service_seen_at
-        lines = {
-            "leads": leads
-            or ("none published" if figures.leads == {} else "unknown: leads.duckdb can't be read"),
-            "windows": f"{windows}, since {facts.windows[0].day}" if windows else "none",
-            "last landing": _ago(figures.last_landing_at, figures.at),
-            "last publication": _ago(figures.last_publication_at, figures.at),
-            "last backup": _ago(figures.last_backup_at, figures.at),
-            **{one.name: _counted(one, figures.at) for one in figures.of_features},
-            "service": f"seen {_ago(seen, figures.at)}"
-            if seen
-            else "not running: nothing is pulled by itself",
-            "sizes": sizes,
-            "free disk": decimal(figures.free_bytes),
-        }
-        for name, value in lines.items():
+        for name, value in _lines(figures, facts).items():
             click.echo(f"{name:<17} {value}")
         click.echo()
         _show(figures.findings)
 
     sys.exit(0 if figures.is_well else 1)
+
+
+def _lines(figures: Figures, facts: Facts) -> dict[str, str]:
+    """Return the figures in words, by the words before them."""
+    sizes = ", ".join(f"{name} {decimal(size)}" for name, size in figures.size_bytes.items())
+    service = "not running: nothing is pulled by itself"
+    if figures.service_seen_at:
+        service = f"seen {_ago(figures.service_seen_at, figures.at)}"
+
+    return {
+        "leads": _leads(figures),
+        "windows": _windows(figures, facts),
+        "last landing": _ago(figures.last_landing_at, figures.at),
+        "last publication": _ago(figures.last_publication_at, figures.at),
+        "last backup": _ago(figures.last_backup_at, figures.at),
+        **{one.name: _counted(one, figures.at) for one in figures.of_features},
+        "service": service,
+        "sizes": sizes,
+        "free disk": decimal(figures.free_bytes),
+    }
+
+
+def _leads(figures: Figures) -> str:
+    if figures.leads is None:
+        return "unknown: leads.duckdb can't be read"
+    counts = [f"{count:,} {kind}" for kind, count in figures.leads.items()]
+    return ", ".join(counts) or "none published"
+
+
+def _windows(figures: Figures, facts: Facts) -> str:
+    counts = [f"{count} {state}" for state, count in figures.windows.items() if count]
+    if not counts:
+        return "none"
+    in_words = ", ".join(counts).replace(WindowState.OPEN, "open (not due yet)")
+    return f"{in_words}, since {facts.windows[0].day}"
 
 
 @click.command()
@@ -76,11 +95,8 @@ def findings(as_json: bool) -> None:
     """
     found = find(facts_now())
     if as_json:
-        click.echo(
-            json.dumps(
-                {"findings": [asdict(one) for one in found]}, indent=2, default=datetime.isoformat
-            )
-        )
+        told = {"findings": [asdict(one) for one in found]}
+        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
     else:
         _show(found)
     sys.exit(1 if any(one.level is Level.ERROR for one in found) else 0)
@@ -134,7 +150,5 @@ def _ago(at: datetime | None, now: datetime) -> str:
     if at is None:
         return "never"
     seconds = max(0, (now - at).total_seconds())
-    unit, length = next(
-        (one for one in (("day", 86_400), ("hour", 3600)) if seconds >= 2 * one[1]), ("minute", 60)
-    )
-    return f"{moment(at)}, {counted(round(seconds / length), unit)} ago"
+    unit = next((name for name, length in _UNITS.items() if seconds >= 2 * length), "minute")
+    return f"{moment(at)}, {counted(round(seconds / _UNITS[unit]), unit)} ago"

@@ -39,6 +39,24 @@ from leads_pipeline.words import counted
 
 
 @dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How the jobs of a command went.
+
+    `besides` has what was pulled besides leads, with what went wrong. `not_published` is why the
+    publication failed.
+    """
+
+    pulled: PullReport
+    besides: Mapping[str, str | None]
+    not_published: str | None
+
+    @property
+    def troubles(self) -> list[str]:
+        """What went wrong, but for single windows."""
+        return [*filter(None, (self.pulled.error, *self.besides.values(), self.not_published))]
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """An installation, opened: its settings, its data folder, its Dagster instance."""
 
@@ -90,16 +108,24 @@ class Session:
         Return whether all went well. Prints what landed and was published, then what failed, by
         cause.
         """
-        keys = _keys(windows)
-        if keys and self.data.state.is_pulling():
+        if any(windows.values()) and self.data.state.is_pulling():
             click.echo(
                 "Another pull is under way, perhaps of the service. This one starts when it ends.",
                 err=True,
             )
 
-        before = self._leads()
-        report = PullReport()
-        failed_besides: dict[str, str] = {}
+        leads_before = self._leads()
+        outcome = self._run_all(windows, besides)
+        self._show(outcome, leads_before)
+
+        return outcome.pulled.succeeded and not outcome.troubles
+
+    def _run_all(
+        self, windows: Mapping[LeadKind, Sequence[Window]], besides: Sequence[PulledToday]
+    ) -> _Outcome:
+        """Run one job after the other, with a bar that shows how far they are."""
+        pulled = PullReport()
+        troubles_besides: dict[str, str | None] = {}
 
         with Progress(
             "[bold]{task.description}",
@@ -109,46 +135,46 @@ class Session:
             TimeElapsedColumn(),
             console=err,
         ) as bar:
-            task = bar.add_task("Pulling leads", total=sum(map(len, keys.values())))
+            task = bar.add_task("Pulling leads", total=sum(map(len, windows.values())))
 
             def advance(so_far: PullReport) -> None:
                 failed = f", {len(so_far.failed)} failed" if so_far.failed else ""
                 done = sum(so_far.landed.values()) + len(so_far.failed)
                 bar.update(task, description=f"Pulling leads{failed}", completed=done)
 
-            if keys:
-                report = self._pull(windows, advance)
+            if any(windows.values()):
+                pulled = self._pull(windows, advance)
+
             for one in besides:
                 bar.update(task, description=f"Pulling the {one.name}")
                 tags = {"dagster/partition": self.today.isoformat()}
-                trouble = run_job(self.definitions, self.instance, one.job, tags=tags)
-                if trouble:
-                    failed_besides[one.name] = trouble
-            bar.update(task, description="Publishing leads.duckdb")
-            not_published = self.publish()
+                troubles_besides[one.name] = run_job(
+                    self.definitions, self.instance, one.job, tags=tags
+                )
 
-        counts = sorted(report.landed.items())
+            bar.update(task, description="Publishing leads.duckdb")
+            return _Outcome(pulled, troubles_besides, self.publish())
+
+    def _show(self, outcome: _Outcome, leads_before: int) -> None:
         landed = [
-            f"{counted(count, 'window')} of {kind.replace('_', ' ')}" for kind, count in counts
+            f"{counted(count, 'window')} of {kind.replace('_', ' ')}"
+            for kind, count in sorted(outcome.pulled.landed.items())
         ]
-        landed += [f"the {one.name}" for one in besides if one.name not in failed_besides]
+        landed += [f"the {name}" for name, trouble in outcome.besides.items() if trouble is None]
         click.echo(f"Pulled: {', '.join(landed) or 'nothing'}.")
 
-        if not_published is None:
-            count = self._leads()
-            new = f", {max(0, count - before):,} of them new" if before else ""
+        if outcome.not_published is None:
+            leads = self._leads()
+            new = f", {max(0, leads - leads_before):,} of them new" if leads_before else ""
             click.echo(
-                f"Published: {LeadsFile(self.data).path}. It holds {counted(count, 'lead')}{new}."
+                f"Published: {LeadsFile(self.data).path}. It holds {counted(leads, 'lead')}{new}."
             )
 
-        if report.failed:
-            self._show_failed(report.failed)
+        if outcome.pulled.failed:
+            self._show_failed(outcome.pulled.failed)
 
-        troubles = [*filter(None, (report.error, *failed_besides.values(), not_published))]
-        for trouble in troubles:
+        for trouble in outcome.troubles:
             click.echo(f"{click.style('failed:', fg='red', bold=True)} {trouble}", err=True)
-
-        return report.succeeded and not troubles
 
     def _pull(
         self,

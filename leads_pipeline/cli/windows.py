@@ -4,7 +4,7 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import date, timedelta
 
 import click
 
@@ -52,8 +52,8 @@ def coverage(count: int, as_json: bool) -> None:
     if as_json:
         told = {
             "windows": [
-                {"kind": kind, "state": state, "windows": count}
-                for (kind, state), count in counts.items()
+                {"kind": kind, "state": state, "windows": number}
+                for (kind, state), number in counts.items()
             ],
             "not_landed": [_as_json(row, facts.branches) for row in not_landed],
             "days_not_published": [day.isoformat() for day in unpublished],
@@ -66,16 +66,8 @@ def coverage(count: int, as_json: bool) -> None:
             click.echo(f"Not in LEADS_BRANCH_IDS, so not counted: {some(others)}.")
         if not_landed:
             _show_not_landed(facts, not_landed)
-        publish = f"{how_to_publish(facts.data.state)}."
-        if facts.leads_duckdb.trouble:
-            click.echo(
-                f"\n{facts.leads_duckdb.trouble} The figures above are those of raw files. "
-                f"{publish}"
-            )
-        elif unpublished:
-            do = "The service publishes them within minutes." if facts.is_served else publish
-            click.echo(f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. {do}")
-        elif not not_landed:
+        _show_not_published(facts, unpublished)
+        if not (not_landed or unpublished or facts.leads_duckdb.trouble):
             click.echo("Every window that is due has landed and is published.")
 
     sys.exit(1 if not_landed or unpublished else 0)
@@ -131,6 +123,17 @@ def _show_not_landed(facts: Facts, not_landed: Sequence[WindowRow]) -> None:
     if wanted := [row for row in left if not row.window.is_deleted(facts.now)]:
         correct = "Do what the message says. " if any(map(_is_refused, wanted)) else ""
         click.echo(f"\n{correct}{how_to_pull(facts, wanted)}.")
+
+
+def _show_not_published(facts: Facts, unpublished: Sequence[date]) -> None:
+    publish = f"{how_to_publish(facts.data.state)}."
+    if facts.leads_duckdb.trouble:
+        click.echo(
+            f"\n{facts.leads_duckdb.trouble} The figures above are those of raw files. {publish}"
+        )
+    elif unpublished:
+        do = "The service publishes them within minutes." if facts.is_served else publish
+        click.echo(f"\nLanded and not published yet: {', '.join(map(str, unpublished))}. {do}")
 
 
 def _is_refused(row: WindowRow) -> bool:
