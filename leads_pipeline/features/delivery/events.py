@@ -71,7 +71,7 @@ class Events:
     def _wait(self, versions: Sequence[Version]) -> None:
         for unread in versions:
             next_at = self.clock().timestamp() + _UNREAD_WAIT_SECONDS
-            self.ledger.unread(unread, next_at)
+            self.ledger.note_unread(unread, next_at)
 
     def _drop(self, window: WindowLeads, gone: Collection[Version]) -> None:
         if not gone:

@@ -238,7 +238,7 @@ class Ledger:
             for kind, lead_id, version, number, day, scope, attempts, due_at in rows
         ]
 
-    def asked(self, version: Version, host: str, now: float) -> None:
+    def note_asking(self, version: Version, host: str, now: float) -> None:
         """Note before a lead is sent that the destination may have it from now on.
 
         If the process is killed or the answer is lost, that is all that is known.
@@ -248,7 +248,7 @@ class Ledger:
             (version.kind, version.lead_id, host, now),
         )
 
-    def answered(self, version: Version, asked_at: float) -> None:
+    def forget_asking(self, version: Version, asked_at: float) -> None:
         """Forget that this attempt was made, because a clear answer to it came.
 
         Notes of earlier attempts stay: the destination may have what one of them sent.
@@ -258,7 +258,7 @@ class Ledger:
             (version.kind, version.lead_id, asked_at),
         )
 
-    def delivered(self, version: Version, host: str, now: float) -> None:
+    def note_delivered(self, version: Version, host: str, now: float) -> None:
         """Note that the destination took it.
 
         Older versions of the lead, held or given up, are never sent after it.
@@ -302,7 +302,7 @@ class Ledger:
             (id_there, outcome, at),
         ).rowcount
 
-    def unwanted(self, version: Version) -> None:
+    def note_unwanted(self, version: Version) -> None:
         """Note that the destination doesn't want such events."""
         self._set(version, "state = 'not wanted'")
 
@@ -324,7 +324,7 @@ class Ledger:
             """
         )
 
-    def failed(self, version: Version, trouble: str, next_at: float, *, is_dead: bool) -> None:
+    def note_failed(self, version: Version, trouble: str, next_at: float, *, is_dead: bool) -> None:
         """Note that the destination did not take it."""
         state = VersionState.DEAD if is_dead else VersionState.WAITING
         self._set(
@@ -335,7 +335,7 @@ class Ledger:
             next_at,
         )
 
-    def unread(self, version: Version, next_at: float) -> None:
+    def note_unread(self, version: Version, next_at: float) -> None:
         """Note that the version's raw file couldn't be read, so the destination wasn't asked."""
         self._set(version, "trouble = ?, next_at = ?", "Its raw file can't be read.", next_at)
 
@@ -352,7 +352,7 @@ class Ledger:
         values = (*version.key, at, status, content_type, code, trouble)
         self.db.execute("insert into attempts values (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
-    def tried(self, version: Version, now: float) -> None:
+    def note_first_attempt(self, version: Version, now: float) -> None:
         """Note that the first attempt is made: the days of patience begin."""
         self._set(version, "due_at = ?", now)
 

@@ -268,9 +268,9 @@ class _Pass:
             if self.destination.wants(event):
                 wanted.append((version, event))
                 if event.type is not EventType.ERASED:
-                    self.ledger.asked(version, self.destination.form.host, self._asked_at)
+                    self.ledger.note_asking(version, self.destination.form.host, self._asked_at)
             else:
-                self.ledger.unwanted(version)
+                self.ledger.note_unwanted(version)
         self.ledger.commit()
         return wanted
 
@@ -284,7 +284,7 @@ class _Pass:
             outcome.trouble,
         )
         if not outcome.is_unclear:
-            self.ledger.answered(outcome.version, self._asked_at)
+            self.ledger.forget_asking(outcome.version, self._asked_at)
         if outcome.trouble is None:
             self._note_delivered(outcome)
             return
@@ -298,7 +298,9 @@ class _Pass:
         self._failures_in_a_row = 0
         if outcome.id_there is not None:
             self.ledger.note_id_there(outcome.version, outcome.id_there)
-        self.ledger.delivered(outcome.version, self.destination.form.host, self.clock().timestamp())
+        self.ledger.note_delivered(
+            outcome.version, self.destination.form.host, self.clock().timestamp()
+        )
         if self.ledger.fact("pauses"):
             self.ledger.wake()
         for name in _TROUBLE:
@@ -308,13 +310,13 @@ class _Pass:
         version = outcome.version
         now = self.clock()
         if version.attempts == 0:
-            self.ledger.tried(version, now.timestamp())
+            self.ledger.note_first_attempt(version, now.timestamp())
 
         is_too_old = (
             version.attempts > 0 and now - datetime.fromtimestamp(version.due_at, UTC) > PATIENCE
         )
         wait = _wait_seconds(version.attempts, _LONGEST_WAIT_SECONDS, outcome.retry_after)
-        self.ledger.failed(
+        self.ledger.note_failed(
             version, trouble, now.timestamp() + wait, is_dead=is_too_old or outcome.is_final
         )
 
