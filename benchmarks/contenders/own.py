@@ -16,7 +16,7 @@ from leads_pipeline.domain.window import Window, days
 from leads_pipeline.errors import LeadsPipelineError
 from leads_pipeline.features.loading_ahead.pull import loading_ahead
 from leads_pipeline.features.publication_steps import bring_up_to_date
-from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Service, Tokens
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.landing import Landed
 from leads_pipeline.settings import Secret, Settings
@@ -34,7 +34,8 @@ def connect(settings: Settings, data: DataFolder) -> LeadsClient:
     )
     base_url = settings.base_url or ""
     tokens = Tokens(credentials, data.folder / ".state" / "tokens")
-    return LeadsClient(base_url, tokens, max_concurrency=settings.max_concurrency)
+    service = Service(base_url=base_url, tokens=tokens)
+    return LeadsClient(service, max_concurrency=settings.max_concurrency)
 
 
 def pull(settings: Settings, data: DataFolder, wanted: list[date]) -> None:

@@ -15,7 +15,7 @@ from dagster import ConfigurableResource, InitResourceContext, ResourceDependenc
 
 from leads_pipeline.domain.contract import LEADS_TOKEN_PATH
 from leads_pipeline.errors import SettingsError, StorageError
-from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Service, Tokens
 from leads_pipeline.portal.credentials import PgpSecret
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Secret, Settings, origin
@@ -89,11 +89,12 @@ class LeadsService(ConfigurableResource[None]):
         portal's leads.
         """
         base_url = required(self.base_url, "LEADS_BASE_URL")
-        tokens = self.tokens()
+        service = Service(base_url=base_url, tokens=self.tokens())
         self.data.state.claim(origin(base_url))
-        keep = self.data.quarantine.keep_answer
         return LeadsClient(
-            base_url, tokens, max_concurrency=self.max_concurrency, keep_unreadable=keep
+            service,
+            max_concurrency=self.max_concurrency,
+            keep_unreadable=self.data.quarantine.keep_answer,
         )
 
     def tokens(self) -> Tokens:

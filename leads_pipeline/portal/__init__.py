@@ -6,7 +6,7 @@ Belongs here: everything that speaks HTTP with the portal. Doesn't: what an answ
 
 from leads_pipeline.portal.client import LeadsClient
 from leads_pipeline.portal.pace import RetryPolicy
-from leads_pipeline.portal.run import Timing
+from leads_pipeline.portal.run import Service, Timing
 from leads_pipeline.portal.tokens import ClientCredentials, Tokens
 
-__all__ = ["ClientCredentials", "LeadsClient", "RetryPolicy", "Timing", "Tokens"]
+__all__ = ["ClientCredentials", "LeadsClient", "RetryPolicy", "Service", "Timing", "Tokens"]

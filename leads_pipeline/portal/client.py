@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from leads_pipeline.domain.bodies import CutAnswer, cut_leads
 from leads_pipeline.domain.contract import Answer, LeadKind, ReceivedLead, window_parameters
@@ -22,7 +22,6 @@ from leads_pipeline.errors import (
     UnreachableError,
 )
 from leads_pipeline.portal.run import Fetched, Requests, RequestSpec, Service
-from leads_pipeline.portal.tokens import Tokens
 from leads_pipeline.portal.verdicts import CHECK_ACCESS, DEADLINE_PASSED, LATER, is_too_much
 
 # A window that is too large or too slow is asked for in parts of this length.
@@ -47,20 +46,18 @@ class LeadsClient:
     """Fetches windows of leads.
 
     `keep_unreadable` takes an answer that can't be read, with its window. Proxies come from the
-    environment (HTTPS_PROXY, NO_PROXY). `options` are those of Service: clocks and limits.
+    environment (HTTPS_PROXY, NO_PROXY).
     """
 
     def __init__(
         self,
-        base_url: str,
-        tokens: Tokens,
+        service: Service,
         *,
         max_concurrency: int,
         keep_unreadable: Callable[[LeadKind, Window, bytes], None] | None = None,
         standstill_seconds: float = STANDSTILL_SECONDS,
-        **options: Any,
     ) -> None:
-        self._service = Service(base_url=base_url, tokens=tokens, **options)
+        self._service = service
         self._max_concurrency = max_concurrency
         self._door = threading.Lock()
         self._keep_unreadable = keep_unreadable

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.portal import LeadsClient
+from leads_pipeline.portal import Service
 from leads_pipeline_tests.promises.portal import portal, variables
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import House
@@ -47,8 +47,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         return tmp_path / "data"
 
     monkeypatch.chdir(tmp_path)
-    impatient = partial(LeadsClient, policy=IMPATIENT)
-    monkeypatch.setattr("leads_pipeline.orchestration.resources.LeadsClient", impatient)
+    impatient = partial(Service, policy=IMPATIENT)
+    monkeypatch.setattr("leads_pipeline.orchestration.resources.Service", impatient)
     return installed
 
 

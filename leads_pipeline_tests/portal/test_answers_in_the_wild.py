@@ -11,7 +11,7 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import LeadsPipelineError
-from leads_pipeline.portal import ClientCredentials, LeadsClient, Timing, Tokens
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Service, Timing, Tokens
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.portal.answers_in_the_wild import ANSWERS, LEADS, NOW, PLAIN, TOKENS, Wild
 from leads_pipeline_tests.support.fake_timing import FakeTiming
@@ -43,13 +43,13 @@ def pull(
         method=AuthMethod.BODY,
     )
     clock = FakeTiming()  # nobody sleeps
-    client = LeadsClient(
-        data.url,
-        Tokens(credentials, folder / "tokens", deadline_seconds=token_seconds),
-        max_concurrency=1,
+    service = Service(
+        base_url=data.url,
+        tokens=Tokens(credentials, folder / "tokens", deadline_seconds=token_seconds),
         timing=Timing(now=lambda: NOW, monotonic=lambda: clock.seconds, wait=clock.wait),
         deadline_seconds=data_seconds,
     )
+    client = LeadsClient(service, max_concurrency=1)
     [(_, outcome)] = client.fetch_windows(APPLICANT, [MINUTE], lambda answer: answer)
     if isinstance(outcome, LeadsPipelineError):
         return outcome, []

@@ -13,13 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.domain.contract import APPLICANT, Answer
+from leads_pipeline.domain.contract import APPLICANT, Answer, LeadKind
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import (
     BusyError,
@@ -35,10 +34,11 @@ from leads_pipeline.errors import (
     TooLargeError,
     UnreachableError,
 )
-from leads_pipeline.portal import LeadsClient, RetryPolicy, Timing, Tokens
+from leads_pipeline.portal import LeadsClient, RetryPolicy, Service, Timing, Tokens
+from leads_pipeline.portal.client import STANDSTILL_SECONDS
 from leads_pipeline.portal.http import answer_to, server_time
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.portal.run import MAX_FAILURES_IN_A_ROW
+from leads_pipeline.portal.run import DEADLINE_SECONDS, MAX_BODY_BYTES, MAX_FAILURES_IN_A_ROW
 from leads_pipeline.portal.tokens import Token
 from leads_pipeline_tests.support.fake_timing import NOW, FakeTiming
 from leads_pipeline_tests.support.good_tokens import BASE_URL, CREDENTIALS, TOKEN, GoodTokens
@@ -65,17 +65,45 @@ Handler = Callable[[httpx.Request], httpx.Response]
 Outcome = Answer | LeadsPipelineError
 
 
-def leads_client(handler: Handler, tokens: Tokens | None = None, **options: Any) -> LeadsClient:
+def leads_client(
+    handler: Handler,
+    tokens: Tokens | None = None,
+    *,
+    max_concurrency: int = 4,
+    keep_unreadable: Callable[[LeadKind, Window, bytes], None] | None = None,
+    timing: Timing | None = None,
+    policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> LeadsClient:
     """A client of a portal that `handler` plays. Only its waits move its clock."""
-    defaults: dict[str, Any] = {"max_concurrency": 4, "timing": FakeTiming().as_timing()}
-    transport = httpx.MockTransport(handler)
-    return LeadsClient(BASE_URL, tokens or GoodTokens(), transport=transport, **defaults | options)
+    service = Service(
+        base_url=BASE_URL,
+        tokens=tokens or GoodTokens(),
+        transport=httpx.MockTransport(handler),
+        timing=timing or FakeTiming().as_timing(),
+        policy=policy,
+        max_body_bytes=max_body_bytes,
+    )
+    return LeadsClient(service, max_concurrency=max_concurrency, keep_unreadable=keep_unreadable)
 
 
-def socket_client(url: str, **options: Any) -> LeadsClient:
+def socket_client(
+    url: str,
+    *,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    max_body_bytes: int = MAX_BODY_BYTES,
+    standstill_seconds: float = STANDSTILL_SECONDS,
+) -> LeadsClient:
     """A client over real sockets, which asks once."""
-    defaults: dict[str, Any] = {"max_concurrency": 1, "policy": ONCE, "timing": THAT_DAY}
-    return LeadsClient(url, GoodTokens(), **defaults | options)
+    service = Service(
+        base_url=url,
+        tokens=GoodTokens(),
+        policy=ONCE,
+        timing=THAT_DAY,
+        deadline_seconds=deadline_seconds,
+        max_body_bytes=max_body_bytes,
+    )
+    return LeadsClient(service, max_concurrency=1, standstill_seconds=standstill_seconds)
 
 
 def window_of(branch_id: int, day: date = YESTERDAY) -> Window:
@@ -142,12 +170,13 @@ def test_an_answer_says_how_it_was_had() -> None:
         timing.seconds += 2  # leads that arrive during the request may or may not be in it
         return httpx.Response(200, content=BODY)
 
-    client = socket_client(
-        f"{BASE_URL}/prefix/",
+    service = Service(
+        base_url=f"{BASE_URL}/prefix/",
+        tokens=GoodTokens(),
         transport=httpx.MockTransport(handler),
         timing=timing.as_timing(),
     )
-    answer = answer_of(client)
+    answer = answer_of(LeadsClient(service, max_concurrency=1))
 
     [request] = asked
     assert request.url.raw_path == (

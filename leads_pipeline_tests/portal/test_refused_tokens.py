@@ -13,7 +13,7 @@ import pytest
 from leads_pipeline.domain.contract import APPLICANT, Answer
 from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.errors import LeadsPipelineError, RefusedError, TokenRefusedError
-from leads_pipeline.portal import ClientCredentials, LeadsClient, Tokens
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Service, Tokens
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.run import MAX_REFUSED_TOKENS
 from leads_pipeline.portal.verdicts import settled
@@ -63,9 +63,10 @@ class Portal:
         tokens = Tokens(
             credentials, self.folder, clock=lambda: timing.now().timestamp(), transport=transport
         )
-        client = LeadsClient(
-            BASE_URL, tokens, max_concurrency=8, transport=transport, timing=timing.as_timing()
+        service = Service(
+            base_url=BASE_URL, tokens=tokens, transport=transport, timing=timing.as_timing()
         )
+        client = LeadsClient(service, max_concurrency=8)
         return dict(client.fetch_windows(APPLICANT, windows, lambda answer: answer))
 
     def runs_until_all_landed(self, windows: Sequence[Window], most: int) -> int:

@@ -55,7 +55,7 @@ from leads_pipeline.orchestration.asking import raw_key
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import PULL_JOB, SERVED
 from leads_pipeline.orchestration.partitions import Partitions
-from leads_pipeline.portal import LeadsClient, RetryPolicy
+from leads_pipeline.portal import RetryPolicy, Service
 from leads_pipeline.raw.data_folder import DataFolder, first_day
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
@@ -367,8 +367,7 @@ def installation(
             _dagsters_own_warnings(),
             patch.dict(os.environ, environment),
             patch(
-                "leads_pipeline.orchestration.resources.LeadsClient",
-                partial(LeadsClient, policy=IMPATIENT),
+                "leads_pipeline.orchestration.resources.Service", partial(Service, policy=IMPATIENT)
             ),
             home(folder / "home", environment) as instance,
         ):

@@ -42,7 +42,7 @@ from leads_pipeline.orchestration.asking import Asking, raw_key
 from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
 from leads_pipeline.orchestration.partitions import Partitions
 from leads_pipeline.orchestration.raw_leads import raw_leads_asset
-from leads_pipeline.portal import ClientCredentials, LeadsClient, Timing, Tokens
+from leads_pipeline.portal import ClientCredentials, LeadsClient, Service, Timing, Tokens
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.windows import WindowRow, window_table
 from leads_pipeline.settings import AuthMethod, Settings
@@ -261,13 +261,13 @@ class _Client(LeadsClient):
 
     def __init__(self, pipeline: Pipeline, tokens: Tokens) -> None:
         assert pipeline.settings.base_url
-        super().__init__(
-            pipeline.settings.base_url,
-            tokens,
-            max_concurrency=8,
+        service = Service(
+            base_url=pipeline.settings.base_url,
+            tokens=tokens,
             policy=IMPATIENT,
             timing=Timing(now=pipeline.clock),
         )
+        super().__init__(service, max_concurrency=8)
         self._left = pipeline.killed_after
 
     def fetch_windows(self, *arguments: Any) -> Iterator[Any]:

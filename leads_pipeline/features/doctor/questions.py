@@ -20,7 +20,7 @@ from leads_pipeline.features.doctor.file_system import prove_folder
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import Level, find
 from leads_pipeline.health.seen import ONE_ATTEMPT, Doubt, Light, Seen, about_token, ask, seen
-from leads_pipeline.portal import LeadsClient, Tokens
+from leads_pipeline.portal import LeadsClient, Service, Tokens
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.raw.data_folder import DataFolder, check_portal
@@ -159,9 +159,8 @@ def _small_requests(
 
     Raises the first error of a reason, with the scopes that have it.
     """
-    client = LeadsClient(
-        base_url, tokens(), max_concurrency=settings.max_concurrency, policy=ONE_ATTEMPT
-    )
+    service = Service(base_url=base_url, tokens=tokens(), policy=ONE_ATTEMPT)
+    client = LeadsClient(service, max_concurrency=settings.max_concurrency)
     end = datetime.now(UTC).replace(microsecond=0) - _WINDOW_AGE
     windows = [
         Window(today(settings.zone, end), scope, end - _WINDOW_LENGTH, end)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline.features.inventory.contract import (
@@ -13,7 +13,6 @@ from leads_pipeline.features.inventory.contract import (
 )
 from leads_pipeline.portal.http import checked_header
 from leads_pipeline.portal.run import Requests, RequestSpec, Service
-from leads_pipeline.portal.tokens import Tokens
 
 # The largest page that the service gives (openapi.yaml, inventorySearch).
 INVENTORY_PAGE_SIZE: Final = 250
@@ -34,12 +33,12 @@ _ADVICE: Final = {
 class InventoryClient:
     """Searches the inventory of one agency.
 
-    Keeps the address, which can be a lead's home, out of messages. `options` are those of Service.
+    Keeps the address, which can be a lead's home, out of messages.
     """
 
-    def __init__(self, base_url: str, tokens: Tokens, agency_ref: str, **options: Any) -> None:
+    def __init__(self, service: Service, agency_ref: str) -> None:
+        self._service = service
         self._agency_ref = checked_header("INVENTORY_AGENCY_REF", agency_ref)
-        self._service = Service(base_url=base_url, tokens=tokens, **options)
 
     @property
     def requests_made(self) -> int:

@@ -11,7 +11,7 @@ from leads_pipeline.features.inventory.searches import Inventory
 from leads_pipeline.features.inventory.settings import InventorySettings
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.seen import ONE_ATTEMPT, Doubt, Light, Seen, about_token, ask
-from leads_pipeline.portal import Tokens
+from leads_pipeline.portal import Service, Tokens
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.words import counted
 
@@ -38,7 +38,8 @@ def _first_page(base_url: str, own: InventorySettings, tokens: Callable[[], Toke
     if not own.inventory_addresses:
         return f"{about_token(tokens())} Places come from leads, so there is no place to try."
 
-    client = InventoryClient(base_url, tokens(), own.inventory_agency_ref, policy=ONE_ATTEMPT)
+    service = Service(base_url=base_url, tokens=tokens(), policy=ONE_ATTEMPT)
+    client = InventoryClient(service, own.inventory_agency_ref)
     page = client.first_page(own.inventory_addresses[0])
     return (
         f"The first of {len(own.inventory_addresses)} places has {len(page.items)} items on its "

@@ -8,7 +8,7 @@ from leads_pipeline.features.inventory.client import InventoryClient
 from leads_pipeline.features.inventory.contract import INVENTORY_TOKEN_PATH
 from leads_pipeline.features.inventory.settings import InventorySettings
 from leads_pipeline.orchestration.resources import DataFolderResource, required
-from leads_pipeline.portal import ClientCredentials, Tokens
+from leads_pipeline.portal import ClientCredentials, Service, Tokens
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import AuthMethod, Settings
 
@@ -36,10 +36,10 @@ class InventoryService(ConfigurableResource[None]):
 
     def connect(self) -> InventoryClient:
         """Return a client with its token. Raises SettingsError naming the missing variables."""
-        agency_ref = required(self.agency_ref, "INVENTORY_AGENCY_REF")
-        return InventoryClient(
-            required(self.base_url, "INVENTORY_BASE_URL"), self.tokens(), agency_ref
+        service = Service(
+            base_url=required(self.base_url, "INVENTORY_BASE_URL"), tokens=self.tokens()
         )
+        return InventoryClient(service, required(self.agency_ref, "INVENTORY_AGENCY_REF"))
 
     def tokens(self) -> Tokens:
         """Return the access tokens for the API.

@@ -24,7 +24,7 @@ from leads_pipeline.features.inventory.contract import (
     read_inventory_page,
 )
 from leads_pipeline.features.inventory.service import InventoryService
-from leads_pipeline.portal import RetryPolicy
+from leads_pipeline.portal import RetryPolicy, Service
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
@@ -80,14 +80,14 @@ def test_a_page_without_its_list_or_a_cursor_that_can_be_followed_is_no_answer(b
 
 
 def inventory_client(handler: Handler, *, policy: RetryPolicy = ONCE) -> InventoryClient:
-    return InventoryClient(
-        BASE_URL,
-        GoodTokens(),
-        "agency-7",
+    service = Service(
+        base_url=BASE_URL,
+        tokens=GoodTokens(),
         policy=policy,
         transport=httpx.MockTransport(handler),
         timing=FakeTiming().as_timing(),
     )
+    return InventoryClient(service, "agency-7")
 
 
 def page(items: Sequence[str], token: str | None) -> httpx.Response:
@@ -144,14 +144,15 @@ def test_a_wrong_agency_is_told_from_a_refused_token() -> None:
 @pytest.mark.parametrize("reference", ["", "a\r\nX: y", "ä"])
 def test_an_agency_ref_that_is_no_header_is_refused_unsent(reference: str) -> None:
     with pytest.raises(SettingsError, match="INVENTORY_AGENCY_REF"):
-        InventoryClient(BASE_URL, GoodTokens(), reference)
+        InventoryClient(Service(base_url=BASE_URL, tokens=GoodTokens()), reference)
 
 
 def test_the_address_stays_out_of_logs_and_messages(
     raw_server: RawServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    searching = InventoryClient(raw_server.url, GoodTokens(), "agency-7", policy=ONCE)
+    service = Service(base_url=raw_server.url, tokens=GoodTokens(), policy=ONCE)
+    searching = InventoryClient(service, "agency-7")
     raw_server.script = respond(b'{"items": []}')
     searching.search("Zanzibar Villas")
     raw_server.script = respond(b'{"items": "Zanzibar"}', status=500)
