@@ -6,6 +6,7 @@ Belongs here: what is left of each request, and who writes its receipt. Doesn't:
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -22,6 +23,15 @@ from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.people import holders
 
+
+@dataclass(frozen=True, slots=True)
+class CarriedOut:
+    """What is left of each request, by its number. `trouble` is why none was carried out."""
+
+    left: Mapping[int, list[str]]
+    trouble: str | None = None
+
+
 _DONE_LATER: Final = "The command was interrupted. A later run has finished the request."
 
 
@@ -32,22 +42,21 @@ def carry_out(
     *,
     of_all: bool = False,
     done: Mapping[int, str] | None = None,
-) -> dict[int, list[str]]:
+) -> CarriedOut:
     """Carry out all open requests.
 
     Look again, and write the receipt of each. Note a request as done if nothing is left. With
     `of_all`, look for people whose erasure was done before, too. `done` says for a request, by its
     number, what was done.
 
-    `publish` sweeps and publishes, and returns what went wrong. Return what is left of each
-    request, by its number; by 0, why none could be carried out.
+    `publish` sweeps and publishes, and returns what went wrong.
     """
     number = data.gate.newest_entry
     trouble = publish()
     if trouble is None and data.state.swept_to() < number:
         trouble = "A file couldn't be read or written. The log of the run names it."
     if trouble is not None:
-        return {0: [trouble]}
+        return CarriedOut({}, trouble)
 
     suppressed = list_of(data).read()
     entries = open_entries(suppressed)
@@ -68,7 +77,7 @@ def carry_out(
             now,
             is_complete=entry.number not in left,
         )
-    return left
+    return CarriedOut(left)
 
 
 def _finish(data: DataFolder, entry: Entry, done: str, now: datetime, *, is_complete: bool) -> None:

@@ -20,7 +20,7 @@ from leads_pipeline.domain.contract import lead_reference
 from leads_pipeline.errors import QuestionError
 from leads_pipeline.features.privacy import receipt, requests
 from leads_pipeline.features.privacy.access import write_export
-from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.carrying_out import CarriedOut, carry_out
 from leads_pipeline.features.privacy.contact_keys import is_address, keys_in
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person, lead_key
@@ -499,7 +499,7 @@ def lift(
     for entry in entries:
         requests.add_lift(data, entry, case=case, received=received, now=datetime.now(UTC))
 
-    left = _carry_out(data)
+    carried_out = _carry_out(data)
     out.print(f"Ended: {named}.")
 
     for entry in requests.still_holding(list_of(data).read(), entries):
@@ -508,7 +508,7 @@ def lift(
             "or more."
         )
 
-    _exit(left.get(0, []))
+    _exit(_troubles(carried_out))
 
 
 @privacy.command(short_help="Bring the folder in line with the suppression list.")
@@ -535,7 +535,7 @@ def apply(copy: Path | None) -> None:
 
     data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
     interrupted = [entry.number for entry in requests.open_entries(list_of(data).read())]
-    left = _carry_out(data, of_all=True)
+    carried_out = _carry_out(data, of_all=True)
 
     for path in (receipt.receipt_path(data, number) for number in interrupted):
         if path.exists():
@@ -545,15 +545,15 @@ def apply(copy: Path | None) -> None:
     for line in (*receipt.forgotten_deliveries(data), *receipt.note_confirmations(data)):
         out.print(escape(line))
 
-    if not left:
+    troubles = _troubles(carried_out)
+    for number, texts in carried_out.left.items():
+        troubles += [f"Erasure {number}: {text}" for text in texts]
+
+    if not troubles:
         out.print(
             "Done. No erased person is in the data folder, and no restricted one is published."
         )
 
-    troubles = []
-    for number, texts in left.items():
-        of_erasure = f"Erasure {number}: " if number else ""
-        troubles += [of_erasure + text for text in texts]
     _exit(troubles)
 
 
@@ -628,8 +628,8 @@ def _received_on(case: str, received: date | None) -> date:
 
 def _carry_out(
     data: DataFolder, *, of_all: bool = False, done: Mapping[int, str] | None = None
-) -> dict[int, list[str]]:
-    """Sweep the folder and publish. Return what is left of each request."""
+) -> CarriedOut:
+    """Sweep the folder and publish."""
     try:
         with err.status("Sweeping the data folder and publishing"):
             return carry_out(data, publish, datetime.now(UTC), of_all=of_all, done=done)
@@ -649,10 +649,8 @@ def _hand_out(data: DataFolder, request: Request, entry: Entry, done: str) -> No
         )
         done = f"{none}\n{done}"
 
-    left = _carry_out(data, done={entry.number: done})
-    troubles = [*left.get(0, ()), *left.get(entry.number, ())]
-
-    if 0 in left:
+    carried_out = _carry_out(data, done={entry.number: done})
+    if carried_out.trouble is not None:
         receipt.write_receipt(
             data, entry, "The request is on the list, and isn't carried out yet.", is_complete=False
         )
@@ -661,7 +659,11 @@ def _hand_out(data: DataFolder, request: Request, entry: Entry, done: str) -> No
     text = path.read_text(encoding="utf-8")
     out.print(escape(f"\n{text}"), soft_wrap=False)
     out.print(escape(f"This receipt: {path}"))
-    _exit(troubles)
+    _exit([*_troubles(carried_out), *carried_out.left.get(entry.number, ())])
+
+
+def _troubles(carried_out: CarriedOut) -> list[str]:
+    return [carried_out.trouble] if carried_out.trouble is not None else []
 
 
 def _end(said: str, troubles: Sequence[str] = ()) -> NoReturn:

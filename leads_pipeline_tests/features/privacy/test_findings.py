@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.carrying_out import CarriedOut, carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import Finding, Level, find
@@ -64,7 +64,7 @@ def test_a_request_that_nobody_finished_is_told_and_is_an_error_once_it_is_due(
         house.later(days=days)
         levels += [one.level for key, one in found(house).items() if key == "requests-open/1"]
     assert levels == [Level.WARNING, Level.ERROR]
-    assert carry_out(house.data, lambda: None, house.now) == {}
+    assert carry_out(house.data, lambda: None, house.now) == CarriedOut({})
     assert found(house).keys().isdisjoint({"requests-open/1", "sweep"})
 
     house.data.state.note_swept(0)

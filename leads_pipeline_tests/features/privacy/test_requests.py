@@ -21,7 +21,7 @@ from leads_pipeline.features.delivery.ledger import reading_ledger
 from leads_pipeline.features.delivery.questions import known_leads, sent
 from leads_pipeline.features.delivery.sending import deliver
 from leads_pipeline.features.privacy import requests
-from leads_pipeline.features.privacy.carrying_out import carry_out
+from leads_pipeline.features.privacy.carrying_out import CarriedOut, carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.identity import Person
 from leads_pipeline.features.privacy.nightly import work_of_night
@@ -371,11 +371,11 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     house.data.share()
     assert find(house.data, Person.of(["mary@people.example"])).unread == []
     house.erase(email="ann@people.example")
-    [[left]] = carry_out(house.data, lambda: None, house.now).values()
+    [[left]] = carry_out(house.data, lambda: None, house.now).left.values()
     assert left.startswith(f"{house.folder / 'raw'} can't be searched")
     assert "Once `leads-pipeline verify` is green, delete it" in left
     shutil.rmtree(house.folder / "raw")
-    assert carry_out(house.data, lambda: None, house.now) == {}
+    assert carry_out(house.data, lambda: None, house.now) == CarriedOut({})
 
     shutil.copytree(tmp_path / "bucket" / "raw", house.folder / "raw")
     house.bucket = None
@@ -383,7 +383,7 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     house.erase(email="mary@people.example")
 
     assert "@people" not in everything_in(house.folder)
-    assert carry_out(house.data, lambda: None, house.now) == {}
+    assert carry_out(house.data, lambda: None, house.now) == CarriedOut({})
 
 
 def test_an_interrupted_erasure_is_finished_by_the_next_publication(
