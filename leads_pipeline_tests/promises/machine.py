@@ -19,7 +19,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline_tests.promises.month import libfaketime, remove_shared_clock
+import pytest
+
 from leads_pipeline_tests.promises.portal import variables
 from leads_pipeline_tests.support.serving import free_port, listens
 
@@ -43,6 +44,20 @@ _sleep, _divisor = asyncio.sleep, int(os.environ.get("WAITS_DIVIDED_BY", "1"))
 time.sleep = lambda seconds: select.select([], [], [], seconds / _divisor)
 asyncio.sleep = lambda seconds, *result: _sleep(seconds / _divisor, *result)
 """
+
+
+def libfaketime() -> Path | None:
+    """The library that gives a process another clock; None if it isn't installed."""
+    folders = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
+    return next(
+        (path for folder in folders for path in sorted(folder.rglob("libfaketimeMT.so.1"))), None
+    )
+
+
+LIBRARY: Final = libfaketime()
+needs_faketime = pytest.mark.skipif(
+    LIBRARY is None, reason="libfaketime is not installed: apt install faketime"
+)
 
 
 class KilledError(Exception):
@@ -117,6 +132,13 @@ class Machine:
         process = self.start([PROGRAM, *arguments])
         _wait(process)
         return process.returncode
+
+    def said(self, *arguments: str) -> tuple[int, str]:
+        """Run `leads-pipeline` to its end, and give the exit code and what it printed."""
+        log = self.folder / "output.txt"
+        before = log.stat().st_size if log.exists() else 0
+        code = self.command(*arguments)
+        return code, log.read_bytes()[before:].decode()
 
     def tick(self) -> None:
         """Let the daemon work until it has nothing more to do. Raises KilledError."""
@@ -228,7 +250,7 @@ class Machine:
                     "PYTHONPATH": os.pathsep.join(
                         [str(self.folder / "patched"), str(Path(__file__).parents[2])]
                     ),
-                    "LD_PRELOAD": str(libfaketime()),
+                    "LD_PRELOAD": str(LIBRARY),
                     "FAKETIME_TIMESTAMP_FILE": str(self.clock.file),
                     "FAKETIME_CACHE_DURATION": OF_THE_SAME_SECOND,
                     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
@@ -281,4 +303,6 @@ def _wait(process: "subprocess.Popen[str]") -> None:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # what it started and left
-        remove_shared_clock(process.pid)
+        # libfaketime shares these with a process's children: one that a signal ends leaves them behind.
+        for name in (f"faketime_shm_{process.pid}", f"sem.faketime_sem_{process.pid}"):
+            Path("/dev/shm", name).unlink(missing_ok=True)  # noqa: S108 - the library decides where

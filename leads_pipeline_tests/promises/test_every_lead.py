@@ -12,15 +12,9 @@ import duckdb
 import pytest
 
 from leads_pipeline_tests.promises.ledger import KINDS, Lead, Portal, Version, day_interval, served
-from leads_pipeline_tests.promises.machine import Clock, Machine
-from leads_pipeline_tests.promises.month import libfaketime
+from leads_pipeline_tests.promises.machine import Clock, Machine, needs_faketime
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        libfaketime() is None, reason="libfaketime is not installed: apt install faketime"
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_faketime]
 
 LONDON = ZoneInfo("Europe/London")
 # The clocks are set back on the first of these days, which has 25 hours.

@@ -18,16 +18,10 @@ import duckdb
 import pytest
 
 from leads_pipeline_tests.promises.ledger import KINDS, Lead, Portal, Version, served
-from leads_pipeline_tests.promises.machine import KEY, Clock, Machine
-from leads_pipeline_tests.promises.month import libfaketime
+from leads_pipeline_tests.promises.machine import KEY, Clock, Machine, needs_faketime
 from leads_pipeline_tests.support.sinks import mail_server, web_sink
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        libfaketime() is None, reason="libfaketime is not installed: apt install faketime"
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_faketime]
 
 DAYS: Final = int(os.environ.get("TOLD_DAYS", "7"))
 TOKEN = "t0ken-of-the-webhook"

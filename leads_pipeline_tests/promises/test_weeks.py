@@ -53,8 +53,7 @@ from leads_pipeline_tests.promises.ledger import (
     day_interval,
     served,
 )
-from leads_pipeline_tests.promises.machine import Clock, KilledError, Machine
-from leads_pipeline_tests.promises.month import libfaketime
+from leads_pipeline_tests.promises.machine import Clock, KilledError, Machine, needs_faketime
 from leads_pipeline_tests.promises.weeks import (
     BRANCHES,
     DAY,
@@ -67,12 +66,7 @@ from leads_pipeline_tests.promises.weeks import (
     ticks,
 )
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        libfaketime() is None, reason="libfaketime is not installed: apt install faketime"
-    ),
-]
+pytestmark = [pytest.mark.slow, needs_faketime]
 
 DAYS: Final = int(os.environ.get("WEEKS_DAYS", "6"))
 SEED: Final = os.environ.get("WEEKS_SEED") or os.environ["CHAOS_SEED"]
