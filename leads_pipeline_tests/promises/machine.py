@@ -163,7 +163,7 @@ class Machine:
             )
         assert self._daemon.stdin is not None
         assert self._daemon.stdout is not None
-        time.sleep(1)  # until it reads the clock's file again
+        time.sleep(1.01 - time.time() % 1)  # until it reads the clock's file again
         with suppress(BrokenPipeError):
             self._daemon.stdin.write("\n")
             self._daemon.stdin.flush()

@@ -31,7 +31,6 @@ DAYS = ("2026-11-15", "2026-11-16", "2026-11-17")
 # A day later: the portal still has the window that failed.
 NEW_DAY = "2026-11-18"
 MORNING = datetime(2026, 11, 19, 7, tzinfo=UTC)
-FAILED = f"applicant {DAYS[1]}|branch-102"
 OF_THE_FAILED = (
     f"select lead_id from applicant_leads where window_day = '{DAYS[1]}' and scope = 'branch-102'"  # noqa: S608
 )
@@ -152,16 +151,10 @@ def test_a_folder_of_1de0322e_opens_and_loses_nothing(old: Old, tmp_path: Path) 
         }
         machine = Machine(tmp_path, Clock(tmp_path / "clock", MORNING), settings)
 
-        def said(*arguments: str, exit_code: int = 0) -> Any:
-            code, text = machine.said(*arguments, "--json")
-            assert code == exit_code, text
-            return json.loads(text[text.index("{") :])
-
-        # Commands that only look find everything, before anything is published anew.
+        # A command that only looks finds everything, before anything is published anew.
         old.assert_is_published()
-        status = said("status", exit_code=1)
-        assert sum(status["leads"].values()) == sum(map(len, old.leads.values()))
-        found = said("privacy", "find", "--email", old.objecting)
+        _, text = machine.said("privacy", "find", "--email", old.objecting, "--json")
+        found = json.loads(text[text.index("{") :])
         assert [one["lead_id"] for one in found["theirs"]] == old.rows(old.of_objecting)
 
         # The lead that waits is delivered, and the corrected one again. No other lead is delivered
@@ -174,8 +167,6 @@ def test_a_folder_of_1de0322e_opens_and_loses_nothing(old: Old, tmp_path: Path) 
         assert machine.command("backfill", "--from", NEW_DAY, "--to", NEW_DAY) == 0
         old.assert_is_published()
         assert WAITING in old.rows("select lead_id from applicant_leads")
-        coverage = said("coverage", exit_code=1)
-        assert [f"{one['kind']} {one['partition']}" for one in coverage["not_landed"]] == [FAILED]
         assert old.rows(OF_THE_FAILED) == []
 
         # A pull of the old days brings the window that had failed, and nobody back who asked not to

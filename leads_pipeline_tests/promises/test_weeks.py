@@ -2,8 +2,8 @@
 
 Nothing that the pipeline says of itself is believed.
 
-Leads come on time, late, at midnight and by push. They move, are corrected, return to an old
-version, change their day, and are deleted after 30 days. The portal refuses, is busy, is down,
+Leads come on time, late, at midnight and by push. They move, are corrected, change their day, and
+are deleted after 30 days. The portal refuses, is busy, is down,
 answers nonsense, and wants another secret. The machine is off, its clock is wrong, its daemon is
 killed, files rot, the folder is copied and restored, Dagster's database and `leads.duckdb` are
 lost, a branch is added, and somebody runs backfills by hand.
@@ -16,13 +16,11 @@ The promises:
   falls due, and still a day later, has been received.
 - Every lead that was received is published once, in the version that was received last, whatever
   clocks say. Received means answered to a pull, or acknowledged with 200. The answers to a daemon
-  that was killed may be published. A lead that visits another window and comes back unchanged may
-  stay shown there until looks find it gone, and there again.
+  that was killed may be published.
 - A lead that a reader has seen stays. If a backup is restored, `leads.duckdb` is as old as the
   backup.
 - A window shows as landed only after an answer from after its end, and from before the portal began
   to delete it.
-- The marts add up with the tables.
 
 `WEEKS_DAYS=60` makes it longer, and `WEEKS_SEED=17` repeats a seed. `WEEKS_ONLY=3,5` leaves out the
 other mishaps.
@@ -30,11 +28,9 @@ other mishaps.
 
 import os
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
-from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -46,7 +42,6 @@ import pytest
 from leads_pipeline_tests.promises.ledger import (
     KEEPS,
     KINDS,
-    Handed,
     Lead,
     Portal,
     Version,
@@ -297,59 +292,19 @@ class Weeks:
                 f"not in the version received last: {self._tell(stale)}, shown {versions[stale[0]]}"
             )
         self._judge_coverage()
-        self._judge_marts()
 
     def _wanted(self, kind: str) -> dict[str, tuple[bool, list[tuple[str, str, datetime]]]]:
         """By lead: whether it must be published, and the versions that it may be published in."""
         found: dict[str, tuple[bool, list[tuple[str, str, datetime]]]] = {}
-        earlier: defaultdict[str, list[Handed]] = defaultdict(list)
         for number, handed in enumerate(self.portal.handed):
             if handed.lead.kind == kind:
                 must, may = found.get(handed.lead.id, (False, []))
-                earlier[handed.lead.id].append(handed)
                 is_certain = number not in self.undone | self.killed
-                is_only = is_certain and not self._is_back_unnoticed(earlier[handed.lead.id])
                 found[handed.lead.id] = (
                     must or is_certain,
-                    [*([] if is_only else may), handed.version.shown],
+                    [*([] if is_certain else may), handed.version.shown],
                 )
         return found
-
-    def _is_back_unnoticed(self, handed: Sequence[Handed]) -> bool:
-        """Whether the lead is back unchanged from elsewhere, where it may stay shown.
-
-        A look notices it unless the window had it alike since the look before. The portal may
-        repeat a push of long ago.
-        """
-        last = handed[-1].version
-        away = max(
-            (place for place, one in enumerate(handed) if one.version.shown != last.shown),
-            default=-1,
-        )
-        was_here = any(one.version.shown == last.shown for one in handed[:away])
-        return was_here and not any(
-            self._is_noticed(one, handed) for one in handed[away + 1 :] if one.start
-        )
-
-    def _is_noticed(self, look: Handed, handed: Sequence[Handed]) -> bool:
-        """Whether, after the lead was last in the window like this, an earlier look found it gone
-        or changed.
-        """
-        window = look.lead.kind, look.version.branch, look.start
-        came_at = max(
-            (
-                one.moment
-                for one in handed
-                if one.version.shown == look.version.shown
-                and one.start in (look.start, None)
-                and one.moment < look.moment
-            ),
-            default=None,
-        )
-        return came_at is None or any(
-            (one.kind, one.branch, one.start) == window and came_at < one.moment < look.moment
-            for one in self.portal.answered
-        )
 
     def _judge_coverage(self) -> None:
         complete = {
@@ -357,31 +312,12 @@ class Weeks:
             for one in self.portal.answered
             if one.end <= one.moment <= one.start + KEEPS
         }
-        rows = self._query("select kind, day, scope, state from mart_coverage where is_configured")
-        days = sorted({day for _, day, _, _ in rows})
-        assert all(later - earlier == timedelta(days=1) for earlier, later in pairwise(days))
-        today = self.clock.now().astimezone(self.zone).date()
-        assert days[0] == self.first_day
-        assert today - timedelta(days=1) <= days[-1] <= today
-        assert (
-            len(rows) == len({row[:3] for row in rows}) == len(KINDS) * len(self.since) * len(days)
+        landed = self._query(
+            "select kind, day, scope from mart_coverage where state in ('landed', 'empty')"
         )
-        for kind, day, scope, state in rows:
+        for kind, day, scope in landed:
             is_complete = (kind, scope, day_interval(day, self.zone)[0]) in complete
-            assert is_complete or state not in ("landed", "empty"), (
-                f"{kind} {day}|{scope} is called {state}"
-            )
-
-    def _judge_marts(self) -> None:
-        counts = {kind: len(ids) for kind, ids in self.seen.items() if ids}
-        assert (
-            dict(self._query("select kind, sum(leads)::int from mart_leads_daily group by kind"))
-            == counts
-        )
-        [(of_people,)] = self._query("select coalesce(sum(leads), 0)::int from mart_people")
-        assert of_people == sum(counts.values())
-        [(asked,)] = self._query("select coalesce(sum(leads), 0)::int from mart_listing_demand")
-        assert asked == counts.get("applicant", 0)
+            assert is_complete, f"{kind} {day}|{scope} is called landed"
 
     def judge_looks(self) -> None:
         """Compare what was listed when looks fell due with what was received."""

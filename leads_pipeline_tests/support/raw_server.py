@@ -6,7 +6,6 @@ says.
 """
 
 import contextlib
-import gzip
 import re
 import socket
 import ssl
@@ -124,10 +123,6 @@ def drip(body: bytes, *, head: bytes | None = None, pause_seconds: float = 0.05)
             time.sleep(pause_seconds)
 
     return script
-
-
-def gzipped(body: bytes) -> bytes:
-    return gzip.compress(body, mtime=0)
 
 
 def bomb(megabytes: int) -> bytes:
