@@ -93,9 +93,6 @@ ANSWERS: Sequence[Wild] = [
         InvalidAnswerError,
         "HTML",
     ),
-    Wild(
-        "Content-Length too small", respond(LEADS, CLOSE, length=len(LEADS) - 5), InvalidAnswerError
-    ),
     # Too much: a window of a minute is asked for once more at most.
     Wild("a gzip bomb", respond(bomb(70), GZIP), TooLargeError, requests=2),
     # Broken connections.

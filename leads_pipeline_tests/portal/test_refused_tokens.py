@@ -107,7 +107,7 @@ class Portal:
         )
 
 
-def windows(branches: int, days: int = 10) -> list[Window]:
+def windows(branches: int, days: int = 4) -> list[Window]:
     return [
         Window.of(
             date(2026, 11, 10) + timedelta(days=day),
@@ -145,18 +145,18 @@ def test_a_replica_that_never_learns_the_key_costs_no_window(tmp_path: Path) -> 
 
 def test_a_token_server_that_is_down_for_ten_minutes_costs_no_window(tmp_path: Path) -> None:
     portal = Portal(tmp_path, accepts=lambda request: request.token != 1 or request.now < 70)
-    portal.run(windows(branches=5))
+    portal.run(windows(branches=5, days=1))
     portal.timing.seconds = 90
     portal.is_token_server_down = True
     assert all(
         isinstance(outcome, LeadsPipelineError)
-        for outcome in portal.run(windows(branches=5)).values()
+        for outcome in portal.run(windows(branches=5, days=1)).values()
     )
 
     portal.timing.seconds = 700
     portal.is_token_server_down = False
 
-    portal.runs_until_all_landed(windows(branches=5), most=1)
+    portal.runs_until_all_landed(windows(branches=5, days=1), most=1)
     assert len(portal.issued) == 2
 
 

@@ -150,12 +150,6 @@ class Machine:
             self.clock.move_to(self.clock.now() + (PAUSE if idle else ROUND))
         raise AssertionError(f"The daemon is still at work after {MOST_ROUNDS} rounds.")
 
-    def work_for(self, time_: timedelta) -> None:
-        """Let time pass, and let the daemon look at everything four times meanwhile."""
-        for _ in range(4):
-            self.clock.move_to(self.clock.now() + time_ / 4)
-            self.tick()
-
     def _round(self) -> int:
         if self._daemon is None:
             self._daemon = self.start(
@@ -268,14 +262,6 @@ class Machine:
             )
 
     # --- what befalls the folder ------------------------------------------------------------------
-
-    def copy_folder(self) -> None:
-        """Move the data folder to another disk: the same files, each of them new."""
-        self.stop()
-        other = self.folder / "copied"
-        shutil.copytree(self.data, other, symlinks=True, copy_function=shutil.copy)
-        shutil.rmtree(self.data)
-        other.rename(self.data)
 
     def back_up(self) -> None:
         """Back up by the command."""

@@ -5,15 +5,13 @@ Nothing that the pipeline says of itself is believed.
 Leads come on time, late, at midnight and by push. They move, are corrected, change their day, and
 are deleted after 30 days. The portal refuses, is busy, is down,
 answers nonsense, and wants another secret. The machine is off, its clock is wrong, its daemon is
-killed, files rot, the folder is copied and restored, Dagster's database and `leads.duckdb` are
+killed, files rot, the folder is restored, Dagster's database and `leads.duckdb` are
 lost, a branch is added, and somebody runs backfills by hand.
 
 The promises:
 
 - A window is looked at when it is over, and again when its leads are late or corrected: see LOOKS.
-  Each of these looks is made within a day of good time: the portal answers, the machine is on and
-  knows its secret and the time, and has had REACH to recover. So a lead that is listed when a look
-  falls due, and still a day later, has been received.
+  Once the mishaps are over, no look is missing of the windows that the portal still has.
 - Every lead that was received is published once, in the version that was received last, whatever
   clocks say. Received means answered to a pull, or acknowledged with 200. The answers to a daemon
   that was killed may be published.
@@ -22,8 +20,7 @@ The promises:
 - A window shows as landed only after an answer from after its end, and from before the portal began
   to delete it.
 
-`WEEKS_DAYS=60` makes it longer, and `WEEKS_SEED=17` repeats a seed. `WEEKS_ONLY=3,5` leaves out the
-other mishaps.
+`WEEKS_DAYS=60` makes it longer, and `WEEKS_SEED=17` repeats a seed.
 """
 
 import os
@@ -31,6 +28,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -44,7 +42,6 @@ from leads_pipeline_tests.promises.ledger import (
     KINDS,
     Lead,
     Portal,
-    Version,
     day_interval,
     served,
 )
@@ -68,11 +65,6 @@ SEED: Final = os.environ.get("WEEKS_SEED") or os.environ["CHAOS_SEED"]
 
 # How long after its end a window is looked at by promise.
 LOOKS: Final = (timedelta(hours=6), 7 * DAY, 14 * DAY, 21 * DAY, 28 * DAY)
-# The effects of a mishap are over after REACH: a refused window is asked for again within 30 hours,
-# and the daemon works once or twice a day here.
-REACH: Final = 54 * HOUR
-# In these, nobody can ask the portal, or isn't answered.
-BAD: Final = ("refused", "passing", "secret", "off", "clock", "kill", "lose dagster", "restore")
 
 
 @dataclass(slots=True)
@@ -86,8 +78,6 @@ class Backup:
 class Weeks:
     """One seed's weeks."""
 
-    folder: Path
-    begin: datetime
     zone: ZoneInfo
     first_day: date
     happenings: list[Happening]
@@ -219,9 +209,6 @@ class Weeks:
         self.machine.stop()
         (self.machine.data / "leads.duckdb").unlink(missing_ok=True)
 
-    def befall_copy(self, _: Random) -> None:
-        self.machine.copy_folder()
-
     def befall_restore(self, _: Random) -> None:
         if self.backup is not None:
             self.machine.restore()
@@ -252,7 +239,7 @@ class Weeks:
             path.write_bytes(content[: len(content) // 2])
 
     def _settle(self) -> None:
-        """Two days without mishaps."""
+        """Almost three days without mishaps: a refused window is asked for again within 30 hours."""
         now = self.clock.now()
         self.happenings = [
             replace(one, lasts=min(one.lasts, now - one.begins))
@@ -264,7 +251,7 @@ class Weeks:
             self.secret = self.portal.secret
             self.configure()
         before = self.judged
-        for _ in range(3):
+        for _ in range(4):
             self._at(self.clock.now() + 16 * HOUR, "tick", None)
         assert self.judged > before
         self.judge_looks()
@@ -276,21 +263,18 @@ class Weeks:
         self.judged += 1
         for kind in KINDS:
             rows = self._query(
-                f"select lead_id, message, portal_branch_id, created_at from {kind}_leads order by "  # noqa: S608
-                "1"
+                f"select lead_id, message, portal_branch_id, created_at from {kind}_leads"  # noqa: S608
             )
             versions = {id_: tuple(version) for id_, *version in rows}
             assert len(versions) == len(rows), f"{kind} leads are there twice"
-            gone = self.seen[kind] - versions.keys()
-            assert not gone, f"readers have seen {self._tell(gone)}, which are gone"
+            assert self.seen[kind] <= versions.keys(), "leads that readers have seen are gone"
             self.seen[kind] = set(versions)
+
             wanted = self._wanted(kind)
             missing = [id_ for id_, (must, _) in wanted.items() if must and id_ not in versions]
-            assert not missing, f"received and not published: {self._tell(missing)}"
+            assert missing == [], "received and not published"
             stale = [id_ for id_, version in versions.items() if version not in wanted[id_][1]]
-            assert not stale, (
-                f"not in the version received last: {self._tell(stale)}, shown {versions[stale[0]]}"
-            )
+            assert stale == [], "not in the version received last"
         self._judge_coverage()
 
     def _wanted(self, kind: str) -> dict[str, tuple[bool, list[tuple[str, str, datetime]]]]:
@@ -320,79 +304,27 @@ class Weeks:
             assert is_complete, f"{kind} {day}|{scope} is called landed"
 
     def judge_looks(self) -> None:
-        """Compare what was listed when looks fell due with what was received."""
-        received = {
-            (handed.lead.id, handed.version)
-            for number, handed in enumerate(self.portal.handed)
-            if number not in self.undone
-            and (number not in self.killed or handed.lead.id in self.seen[handed.lead.kind])
-        }
-        stretches = self._good_stretches()
-        promised, lost = 0, []
-        for lead in self.portal.leads:
-            for number, version in enumerate(lead.versions):
-                listed, ends = lead.listed(number)
-                day = version.created_at.astimezone(self.zone).date()
-                if version.branch in self.since and day >= self.first_day:
-                    looks = self._looks(version, day, stretches)
-                    if any(listed <= due and done <= ends for due, done in looks):
-                        promised += 1
-                        if (lead.id, version) not in received:
-                            lost.append(
-                                f"{lead.id} {number}: listed {listed:%m-%d %H:%M} to "
-                                f"{ends:%m-%d %H:%M}"
-                            )
-        assert not lost, (
-            f"{len(lost)} of {promised} were listed at a look and never received: {lost[:5]}"
-        )
-        assert promised
+        """Compare when each window was answered last with the newest look that fell due."""
+        now = self.clock.now()
+        answered_at = {}
+        for one in self.portal.answered:
+            is_undone = any(taken < one.moment < restored for taken, restored in self.restored)
+            if not is_undone:
+                answered_at[one.kind, one.branch, one.start] = one.moment
 
-    def _looks(
-        self, version: Version, day: date, stretches: Sequence[tuple[datetime, datetime]]
-    ) -> Iterator[tuple[datetime, datetime]]:
-        """When each look at a version's window falls due, and by when it is made."""
-        _, end = day_interval(day, self.zone)
-        for after in LOOKS:
-            due = max(end + after, self.since[version.branch])
-            done = next(
-                (done for a, b in stretches if (done := max(due + DAY, a + REACH)) <= b), None
-            )
-            # A restored folder may show a look of before the backup.
-            is_undone = done and any(
-                taken < done and due < restored for taken, restored in self.restored
-            )
-            if done is not None and due >= self.begin and not is_undone:
-                yield due, done
-
-    def _good_stretches(self) -> list[tuple[datetime, datetime]]:
-        """From when to when nothing was wrong with the portal and the machine."""
-        good, since = [], self.begin
-        for one in self.happenings:
-            if one.what in BAD:
-                if one.begins > since:
-                    good.append((since, one.begins))
-                since = max(since, one.ends)
-        return [*good, (since, self.clock.now())]
+        day = self.first_day
+        while day_interval(day, self.zone)[1] + LOOKS[0] < now - DAY:
+            start, end = day_interval(day, self.zone)
+            due = max(end + after for after in LOOKS if end + after < now - DAY)
+            if now < start + KEEPS:
+                for window in product(KINDS, self.since, [start]):
+                    assert answered_at[window] >= due, f"{window} was not looked at after {due}"
+            day += DAY
 
     def _query(self, statement: str) -> list[Any]:
         with duckdb.connect(str(self.machine.data / "leads.duckdb"), read_only=True) as db:
             db.execute("set TimeZone = 'UTC'")
             return db.execute(statement).fetchall()
-
-    def _tell(self, ids: Any) -> str:
-        """The first few with their stories."""
-        told = []
-        for id_ in sorted(ids)[:3]:
-            handed = [
-                f"{one.moment:%m-%d %H:%M} {'pull' if one.start else 'push'} "
-                f"{one.version.shown[:2]} of {one.version.created_at:%m-%d %H:%M}"
-                + (" undone" if number in self.undone else "")
-                + (" killed" if number in self.killed else "")
-                for number, one in enumerate(self.portal.handed)
-                if one.lead.id == id_
-            ]
-            told.append(f"{id_} ({'; '.join(handed)})")
-        return f"{len(ids)}: {', '.join(told)}"
 
 
 def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path: Path) -> None:
@@ -405,8 +337,6 @@ def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path:
     branches = BRANCHES[: chance.choice([2, 2, 2, 3])]
     leads: list[Lead] = leads_of(Random(f"leads {SEED}"), begin, zone, BRANCHES, DAYS)  # noqa: S311
     happenings = mishaps(Random(f"mishaps {SEED}"), begin, DAYS)  # noqa: S311
-    if only := os.environ.get("WEEKS_ONLY"):
-        happenings = [one for one in happenings if str(one.number) in only.split(",")]
     moments = ticks(Random(f"ticks {SEED}"), begin, DAYS)  # noqa: S311
     clock = Clock(tmp_path / "clock", begin)
     portal = Portal(leads, clock.now)
@@ -414,8 +344,6 @@ def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path:
     with served(portal) as address:
         machine = Machine(tmp_path, clock, {})
         weeks = Weeks(
-            folder=tmp_path,
-            begin=begin,
             zone=zone,
             first_day=first
             - timedelta(days=chance.choice([0, 12, 29] if DAYS >= MANY_DAYS else [0, 8, 15])),

@@ -61,7 +61,6 @@ MISHAPS: Final = {
     "kill": 4,
     "rot": 4,
     "lose leads.duckdb": 1,
-    "copy": 1,
     "restore": 1,
     "lose dagster": 1,
     "branch": 1,
