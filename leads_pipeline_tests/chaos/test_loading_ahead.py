@@ -1,5 +1,4 @@
-"""Helpers, pulls and publications that are killed, and erasures beside a helper that runs: rows are
-as without one.
+"""Helpers, pulls and publications that are killed: rows are as without a helper.
 
 `AHEAD_KILLS=50` kills at so many system calls, and `AHEAD_ROUNDS=20` tries so many moments of real
 processes.
@@ -17,25 +16,19 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import duckdb
 import pytest
 
-from leads_pipeline.features.loading_ahead.draft import LOCK
-from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN, loading_ahead
 from leads_pipeline.simulator.app import Config
 from leads_pipeline_tests.support.ahead import (
-    MANY,
     all_tables,
     draft_of,
     helpers_of,
-    land_many,
     published_plainly,
-    settings_of,
 )
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.installation import installation
 from leads_pipeline_tests.support.newcomer import wait_for
-from leads_pipeline_tests.support.people import EMAIL, everything_in, lead
+from leads_pipeline_tests.support.people import lead
 from leads_pipeline_tests.support.system_calls import needs_seccomp, trials
 
 KILLS = int(os.environ.get("AHEAD_KILLS", "4"))
@@ -176,78 +169,13 @@ def test_a_helper_ends_with_its_pull_and_a_pull_goes_on_without_its_helper(
         assert not draft_of(here).exists()
 
 
-def test_no_file_holds_an_erased_person_although_a_helper_still_runs(
-    here: House, tmp_path: Path
-) -> None:
-    dice = Random(os.environ["CHAOS_SEED"])  # noqa: S311 - to be repeated
-    for number in range(ROUNDS):
-        email = f"{number}.{EMAIL}"
-        with loading_ahead(settings_of(here), WINDOWS_MIN):
-            for window in range(3):
-                land_many(here, window, email=email)
-                time.sleep(dice.uniform(0, 1.5))
-            here.erase(email=email)
-            assert email not in everything_now(here, tmp_path / str(number))
-            land_many(here, 3)
-            time.sleep(dice.uniform(0, 1.5))
-        here.publish()
-        assert email not in everything_in(here.folder)
-
-
-def everything_now(house: House, folder: Path) -> str:
-    """What is in the files at this moment. A helper stands still meanwhile."""
-    running = helpers_of(house)
-    for pid in running:
-        os.kill(pid, signal.SIGSTOP)
-    shutil.copytree(house.folder, folder, symlinks=True)
-    for pid in running:
-        os.kill(pid, signal.SIGCONT)
-
-    draft = folder / ".versions" / "ahead" / "leads.duckdb"
-    try:
-        duckdb.connect(draft, read_only=True).close()
-    except duckdb.Error:  # it is being copied, from the new edition
-        draft.unlink(missing_ok=True)
-    return everything_in(folder)
-
-
-def test_two_pulls_at_once_and_after_each_other_have_one_helper(
-    here: House, tmp_path: Path
-) -> None:
-    settings = settings_of(here)
-    with loading_ahead(settings, WINDOWS_MIN):
-        wait_for(lambda: here.data.state.is_held(LOCK))
-        with loading_ahead(settings, WINDOWS_MIN):
-            wait_for(lambda: len(helpers_of(here)) == 1)
-            for number in range(2):
-                land_many(here, number)
-            wait_for(lambda: (draft_of(here) / "leads.duckdb").exists())
-    with loading_ahead(settings, WINDOWS_MIN):
-        for number in range(2, 4):
-            land_many(here, number)
-        time.sleep(3)
-
-    plainly = published_plainly(here, tmp_path / "plain")
-    here.publish()
-    assert all_tables(here) == plainly
-    assert len(here.leads("applicant")) == 4 * (MANY + 1)
-
-
 def test_a_backfill_of_many_windows_has_a_helper_and_publishes_every_lead(tmp_path: Path) -> None:
     program = str(Path(sys.executable).with_name("leads-pipeline"))
     config = Config(branches=12, leads_per_day=3)
     with installation(tmp_path, config, first=27) as there:
         house = House(there.data.folder)
-        command = [
-            program,
-            "backfill",
-            "--kind",
-            "applicant",
-            "--from",
-            str(there.day(27)),
-            "--to",
-            str(there.day(1)),
-        ]
+        days = ["--from", str(there.day(27)), "--to", str(there.day(1))]
+        command = [program, "backfill", "--kind", "applicant", *days]
         with subprocess.Popen(
             command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL
         ) as backfill:

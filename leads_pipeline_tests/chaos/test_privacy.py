@@ -1,10 +1,7 @@
-"""An erasure while the disk and the kernel are against it: the list is never behind the data, and a
-rerun converges.
+"""Restrictions and nights of retention that are killed, and an erasure beside a backfill.
 
-Belongs here: faults at each system call of adding a person to the list, going through the folder,
-publishing and deleting what was set aside (`PRIVACY_FAULTS=all` runs each, else a few by the
-seed); an erasure beside a backfill. Doesn't: the injection itself (system_calls.py), what an
-erasure does on a good day (features/privacy/test_requests.py).
+Kills come at any system call: `PRIVACY_FAULTS=all` tries each, else a few by the seed. An erasure
+that is killed is promises/test_kills_and_full_disks.py's.
 """
 
 import json
@@ -30,8 +27,8 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import Installation, installation
-from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, left_by_list, listed
-from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, trials
+from leads_pipeline_tests.support.people import EMAIL, everything_in, lead, listed
+from leads_pipeline_tests.support.system_calls import needs_seccomp, trials
 
 pytestmark = needs_seccomp
 
@@ -40,15 +37,6 @@ JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
 JOHN = lead("john", email="john@people.example", createdAt=BEFORE)
 
 BESIDE = Config(branches=2, leads_per_day=12)
-
-
-def erase(folder: Path) -> None:
-    """As the command does it, which deletes what quarantine/ shows of her."""
-    house = House(folder / "data")
-    listed(list_of(house.data))
-    house.publish()
-    for path in find(house.data, Person.of([EMAIL])).quarantined:
-        (house.folder / path).unlink()
 
 
 def restrict_and_lift(folder: Path) -> None:
@@ -85,27 +73,6 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 FAULTS = sys.maxsize if os.environ.get("PRIVACY_FAULTS") == "all" else 3
-
-
-@pytest.mark.parametrize("fault", list(Fault))
-def test_an_erasure_that_a_fault_stops_is_finished_by_the_next(
-    tmp_path: Path, full: Path, fault: Fault
-) -> None:
-    johns = {text for id_, text in House(full / "data").raw("applicant") if id_ == "john"}
-    assert EMAIL in everything_in(full)
-    seed = os.environ["CHAOS_SEED"]
-    tried = trials(erase, full, tmp_path, seed=seed, most=FAULTS, fault=fault)
-    for folder, where in tried:
-        house = House(folder / "data")
-        raw = house.raw("applicant")
-        assert johns <= {text for _, text in raw}, where
-        if "jane" not in house.leads("applicant").keys() & dict(raw).keys():
-            assert list_of(house.data).read().erased, f"the data are ahead of the list: {where}"
-        erase(folder)
-        assert {text for _, text in house.raw("applicant")} == johns, where
-        assert house.leads("applicant").keys() == {"john"}, where
-        assert left_by_list(house.data) == [], where
-        assert EMAIL not in everything_in(folder), where
 
 
 def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(

@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -119,25 +117,46 @@ def runs(family: dict[int, str]) -> list[int]:
         ("dagster._daemon", "daemon"),
     ],
 )
-def test_if_a_process_is_killed_all_end_and_the_next_start_brings_every_lead(
+def test_if_a_process_is_killed_all_end_and_the_log_names_it(
     me: Newcomer, module: str, name: str
 ) -> None:
-    today = datetime.now(ZoneInfo("Europe/London")).date()
-    first, last = today - timedelta(days=29), today - timedelta(days=2)
     with serving(me) as (process, log):
         family = descendants(process.pid)
-        assert runs(family), "the pull is under way"
         [victim] = [child for child, command in family.items() if f"-m {module} " in command]
+
         os.kill(victim, signal.SIGKILL)
+
         assert process.wait(60) == 1
     told = log.read_text()
     assert f"The {name} has ended (SIGKILL), so all processes were ended." in told
     assert "Traceback" not in told
     wait_for(lambda: not any(map(is_alive, family)))
+
+
+def test_if_serve_itself_is_killed_nothing_is_left_running_and_the_next_start_brings_every_lead(
+    me: Newcomer,
+) -> None:
+    today = datetime.now(ZoneInfo("Europe/London")).date()
+    first, last = today - timedelta(days=29), today - timedelta(days=2)
+    with serving(me) as (process, _):
+        family = descendants(process.pid)
+        assert runs(family), "the pull is under way"
+
+        process.kill()
+        process.wait()
+
+        wait_for(lambda: not any(map(is_alive, family)), 60)
+
     with serving(me) as (process, log):
         wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
+        family = descendants(process.pid)
+
         process.terminate()
-        assert process.wait(60) == 0
+
+        assert process.wait(30) == 0
+    lines = log.read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["Starting", "Dagster", "Stopped."], lines
+    wait_for(lambda: not any(map(is_alive, family)))
 
 
 def test_if_the_clock_is_set_back_all_end_so_that_nothing_waits_until_it_is_there_again(
@@ -145,7 +164,9 @@ def test_if_the_clock_is_set_back_all_end_so_that_nothing_waits_until_it_is_ther
 ) -> None:
     with serving(me, sys.executable, "-c", SET_BACK) as (process, log):
         family = descendants(process.pid)
+
         (me.folder / "set back").touch()
+
         assert process.wait(60) == 1
     assert "The machine's clock was set back, so all processes were ended." in log.read_text()
     assert [child for child in family if is_alive(child)] == []
@@ -157,32 +178,22 @@ def socket_of(family: dict[int, str]) -> Path:
     return Path(command.partition("--socket ")[2].split()[0])
 
 
-def test_if_the_socket_of_the_code_location_is_deleted_all_end_within_two_minutes(
+def test_the_socket_lies_in_the_folder_of_systemd_and_if_it_is_deleted_all_end(
     me: Newcomer,
 ) -> None:
     """Fault 77: sensors did nothing from then on, and nobody was told."""
-    with serving(me) as (process, log):
-        socket_of(descendants(process.pid)).unlink()
-        assert process.wait(120) == 1
-    assert "The code location can't be reached. Perhaps its socket was deleted" in log.read_text()
+    with TemporaryDirectory() as of_systemd:
+        me.exported["RUNTIME_DIRECTORY"] = of_systemd
+        with serving(me) as (process, log):
+            socket = socket_of(descendants(process.pid))
+            assert socket.is_relative_to(of_systemd)
 
+            socket.unlink()
 
-def test_the_socket_lies_in_the_folder_of_systemd_or_in_dagsters_home(me: Newcomer) -> None:
-    with TemporaryDirectory() as short:
-        here = Newcomer(Path(short), me.credentials)
-        here.fill_in()
-        with serving(here) as (process, _):
-            assert socket_of(descendants(process.pid)).is_relative_to(
-                here.folder / "data" / ".dagster"
-            )
-            process.terminate()
-            process.wait(60)
-        with TemporaryDirectory() as of_systemd:
-            with serving(replace(here, exported={"RUNTIME_DIRECTORY": of_systemd})) as (process, _):
-                assert socket_of(descendants(process.pid)).is_relative_to(of_systemd)
-                process.terminate()
-                process.wait(60)
-            assert list(Path(of_systemd).iterdir()) == []
+            assert process.wait(120) == 1
+        assert list(Path(of_systemd).iterdir()) == []
+    told = log.read_text()
+    assert "The code location can't be reached. Perhaps its socket was deleted" in told
 
 
 def test_a_long_tmpdir_is_no_obstacle_and_if_all_paths_are_long_the_error_names_it(
@@ -195,30 +206,13 @@ def test_a_long_tmpdir_is_no_obstacle_and_if_all_paths_are_long_the_error_names_
         here = Newcomer(Path(short), me.credentials, exported={"TMPDIR": str(long)})
         here.fill_in()
         with serving(here) as (process, _):
+            home = here.folder / "data" / ".dagster"
+            assert socket_of(descendants(process.pid)).is_relative_to(home)
             process.terminate()
             assert process.wait(60) == 0
+
         there = Newcomer(long, me.credentials, exported={"TMPDIR": str(long)})
         there.fill_in()
         done = there.run("leads-pipeline", "serve", "--port", str(free_port()))
     assert done.returncode == 2
     assert "Set TMPDIR to a folder with a short path" in done.stderr
-
-
-def test_sigterm_ends_all_quietly(me: Newcomer) -> None:
-    with serving(me) as (process, log):
-        family = descendants(process.pid)
-        began = time.monotonic()
-        process.terminate()
-        assert process.wait(60) == 0
-        assert time.monotonic() - began < 30
-    lines = log.read_text().splitlines()
-    assert [line.split()[0] for line in lines] == ["Starting", "Dagster", "Stopped."], lines
-    wait_for(lambda: not any(map(is_alive, family)))
-
-
-def test_if_serve_itself_is_killed_nothing_is_left_running(me: Newcomer) -> None:
-    with serving(me) as (process, _):
-        family = descendants(process.pid)
-        process.kill()
-        process.wait()
-        wait_for(lambda: not any(map(is_alive, family)), 60)

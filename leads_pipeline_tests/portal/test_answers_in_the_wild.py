@@ -89,14 +89,3 @@ def test_each_answer_of_a_token_endpoint_gets_its_verdict(wild: Wild, tmp_path: 
             <= wild.most_requests
         )
         assert data.asked_for(DATA) == (0 if wild.error else 1)
-
-
-def test_a_token_is_kept_for_the_next_process(tmp_path: Path) -> None:
-    with closing(RawServer()) as server:
-        server.scripts = {TOKEN: PLAIN, DATA: respond(LEADS)}
-
-        pull(server, server, tmp_path)
-        pull(server, server, tmp_path)
-
-        assert server.asked_for(DATA) == 2
-        assert server.asked_for(TOKEN) == 1

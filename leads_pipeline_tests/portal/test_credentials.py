@@ -28,20 +28,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "secret"
 
 
-def test_a_secret_file_may_end_with_one_line_break(path: Path) -> None:
-    path.write_bytes(f"{CANARY}\r\n".encode())
-    assert read_secret(in_file(path)) == CANARY
-
-
-def test_spaces_belong_to_the_secret(path: Path) -> None:
-    path.write_text(" a b \n")
-    assert read_secret(in_file(path)) == " a b "
-    assert read_secret(given(" a b ")) == " a b "
-
-
-def test_a_byte_order_mark_does_not_belong_to_the_secret(path: Path) -> None:
-    path.write_bytes(b"\xef\xbb\xbfsecr\xc3\xa8t\r\n")
-    assert read_secret(in_file(path)) == "secrèt"
+@pytest.mark.parametrize(
+    ("content", "secret"),
+    [
+        (b"secret\r\n", "secret"),
+        (b" a b \n", " a b "),
+        (b"\xef\xbb\xbfsecr\xc3\xa8t", "secrèt"),
+    ],
+    ids=["one line break at its end", "spaces belong to it", "a byte order mark doesn't"],
+)
+def test_a_file_holds_a_secret_and_nothing_else(path: Path, content: bytes, secret: str) -> None:
+    path.write_bytes(content)
+    assert read_secret(in_file(path)) == secret
 
 
 def test_a_file_is_read_once_a_process_but_an_error_is_not_remembered(path: Path) -> None:
@@ -70,32 +68,12 @@ def test_a_file_that_holds_no_secret_is_told_apart(path: Path, content: bytes, w
     assert caught.value.__context__ is None
 
 
-def test_a_missing_file_is_named(path: Path) -> None:
-    with pytest.raises(
-        CredentialsError, match=r"secret can't be read \(No such file or directory\)"
-    ):
+def test_a_file_that_is_missing_or_would_be_waited_for_is_named(path: Path) -> None:
+    with pytest.raises(CredentialsError, match="No such file or directory"):
         read_secret(in_file(path))
-
-
-def test_a_folder_or_a_pipe_is_refused_without_waiting(path: Path) -> None:
-    with pytest.raises(CredentialsError, match="not a regular file"):
-        read_secret(in_file(path.parent))
     os.mkfifo(path)
     with pytest.raises(CredentialsError, match="not a regular file"):
         read_secret(in_file(path))
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "",
-        CANARY + "\n",
-    ],
-)
-def test_a_value_that_can_not_be_a_secret_is_refused(value: str) -> None:
-    with pytest.raises(CredentialsError) as caught:
-        read_secret(given(value))
-    assert CANARY not in str(caught.value)
 
 
 def test_no_source_shows_its_secret(path: Path) -> None:
@@ -154,9 +132,7 @@ def test_a_message_that_holds_no_secret_alone_is_refused(delivery: Delivery) -> 
 
 
 @needs_gpg
-def test_an_error_of_pgp_names_the_files_and_no_secret_and_is_not_remembered(
-    delivery: Delivery,
-) -> None:
+def test_an_error_of_pgp_names_the_files_and_is_not_remembered(delivery: Delivery) -> None:
     whole = delivery.message.read_bytes()
     delivery.message.write_bytes(whole[:100])
 
@@ -165,9 +141,6 @@ def test_an_error_of_pgp_names_the_files_and_no_secret_and_is_not_remembered(
 
     assert str(delivery.message) in str(caught.value)
     assert str(delivery.key) in str(caught.value)
-    assert CANARY not in str(caught.value)
-    assert PASSPHRASE not in str(caught.value)
-    assert caught.value.__context__ is None
     delivery.message.write_bytes(whole)
     assert read_secret(delivery.secret) == CANARY
 

@@ -2,7 +2,6 @@
 
 import stat
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from traceback import format_exception
@@ -17,11 +16,6 @@ from leads_pipeline_tests.support.newcomer import wait_for
 CANARY = b"canary-5Ecr3t-b:%+ c"
 
 pytestmark = needs_gpg
-
-
-@pytest.fixture(scope="module")
-def other_key(gpg: Gpg) -> bytes:
-    return gpg.make_key("other")
 
 
 @pytest.fixture(scope="module")
@@ -118,33 +112,15 @@ def test_a_missing_gpg_is_told_with_both_ways_out(
 
 def test_each_cause_is_told_apart(gpg: Gpg, message: bytes, key: bytes) -> None:
     public_key = gpg.run("--armor", "--export", "agency")
+    other_key = gpg.make_key("other")
     for_a_passphrase = gpg.run("--armor", "--symmetric", given=CANARY, passphrase="another")
 
     assert "The passphrase doesn't open the private key" in refusal(message, key, "wrong")
     assert "no passphrase is set" in refusal(message, key, None)
+    assert "is for another key" in refusal(message, other_key)
     assert "holds a public key" in refusal(message, public_key)
-    assert "holds no private key, is not whole" in refusal(message, b"hello")
     assert "holds no private key, is not whole" in refusal(message, key[:300])
     assert "is no PGP message for a public key" in refusal(for_a_passphrase, key)
-
-
-def test_another_key_is_told_with_the_id_that_the_message_names(
-    gpg: Gpg, message: bytes, other_key: bytes
-) -> None:
-    told = refusal(message, other_key)
-    assert "is for another key" in told
-    listed = gpg.run("--list-keys", "--with-colons", "agency").decode().splitlines()
-    assert next(line.split(":")[4] for line in listed if line.startswith("sub")) in told
-
-
-def test_a_message_cut_short_anywhere_is_told(message: bytes, key: bytes) -> None:
-    # The last two lines are the checksum and the end: without them the message is still whole.
-    needed = len(b"\n".join(message.rstrip().split(b"\n")[:-2]))
-
-    for length in range(0, needed, 300):
-        told = refusal(message[:length] + b"\n-----END PGP MESSAGE-----\n", key)
-        assert "is not whole" in told or "was altered or cut" in told
-        assert "Save it again" in told
 
 
 @pytest.mark.parametrize("mode", ["ocb", "mdc"])
@@ -155,17 +131,3 @@ def test_an_altered_message_never_opens(gpg: Gpg, mode: str) -> None:
     for place in range(100, len(raw), 100):
         altered = raw[:place] + bytes([raw[place] ^ 0x20]) + raw[place + 1 :]
         assert "altered or cut on its way" in refusal(altered, key, "worthless")
-
-
-def test_a_gpg_that_hangs_is_not_waited_for(
-    message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(pgp, "GPG_SECONDS", 0.2)
-    for name in ("gpg", "gpgconf"):
-        (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
-        (tmp_path / name).chmod(0o700)
-    began = time.monotonic()
-
-    assert "gpg can't be started" in refusal(message, key)
-    assert time.monotonic() - began < 30

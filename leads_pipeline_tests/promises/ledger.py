@@ -70,14 +70,6 @@ class Lead:
         )
         return current if current is not None and moment < current.created_at + KEEPS else None
 
-    def listed(self, number: int) -> tuple[datetime, datetime]:
-        """From when to when the version of that number is listed."""
-        version = self.versions[number]
-        ends = version.created_at + KEEPS
-        if number + 1 < len(self.versions):
-            ends = min(ends, self.versions[number + 1].since)
-        return version.since, ends
-
     def payload(self, version: Version) -> str:
         """The lead's text in that version. Versions differ in their number of images, too."""
         return json.dumps(

@@ -19,7 +19,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from leads_pipeline_tests.promises.month import libfaketime, remove_shared_clock
+import pytest
+
 from leads_pipeline_tests.promises.portal import variables
 from leads_pipeline_tests.support.serving import free_port, listens
 
@@ -43,6 +44,20 @@ _sleep, _divisor = asyncio.sleep, int(os.environ.get("WAITS_DIVIDED_BY", "1"))
 time.sleep = lambda seconds: select.select([], [], [], seconds / _divisor)
 asyncio.sleep = lambda seconds, *result: _sleep(seconds / _divisor, *result)
 """
+
+
+def libfaketime() -> Path | None:
+    """The library that gives a process another clock; None if it isn't installed."""
+    folders = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
+    return next(
+        (path for folder in folders for path in sorted(folder.rglob("libfaketimeMT.so.1"))), None
+    )
+
+
+LIBRARY: Final = libfaketime()
+needs_faketime = pytest.mark.skipif(
+    LIBRARY is None, reason="libfaketime is not installed: apt install faketime"
+)
 
 
 class KilledError(Exception):
@@ -118,6 +133,13 @@ class Machine:
         _wait(process)
         return process.returncode
 
+    def said(self, *arguments: str) -> tuple[int, str]:
+        """Run `leads-pipeline` to its end, and give the exit code and what it printed."""
+        log = self.folder / "output.txt"
+        before = log.stat().st_size if log.exists() else 0
+        code = self.command(*arguments)
+        return code, log.read_bytes()[before:].decode()
+
     def tick(self) -> None:
         """Let the daemon work until it has nothing more to do. Raises KilledError."""
         idle = 0
@@ -128,12 +150,6 @@ class Machine:
             self.clock.move_to(self.clock.now() + (PAUSE if idle else ROUND))
         raise AssertionError(f"The daemon is still at work after {MOST_ROUNDS} rounds.")
 
-    def work_for(self, time_: timedelta) -> None:
-        """Let time pass, and let the daemon look at everything four times meanwhile."""
-        for _ in range(4):
-            self.clock.move_to(self.clock.now() + time_ / 4)
-            self.tick()
-
     def _round(self) -> int:
         if self._daemon is None:
             self._daemon = self.start(
@@ -141,7 +157,7 @@ class Machine:
             )
         assert self._daemon.stdin is not None
         assert self._daemon.stdout is not None
-        time.sleep(1)  # until it reads the clock's file again
+        time.sleep(1.01 - time.time() % 1)  # until it reads the clock's file again
         with suppress(BrokenPipeError):
             self._daemon.stdin.write("\n")
             self._daemon.stdin.flush()
@@ -228,7 +244,7 @@ class Machine:
                     "PYTHONPATH": os.pathsep.join(
                         [str(self.folder / "patched"), str(Path(__file__).parents[2])]
                     ),
-                    "LD_PRELOAD": str(libfaketime()),
+                    "LD_PRELOAD": str(LIBRARY),
                     "FAKETIME_TIMESTAMP_FILE": str(self.clock.file),
                     "FAKETIME_CACHE_DURATION": OF_THE_SAME_SECOND,
                     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
@@ -246,14 +262,6 @@ class Machine:
             )
 
     # --- what befalls the folder ------------------------------------------------------------------
-
-    def copy_folder(self) -> None:
-        """Move the data folder to another disk: the same files, each of them new."""
-        self.stop()
-        other = self.folder / "copied"
-        shutil.copytree(self.data, other, symlinks=True, copy_function=shutil.copy)
-        shutil.rmtree(self.data)
-        other.rename(self.data)
 
     def back_up(self) -> None:
         """Back up by the command."""
@@ -281,4 +289,6 @@ def _wait(process: "subprocess.Popen[str]") -> None:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # what it started and left
-        remove_shared_clock(process.pid)
+        # libfaketime shares these with a process's children: one that a signal ends leaves them behind.
+        for name in (f"faketime_shm_{process.pid}", f"sem.faketime_sem_{process.pid}"):
+            Path("/dev/shm", name).unlink(missing_ok=True)  # noqa: S108 - the library decides where

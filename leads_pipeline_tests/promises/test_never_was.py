@@ -9,7 +9,7 @@ erased leads. Every table must be the same then. Whose a lead is, the test knows
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -18,8 +18,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline_tests.promises.month import Tables, prepare
-from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.house import House, Row
 from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
 pytestmark = needs_seccomp
@@ -30,6 +29,7 @@ DAYS = tuple(date(2026, 10, day) for day in range(24, 29))
 BEGIN = datetime(2026, 10, 27, 6, tzinfo=UTC)
 SCOPES = ("branch-101", "branch-102", "branch-103")
 KINDS = ("applicant", "appraisal")
+HOUR = timedelta(hours=1)
 STEP = timedelta(minutes=97)
 STEPS: Final = 14
 
@@ -44,58 +44,30 @@ PROVENANCE: Final = {"removed", "received", "state"}
 
 # --- people and what they send --------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class Person:
-    name: str
-    email: str
-    phone: str
-
-
-# Jane and John share a telephone; two are at one provider under nearly the same address.
+# Who may ask to be erased. Two are at one provider under nearly the same address.
 PEOPLE = (
-    Person("Jane Roe", "jane.roe@people.example", "07700900123"),
-    Person("John Roe", "john.roe@people.example", "07700900123"),
-    Person("Mary Ó Néill", "mary+homes@people.example", "02079460001"),
-    Person("Mary Poe", "mary.p@people.example", "02079460010"),
-    Person("Ann Lee", "ann.lee@gmail.com", "+16502530000"),
-    Person("Ann Lee", "annlee@people.example", "07700900124"),
-    Person("Bob Moe", "bob@people.example", "07700900125"),
+    "jane.roe@people.example",
+    "mary+homes@people.example",
+    "mary.p@people.example",
+    "ann.lee@gmail.com",
+    "annlee@people.example",
 )
-SHARING: Final = {PEOPLE[0]: PEOPLE[:2], PEOPLE[1]: PEOPLE[:2]}
-STRANGERS = tuple(Person("", f"{number}@elsewhere.example", "") for number in range(6))
+STRANGERS = tuple(f"{number}@elsewhere.example" for number in range(6))
 
-
-def spaced(phone: str) -> str:
-    national = f"+44 (0){phone[1:]}" if phone.startswith("0") else phone
-    return f"{national[:-4]} {national[-4:]}"
-
-
-# How somebody writes themselves this time: e-mail address, telephone, name.
-FORMS: Final[tuple[Callable[[Person], tuple[str, str, str]], ...]] = (
-    lambda one: (one.email, one.phone, one.name),
-    lambda one: (f" {one.email.upper()}", "", ""),
-    lambda one: (one.email.title(), one.phone, ""),
-    lambda one: ("", spaced(one.phone), one.name.upper()),
-    lambda one: ("", spaced(one.phone), " ".join(reversed(one.name.split(" ", 1)))),
-)
-# With a telephone, and without a name.
-NAMELESS: Final = 2
-# In a lead that was given to somebody else, an address without a name is one to look at: it stands
-# under another name.
-WITHOUT_NAME: Final = frozenset({1, 2})
+# How somebody writes their address this time.
+SPELLINGS: Final[tuple[Callable[[str], str], ...]] = (str, str.title, lambda one: f" {one.upper()}")
 
 
 @dataclass(frozen=True)
 class Version:
-    """What the portal shows of a lead from a moment on. `person` is the truth."""
+    """What the portal shows of a lead from a moment on. `email` is the truth."""
 
     since: datetime
     scope: str
     created_at: datetime
     text: str
-    person: Person
-    form: int
+    email: str
+    spelling: int
 
 
 @dataclass(frozen=True)
@@ -103,6 +75,10 @@ class Lead:
     id: str
     kind: str
     versions: tuple[Version, ...]
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}/{self.id}"
 
     def at(self, moment: datetime) -> Version | None:
         """The version that the portal shows then, if it has the lead by then."""
@@ -112,18 +88,15 @@ class Lead:
 
     def content(self, version: Version) -> dict[str, Any]:
         """What the portal sends, with a member and a word that the contract doesn't know."""
-        email, phone, name = FORMS[version.form](version.person)
-        first, _, last = name.partition(" ")
         return {
             "id": self.id,
             "createdAt": f"{version.created_at:%Y-%m-%dT%H:%M:%SZ}",
             "message": version.text,
-            "contact": {"firstName": first, "lastName": last, "phoneNumber": phone, "email": email},
-            "viewingTimes": [{"earliest": "2026-11-01T09:00:00Z"}] * (version.form % 3),
+            "contact": {"email": SPELLINGS[version.spelling](version.email)},
+            "viewingTimes": [{"earliest": "2026-11-01T09:00:00Z"}] * version.spelling,
             "listingDetails": {"images": [{"filename": version.text}]},
             "portalSource": f"source {len(version.text) % 2}",
-            f"unknown{version.form % 2}": version.text,
-            "propertyDetails": {"address": {"postcode": "SW1A 1AA"}},
+            f"unknown{version.spelling}": version.text,
         }
 
 
@@ -135,83 +108,49 @@ def seeded_leads(rng: Random) -> list[Lead]:
     """Leads of the days before and new enquiries, corrected, moved and given to somebody else."""
     leads: list[Lead] = []
     for number in range(36):
-        person = rng.choice(PEOPLE if rng.random() < 0.8 else STRANGERS)
+        email = rng.choice(PEOPLE if rng.random() < 0.8 else STRANGERS)
         is_new = number % 4 == 0
-        since = (
-            BEGIN + rng.random() * STEP * STEPS
-            if is_new
-            else BEGIN - timedelta(hours=rng.randrange(1, 72))
-        )
-        if not is_new and rng.random() < 0.3:
+        since = BEGIN - timedelta(hours=rng.randrange(1, 72))
+        if is_new:
+            since = BEGIN + rng.random() * STEP * STEPS
+        elif rng.random() < 0.3:
             since = midnight(rng.choice(DAYS[:-1]))
         since = since.replace(microsecond=0)
-        versions = [written(rng, since, rng.choice(SCOPES), since, person)]
+
+        versions = [written(rng, since, rng.choice(SCOPES), since, email)]
         while rng.random() < 0.4 and len(versions) < 4:
             last = versions[-1]
             later = max(BEGIN, last.since) + rng.random() * STEP * STEPS / 2
-            scope = rng.choice(SCOPES) if rng.random() < 0.4 else last.scope
-            created = (
-                last.created_at - timedelta(hours=rng.randrange(30))
-                if rng.random() < 0.2
-                else last.created_at
-            )
-            whose = (
-                rng.choice(SHARING.get(last.person, PEOPLE)) if rng.random() < 0.4 else last.person
-            )
+            scope = rng.choice([last.scope, *SCOPES])
+            created = last.created_at - rng.choice([0, 0, 0, rng.randrange(30)]) * HOUR
+            whose = rng.choice([last.email, rng.choice(PEOPLE)])
             versions.append(written(rng, later, scope, max(created, midnight(DAYS[0])), whose))
-        if len({version.person for version in versions}) > 1:
-            versions = [
-                replace(version, form=0) if version.form in WITHOUT_NAME else version
-                for version in versions
-            ]
         leads.append(Lead(f"lead-{number:04}", KINDS[number % 3 == 2], tuple(versions)))
     return leads
 
 
-def written(
-    rng: Random, since: datetime, scope: str, created_at: datetime, person: Person
-) -> Version:
-    form = rng.randrange(len(FORMS)) if person.phone else 1
-    if form == NAMELESS and person in SHARING:
-        form = 0  # whose that is depends on who else was seen by then
+def written(rng: Random, since: datetime, scope: str, created_at: datetime, email: str) -> Version:
     text = f"text {rng.randrange(10**6)}"
     if rng.random() < 0.2:
-        other = rng.choice(PEOPLE)
-        text += f", or ask {other.name}, {other.email}"
-    return Version(since, scope, created_at, text, person, form)
+        text += f", or ask {rng.choice(PEOPLE)}"
+    return Version(since, scope, created_at, text, email, rng.randrange(len(SPELLINGS)))
 
 
 @dataclass(frozen=True)
 class Request:
-    """Who asks to be erased, and what they give: address, telephone with name, both, or a lead's
-    id.
-    """
+    """Who asks to be erased, by their address, or by a lead as KIND/ID."""
 
-    person: Person
-    gives: str
-    lead_kind: str
-    lead_id: str
     at: datetime
+    email: str = ""
+    lead: str = ""
 
     @property
     def identifiers(self) -> dict[str, str]:
-        one, gives = self.person, self.gives
-        given = {"email": one.email} if "email" in gives else {}
-        given |= {"phone": one.phone, "name": one.name} if "phone" in gives else {}
-        return given | ({"lead": f"{self.lead_kind}/{self.lead_id}"} if "lead" in gives else {})
+        return {"email": self.email} if self.email else {"lead": self.lead}
 
     def is_shown_by(self, lead: Lead, version: Version) -> bool:
-        """Whether a version is theirs, by what they gave: the address, or the number under their
-        name.
-        """
-        if "lead" in self.gives:
-            return lead.id == self.lead_id
-        email, phone, name = FORMS[version.form](version.person)
-        if "email" in self.gives and email and version.person.email == self.person.email:
-            return True
-        if "phone" not in self.gives or not phone or version.person.phone != self.person.phone:
-            return False
-        return bool(name) and version.person.name == self.person.name
+        """Whether a version is theirs, by what they gave."""
+        return self.lead == lead.key or self.email == version.email
 
 
 # --- what happens ---------------------------------------------------------------------------------
@@ -302,11 +241,7 @@ class History:
     def hand(self, lead: Lead, version: Version) -> None:
         self.handed.append((lead, version))
         for request in self.requests:
-            if (
-                version.created_at < request.at
-                and request.is_shown_by(lead, version)
-                and request.gives != "lead"
-            ):
+            if version.created_at < request.at and request.email == version.email:
                 self.meant.add(lead.id)
 
     def pull(self, step: Step, *, is_whole: bool = False) -> None:
@@ -350,19 +285,16 @@ class History:
     def erase(self, step: Step) -> None:
         """Erase somebody who is known by then, if anybody is."""
         known = {
-            (lead.kind, lead.id): version
+            lead.key: version.email
             for lead, version in self.handed
-            if lead.id not in self.meant
+            if lead.id not in self.meant and version.email in PEOPLE
         }
-        people = [version.person for version in known.values() if version.person.phone]
-        if not self.with_erasures or not people:
+        if not self.with_erasures or not known:
             return
-        gives = ("email", "email phone", "phone", "lead")[step.how % 4]
-        person, (kind, lead_id) = (
-            people[step.which % len(people)],
-            list(known)[step.which % len(known)],
-        )
-        request = Request(person, gives, kind, lead_id, self.house.now)
+        key, email = list(known.items())[step.which % len(known)]
+        request = Request(self.house.now, email=email)
+        if step.how % 4 == 0:
+            request = Request(self.house.now, lead=key)
         wanted = {lead.id for lead, version in self.handed if request.is_shown_by(lead, version)}
         if wanted - self.meant:
             self.work(step, ("erase", (), request.identifiers))
@@ -403,18 +335,24 @@ class History:
 
 
 def house_in(folder: Path) -> House:
-    prepare(folder / "data", {})
     house = House(folder / "data")
+    # The hash of a person depends on the folder's key.
+    key = house.folder / ".state" / "person_key"
+    key.parent.mkdir(parents=True, mode=0o700)
+    key.write_text("5eed" * 16)
+    key.chmod(0o600)
     house.scopes, house.first_day, house.now = SCOPES, DAYS[0], BEGIN
     return house
 
 
-def compared(tables: Tables) -> dict[str, list[Any]]:
+def compared(tables: dict[str, list[Row]]) -> dict[str, list[str]]:
     """The rows without what says how they came about."""
     found = {}
-    for name, (columns, rows) in tables.items():
-        kept = [place for place, column in enumerate(columns) if column not in PROVENANCE]
-        found[name] = sorted(repr([row[place] for place in kept]) for row in rows)
+    for name, rows in tables.items():
+        for row in rows:
+            for column in PROVENANCE & row.keys():
+                del row[column]
+        found[name] = sorted(map(repr, rows))
     return found
 
 

@@ -61,7 +61,6 @@ MISHAPS: Final = {
     "kill": 4,
     "rot": 4,
     "lose leads.duckdb": 1,
-    "copy": 1,
     "restore": 1,
     "lose dagster": 1,
     "branch": 1,
@@ -139,35 +138,26 @@ def _lead(
         [timedelta(minutes=2), 2 * DAY * rng.random(), 26 * DAY * rng.random()], [75, 10, 15]
     )[0]
     versions = [Version(created + late, branch, created, "A")]
-    change = rng.choice(["correct", "return", "move", "move back", "day", "day back", "leave"])
     if rng.random() < 0.3:
         since = versions[0].since + timedelta(hours=1 + 24 * rng.expovariate(1 / 6))
-        later = since + timedelta(hours=1 + 24 * rng.expovariate(1 / 4))
-        if change in ("correct", "return"):
-            versions.append(Version(since, branch, created, "BB"))
-        elif change in ("move", "move back", "leave"):
-            versions.append(
-                Version(
-                    since, ELSEWHERE if change == "leave" else rng.choice(branches), created, "A"
-                )
+        another_day = created + timedelta(days=rng.choice([-4, -1, 1, 3]))
+        versions.append(
+            rng.choice(
+                [
+                    Version(since, branch, created, "BB"),
+                    Version(since, rng.choice(branches), created, "A"),
+                    Version(since, ELSEWHERE, created, "A"),
+                    Version(since, branch, min(another_day, since), "A"),
+                ]
             )
-        else:
-            versions.append(
-                Version(
-                    since,
-                    branch,
-                    min(created + timedelta(days=rng.choice([-4, -1, 1, 3])), since),
-                    "A",
-                )
-            )
-        if change in ("return", "move back", "day back"):
-            versions.append(Version(later, branch, created, "A"))
+        )
     pushed = []
     if rng.random() < 0.25:
         pushed = [created + timedelta(minutes=1)]
         pushed += [
             version.since + timedelta(minutes=5) for version in versions[1:] if rng.random() < 0.6
         ]
+    deleted_at = versions[-1].created_at + KEEPS
     return Lead(
-        id_, kind, tuple(versions), tuple(moment for moment in pushed if moment < created + KEEPS)
+        id_, kind, tuple(versions), tuple(moment for moment in pushed if moment < deleted_at)
     )

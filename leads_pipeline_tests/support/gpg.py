@@ -44,20 +44,16 @@ class Gpg:
         assert ended.returncode == 0, ended.stderr.decode()
         return ended.stdout
 
-    def make_key(
-        self, name: str, algorithm: str = "future-default", *, passphrase: str = PASSPHRASE
-    ) -> bytes:
+    def make_key(self, name: str, *, passphrase: str = PASSPHRASE) -> bytes:
         """A new key that never expires, as its owner exports it."""
         user_id = f"{name} <{name}@keys.example>"
-        self.run(
-            "--quick-generate-key", user_id, algorithm, "default", "never", passphrase=passphrase
-        )
+        generate = ("--quick-generate-key", user_id, "future-default", "default", "never")
+        self.run(*generate, passphrase=passphrase)
         return self.run("--armor", "--export-secret-keys", user_id, passphrase=passphrase)
 
-    def encrypt(self, content: bytes, *names: str, options: tuple[str, ...] = ()) -> bytes:
-        """An armoured message for those keys."""
-        recipients = [word for name in names for word in ("--recipient", name)]
-        return self.run(*options, "--armor", *recipients, "--encrypt", given=content)
+    def encrypt(self, content: bytes, name: str) -> bytes:
+        """An armoured message for that key."""
+        return self.run("--armor", "--recipient", name, "--encrypt", given=content)
 
 
 @contextmanager

@@ -92,13 +92,13 @@ class Newcomer:
         return done
 
     @contextmanager
-    def running(self, *command: str, folder: Path | None = None) -> Iterator[Path]:
+    def running(self, *command: str) -> Iterator[Path]:
         """A command that runs until it is told to end; gives the file with what it says."""
         log = self.folder / f"{command[0]}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(
                 [str(self.programs / command[0]), *command[1:]],
-                cwd=folder or self.folder,
+                cwd=self.folder,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
@@ -134,9 +134,9 @@ class Newcomer:
         answer = httpx.get(address, params=question, timeout=PATIENCE_SECONDS)
         return set(answer.json()["ids"])
 
-    def published(self, kind: str, data: str = "data") -> set[str]:
+    def published(self, kind: str) -> set[str]:
         """The ids of all leads that an analyst finds; none where nothing was published."""
-        file = self.folder / data / "leads.duckdb"
+        file = self.folder / "data" / "leads.duckdb"
         if not file.exists():
             return set()
         with duckdb.connect(file, read_only=True) as db:

@@ -6,11 +6,9 @@ says.
 """
 
 import contextlib
-import gzip
 import re
 import socket
 import ssl
-import struct
 import subprocess
 import threading
 import time
@@ -87,27 +85,22 @@ def read_head(connection: socket.socket) -> bytes:
     return head
 
 
-def respond(body: bytes, *headers: str, length: int | None = None, status: int = 200) -> Script:
-    """A whole answer, or one whose Content-Length is wrong; then the connection ends."""
-    stated = len(body) if length is None else length
-    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {stated}", *headers]
+def respond(body: bytes, *headers: str, status: int = 200) -> Script:
+    """A whole answer."""
+    lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}", *headers]
 
     def script(connection: socket.socket) -> None:
         connection.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + body)
-        if stated != len(body):
-            connection.shutdown(socket.SHUT_RDWR)
 
     return script
 
 
-def raw(data: bytes, *, reset: bool = False) -> Script:
+def raw(data: bytes) -> Script:
+    """These bytes, and the end of the connection."""
+
     def script(connection: socket.socket) -> None:
         connection.sendall(data)
-        if reset:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            connection.close()
-        else:
-            connection.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)
 
     return script
 
@@ -124,10 +117,6 @@ def drip(body: bytes, *, head: bytes | None = None, pause_seconds: float = 0.05)
             time.sleep(pause_seconds)
 
     return script
-
-
-def gzipped(body: bytes) -> bytes:
-    return gzip.compress(body, mtime=0)
 
 
 def bomb(megabytes: int) -> bytes:

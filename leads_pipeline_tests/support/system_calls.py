@@ -197,23 +197,15 @@ def run(
 
 
 def trials(
-    work: Callable[[Path], Any],
-    start: Path,
-    folder: Path,
-    *,
-    seed: str,
-    most: int,
-    fault: Fault = Fault.KILL,
+    work: Callable[[Path], Any], start: Path, folder: Path, *, seed: str, most: int
 ) -> Iterator[tuple[Path, str]]:
-    """Do the work in copies of a folder. In each, another system call gets the fault.
+    """Do the work in copies of a folder. In each, it is killed before another of its changes.
 
-    The seed chooses `most` calls. Give each copy afterwards, and which call it was.
+    The seed chooses `most` changes. Give each copy afterwards, and which change it was.
     """
     counted = folder / "counted"
     shutil.copytree(start, counted, symlinks=True)
-    # Which counts all calls, or those that change something.
-    counting = Fault.EIO if fault is Fault.EIO else Fault.KILL
-    whole = run(work, counted, folder=counted, fault=counting)
+    whole = run(work, counted, folder=counted, fault=Fault.KILL)
     assert whole.is_done, whole.message
 
     calls = range(len(whole.calls))
@@ -221,8 +213,8 @@ def trials(
     for at in sorted(chosen):
         copied = folder / str(at)
         shutil.copytree(start, copied, symlinks=True)
-        outcome = run(work, copied, folder=copied, fault=fault, at=at)
-        yield copied, f"{fault} at {at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
+        outcome = run(work, copied, folder=copied, fault=Fault.KILL, at=at)
+        yield copied, f"killed at {at}, {outcome.calls[min(at, len(outcome.calls) - 1)]}"
         shutil.rmtree(copied)
 
 
