@@ -6,7 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,7 +16,6 @@ from dagster import (
     DagsterInstance,
     RunRequest,
     TableSchema,
-    build_resources,
     build_schedule_context,
     build_sensor_context,
     serialize_value,
@@ -24,9 +23,6 @@ from dagster import (
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from leads_pipeline.definitions import build_definitions, defs
-from leads_pipeline.orchestration.resources import DataFolderResource
-from leads_pipeline.raw.data_folder import first_day
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import House
 
 SECRET = "a-secret-that-nobody-may-see"
@@ -112,17 +108,6 @@ def test_every_asset_shows_its_columns_with_their_types(tmp_path: Path, house: H
         assert all(column.type and column.description for column in schema.columns), key
         shown = [column.name for column in schema.columns]
         assert columns.get(key.to_user_string(), shown) == shown
-
-
-def test_the_first_day_stays_where_it_was_at_the_first_start(tmp_path: Path) -> None:
-    variables = {"LEADS_DATA_DIR": str(tmp_path)}
-    settings = Settings.from_variables(variables)
-    first = first_day(settings)
-    assert datetime.now(UTC).date() - first == timedelta(days=29)
-    # A code location that was loaded some days ago, and acts now for the first time.
-    for day in (date(2026, 1, 31), first):
-        with build_resources({"data": DataFolderResource.of(settings, day)}):
-            assert first_day(settings) == date(2026, 1, 31)
 
 
 def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
