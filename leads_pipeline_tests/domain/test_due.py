@@ -1,12 +1,12 @@
 """When a window is asked for."""
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
 
-from leads_pipeline.domain.due import Failure, due, due_at
+from leads_pipeline.domain.due import Failure, due_at
 from leads_pipeline.domain.window import RETENTION, Scope, Window
 from leads_pipeline_tests.support.fetches import Weeks
 
@@ -115,31 +115,7 @@ def test_a_damaged_window_is_due_at_once_though_it_was_looked_at() -> None:
     assert next_fetch(damaged_at + HOUR, failed) == END + DAY + 75 * MINUTE
 
 
-def test_the_window_that_is_deleted_soonest_comes_first() -> None:
-    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
-    first, second, third = [
-        Window.of(date(2026, 11, day), WINDOW.scope, ZONE) for day in (18, 19, 20)
-    ]
-
-    asked = due([(third, None, None), (first, None, None), (second, None, None)], STARTED, now)
-
-    assert asked == [first, second, third]
-
-
-def test_a_window_that_was_just_looked_at_is_not_due() -> None:
-    now = END + 2 * HOUR
-
-    assert due([(WINDOW, now, None)], STARTED, now) == []
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_each_look_happens_within_a_day_of_good_time(seed: int) -> None:
     """A sample. chaos/test_due.py lets more weeks pass."""
     Weeks(seed, days=40, branches=1).pass_and_judge()
-
-
-def test_a_window_that_is_refused_again_after_a_start_waits_again() -> None:
-    refused = failure(END + 4 * HOUR, 2, verdict="refused", first_failed_at=END + 2 * HOUR)
-    assert (
-        next_fetch(failed=refused, started_at=END + 3 * HOUR, now=END + 5 * HOUR) == END + 28 * HOUR
-    )
