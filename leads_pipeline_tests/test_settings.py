@@ -147,14 +147,6 @@ def test_mail_needs_recipients_and_a_server() -> None:
     assert read(LEADS_REPORT_MAIL="a@leads.example", **server)["report_mail"] == "a@leads.example"
 
 
-def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
-    assert read(LEADS_BASE_URL="https://leads.example/")["audience"] == "https://leads.example"
-    assert (
-        read(LEADS_BASE_URL="https://leads.example", LEADS_AUDIENCE="urn:leads")["audience"]
-        == "urn:leads"
-    )
-
-
 ADDRESSES = ("LEADS_BASE_URL", "LEADS_AUTH_URL", "INVENTORY_BASE_URL")
 
 
@@ -207,14 +199,6 @@ def test_an_address_beyond_this_machine_must_be_https(address: str) -> None:
             SettingsError, match=rf"^{variable} begins with http://.*Write https://"
         ):
             read(**{variable: address})
-
-
-@pytest.mark.parametrize(
-    "address", ["http://127.0.0.1:8099", "http://[::1]", "http://localhost", "https://x.example"]
-)
-def test_this_machine_and_https_need_no_leave(address: str) -> None:
-    for variable in ADDRESSES:
-        assert read(**{variable: address})[variable.removeprefix("LEADS_").lower()] == address
 
 
 def test_branch_ids_that_are_separated_otherwise_get_an_example_that_works() -> None:
