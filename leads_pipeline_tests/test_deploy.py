@@ -128,10 +128,11 @@ def test_containers_write_to_their_volume_alone_and_have_no_rights() -> None:
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
         context = DEPLOY / service["build"]["context"]
         assert (context / service["build"]["dockerfile"]).is_file()
-    copied = re.findall(r"^COPY (?!--)(.*) \S+$", CONTAINERFILE, re.MULTILINE)
-    assert all((ROOT / name).exists() for names in copied for name in names.split())
     let_through = (ROOT / ".containerignore").read_text(encoding="utf-8")
-    assert all(f"\n!{name}\n" in let_through for names in copied for name in names.split())
+    for names in re.findall(r"^COPY (?!--)(.*) \S+$", CONTAINERFILE, re.MULTILINE):
+        for name in names.split():
+            assert (ROOT / name).exists()
+            assert f"\n!{name}\n" in let_through
 
 
 # --- examples of dagster.yaml ---------------------------------------------------------------------
@@ -178,20 +179,14 @@ def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more()
     given = asked["container_kwargs"]
     for name in ("read_only", "cap_drop", "security_opt", "init"):
         assert given[name] == service[name]
-    assert given["tmpfs"] == dict(mount.split(":") for mount in service["tmpfs"])
     names = {name: volume["name"] for name, volume in COMPOSE["volumes"].items()}
     assert given["volumes"] == [
         f"{names[name]}:{path}" for name, path in (v.split(":") for v in service["volumes"])
     ]
-    assert asked["networks"] == [COMPOSE["networks"]["default"]["name"]]
     [(_, added)] = COMPOSE_RUNS["services"].items()
     assert added["environment"].keys() == {POSTGRES_VARIABLE}
     assert {POSTGRES_VARIABLE, *service["environment"]} < set(asked["env_vars"]) <= variables()
     assert asked["image"] == service["image"]
-    assert added["build"]["args"] == {
-        "LAUNCHER": EXAMPLES["docker"]["run_launcher"]["module"].replace("_", "-")
-    }
-    assert "\nARG LAUNCHER=\n" in CONTAINERFILE
     # The engine's socket, and nothing else that compose.yaml doesn't mount.
     assert [volume.rpartition(":")[2] for volume in added["volumes"]] == ["/var/run/docker.sock"]
     # Without it the image's program would be given Dagster's command as words of its own.

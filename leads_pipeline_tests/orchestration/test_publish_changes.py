@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -223,18 +222,6 @@ def test_a_publication_that_fails_is_tried_again_less_and_less_often(house: Hous
     house.clock.now += HOUR
     assert house.publishes()
     assert house.publications.failures == 0
-
-
-def test_a_publication_that_was_killed_counts_as_failed(house: House) -> None:
-    house.land()
-    with (
-        suppress(KeyboardInterrupt),
-        noted_publication(house.folder, LONDON, is_nightly=False, clock=house.clock),
-    ):
-        raise KeyboardInterrupt
-    assert "The last publication failed." in str(house.tick())
-    house.clock.now += 11 * MINUTE
-    assert house.publishes()
 
 
 def test_a_clock_that_ran_ahead_holds_up_no_publication(house: House) -> None:
