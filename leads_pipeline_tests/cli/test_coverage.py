@@ -86,19 +86,6 @@ def test_all_is_well_once_each_window_that_is_due_has_landed_and_is_published(
     assert result.output.endswith("Every window that is due has landed and is published.\n")
 
 
-def test_a_window_that_was_pulled_before_its_end_alone_is_missing(house: House) -> None:
-    land(house, day(1), day(2))
-    remove(house, "applicant", day(2))
-    house.now = datetime(day(1).year, day(1).month, day(1).day, tzinfo=UTC) - timedelta(hours=1)
-    house.land("applicant", [], day(2), "branch-102")
-
-    result = run("coverage", "--days", 2)
-
-    assert result.exit_code == 1
-    assert "1 window missing\n  The portal begins to delete its leads on " in result.output
-    assert f"branch-102: 1 applicant window, {day(2)}" in result.output
-
-
 def test_windows_that_the_portal_deletes_or_had_begun_to_delete_are_told(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:

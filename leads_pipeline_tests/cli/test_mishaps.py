@@ -2,7 +2,6 @@
 do.
 """
 
-import json
 import os
 import socket
 import subprocess
@@ -16,7 +15,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leads_pipeline.portal import Service
-from leads_pipeline_tests.promises.portal import portal, variables
+from leads_pipeline_tests.promises.portal import variables
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import IMPATIENT
@@ -70,15 +69,6 @@ def refused(*command: object) -> str:
     result = run(*command)
     assert result.exit_code == 2, result.output
     return result.output
-
-
-@pytest.mark.slow
-def test_the_first_day_of_a_new_installation_can_be_had_whole(install: Install) -> None:
-    with portal(lambda *_: (200, LEAD)) as address:
-        install(address)
-        assert run("backfill", "--from", TODAY, "--to", TODAY).exit_code == 0
-    windows = json.loads(run("coverage", "--json", "--days", 60).stdout)["not_landed"]
-    assert min(one["deleted_from_at"] for one in windows) > datetime.now(UTC).isoformat()
 
 
 def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(

@@ -6,7 +6,6 @@ Doesn't belong here: the wheel. `make wheel` tries it where nothing of the check
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -95,40 +94,6 @@ def test_receive_takes_its_key_from_an_env_file(me: Newcomer) -> None:
             for given in (key, "another key")
         ]
     assert [answer.status_code for answer in answers] == [200, 401]
-
-
-@pytest.mark.slow
-def test_a_port_that_is_taken_is_told_at_once(me: Newcomer) -> None:
-    me.fill_in(LEADS_RECEIVE_KEY="0123456789abcdef")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = me.run("leads-pipeline", "dev", "--port", str(taken.getsockname()[1]))
-    assert done.returncode == 2
-    assert "use" in done.stderr  # the system's words
-    assert me.run("leads-pipeline", "dev", "--port", "99999").returncode == 2
-
-
-@pytest.mark.slow
-def test_a_second_daemon_on_a_folder_is_refused_by_the_process_that_has_it(me: Newcomer) -> None:
-    me.fill_in()
-    command = ("leads-pipeline", "dev", "--port")
-    with me.running(*command, str(port := free_port())) as log:
-        lock = me.folder / "data" / ".dagster" / "dev.lock"
-        wait_for(lambda: lock.exists() and lock.read_text() != "")
-        holder = re.search(r"process (\d+)", lock.read_text())
-        refused = me.run(*command, str(free_port()))
-        assert refused.returncode == 2
-        told = " ".join(refused.stderr.split())
-        assert holder
-        assert f"process {holder[1]}, with its pages at http://127.0.0.1:{port}" in told
-        assert (
-            Path(f"/proc/{holder[1]}/cmdline")
-            .read_bytes()
-            .split(b"\0")[1]
-            .endswith(b"leads-pipeline")
-        )
-        wait_for(lambda: "Dagster UI: http" in log.read_text())
-        lines = log.read_text().splitlines()
-        assert [line for line in lines if " - INFO - " in line] == []
 
 
 # --- the daemon -----------------------------------------------------------------------------------

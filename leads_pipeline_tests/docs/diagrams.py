@@ -1,5 +1,6 @@
-"""The pictures of the docs as SVG: tables, one lead's way, the layers, what runs when, the data
-folder.
+"""The pictures of the docs that show what is in the code, as SVG: tables and layers.
+
+The others are drawn by hand, in the same style.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,24 +42,6 @@ _JOINS: Final[tuple[Line, ...]] = (
     ("mart_lead_properties", "inventory", "item_id"),
 )
 
-_STATIONS: Final[Places] = {
-    "portal": (0, 0),
-    "receiver": (0, 1),
-    "raw/ (every version)": (1, 0),
-    "leads.duckdb": (2, 0),
-    "tables/ (Parquet, Delta)": (3, 0),
-    "marts": (3, 1),
-    "reports/leads.html": (3, 2),
-}
-_STEPS: Final[tuple[Line, ...]] = (
-    ("portal", "raw/ (every version)", "pull"),
-    ("portal", "receiver", "push"),
-    ("receiver", "raw/ (every version)", "land"),
-    ("raw/ (every version)", "leads.duckdb", "publish"),
-    ("leads.duckdb", "tables/ (Parquet, Delta)", ""),
-    ("leads.duckdb", "marts", ""),
-    ("leads.duckdb", "reports/leads.html", ""),
-)
 
 _FOLDERS: Final[Places] = {
     "features": (0, 0),
@@ -78,53 +61,6 @@ _FOLDERS: Final[Places] = {
     "simulator": (2, 7),
 }
 
-_CLOCK: Final[Places] = {
-    "pull_daily": (0, 0),
-    "retry_failed_partitions": (0, 1),
-    "receiver": (0, 2),
-    "raw/": (1, 1),
-    "publish_changes": (2, 0),
-    "deliver": (2, 1),
-    "alert": (2, 2),
-    "leads.duckdb": (3, 0),
-    "your own system": (3, 1),
-    "mail_report": (2, 3),
-    "people": (3, 2),
-}
-_TIMES: Final[tuple[Line, ...]] = (
-    ("pull_daily", "raw/", "01:15"),
-    ("retry_failed_partitions", "raw/", "5 minutes"),
-    ("receiver", "raw/", "each push"),
-    ("raw/", "publish_changes", "30 seconds"),
-    ("raw/", "deliver", "5 seconds"),
-    ("raw/", "alert", "5 minutes"),
-    ("publish_changes", "leads.duckdb", ""),
-    ("deliver", "your own system", ""),
-    ("alert", "people", ""),
-    ("mail_report", "people", "Monday 07:00"),
-)
-
-_DATA: Final[Places] = {
-    "privacy/": (0, 0),
-    "restricted/": (0, 1),
-    "quarantine/": (0, 2),
-    "raw/": (1, 1),
-    ".versions/": (2, 1),
-    "leads.duckdb": (3, 0),
-    "tables/": (3, 1),
-    "reports/": (3, 2),
-    ".state/": (1, 2),
-    ".dagster/": (2, 2),
-}
-_FLOWS: Final[tuple[Line, ...]] = (
-    ("privacy/", "raw/", "keeps out"),
-    ("restricted/", "raw/", "set aside"),
-    ("quarantine/", "raw/", "damaged"),
-    ("raw/", ".versions/", "publish"),
-    (".versions/", "leads.duckdb", "link"),
-    (".versions/", "tables/", "link"),
-    (".versions/", "reports/", "figures"),
-)
 
 _WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 190, 34, 280, 80, 20
 
@@ -140,25 +76,10 @@ def tables_diagram(columns: Mapping[str, AbstractSet[str]]) -> str:
     return _draw(_TABLES, _JOINS, "Tables, and the columns that join them")
 
 
-def one_leads_way() -> str:
-    """Draw the way of a lead from the portal to the files that people read."""
-    return _draw(_STATIONS, _STEPS, "One lead's way from the portal to the files that people read")
-
-
 def layers(imports: Iterable[tuple[str, str]]) -> str:
     """Draw the folders of the code. `imports` are pairs: the first imports the second."""
     lines = tuple((upper, lower, "") for upper, lower in imports)
     return _draw(_FOLDERS, lines, "The folders of the code: each imports from those below it")
-
-
-def what_runs_when() -> str:
-    """Draw the schedules and sensors with their times."""
-    return _draw(_CLOCK, _TIMES, "Schedules and sensors, how often they run, and what they write")
-
-
-def data_folder() -> str:
-    """Draw the folders of the data folder."""
-    return _draw(_DATA, _FLOWS, "The folders of the data folder")
 
 
 def _draw(places: Places, lines: tuple[Line, ...], label: str) -> str:

@@ -1,15 +1,11 @@
 """The pictures of the Dagster UI in docs/, taken after a demo. Needs Chromium.
 
-`python -m leads_pipeline_tests.docs.pictures` writes them. docs/test_pages.py says if one is stale,
-docs/test_tutorials.py takes them anew. reference_pages.py makes the drawings.
+`python -m leads_pipeline_tests.docs.pictures` writes them. reference_pages.py makes the drawings.
 """
 
 import os
-import re
-import struct
 import subprocess
 import tempfile
-import zlib
 from pathlib import Path
 
 import httpx
@@ -23,31 +19,6 @@ PICTURES = {
     "assets.png": ("assets", 1280, 843),
     "mart.png": ("assets/mart_leads_daily?view=overview", 1400, 900),
 }
-_NOTE = b"tEXtShows\0"
-
-
-def shown() -> dict[str, str]:
-    """Give the names that each picture shows, as the reference pages have them."""
-    assets, tables = (
-        (DOCS / "reference" / name).read_text(encoding="utf-8")
-        for name in ("assets.md", "tables.md")
-    )
-    groups = re.split(r"^## Group ", assets.partition("\n## Checks")[0], flags=re.MULTILINE)[1:]
-    names = sorted(
-        f"{name} {group.split()[0]}"
-        for group in groups
-        for name in re.findall(r"^\| `(\w+)`", group, re.M)
-    )
-    mart = tables.partition("### mart_leads_daily\n")[2].partition("\n### ")[0]
-    return {
-        "assets.png": ", ".join(names[:11]),
-        "mart.png": ", ".join(re.findall(r"^\| `(\w+)`", mart, re.M)),
-    }
-
-
-def noted(picture: Path) -> str:
-    """Give the names that a picture was taken with."""
-    return picture.read_bytes().partition(_NOTE)[2].partition(b"\n")[0].decode()
 
 
 def take(folder: Path, target: Path) -> None:
@@ -75,7 +46,6 @@ def take(folder: Path, target: Path) -> None:
             command += [f"--user-data-dir={folder}/chromium", f"--window-size={width},{height}"]
             command += [f"--screenshot={target / name}", f"http://127.0.0.1:{port}/{page}"]
             subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
-            _note(target / name, shown()[name])
     finally:
         service.terminate()
         service.wait(60)
@@ -86,13 +56,6 @@ def _answers(port: int) -> bool:
         return httpx.get(f"http://127.0.0.1:{port}/server_info").is_success
     except httpx.TransportError:
         return False
-
-
-def _note(picture: Path, names: str) -> None:
-    """Write the names into the PNG, as a text chunk behind its header."""
-    content, chunk = picture.read_bytes(), _NOTE + names.encode() + b"\n"
-    sealed = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    picture.write_bytes(content[:33] + sealed + content[33:])
 
 
 if __name__ == "__main__":

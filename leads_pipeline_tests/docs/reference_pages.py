@@ -27,13 +27,7 @@ from leads_pipeline.health.finding import Finding, Level
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.warehouse.marts import marts
-from leads_pipeline_tests.docs.diagrams import (
-    data_folder,
-    layers,
-    one_leads_way,
-    tables_diagram,
-    what_runs_when,
-)
+from leads_pipeline_tests.docs.diagrams import layers, tables_diagram
 from leads_pipeline_tests.support.house import House
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
@@ -128,10 +122,7 @@ def pages() -> dict[Path, str]:
     columns = {table.name: {column.name for column in table.columns} for table in tables}
     pictures = {
         "reference/tables.svg": tables_diagram(columns),
-        "reference/data-folder.svg": data_folder(),
-        "explanation/one-leads-way.svg": one_leads_way(),
         "explanation/layers.svg": layers(drawn_imports()),
-        "explanation/what-runs-when.svg": what_runs_when(),
     }
     return {FOLDER / name: MADE + text for name, text in texts.items()} | {
         FOLDER / "leads.schema.json": json.dumps(contract(tables), indent=2) + "\n",

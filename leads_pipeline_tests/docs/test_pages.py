@@ -27,7 +27,6 @@ from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline_tests.docs import (
     findings_page,
     llms_page,
-    pictures,
     questions_page,
     reference_pages,
 )
@@ -119,12 +118,6 @@ def test_the_reference_is_what_the_code_says() -> None:
     """If not: make pages."""
     made = reference_pages.pages() | llms_page.pages() | questions_page.pages()
     assert {path: text_of(path) for path in made} == made
-
-
-@pytest.mark.parametrize("name", pictures.PICTURES)
-def test_each_picture_of_the_ui_shows_the_names_of_today(name: str) -> None:
-    """If not: python -m leads_pipeline_tests.docs.pictures."""
-    assert pictures.noted(DOCS / name) == pictures.shown()[name]
 
 
 def test_the_runbook_has_each_finding_in_the_words_of_its_finder() -> None:
@@ -241,33 +234,6 @@ def test_every_file_that_a_document_names_is_there() -> None:
     assert {name for name in named if not (ROOT / name).exists()} == {
         "leads_pipeline/sql/mart_listings_weekly.sql"
     }
-
-
-def places_where_modules_are_named() -> Iterator[tuple[Path, str]]:
-    """Documents, comments and docstrings: wherever a reader is sent to another file."""
-    yield from ((path, text_of(path)) for path in DOCUMENTS if path.name != "CHANGELOG.md")
-    for pattern in (
-        "leads_pipeline/**/*.py",
-        "leads_pipeline/**/*.sql",
-        "leads_pipeline_tests/**/*.py",
-        "benchmarks/**/*.py",
-    ):
-        yield from ((path, path.read_text(encoding="utf-8")) for path in ROOT.glob(pattern))
-
-
-def test_every_module_that_a_text_names_is_there() -> None:
-    """`raw/names.py` or `names.py`, in any folder."""
-    there = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("[a-z]*/**/*.py")}
-    names = {name for path in there for name in (path, path.partition("/")[2], Path(path).name)}
-    lost = {
-        (path.relative_to(ROOT).as_posix(), name)
-        for path, text in places_where_modules_are_named()
-        if path.name != "test_project.py"
-        for name in re.findall(r"(?<![\w./*{])([a-z][a-z_]*(?:/[a-z_]+)*\.py)\b", text)
-        if name not in names
-        and not name.startswith(("dagster/", "sitecustomize", "superset_config"))  # not ours
-    }
-    assert lost == set()
 
 
 def test_every_document_that_code_and_deployments_name_is_there() -> None:

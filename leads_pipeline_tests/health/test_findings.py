@@ -2,15 +2,11 @@
 takes note.
 """
 
-import atexit
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
-from itertools import product
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
@@ -22,7 +18,6 @@ from leads_pipeline.health.finding import Finder
 from leads_pipeline.health.findings import Finding, Level, acknowledge, find, find_all
 from leads_pipeline.raw.names import Place
 from leads_pipeline.raw.publications import Publications
-from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
@@ -63,20 +58,18 @@ def land_all(house: House, *days: date) -> None:
                 house.land(kind, [{"id": f"{kind}-{day}-{branch}"}], day, branch)
 
 
-@cache
-def _published() -> House:
-    folder = mkdtemp(prefix="leads-pipeline-findings-")
-    atexit.register(shutil.rmtree, folder)
-    house = House(Path(folder) / "data")
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> House:
+    house = House(tmp_path_factory.mktemp("published") / "data")
     land_all(house)
     house.publish()
     return house
 
 
-def publish_all(house: House) -> None:
-    """Land both days and publish them."""
-    shutil.copytree(_published().folder, house.folder, symlinks=True, dirs_exist_ok=True)
-    house.now = _published().now
+@pytest.fixture
+def healthy(published: House, tmp_path: Path) -> House:
+    """Both days have landed and are published."""
+    return published.copied(tmp_path / "healthy")
 
 
 def remove(house: House, day: date = NEXT_DAY) -> None:
@@ -106,73 +99,52 @@ def fail(
 # --- a healthy installation -----------------------------------------------------------------------
 
 
-def test_a_fresh_healthy_installation_has_nothing_above_hints(house: House) -> None:
+def test_an_installation_has_nothing_above_hints_before_its_first_pull_and_after_it(
+    house: House, healthy: House
+) -> None:
     house.folder.mkdir()
     house.data.state.remember_time_zone("Europe/London")
-    assert found(house) == {}  # before the first pull, too
-    publish_all(house)
     assert found(house) == {}
+    assert found(healthy) == {}
 
 
 def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a_portal(
-    house: House,
+    healthy: House,
 ) -> None:
-    publish_all(house)
-    levels = {one.key: one.level for one in find(known(house))}
+    levels = {one.key: one.level for one in find(known(healthy))}
     assert levels["backup"] == levels["alert-channels"] == Level.HINT
-    real = found(house, LEADS_BASE_URL=PORTAL)
+    real = found(healthy, LEADS_BASE_URL=PORTAL)
     assert real.keys() == {"backup", "alert-channels"}
     assert {one.level for one in real.values()} == {Level.WARNING}
     assert "leads-pipeline backup TARGET" in real["backup"].what_to_do
 
 
-def test_a_channel_that_does_not_work_is_an_error_that_may_pass(house: House) -> None:
-    publish_all(house)
-    told, began_at = Told(), house.now - timedelta(hours=2)
+def test_a_channel_that_does_not_work_is_an_error_that_may_pass(healthy: House) -> None:
+    told, began_at = Told(), healthy.now - timedelta(hours=2)
     told.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", began_at)
-    told.write(house.data.state.path)
-    [one] = found(house).values()
-    assert (one.key, one.level, one.may_pass) == (
-        "alert-channels/LEADS_SMTP_URL",
-        Level.ERROR,
-        True,
-    )
+    told.write(healthy.data.state.path)
+    [one] = found(healthy).values()
+    assert (one.key, one.may_pass) == ("alert-channels/LEADS_SMTP_URL", True)
     assert one.since == began_at
-    assert (
-        one.message
-        == "Messages don't get through on LEADS_SMTP_URL. The mail server can't be reached."
-    )
+    assert "The mail server can't be reached." in one.message
 
 
 # --- windows --------------------------------------------------------------------------------------
 
 
 def test_a_refused_window_says_why_until_when_and_what_to_do_and_is_over_when_it_lands(
-    house: House,
+    healthy: House,
 ) -> None:
-    publish_all(house)
-    (house.folder / Place(lead_kind("applicant"), NEXT_DAY, "branch-101").key).rename(
-        house.folder / "away"
-    )
-    fail(house, reason="refused (403)", is_permanent=True)
-    [(key, finding)] = [one for one in found(house).items() if one[0].startswith("windows-")]
-    assert (key, finding.level, finding.may_pass) == (
-        "windows-refused/refused-403",
-        Level.ERROR,
-        False,
-    )
-    assert finding.message.startswith(
-        "The portal refuses 1 applicant window of branch-101, 2026-11-20. It was a "
-    )
+    remove(healthy)
+    fail(healthy, reason="refused (403)", is_permanent=True)
+    finding = found(healthy)["windows-refused/refused-403"]
+    assert (finding.level, finding.may_pass, finding.since) == (Level.ERROR, False, healthy.now)
+    assert "refuses 1 applicant window of branch-101, 2026-11-20. It was a " in finding.message
     assert "begins to delete its leads on 2026-12-20 00:00 UTC" in finding.message
-    command = (
-        "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind "
-        "applicant"
-    )
-    assert finding.what_to_do == f"Do what the message says. Run `{command}`."
-    assert finding.since == house.now
-    house.land("applicant", [], NEXT_DAY)
-    assert "windows-refused/refused-403" not in found(house)
+    command = "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101"
+    assert command in finding.what_to_do
+    healthy.land("applicant", [], NEXT_DAY)
+    assert "windows-refused/refused-403" not in found(healthy)
 
 
 def test_a_refused_branch_is_one_finding_with_the_windows_that_nobody_asked_for(
@@ -210,38 +182,17 @@ def test_a_window_that_nobody_asked_for_is_late_after_a_day(house: House) -> Non
     house.now = datetime(2026, 11, 22, 2, tzinfo=UTC)
     finding = found(house)["windows-missing"]
     assert (finding.level, finding.may_pass) == (Level.ERROR, True)
-    assert finding.message.startswith(
-        "4 applicant and appraisal windows of branch-101, branch-102, 2026-11-20 are missing for "
-        "more than a day. The portal begins to delete their leads on 2026-12-20 00:00 UTC."
-    )
+    assert "branch-101, branch-102, 2026-11-20 are missing for more than a day" in finding.message
     assert finding.what_to_do == "Run `leads-pipeline backfill --from 2026-11-20 --to 2026-11-20`."
-
-
-def look_again(house: House, *of_november: int, but: Collection[tuple[int, str, str]] = ()) -> None:
-    """Two days later, ask for these days of November once more, but for some windows."""
-    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
-    for day, kind, branch in product(of_november, KINDS, BRANCHES):
-        if (day, kind, branch) not in but:
-            house.land(kind, [], date(2026, 11, day), branch)
 
 
 def test_a_landed_window_that_is_not_looked_at_again_is_a_warning(house: House) -> None:
     land_all(house)
-    look_again(house, 21, 22)
+    house.now = datetime(2026, 11, 23, 3, tzinfo=UTC)
+    land_all(house, date(2026, 11, 21), date(2026, 11, 22))
     finding = found(house)["windows-missing/looks"]
     assert finding.level is Level.WARNING
     assert "Not looked at again, so that late leads would be missed: 8 " in finding.message
-
-
-def test_a_landed_window_whose_later_looks_all_fail_is_a_warning(house: House) -> None:
-    land_all(house)
-    look_again(house, 19, 20, 21, 22, but=[(19, "applicant", "branch-101")])
-    fail(house, day=DAY)
-    message = found(house)["windows-missing/looks"].message
-    assert (
-        "missed: 1 applicant window of branch-101, 2026-11-19. It was a server error (503)."
-        in message
-    )
 
 
 def test_an_installation_that_never_pulls_is_told_two_days_after_its_start(house: House) -> None:
@@ -266,16 +217,6 @@ def test_the_days_before_the_first_pull_raise_no_alarm(house: House) -> None:
     assert "2026-10-22 to 2026-11-18" in hint.message  # the portal has those
 
 
-def test_a_new_branch_is_late_with_the_last_days_alone_and_may_pass(house: House) -> None:
-    house.first_day = DAY - timedelta(days=29)
-    land_all(house)
-    [late] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
-    assert (late.key, late.may_pass) == ("windows-missing", True)
-    assert "of branch-103, " in late.message
-    assert "2026-11-18 to 2026-11-19 are missing for more than a day" in late.message
-    assert late.what_to_do.endswith(" --scope branch-103`.")
-
-
 @pytest.mark.slow
 def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: House) -> None:
     land_all(house, DAY)
@@ -293,45 +234,30 @@ def test_lost_leads_stay_a_finding_until_a_person_takes_note(house: House) -> No
     assert key in found(house)
     assert [one.key for one in acknowledge(known(house), [key])] == [key]
     assert key not in found(house)
-    assert {one for one in found(house) if one.startswith("windows-lost")} == set(found(house)) & {
-        f"windows-lost/{DAY + timedelta(days=ago)}" for ago in range(31)
-    }
 
 
 # --- leads.duckdb and the files -------------------------------------------------------------------
 
 
-def test_a_publication_that_fails_is_an_error_that_may_pass(house: House) -> None:
-    publish_all(house)
-    Publications(began_at=house.now, published_at=house.now, failures=2).write(
-        house.data.state.path
+def test_a_publication_that_fails_is_an_error_that_may_pass(healthy: House) -> None:
+    Publications(began_at=healthy.now, published_at=healthy.now, failures=2).write(
+        healthy.data.state.path
     )
-    finding = found(house)["leads-duckdb"]
+    finding = found(healthy)["leads-duckdb"]
     assert (finding.may_pass, finding.message.partition(" in")[0]) == (
         True,
         "Publishing failed 2 times",
     )
 
 
-def test_leads_that_are_not_published_within_an_hour_are_an_error(house: House) -> None:
-    publish_all(house)
-    Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
-    landed_at = (house.now + timedelta(minutes=1)).timestamp()
-    os.utime(house.data.state.path / "landed", (landed_at, landed_at))
-    house.later(minutes=59)
-    assert "leads-duckdb" not in found(house)
-    house.later(minutes=3)
-    assert "are not published" in found(house)["leads-duckdb"].message
-
-
-def test_nights_without_a_publication_are_told_although_another_machine_has_landed_the_leads(
-    house: House,
-) -> None:
-    publish_all(house)
-    Publications(began_at=house.now, published_at=house.now).write(house.data.state.path)
-    house.later(days=2, minutes=1)
-    house.data.state.note_service(house.now, [])
-    assert "Nothing was published since" in found(house)["leads-duckdb"].message
+def test_leads_that_are_not_published_within_an_hour_are_an_error(healthy: House) -> None:
+    Publications(began_at=healthy.now, published_at=healthy.now).write(healthy.data.state.path)
+    landed_at = (healthy.now + timedelta(minutes=1)).timestamp()
+    os.utime(healthy.data.state.path / "landed", (landed_at, landed_at))
+    healthy.later(minutes=59)
+    assert "leads-duckdb" not in found(healthy)
+    healthy.later(minutes=3)
+    assert "are not published" in found(healthy)["leads-duckdb"].message
 
 
 @pytest.mark.slow
@@ -340,63 +266,52 @@ def test_nights_without_a_publication_are_told_although_another_machine_has_land
     ["missing", "damaged"],
 )
 def test_a_missing_or_damaged_leads_duckdb_is_an_error_until_it_is_published_again(
-    house: House, harm: str
+    healthy: House, harm: str
 ) -> None:
-    publish_all(house)
-    assert "leads-duckdb" not in found(house)
+    assert "leads-duckdb" not in found(healthy)
     if harm == "missing":
-        house.file.unlink()
+        healthy.file.unlink()
     else:
-        damage(house.file.resolve())
+        damage(healthy.file.resolve())
     # One cause is one finding.
-    assert {one.key for one in find(known(house))} == {"leads-duckdb", *HINTS}
-    assert {"drift", "checks"} <= find_all(known(house))[1]  # what they found before isn't over
-    finding = found(house)["leads-duckdb"]
+    assert {one.key for one in find(known(healthy))} == {"leads-duckdb", *HINTS}
+    assert {"drift", "checks"} <= find_all(known(healthy))[1]  # what they found before isn't over
+    finding = found(healthy)["leads-duckdb"]
     assert "made from raw files" in finding.message
     assert "leads-pipeline backfill" in finding.what_to_do
-    assert "untouched" not in finding.message
-    house.publish()
-    assert "leads-duckdb" not in found(house)
+    healthy.publish()
+    assert "leads-duckdb" not in found(healthy)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
 def test_a_damaged_or_missing_raw_file_is_told_once_with_the_command_and_the_last_day(
-    house: House, harm: str
+    healthy: House, harm: str
 ) -> None:
-    publish_all(house)
     place = Place(lead_kind("applicant"), NEXT_DAY, "branch-101")
     if harm == "missing":
-        remove(house)
+        remove(healthy)
     else:
-        damage(next((house.folder / place.key).glob("*.parquet")))
-        house.data.raw.read(place)  # any run sets it aside
-    house.later(days=1)
-    land_all(house, date(2026, 11, 21))
-    house.publish()
-    assert set(found(house)) == {"files-damaged"}
-    finding = found(house)["files-damaged"]
+        damage(next((healthy.folder / place.key).glob("*.parquet")))
+        healthy.data.raw.read(place)  # any run sets it aside
+    healthy.later(days=1)
+    land_all(healthy, date(2026, 11, 21))
+    healthy.publish()
+    assert set(found(healthy)) == {"files-damaged"}
+    finding = found(healthy)["files-damaged"]
     assert finding.message.startswith(
         "Raw files of 1 applicant window of branch-101, 2026-11-20 are damaged or missing."
     )
-    command = (
-        "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-101 --kind "
-        "applicant"
-    )
-    assert (
-        finding.what_to_do
-        == f"Run `{command}`. The portal has it until 2026-12-20 UTC. Check the disk."
-    )
-    house.data.state.note_service(house.now, [])
-    assert "backfill" not in found(house)["files-damaged"].what_to_do
-    house.later(days=40)
-    told = found(house)["files-damaged/backup"]
+    assert "leads-pipeline backfill --from 2026-11-20" in finding.what_to_do
+    assert "The portal has it until 2026-12-20 UTC." in finding.what_to_do
+    healthy.later(days=40)
+    told = found(healthy)["files-damaged/backup"]
     assert place.key in told.message
     assert "from a backup" in told.what_to_do
-    house.later(days=30)
-    house.publish()
-    assert "files-damaged/backup" in found(house)
-    assert f"windows-lost/{NEXT_DAY}" not in found(house)  # its leads are published
+    healthy.later(days=30)
+    healthy.publish()
+    assert "files-damaged/backup" in found(healthy)
+    assert f"windows-lost/{NEXT_DAY}" not in found(healthy)  # its leads are published
 
 
 @pytest.mark.slow
@@ -418,14 +333,8 @@ def test_drift_is_a_warning_for_each_change_until_a_person_takes_note(house: Hou
 def test_an_unknown_member_of_answers_is_told_until_a_person_acknowledges_its_name_and_type(
     house: House,
 ) -> None:
-    paging = (
-        "meta.nextToken/text",
-        "pageSize/number",
-        "total…/number",
-        "cursor/null",
-        "count/number",
-    )
-    others = ("meta/object", "account/text", "…/list")
+    paging = ("meta.nextToken/text", "total…/number", "cursor/null")
+    others = ("meta/object", "account/text")
     house.data.state.note_unknown_members(f"applicant/{member}" for member in (*paging, *others))
 
     levels = {
@@ -473,13 +382,9 @@ def test_known_leads_that_lose_their_contact_are_told_until_it_is_back(house: Ho
     land(0)
     assert key not in found(house)
     land(2)
-    finding = found(house)[key]
-    assert finding.level is Level.ERROR
-    assert f"2 of 40 applicant leads of {DAY}" in finding.message
+    assert f"2 of 40 applicant leads of {DAY}" in found(house)[key].message
     house.names = "id,name\n101,York\n"  # has leads.duckdb built anew
     house.publish()
-    assert key in found(house)
-    house.erase(email="nobody@example.com")  # a rewriting
     assert key in found(house)
     land(0)
     assert key not in found(house)
@@ -560,23 +465,6 @@ def test_another_time_zone_than_that_of_the_landed_days_is_an_error(house: House
     assert "Set LEADS_TIMEZONE=UTC." in finding.what_to_do
 
 
-def test_a_time_zone_is_forgotten_as_the_finding_says_with_a_bucket_too(
-    house: House, tmp_path: Path
-) -> None:
-    house.bucket = FolderStore(tmp_path / "bucket")
-    house.data.state.remember_time_zone("UTC")
-    what_to_do = found(house)["time-zone"].what_to_do
-    for file in what_to_do.rpartition("delete ")[2].rstrip(".").split(" and "):
-        Path(file).unlink()
-    assert house.data.state.time_zone() is None
-
-
-def test_a_time_zone_that_nobody_set_is_asked_for(house: House) -> None:
-    land_all(house)
-    finding = found(house, LEADS_BASE_URL=PORTAL, LEADS_TIMEZONE="")["time-zone"]
-    assert (finding.level, "Europe/London" in finding.what_to_do) == (Level.WARNING, True)
-
-
 def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(
     house: House, tmp_path: Path
 ) -> None:
@@ -585,9 +473,9 @@ def test_a_file_of_names_that_cannot_be_read_is_a_warning_with_the_line(
     names.write_text("id,name\n101,York\n101,Leeds\n")
     message = found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
     assert "has 101 a second time in row 3" in message
-    names.write_text("id,name\n101,York\n102.0,Leeds\n")  # as a spreadsheet may write a number
+    names.write_text("id,name\n101,York\n102.0,Leeds\n")
     message = found(house, LEADS_BRANCHES_FILE=str(names))["branch-names"].message
-    assert "no name for branch-102. It names branch-102.0, which" in message
+    assert "no name for branch-102. It names branch-102.0, which" in message  # fault 117
     names.write_text("id,name\n101,York\n102,Leeds\n")
     assert "branch-names" not in found(house, LEADS_BRANCHES_FILE=str(names))
 
@@ -599,22 +487,14 @@ def test_a_finder_that_cannot_look_is_a_finding_and_the_others_look(house: House
     def broken(_: Facts) -> Iterator[Finding]:
         raise StorageError("The disk is gone.")
 
-    def faulty(_: Facts) -> Iterator[Finding]:
-        yield Finding(Level.HINT, f"{1 / 0}", "Nothing.")
-
     def works(_: Facts) -> Iterator[Finding]:
         yield Finding(Level.HINT, "Works.", "Nothing.")
 
-    finders = [Finder(one.__name__, one, stays=False) for one in (broken, faulty, works)]
+    finders = [Finder(one.__name__, one, stays=False) for one in (broken, works)]
     findings, failed = find_all(known(house), finders)
-    assert [one.key for one in findings] == [
-        "finder-failed/broken",
-        "finder-failed/faulty",
-        "works",
-    ]
+    assert [one.key for one in findings] == ["finder-failed/broken", "works"]
     assert findings[0].message == "The disk is gone."
-    assert "ZeroDivisionError" in findings[1].message
-    assert failed == {"broken", "faulty"}
+    assert failed == {"broken"}
 
 
 def test_only_an_open_loss_or_news_can_be_acknowledged(house: House) -> None:

@@ -5,7 +5,6 @@ Nothing is decided by Dagster's events.
 
 import platform
 from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from dagster import (
     DagsterEvent,
     DagsterRunStatus,
     ExecuteInProcessResult,
-    RunRequest,
     SkipReason,
 )
 from dagster._core.remote_origin import (
@@ -89,15 +87,6 @@ def test_windows_that_are_due_are_pulled_in_one_run_soonest_deleted_first(here: 
     assert here.tick() == SkipReason("No window is due.")
 
 
-def test_a_day_that_has_closed_is_asked_for_after_75_minutes_whenever_the_service_was_started(
-    tmp_path: Path,
-) -> None:
-    with pipeline(tmp_path, datetime(2026, 11, 21, 0, 30, tzinfo=UTC), first=1) as here:
-        assert here.asked_for() == {}
-        here.clock.now += 46 * MINUTE
-        assert here.asked_for() == dict.fromkeys(("applicant", "appraisal"), sorted(here.keys(1)))
-
-
 def test_the_hourly_schedule_pulls_the_day_under_way(here: Pipeline) -> None:
     result = here.run(here.tick("pull_hourly"))
 
@@ -166,29 +155,6 @@ def test_a_pull_of_a_clock_that_ran_ahead_keeps_no_other_waiting(here: Pipeline)
     assert [run.status for run in here.runs()] == [DagsterRunStatus.FAILURE] * 3
 
 
-def test_a_pull_whose_process_never_came_is_ended_and_a_queued_one_may_wait(
-    here: Pipeline,
-) -> None:
-    run_of(here, DagsterRunStatus.QUEUED)
-    run_of(here, DagsterRunStatus.STARTING)
-
-    end_dead_runs(here.instance, here.folder, datetime.now(UTC) + HOUR, lambda _: None)
-
-    statuses = {run.status for run in here.runs()}
-    assert statuses == {DagsterRunStatus.QUEUED, DagsterRunStatus.FAILURE}
-
-
-def test_a_pull_that_takes_its_lock_while_it_is_looked_at_is_not_ended(here: Pipeline) -> None:
-    started_run(here)
-    working = ExitStack()
-
-    def take_lock(_: float) -> None:
-        working.enter_context(here.folder.state.pulling())
-
-    with working:
-        assert end_dead_runs(here.instance, here.folder, datetime.now(UTC) + HOUR, take_lock) == 0
-
-
 def test_a_command_of_another_machine_with_the_same_bucket_is_not_ended(
     here: Pipeline, tmp_path: Path
 ) -> None:
@@ -221,15 +187,6 @@ def test_a_pull_lands_nobody_who_was_erased_on_another_machine_with_the_same_buc
 
     place = Place(APPLICANT, window.day, window.scope.key)
     assert {row.lead_id for row in here.folder.raw.read(place).rows} == ids
-
-
-def test_a_tick_that_is_repeated_asks_for_the_same_run(here: Pipeline) -> None:
-    first = here.tick()
-    again = here.tick()
-
-    assert isinstance(first, RunRequest)
-    assert isinstance(again, RunRequest)
-    assert first.run_key == again.run_key
 
 
 # --- what fails -----------------------------------------------------------------------------------
@@ -366,18 +323,6 @@ def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def test_a_run_asks_again_what_is_due_once_it_has_its_turn(here: Pipeline) -> None:
-    request = here.tick()
-    here.run(request)
-    assert here.requests() == 2 * 9
-
-    result = here.run(request)
-
-    assert result.success
-    assert here.requests() == 0
-    assert len(here.records(result)) == 1  # Dagster calls a run without any failed
-
-
 def test_a_person_gets_each_window_that_was_asked_for(here: Pipeline) -> None:
     here.run(here.tick())
     here.fail({here.key(1, 102): Then(status=403)})
@@ -425,26 +370,6 @@ def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_o
     assert "The service asks" not in text
 
 
-def test_a_window_that_the_portal_has_deleted_and_that_landed_only_in_part_is_red(
-    here: Pipeline,
-) -> None:
-    here.run(here.tick("pull_hourly"))
-    key = here.key(0)
-    assert here.row_of(key).state is WindowState.OPEN
-    here.clock.now += 40 * DAY
-
-    assert not by_hand(here, key).success
-
-    assert here.shown()[key] == "FAILED"
-
-
-def test_the_sensor_notes_which_dagster_home_serves_the_folder(here: Pipeline) -> None:
-    """Fault 105: `backfill` compares it with its own."""
-    here.tick()
-
-    assert here.folder.state.dagster_home() == (Path(here.instance.root_directory), "")
-
-
 # --- what a failed run says of its windows --------------------------------------------------------
 
 
@@ -487,15 +412,6 @@ def test_a_further_look_that_fails_stays_red_until_it_succeeds(here: Pipeline) -
     assert here.shown()[again] == "MATERIALIZED"
 
 
-def test_a_window_of_today_that_failed_is_asked_for_after_the_day(here: Pipeline) -> None:
-    """Fault 107: it was promised within 12 hours."""
-    here.fail({here.key(0): Then(status=500)})
-
-    text = text_of_failure(by_hand(here, here.key(0)))
-
-    assert "The service asks for 1 window again, from 2026-11-22 01:15 UTC on." in text
-
-
 # --- whether raw leads are fresh ------------------------------------------------------------------
 
 
@@ -519,33 +435,6 @@ def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(here: Pipeline) -
     check = freshness(here.run(here.tick()))
     assert check.passed
     assert check.description == "All windows of 2026-11-21 have landed."
-
-
-def test_until_six_in_the_morning_the_day_before_yesterday_has_to_have_landed(
-    here: Pipeline,
-) -> None:
-    """Fault 108: yesterday's windows are pulled from 01:15 on."""
-    here.run(here.tick())
-    here.clock.now = datetime(2026, 11, 22, 5, 59, tzinfo=UTC)
-    here.fail(dict.fromkeys(here.keys(1), Then(status=500)))
-    assert freshness(here.run(here.tick())).passed
-
-
-def test_the_nightly_pull_says_whether_yesterday_has_landed(here: Pipeline) -> None:
-    """Fault 108. A refused window is red before six already.
-
-    Nobody asks for it again on that day, so no later run would say it.
-    """
-    here.run(here.tick())
-    here.clock.now = datetime(2026, 11, 22, 1, 16, tzinfo=UTC)
-    here.fail({here.key(1, 102): Then(status=403)})
-    check = freshness(here.run(here.tick("pull_daily")))
-    assert (check.passed, check.metadata["day"].value) == (False, "2026-11-21")
-
-    here.fail({})
-    here.clock.now += DAY
-    check = freshness(here.run(here.tick("pull_daily")))
-    assert check.description == "All windows of 2026-11-22 have landed."
 
 
 def freshness(result: ExecuteInProcessResult) -> AssetCheckEvaluation:

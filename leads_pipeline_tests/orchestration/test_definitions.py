@@ -6,17 +6,13 @@ import resource
 import signal
 import subprocess
 import sys
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from dagster import (
-    AssetKey,
     DagsterInstance,
     RunRequest,
-    TableSchema,
-    build_resources,
     build_schedule_context,
     build_sensor_context,
     serialize_value,
@@ -24,10 +20,6 @@ from dagster import (
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from leads_pipeline.definitions import build_definitions, defs
-from leads_pipeline.orchestration.resources import DataFolderResource
-from leads_pipeline.raw.data_folder import first_day
-from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.house import House
 
 SECRET = "a-secret-that-nobody-may-see"
 
@@ -94,35 +86,6 @@ def test_dagster_without_a_home_is_told_what_it_will_forget(
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     defs()
     assert caplog.text == ""
-
-
-def test_every_asset_shows_its_columns_with_their_types(tmp_path: Path, house: House) -> None:
-    house.land("applicant", [{"id": "a"}])
-    house.land_inventory({"Town": [{"id": "i"}]})
-    columns = {}
-    for path in house.folder.glob("raw/*/**/*.parquet"):
-        folder = path.relative_to(house.folder / "raw").parts[0]
-        columns[f"raw_{folder}"] = pq.ParquetFile(path).schema_arrow.names
-    assert len(columns) == 2
-
-    asset_graph = build_definitions(full(tmp_path)).resolve_asset_graph()
-    for key in asset_graph.get_all_asset_keys() - {AssetKey("leads_report")}:  # no table
-        schema = asset_graph.get(key).metadata.get("dagster/column_schema")
-        assert isinstance(schema, TableSchema), key
-        assert all(column.type and column.description for column in schema.columns), key
-        shown = [column.name for column in schema.columns]
-        assert columns.get(key.to_user_string(), shown) == shown
-
-
-def test_the_first_day_stays_where_it_was_at_the_first_start(tmp_path: Path) -> None:
-    variables = {"LEADS_DATA_DIR": str(tmp_path)}
-    settings = Settings.from_variables(variables)
-    first = first_day(settings)
-    assert datetime.now(UTC).date() - first == timedelta(days=29)
-    # A code location that was loaded some days ago, and acts now for the first time.
-    for day in (date(2026, 1, 31), first):
-        with build_resources({"data": DataFolderResource.of(settings, day)}):
-            assert first_day(settings) == date(2026, 1, 31)
 
 
 def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(

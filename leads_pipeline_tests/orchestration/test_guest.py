@@ -182,11 +182,6 @@ def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself(
     assert running() == set()
 
 
-def test_a_prefix_that_names_cant_begin_with_is_refused() -> None:
-    with pytest.raises(SettingsError, match="letters, digits and underscores"):
-        Names.of(["agency", "agency/branch"])
-
-
 @pytest.mark.parametrize(
     ("folder", "variable"),
     [("data", "LEADS_DATA_DIR"), ("s3://bucket/leads", "LEADS_WORK_DIR")],

@@ -4,21 +4,18 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetKey, DagsterRunStatus, SensorDefinition
+from dagster import AssetKey, SensorDefinition
 
 from leads_pipeline.cli.session import Session
-from leads_pipeline.domain.contract import APPRAISAL
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
 from leads_pipeline.features.service.dagster_compat import forget_future_ticks
-from leads_pipeline.orchestration.asking import pull_request, window_tags
 from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.orchestration.names import PUBLISH_JOB, PULL_JOB
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.faults import Rule, Then
 from leads_pipeline_tests.support.installation import Installation, installation
@@ -44,39 +41,6 @@ def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> N
 
 
 # --- what runs side by side, by the dagster.yaml that users get -----------------------------------
-
-
-def test_of_two_pulls_one_waits_for_the_other_and_what_needs_no_portal_does_not(
-    here: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # It has started, and goes on.
-    monkeypatch.setattr(here.instance.run_launcher, "launch_run", lambda _: None)
-    with here.daemon() as daemon:
-        daemon.backfill_job(PULL_JOB, [here.key(3)], name="first", to_its_end=False)
-        daemon.backfill_job(PULL_JOB, [here.key(4)], name="second", to_its_end=False)
-        here.data.state.note_landed()
-        daemon.tick_sensors(datetime.now(UTC))
-    assert [(run.job_name, run.status) for run in here.runs()] == [
-        (PULL_JOB, DagsterRunStatus.STARTING),
-        (PULL_JOB, DagsterRunStatus.QUEUED),
-        (PUBLISH_JOB, DagsterRunStatus.STARTING),
-    ]
-
-
-def test_the_daily_pull_goes_before_retries_and_those_before_backfills(here: Installation) -> None:
-    """By the priority of each run, as Dagster's queue reads it."""
-    keys = {APPRAISAL: [here.key(1)]}
-    all_tags = [
-        pull_request(keys, "daily", here.now).tags,
-        pull_request(keys, "retry", here.now).tags,
-        here.definitions.resolve_job_def(PULL_JOB).tags,
-        window_tags(keys, "command line"),
-    ]
-
-    priorities = [int(tags.get("dagster/priority", 0)) for tags in all_tags]
-
-    assert priorities == sorted(priorities, reverse=True)
-    assert priorities[0] > priorities[1] > priorities[2]
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.raw.branches import Branches, read_branches, readable_branches
+from leads_pipeline.raw.branches import Branches, read_branches
 
 
 @pytest.fixture
@@ -52,22 +52,3 @@ def test_what_is_wrong_is_told_with_its_place(file: Path, content: bytes, told: 
     with pytest.raises(SettingsError) as caught:
         read_branches(file)
     assert str(caught.value).startswith(f"LEADS_BRANCHES_FILE: {file} {told}")
-
-
-def test_a_file_that_is_not_there_is_told(file: Path) -> None:
-    with pytest.raises(SettingsError, match=r"branches.csv can't be read: No such file"):
-        read_branches(file)
-
-
-def test_a_scope_is_shown_with_its_name() -> None:
-    branches = Branches({"branch-101": "York", "branch-102": "branch-102"})
-    assert branches.shown("branch-101") == "branch-101 (York)"
-    assert branches.shown("branch-102") == "branch-102"
-    assert branches.shown_window("2026-11-19|branch-101") == "2026-11-19|branch-101 (York)"
-
-
-def test_a_message_goes_without_names_where_they_can_t_be_read(file: Path) -> None:
-    file.write_text("id,name\n101,York\n")
-    assert readable_branches(file).names == {"branch-101": "York"}
-    file.write_text("id\n101\n")
-    assert readable_branches(file) == Branches()

@@ -107,17 +107,6 @@ def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(data: D
     assert published_ids(data) == [*ALL, "103-1"]
 
 
-def test_what_is_no_windows_is_damaged_until_it_is_deleted_by_hand(data: DataFolder) -> None:
-    below = f"raw/applicant_leads/day={DAY}/scope=branch-101/pushed.parquet.20261119T120000.000000Z"
-    aside = data.folder / "quarantine" / below
-    aside.parent.mkdir(parents=True)
-    aside.write_bytes(b"rotten")
-    assert damaged_files(data) == [f"quarantine/{below}"]
-    aside.unlink()
-    assert damaged_files(data) == []
-    assert published_ids(data) == ALL
-
-
 def test_a_lost_window_is_given_up_as_the_readme_says(data: DataFolder) -> None:
     raw_of(data, "101").unlink()
     (data.folder / "leads.duckdb").unlink()

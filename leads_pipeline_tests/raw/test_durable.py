@@ -1,27 +1,14 @@
 import errno
 import os
-import stat
 from pathlib import Path
 
 import pytest
 
-from leads_pipeline.errors import StorageError
-from leads_pipeline.raw.durable import copy_file, publish_file, replace_file, sync
-
-
-def test_a_copy_is_whole_and_replaces_what_was_there(tmp_path: Path) -> None:
-    content = os.urandom(3_000_001)
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.write_bytes(content)
-    target.write_bytes(b"longer than before" * 1_000_000)
-    copy_file(source, target)
-    assert target.read_bytes() == content
-    target.write_bytes(b"its own")
-    assert source.read_bytes() == content
+from leads_pipeline.raw.durable import copy_file, replace_file, sync
 
 
 @pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="this system has no copy_file_range")
-@pytest.mark.parametrize("code", [errno.EXDEV, errno.EPERM, errno.EIO, None])
+@pytest.mark.parametrize("code", [errno.EXDEV, None])
 def test_a_copy_that_the_kernel_refuses_or_stops_is_made_as_a_plain_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
@@ -45,19 +32,6 @@ def test_a_copy_that_the_kernel_refuses_or_stops_is_made_as_a_plain_one(
     monkeypatch.setattr(os, "copy_file_range", stopping)
     copy_file(source, target)
     assert (copied, target.read_bytes() == content) == ([150_000], True)
-
-
-def test_a_file_that_cannot_be_written_is_a_storage_error_that_says_what_to_do(
-    tmp_path: Path,
-) -> None:
-    """A file where a folder should be: the one obstacle that stops root too."""
-    blocked = tmp_path / "blocked"
-    blocked.write_text("a file")
-
-    with pytest.raises(StorageError, match="can't be written"):
-        replace_file(blocked / "x", b"")
-    with pytest.raises(StorageError, match="can't be written"):
-        publish_file(tmp_path / "missing", tmp_path / "target")
 
 
 def test_a_file_and_its_folder_are_on_the_disk_before_the_writer_goes_on(
@@ -93,13 +67,3 @@ def test_a_file_that_cannot_be_synced_is_an_error_and_a_folder_is_not(
         (tmp_path / "file").touch()
         with pytest.raises(OSError, match=os.strerror(code)):
             sync(tmp_path / "file")
-
-
-def test_files_and_folders_are_this_users_alone_whatever_the_mask(tmp_path: Path) -> None:
-    path = tmp_path / "folder" / "file"
-    before = os.umask(0)
-    try:
-        replace_file(path, b"content")
-    finally:
-        os.umask(before)
-    assert [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)] == [0o600, 0o700]

@@ -22,8 +22,6 @@ NEWER: Final = {".state/raw_format": f"{FORMAT + 1}\n", f"{WINDOW}/of-tomorrow.l
 OTHERS: Final = {
     "a newer number": NEWER,
     "a window": {f"{WINDOW}/leads.parquet": "PAR1"},
-    "pushed leads": {f"{WINDOW}/pushed.parquet": "PAR1"},
-    "an inventory": {"raw/inventory/day=2026-11-19/items.parquet": "PAR1"},
     "pushed leads that waited": {
         "spool/20261119T120000.000000Z-ab.pushed": "leads",
         "raw/.keep": "",
@@ -140,7 +138,6 @@ def test_a_new_folder_gets_the_number_and_keeps_it(folder: Path) -> None:
         opened(settings)
 
     assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"
-    assert (folder / ".state").stat().st_mode & 0o777 == 0o700
     DataFolder.of(settings).want_format()
 
 

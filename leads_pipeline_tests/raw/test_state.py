@@ -62,20 +62,6 @@ def test_a_lock_keeps_other_threads_out(tmp_path: Path, state: State) -> None:
     assert inside == ["first", "second"]
 
 
-def test_a_run_goes_on_although_one_of_its_assets_broke_off_and_still_holds_the_pull_lock(
-    state: State,
-) -> None:
-    broken_off = state.pulling()
-    broken_off.__enter__()
-    with state.pulling():
-        assert state.is_pulling()
-    broken_off.__exit__(None, None, None)
-    assert not state.is_pulling()
-
-
-# --- what was done --------------------------------------------------------------------------------
-
-
 # --- what is the same for all machines ------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from leads_pipeline.domain.window import Scope, Window
 from leads_pipeline.raw.landing import Raw
 from leads_pipeline.raw.names import place_of
 from leads_pipeline.raw.store import FolderStore
-from leads_pipeline.raw.windows import WindowRow, WindowState, window_table
+from leads_pipeline.raw.windows import WindowState, window_table
 from leads_pipeline_tests.support.keeping_out import KeptOut
 from leads_pipeline_tests.support.sample_answers import (
     CLOSED_AT,
@@ -51,11 +51,6 @@ def land(raw: Raw, one: Window, asked_at: datetime, count: int = 20) -> None:
     raw.land(APPLICANT, one, TWENTY[:count], asked_at, "hash", "run")
 
 
-def row_of(store: FolderStore, one: Window, now: datetime = NOW) -> WindowRow:
-    (row,) = window_table(store, APPLICANT, [one], now)
-    return row
-
-
 def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     old = window("branch-1", days_ago=30)
     names = "landed", "empty", "half", "missing", "pushed", "failed", "late"
@@ -87,18 +82,3 @@ def test_each_state_is_told_from_names(store: FolderStore, raw: Raw) -> None:
     assert [str(row.state) for row in before] == ["open", "open"]
     [other_kind] = window_table(store, APPRAISAL, [places["landed"]], NOW)
     assert other_kind.state is WindowState.MISSING
-
-
-def test_a_window_is_missing_once_its_first_fetch_is_due(store: FolderStore) -> None:
-    due_at = WINDOW.end + timedelta(minutes=75)
-    assert row_of(store, WINDOW, due_at - timedelta(seconds=1)).state is WindowState.OPEN
-    assert row_of(store, WINDOW, due_at).state is WindowState.MISSING
-
-
-def test_pushed_leads_in_an_empty_window_count_and_are_no_fetch(
-    store: FolderStore, raw: Raw
-) -> None:
-    land(raw, WINDOW, CLOSED_AT, count=0)
-    raw.add(place_of(APPLICANT, WINDOW), [lead(1)], NOW)
-    [row] = window_table(store, APPLICANT, [WINDOW], NOW)
-    assert (row.state, row.leads, row.fetched_at) == (WindowState.LANDED, 1, CLOSED_AT)

@@ -26,11 +26,8 @@ from dagster import (
     AssetKey,
     DagsterInstance,
     DagsterRun,
-    DagsterRunStatus,
     Definitions,
     ExecuteInProcessResult,
-    JobDefinition,
-    RunsFilter,
     SensorDefinition,
     build_sensor_context,
 )
@@ -234,7 +231,7 @@ class Daemon:
     def backfill_assets(self, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
         """What the UI's button does for a selection of partitions of assets, to the end."""
         asset_graph = self.workspace.create_request_context().asset_graph
-        self._backfill(
+        self.instance.add_backfill(
             PartitionBackfill.from_asset_partitions(
                 backfill_id="backfill",
                 asset_graph=asset_graph,
@@ -249,48 +246,15 @@ class Daemon:
                 run_config=None,
             )
         )
+        self.finish_backfill("backfill")
 
-    def backfill_job(
-        self, job: str, keys: Sequence[str], *, name: str = "backfill", to_its_end: bool = True
-    ) -> None:
-        """What the UI's button does for a selection of partitions of a job, to the end or until its
-        runs are queued.
-        """
-        location = self.workspace.create_request_context().get_code_location(_LOCATION)
-        repository = next(iter(location.get_repositories().values()))
-        partition_set = repository.get_partition_set(f"{job}_partition_set")
-        self._backfill(
-            PartitionBackfill(
-                backfill_id=name,
-                partition_set_origin=partition_set.get_remote_origin(),
-                status=BulkActionStatus.REQUESTED,
-                partition_names=list(keys),
-                from_failure=False,
-                tags={},
-                backfill_timestamp=datetime.now(UTC).timestamp(),
-            ),
-            to_its_end=to_its_end,
-        )
-
-    def _backfill(self, backfill: PartitionBackfill, *, to_its_end: bool = True) -> None:
-        self.instance.add_backfill(backfill)
-        self.finish_backfill(backfill.backfill_id, to_its_end=to_its_end)
-
-    def begin_backfill(self) -> None:
-        """Queue the runs of a backfill that was added, and run one of them to its end."""
-        self._check(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
-        queued = self.instance.get_runs(RunsFilter(statuses=[DagsterRunStatus.QUEUED]))
-        self.instance.launch_run(queued[0].run_id, self.workspace.create_request_context())
-
-    def finish_backfill(self, name: str, *, to_its_end: bool = True) -> None:
-        """Run a backfill that was added to its end, or until its runs are queued."""
+    def finish_backfill(self, name: str) -> None:
+        """Run a backfill that was added to its end."""
         for _ in range(10):
             self._check(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
             self.launch_queued()
             now = self.instance.get_backfill(name)
             if now is not None and now.status not in _UNDER_WAY:
-                return
-            if not to_its_end and self.instance.get_runs(RunsFilter.for_backfill(name)):
                 return
         raise AssertionError("The backfill doesn't end.")
 
@@ -309,22 +273,6 @@ class Daemon:
         with freeze_time(now):
             for _ in launch_scheduled_runs(self.workspace, logging.getLogger("schedules"), now, {}):
                 pass
-
-    def queue(self, job: JobDefinition, tags: Mapping[str, str]) -> str:
-        """Put a run of the job into the queue, with these tags over those of the job.
-
-        Return its id.
-        """
-        location = self.workspace.create_request_context().get_code_location(_LOCATION)
-        remote_job = next(iter(location.get_repositories().values())).get_full_job(job.name)
-        run = self.instance.create_run_for_job(
-            job,
-            status=DagsterRunStatus.QUEUED,
-            tags={**job.tags, **tags},
-            remote_job_origin=remote_job.get_remote_origin(),
-            job_code_origin=remote_job.get_python_origin(),
-        )
-        return run.run_id
 
     def launch_queued(self) -> None:
         """Launch the runs that are queued; they run at once and to the end."""

@@ -35,17 +35,6 @@ def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) ->
     assert house.query("from targets") == [(name,)]
 
 
-@pytest.mark.parametrize(("allowed", "used"), [("1", 1), ("64", 4)])
-def test_no_more_threads_work_than_the_container_may_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: str, used: int
-) -> None:
-    """DuckDB reads the limit of the container, or this variable."""
-    monkeypatch.setenv("SLURM_CPUS_ON_NODE", allowed)
-
-    with connection(tmp_path) as db:
-        assert db.execute("select current_setting('threads')").fetchall() == [(used,)]
-
-
 def test_an_error_of_duckdb_does_not_quote_a_lead(tmp_path: Path) -> None:
     with pytest.raises(BugError, match="ConversionException") as caught, connection(tmp_path) as db:
         db.execute("select 'secret words'::integer")

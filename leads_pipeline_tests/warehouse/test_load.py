@@ -1,145 +1,80 @@
-"""Raw leads become the tables of leads: each lead once, in its newest version."""
+"""Each lead once, in the version that was received last; every version is in raw as it came."""
 
-from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
-from typing import Any
+import json
+import random
+from collections import defaultdict
+from datetime import date, timedelta
 
-import duckdb
 import pytest
 
-from leads_pipeline.raw.rows import merged
 from leads_pipeline.warehouse.flatten import PART_LEADS
-from leads_pipeline_tests.support.staging import (
-    DAY,
-    NEXT_DAY,
-    Batch,
-    batch,
-    empty_tables,
-    flatten_batches,
-)
-
-Row = dict[str, Any]
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.staging import batch, empty_tables, flatten_batches
 
 
-@pytest.fixture
-def db() -> Iterator[duckdb.DuckDBPyConnection]:
-    with empty_tables() as db:
-        yield db
-
-
-def together(one: Batch, other: Batch) -> Batch:
-    """A window that holds both."""
-    return one._replace(rows=merged([*one.rows, *other.rows]))
-
-
-def rows(db: duckdb.DuckDBPyConnection, table: str = "applicant_leads") -> list[Row]:
-    """The rows in order."""
-    cursor = db.execute(f"from {table}")
-    names = [column[0] for column in cursor.description or ()]
-    found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-    return sorted(found, key=lambda row: (row["lead_id"], row.get("position", 0)))
-
-
-# --- each lead once -------------------------------------------------------------------------------
-
-
-def test_of_two_versions_with_the_same_number_in_one_window_the_last_counts(
-    db: duckdb.DuckDBPyConnection,
+@pytest.mark.parametrize("seed", range(2))
+def test_after_any_answers_every_version_is_in_raw_and_the_last_of_each_lead_is_published(
+    house: House, seed: int
 ) -> None:
-    flatten_batches(db, batch({"id": "a", "message": "first"}, {"id": "a", "message": "last"}))
+    rng = random.Random(seed)  # noqa: S311 - the same each time
+    served: set[tuple[str, str]] = set()
+    versions: dict[str, dict[tuple[date, str], tuple[int, str]]] = defaultdict(dict)
+    listed: dict[tuple[date, str], set[str]] = defaultdict(set)
+    for number in range(30):
+        place = rng.choice([DAY, NEXT_DAY]), rng.choice(house.scopes)
+        leads = {
+            id_: rng.choice([f"version {number}", versions[id_].get(place, (0, "first"))[1]])
+            for id_ in rng.sample([f"lead-{number}" for number in range(6)], rng.randrange(5))
+        }
+        texts = {id_: json.dumps({"id": id_, "message": text}) for id_, text in leads.items()}
+        house.land("applicant", texts.values(), *place)
+        served |= set(texts.items())
+        for id_, text in leads.items():
+            # A version that its window still has counts from when it first came.
+            if id_ not in listed[place] or versions[id_][place][1] != text:
+                versions[id_][place] = (number, text)
+        listed[place] = set(leads)
+        house.later(hours=rng.choice([0, 1]))
 
-    assert [row["message"] for row in rows(db)] == ["last"]
+    assert set(house.raw("applicant")) == served
+    house.publish()
+    newest = {id_: max(of_windows.values())[1] for id_, of_windows in versions.items()}
+    assert {id_: lead["message"] for id_, lead in house.leads("applicant").items()} == newest
 
 
-def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists(
-    db: duckdb.DuckDBPyConnection,
+def test_of_a_lead_that_is_twice_in_an_answer_the_last_counts_with_how_it_was_received(
+    house: House,
 ) -> None:
+    asked_at = house.now
+    house.land("applicant", [{"id": "a", "message": "first"}, {"id": "a", "message": "last"}])
+    house.push("applicant", {"id": "pushed"})
+
+    house.publish()
+
+    columns = "lead_id, message, source, date_trunc('minute', fetched_at)"
+    assert house.query(f"select {columns} from applicant_leads order by all") == [  # noqa: S608
+        ("a", "last", "pull", asked_at),
+        ("pushed", None, "push", asked_at + timedelta(minutes=1)),
+    ]
+
+
+def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists() -> None:
     each = PART_LEADS // 4
     batches = []
     for number in range(6):
         leads = [{"id": f"{number} {n}", "viewingTimes": [{}, {"new": n}]} for n in range(each)]
         batches.append(batch(*leads, day=DAY + timedelta(days=number)))
 
-    flatten_batches(db, *batches, batch(), batches[0])
-
-    expected = (
-        "select count(*), count(distinct lead_id), count(distinct window_day) from applicant_leads"
-    )
-    assert db.execute(expected).fetchall() == [(each * 6, each * 6, 6)]
-    agree = """
-        select position, count(*)
-        from applicant_leads join applicant_viewing_times as times using (lead_id)
-        where day = window_day and coalesce(times._extra->>'new' = split_part(lead_id, ' ', 2), true)
-        group by position order by position
-        """
-    assert db.execute(agree).fetchall() == [(0, each * 6), (1, each * 6)]
-
-
-def test_a_leads_day_is_the_local_one_on_which_it_was_submitted_or_else_its_windows(
-    db: duckdb.DuckDBPyConnection,
-) -> None:
-    cases = {
-        "2026-11-20T00:00:00Z": NEXT_DAY,
-        "2026-11-19T23:59:59Z": DAY,
-        "2026-07-01T23:30:00Z": date(2026, 7, 2),
-        "2026-10-25T23:30:00Z": date(2026, 10, 25),
-        "0001-01-01T00:00Z": DAY,
-        "yesterday": DAY,
-    }
-
-    flatten_batches(db, batch(*({"id": at, "createdAt": at} for at in cases)))
-
-    assert {row["lead_id"]: row["lead_day"] for row in rows(db)} == cases
-
-
-def test_a_row_says_when_and_how_its_version_was_received(db: duckdb.DuckDBPyConnection) -> None:
-    at = datetime(2026, 11, 21, 6, 0, 0, 123456, tzinfo=UTC)
-    number = int(at.timestamp()) * 1_000_000 + 123456
-    pushed = {"id": "a", "contact": {"email": " A@b.example"}}
-    pulled = {"id": "b", "contact": {"email": "a@B.example "}}
-
-    flatten_batches(
-        db, batch(pushed, number=number, scope="push", source="push"), batch(pulled, number=number)
-    )
-
-    one, other = rows(db)
-    assert (one["fetched_at"], one["sequence"]) == (at, number)
-    assert (one["scope"], one["source"], other["source"]) == ("push", "push", "pull")
-    assert one["person"] == other["person"] is not None
-
-
-# --- corrections ----------------------------------------------------------------------------------
-
-
-def test_a_correction_holds_for_every_version_of_its_lead_in_the_window(
-    db: duckdb.DuckDBPyConnection,
-) -> None:
-    text = '{"id":"a","contact":{"email":"old","phoneNumber":"1","new":1.50},"message":"%s","intent":"i"}'
-    versions = batch(text % "first", {"id": "b", "contact": {"email": "b"}})
-    former = {"id": "a", "contact": {"email": "corrected", "phoneNumber": "2"}}
-    newest = {"id": "a", "contact": {"email": "newest"}, "intent": None}
-    corrections = together(
-        batch(former, number=4, source="correction"), batch(newest, number=5, source="correction")
-    )
-    corrected = together(versions, corrections)
-    later = together(corrected, batch(text % "second", number=6))
-
-    for window, message in ((corrected, "first"), (later, "second")):
-        flatten_batches(db, window)
-        one, other = rows(db)
-        assert (one["contact_email"], one["contact_phone_number"]) == ("newest", "2")
-        assert (one["intent"], one["message"], one["_problems"]) == (None, message, [])
-        assert one["_extra"] == '{"contact":{"new":1.50}}'
-        assert (other["contact_email"], other["sequence"]) == ("b", 1)
-
-
-@pytest.mark.parametrize("text", ['{"id":"a","contact":"Ann"}', '{"id":"a"}'])
-def test_a_correction_puts_an_object_in_the_place_of_anything_else(
-    db: duckdb.DuckDBPyConnection, text: str
-) -> None:
-    correction = batch({"id": "a", "contact": {"email": "x"}}, number=2, source="correction")
-
-    flatten_batches(db, together(batch(text), correction))
-
-    [row] = rows(db)
-    assert (row["contact_email"], row["_problems"]) == ("x", [])
+    with empty_tables() as db:
+        flatten_batches(db, *batches, batch(), batches[0])
+        leads_once = db.execute("select count(*), count(distinct lead_id) from applicant_leads")
+        assert leads_once.fetchall() == [(each * 6, each * 6)]
+        times = db.execute(
+            """
+            select position, count(*)
+            from applicant_leads join applicant_viewing_times as times using (lead_id)
+            where coalesce(times._extra->>'new' = split_part(lead_id, ' ', 2), true)
+            group by position order by position
+            """
+        )
+        assert times.fetchall() == [(0, each * 6), (1, each * 6)]

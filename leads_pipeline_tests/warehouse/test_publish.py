@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import stat
 import subprocess
 import sys
@@ -14,9 +13,8 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from leads_pipeline.errors import BugError, StorageError
+from leads_pipeline.errors import BugError
 from leads_pipeline.warehouse.step import Draft, Publication, Step
-from leads_pipeline_tests.support.house import NOW, House
 from leads_pipeline_tests.support.publications import (
     OLD_DAY,
     OPENED,
@@ -256,25 +254,6 @@ def test_without_its_link_the_newest_version_is_the_file(folder: Folder) -> None
     assert folder.messages() == {"a": "m"}
 
 
-def test_leads_that_raw_has_lost_are_taken_over_into_a_file_with_other_people(
-    tmp_path: Path,
-) -> None:
-    house = House(tmp_path / "data")
-    lost = {"id": "lost", "contact": {"email": "x"}, "viewingTimes": [{"latest": "?"}]}
-    house.land("applicant", [lost])
-    house.publish()
-    [before] = house.rows("from applicant_leads")
-    folder = Folder(tmp_path / "data")
-    folder.raw.land({"id": "b", "message": "new"})
-
-    assert folder.publish() == Publication("new file", windows=1, leads=2)
-
-    assert folder.messages() == {"b": "new", "lost": None}
-    assert folder.query("select _problems from applicant_viewing_times") == [(["latest"],)]
-    [after] = house.rows("from applicant_leads where lead_id = 'lost'")
-    assert {name for name in after if after[name] != before[name]} == {"person", "published_in"}
-
-
 # --- whatever happens -----------------------------------------------------------------------------
 
 
@@ -329,30 +308,3 @@ def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:
 
     assert folder.versions() == [2]
     assert folder.messages() == {"b": "m"}
-
-
-def test_a_publication_that_was_killed_before_it_replaced_the_link_is_made_up_for(
-    folder: Folder,
-) -> None:
-    folder.raw.land({"id": "b", "message": "m"})
-    folder.publish()
-    number = int(NOW.timestamp()) + 1
-    shutil.copy(folder.file, folder.path / ".versions" / f"leads-{number}-{'0' * 16}.duckdb")
-    folder.raw.land({"id": "c", "message": "m"})
-
-    folder.publish()
-
-    assert folder.messages() == {"b": "m", "c": "m"}
-
-
-def test_a_disk_without_space_costs_no_file_its_place(folder: Folder) -> None:
-    folder.raw.land({"id": "a", "message": "m"})
-    folder.publish()
-    shutil.rmtree(folder.path / ".state")
-    (folder.path / ".state").touch()  # DuckDB's folder can't be made
-
-    with pytest.raises(StorageError):
-        replace(folder, others=Other(made_by="another")).publish()
-
-    assert folder.messages() == {"a": "m"}
-    assert not (folder.path / "quarantine").exists()

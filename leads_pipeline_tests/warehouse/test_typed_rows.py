@@ -1,7 +1,6 @@
 """How a lead's text becomes a nested row: types, `_problems`, `_extra`, and odd texts."""
 
 import json
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,9 +9,8 @@ from typing import Any
 import pytest
 
 from leads_pipeline.domain.bodies import cut_leads as cut
-from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, ChildTable, LeadKind
+from leads_pipeline.domain.contract import APPLICANT, LeadKind
 from leads_pipeline.warehouse.typed_rows import read_leads
-from leads_pipeline_tests.warehouse.drifting import leads_with_one_change, lost, parsed
 
 Row = dict[str, Any]
 
@@ -33,24 +31,6 @@ def value(row: Row, path: str) -> Any:
     for step in path.split("."):
         row = row[step]
     return row
-
-
-def flat(row: Row, of: LeadKind | ChildTable) -> Row:
-    """The row as it is in a table."""
-    return {name: row[name] for name in ("_problems", "_extra")} | {
-        field.column: value(row, field.path) for field in of.fields
-    }
-
-
-def lists(row: Row, kind: LeadKind) -> dict[str, list[Row]]:
-    """The rows of the child tables."""
-    return {
-        child.name: [
-            flat(element, child) | {"position": n}
-            for n, element in enumerate(value(row, child.path))
-        ]
-        for child in kind.children
-    }
 
 
 # --- types ----------------------------------------------------------------------------------------
@@ -231,21 +211,3 @@ def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
 
 
 # --- whatever comes -------------------------------------------------------------------------------
-
-
-def loses_on_purpose(text: str) -> bool:
-    """A text of which the reader loses something on purpose: the sign of 0, a leap second."""
-    return bool(re.search(r":\s*-0\s*[,}]|:60", text))
-
-
-@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", LEAD_KINDS, ids=lambda kind: kind.name)
-def test_a_lead_with_one_odd_value_loses_nothing(kind: LeadKind, every: int) -> None:
-    """Every value is in its column, in a row of a list or in `_extra`, or it is named in
-    `_problems`.
-    """
-    sent = [text for text in leads_with_one_change(kind)[::every] if not loses_on_purpose(text)]
-
-    for text, row in zip(sent, read(*sent, kind=kind), strict=True):
-        found = lost(kind, parsed(text), flat(row, kind), lists(row, kind))
-        assert list(found) == [], text
