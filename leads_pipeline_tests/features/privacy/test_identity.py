@@ -20,7 +20,6 @@ from leads_pipeline.features.privacy.identity import (
     Person,
     Version,
     judge,
-    lead_key,
     read_contact,
     read_version,
 )
@@ -78,56 +77,6 @@ def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> No
         assert one.get("unsure") or group == one["expect"], one
 
 
-def test_an_address_and_a_number_under_their_name_in_any_form_are_theirs() -> None:
-    leads = [lead(str(form), email=form(EMAIL), name="Jane Roe") for form in FORMS_OF_EMAIL]
-    leads += [lead(str(form), phone=form(PHONE[1:]), name="Jane Roe") for form in FORMS_OF_PHONE]
-
-    found = groups(Person.of([EMAIL], [PHONE], names=["Roe, Jane"]), *leads)
-
-    assert found == {one["id"]: "theirs" for one in leads}
-
-
-def test_a_number_takes_no_lead_of_somebody_else() -> None:
-    leads = (
-        lead("hers", phone="+447700900123", name="Jane Roe"),
-        lead("his", phone=PHONE, name="John Roe"),
-        lead("nameless", phone="0044 7700 900123"),
-        lead("his address", phone=PHONE, email="john@people.example"),
-        lead("by address", email=EMAIL, name="Jane Roe"),
-    )
-    to_look_at = {"his": "look", "nameless": "look", "his address": "look"}
-
-    assert groups(Person.of(phones=[PHONE]), *leads) == {**to_look_at, "hers": "look"}
-    assert groups(Person.of([EMAIL], [PHONE]), *leads) == {
-        **to_look_at,
-        "hers": "theirs",
-        "by address": "theirs",
-    }
-    assert groups(Person.of(phones=[PHONE], names=["Jane Roe"]), *leads) == {
-        **to_look_at,
-        "hers": "theirs",
-    }
-
-
-def test_an_address_under_another_name_is_to_look_at_if_the_name_is_given() -> None:
-    """A couple shares an address. His lead stood in her export."""
-    leads = (
-        lead("hers", email=EMAIL, phone=PHONE, name="Jane Roe"),
-        lead("her number", phone=PHONE, name="Jane Roe"),
-        lead("nameless", email=EMAIL),
-        lead("his, with her address", email=EMAIL, name="John Roe"),
-        lead("his", email="john@people.example", phone=PHONE, name="John Roe"),
-    )
-
-    assert groups(Person.of([EMAIL], [PHONE], names=["Jane Roe"]), *leads) == {
-        "hers": "theirs",
-        "her number": "theirs",
-        "nameless": "theirs",
-        "his, with her address": "look",
-        "his": "look",
-    }
-
-
 def test_a_lead_of_somebody_else_is_left_out_and_its_name_makes_no_other_lead_theirs() -> None:
     leads = (
         lead("hers", email=EMAIL, name="Jane Roe"),
@@ -138,96 +87,6 @@ def test_a_lead_of_somebody_else_is_left_out_and_its_name_makes_no_other_lead_th
     person = Person.of([EMAIL], [PHONE], not_leads=[("applicant", "his, with her address")])
 
     assert groups(person, *leads) == {"hers": "theirs", "his": "look"}
-
-
-@pytest.mark.parametrize("text", ["17", "tenant/17", "applicant/"])
-def test_a_lead_is_named_by_its_kind_and_id(text: str) -> None:
-    assert lead_key("appraisal/a/b") == ("appraisal", "a/b")
-    with pytest.raises(QuestionError, match="applicant/ID"):
-        lead_key(text)
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"negotiator": {"email": EMAIL, "phone": PHONE}},
-        {"coApplicant": {"firstName": "Jane", "lastName": "Roe", "email": EMAIL}},
-        {"contact2": {"email": EMAIL}},
-        {"recipientEmail": EMAIL},
-        {EMAIL: 1},
-    ],
-)
-def test_a_contact_in_another_field_than_the_contract_s_is_to_look_at(
-    field: dict[str, Any],
-) -> None:
-    """The erasure of a negotiator took the leads of customers."""
-    customer = lead("customer", email="john@people.example", name="John Poe", **field)
-    assert groups(Person.of([EMAIL], [PHONE], names=["Jane Roe"]), customer) == {"customer": "look"}
-
-
-@pytest.mark.parametrize(
-    ("shown", "why"),
-    [
-        (
-            {"email": EMAIL, "name": "Jane Roe"},
-            {"the given e-mail address", "the given name"},
-        ),
-        (
-            {"email": EMAIL, "name": "John Roe"},
-            {"the given e-mail address, under another name"},
-        ),
-        (
-            {"phone": PHONE, "name": "John Roe", "message": f"My wife is {EMAIL}"},
-            {
-                "the given telephone number, under another name",
-                "mentioned in a message or another field",
-            },
-        ),
-        (
-            {"phone": PHONE, "email": "x@y.example"},
-            {"the given telephone number, under no name"},
-        ),
-        (
-            {"name": "Jane Roe", "consumerPostcode": "sw1a1aa"},
-            {"the given name and postcode"},
-        ),
-    ],
-)
-def test_a_lead_has_all_its_reasons_and_each_names_the_one_case_that_holds(
-    shown: dict[str, Any], why: set[str]
-) -> None:
-    person = Person.of([EMAIL], [PHONE], names=["Jane Roe"], postcodes=["SW1A 1AA"])
-    versions = {("applicant", "1"): [read_version(json.dumps(lead("1", **shown)))]}
-    [found] = judge(person, versions).values()
-    assert found == why
-
-
-def test_a_mention_is_to_look_at() -> None:
-    umlaut = "jane@b\u00fccher.example"
-    person = Person.of([EMAIL, umlaut], [PHONE], names=["Jane Roe"])
-    for text in (
-        f"Ask my wife, {EMAIL}!",
-        "call 07700\n900123",
-        "Ask Jane  Roe",
-        "JANE-ROE",
-        "&#106;ane.roe&#64;people.example",
-        f"Ask {umlaut}",
-        "Ask jane@xn--bcher-kva.example",
-    ):
-        found = groups(person, lead("1", email="john@people.example", message=text))
-        assert found == {"1": "look"}, text
-    for text in ("call 07700 90012310", "jane at the office", "jane.roe@elsewhere.example"):
-        assert groups(person, lead("1", email="john@people.example", message=text)) == {}, text
-
-
-def test_a_name_and_a_postcode_are_to_look_at() -> None:
-    found = groups(
-        Person.of(names=["Zoë Roe"], postcodes=["SW1A 1AA"]),
-        lead("both", name="zoe ROE", consumerPostcode="sw1a1aa"),
-        lead("name", name="Zoë Roe"),
-        lead("listing", name="Zoë Roe", listingDetails={"address": {"postcode": "SW1A 1AA"}}),
-    )
-    assert found == {"both": "look"}
 
 
 def test_all_versions_of_a_lead_decide_together() -> None:
@@ -380,7 +239,7 @@ def test_the_plain_search_sees_every_key_of_a_contact(
         assert Person(Contact(phones=frozenset({phone}))).may_be_in(row)
 
 
-HOSTILE = ["7", "0770090012 ", "\u0301\u0323", "a@", "&#0;", "\ufdfa"]
+HOSTILE = ["7", "0770090012 ", "\u0301\u0323", "a@"]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
