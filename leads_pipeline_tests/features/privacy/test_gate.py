@@ -11,7 +11,7 @@ import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.features.privacy.suppression import Action, Gate, SuppressionList
-from leads_pipeline.raw.names import RESTRICTED, Place, place_of
+from leads_pipeline.raw.names import RESTRICTED, Place, list_places, place_of
 from leads_pipeline.raw.rows import CORRECTION, Row, merged, newest_payloads
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
@@ -61,6 +61,31 @@ def folder(tmp_path: Path) -> Folder:
 
 HERS = lead("hers", email=EMAIL, name="Jane Roe", createdAt=BEFORE, message="call me")
 OTHERS = lead("others", email="john@people.example", createdAt=BEFORE)
+
+
+def noting_creates(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    created: list[str] = []
+    create = folder.store.create
+
+    def creating(key: str, content: bytes) -> None:
+        created.append(key)
+        create(key, content)
+
+    monkeypatch.setattr(folder.store, "create", creating)
+    return created
+
+
+def test_rows_of_a_restricted_lead_are_durable_in_their_other_place_before_they_leave_raw(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.land(HERS, OTHERS)
+    listed(folder.list, Action.RESTRICT)
+    created = noting_creates(folder, monkeypatch)
+    folder.raw.rewrite(PLACE)
+
+    assert (folder.leads(), folder.leads(ASIDE)) == ({"others": OTHERS}, {"hers": HERS})
+    assert [key.partition("/")[0] for key in created] == ["restricted", "raw"]
+    assert list_places(folder.store, RESTRICTED) == [ASIDE]
 
 
 def test_an_objection_knows_the_id_of_a_lead_whose_corrected_contact_is_the_person_s(

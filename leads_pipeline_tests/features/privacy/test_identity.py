@@ -1,7 +1,6 @@
 """Whose lead it is: theirs, to look at, or neither, with all reasons."""
 
 import json
-import time
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,10 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.errors import QuestionError
-from leads_pipeline.features.privacy.contact_keys import keys_in
 from leads_pipeline.features.privacy.identity import (
     THEIRS,
-    Contact,
     LeadKey,
     Person,
     Version,
@@ -75,18 +72,8 @@ def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> No
         reasons = judged.get(key, frozenset())
         group = "theirs" if reasons & THEIRS else "look" if reasons else "no"
         assert one.get("unsure") or group == one["expect"], one
-
-
-def test_a_lead_of_somebody_else_is_left_out_and_its_name_makes_no_other_lead_theirs() -> None:
-    leads = (
-        lead("hers", email=EMAIL, name="Jane Roe"),
-        lead("his, with her address", email=EMAIL, name="John Roe"),
-        lead("his", email="john@people.example", phone=PHONE, name="John Roe"),
-    )
-
-    person = Person.of([EMAIL], [PHONE], not_leads=[("applicant", "his, with her address")])
-
-    assert groups(person, *leads) == {"hers": "theirs", "his": "look"}
+        text = json.dumps(one["payload"])
+        assert person.may_be_in(text) or not person.is_shown_by(read_version(text))
 
 
 def test_all_versions_of_a_lead_decide_together() -> None:
@@ -109,23 +96,6 @@ def test_a_shared_identifier_is_refused_unless_it_may_be_shared() -> None:
         assert EMAIL not in str(told.value)
         assert len(groups(person, *office[:3])) == 3
         assert len(groups(person, *office, is_shared=True)) == 4
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"emails": ["n/a"]}, {"phones": ["12 34"]}, {"postcodes": ["here"]}, {"names": ["-"]}, {}],
-)
-def test_an_identifier_that_cannot_be_read_is_refused_without_being_repeated(
-    wrong: dict[str, Any],
-) -> None:
-    with pytest.raises(QuestionError) as told:
-        Person.of(**wrong)
-    assert not any(
-        text in str(told.value) for texts in wrong.values() for text in texts if text != "-"
-    )
-    if wrong:
-        with pytest.raises(QuestionError, match="isn't valid"):
-            Person.of(**{"lead_ids": [("applicant", "1")], **wrong})
 
 
 def test_repeated_keys_odd_types_and_broken_json_hide_nobody() -> None:
@@ -206,50 +176,3 @@ def test_the_plain_search_passes_over_nobody(
     if thorough.is_shown_by(read_version(row)):
         assert person.may_be_in(row)
         assert person.is_shown_by(read_version(row))
-
-
-ODD_PIECES = (
-    *("jane", "bob", "w", ".", "+x", "'", "-", "_", '"', "\\", "/", "\n", " ", "\b", "&#64;"),
-    *("\U0001d423\U0001d41a", "o\u00b4b", "07911 123456", "0", "+44 (0)", "20", "7946", "0958"),
-    *("+33 6 12", "34 56", "78", "\u00a0"),
-)
-
-
-@settings(max_examples=300)
-@given(
-    st.lists(st.sampled_from(ODD_PIECES), min_size=1, max_size=7),
-    st.sampled_from(["@people.example", "@gmail.com", "@b\u00fccher.example", ""]),
-    st.booleans(),
-)
-@example(["jane", ".", "+x"], "@people.example", True)
-@example(["jane", ".", ".", "bob"], "@gmail.com", True)
-@example(["\U0001d423\U0001d41a\U0001d427\U0001d41e"], "@people.example", True)
-@example(["w", "\\", "bob"], "@people.example", False)
-@example(["jane", "\b", "bob"], "@people.example", True)
-def test_the_plain_search_sees_every_key_of_a_contact(
-    pieces: list[str], domain: str, is_escaped: bool
-) -> None:
-    text = "".join(pieces) + domain
-    row = json.dumps({"contact": {"email": text}}, ensure_ascii=is_escaped)
-    keys = keys_in(text)
-
-    for email in keys.emails:
-        assert Person(Contact(emails=frozenset({email}))).may_be_in(row)
-    for phone in keys.phones:
-        assert Person(Contact(phones=frozenset({phone}))).may_be_in(row)
-
-
-HOSTILE = ["7", "0770090012 ", "\u0301\u0323", "a@"]
-
-
-@pytest.mark.parametrize("piece", HOSTILE)
-def test_a_number_and_an_address_behind_a_hostile_megabyte_of_a_message_are_found_in_a_moment(
-    piece: str,
-) -> None:
-    """Some 0.1 s each on an idle machine. A pattern that goes back over what it read takes minutes."""
-    message = piece * (1_000_000 // len(piece))
-    person = Person.of([EMAIL], [PHONE], names=["Jane Roe"])
-    for contact in (EMAIL, PHONE):
-        began_at = time.process_time()
-        assert person.is_mentioned_in([f"{message} — {contact}"])
-        assert time.process_time() - began_at < 2

@@ -1,6 +1,7 @@
 """The suppression list, and that nobody whom it keeps out is landed or published."""
 
 import json
+import os
 import re
 import shutil
 from collections import defaultdict
@@ -26,12 +27,9 @@ from leads_pipeline.features.privacy.identity import (
     owner_of,
     read_version,
 )
-from leads_pipeline.features.privacy.publishing import FollowList
 from leads_pipeline.features.privacy.search import Found, FoundLead
 from leads_pipeline.features.privacy.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.store import FolderStore
-from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import (
     EMAIL,
@@ -103,6 +101,26 @@ def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(
         assert text.encode() not in written
 
 
+def test_an_entry_is_on_the_disk_when_it_was_added(
+    list_: SuppressionList, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[bytes] = []
+    fsync = os.fsync
+
+    def noting(descriptor: int) -> None:
+        fsync(descriptor)
+        path = Path(f"/proc/self/fd/{descriptor}").resolve()
+        if path.is_relative_to(list_.folder):
+            synced.append(path.read_bytes() if path.is_file() else b"folder")
+
+    monkeypatch.setattr(os, "fsync", noting)
+    for _ in range(2):
+        synced.clear()
+        listed(list_)
+        content = newest(list_).read_bytes()
+        assert synced.index(content) < len(synced) - 1 - synced[::-1].index(b"folder")
+
+
 def rewriting(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[SuppressionList], object]:
     """Write other lines into the newest document: its seal and two entries."""
     return lambda list_: newest(list_).write_bytes(
@@ -158,25 +176,6 @@ def test_a_restored_data_folder_does_not_take_the_list_back(
     assert len(list_of(data).read().entries) == 2
     (data.folder / ".state" / "privacy").unlink()
     assert len(list_of(with_list(data.folder, tmp_path / "list")).read().entries) == 2
-
-
-def test_a_list_that_is_put_back_goes_on_with_what_the_bucket_has(tmp_path: Path) -> None:
-    """Another machine has added entries since the copy was made."""
-    bucket = FolderStore(tmp_path / "bucket")
-    here, other = (
-        SuppressionList(tmp_path / name, tmp_path / f"{name} guard", bucket)
-        for name in ("here", "other")
-    )
-    listed(here)
-    shutil.copytree(here.folder, tmp_path / "copy")
-    listed(other, emails=["john@people.example"])
-    here.refresh()
-    newest(here).write_bytes(b"damaged")
-
-    lost = here.put_back([*(tmp_path / "copy" / "list").iterdir()], UNTIL)
-
-    assert (lost, here.read().newest_entry, other.read().newest_entry) == ([], 2, 2)
-    other.refresh()
 
 
 # --- whom an entry means --------------------------------------------------------------------------
@@ -437,29 +436,6 @@ def test_a_published_file_that_was_put_back_alone_brings_nobody_back(
     assert EMAIL not in everything_in(full.folder)
 
 
-def test_an_erasure_that_is_carried_out_while_another_publication_waits_stays_carried_out(
-    full: House,
-) -> None:
-    waiting = FollowList(full.data)
-    waiting.before()
-
-    full.erase(email=EMAIL)
-    assert waiting.shown_by() == full.data.shown_by(full.data.gate.newest_entry)
-    waiting.after(Publication())
-
-    assert not full.data.is_behind
-
-
-def take_over(house: House, other: House, one: dict[str, Any]) -> None:
-    """Copy raw files of another data folder, which has a longer list of its own."""
-    for number in range(9):
-        listed(list_of(other.data), emails=(f"{number}@people.example",))
-    other.now = house.now
-    other.land("applicant", [one], day=NEXT_DAY)
-    shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
-    house.publish()
-
-
 def test_a_raw_file_that_claims_a_longer_list_is_asked_about_by_the_ids_of_its_leads(
     house: House, tmp_path: Path
 ) -> None:
@@ -467,20 +443,15 @@ def test_a_raw_file_that_claims_a_longer_list_is_asked_about_by_the_ids_of_its_l
     listed(list_of(house.data), leads=[("applicant", "jane")])
     house.publish()
 
-    take_over(house, House(tmp_path / "other"), JANE | {"contact": {"email": "x@people.example"}})
+    other = House(tmp_path / "other")
+    other.now = house.now
+    for number in range(9):
+        listed(list_of(other.data), emails=(f"{number}@people.example",))
+    other.land("applicant", [JANE | {"contact": {"email": "x@people.example"}}], NEXT_DAY)
+    shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
+    house.publish()
 
     assert house.leads("applicant").keys() == {"john"}
-
-
-def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list(
-    house: House, tmp_path: Path
-) -> None:
-    house.land("applicant", [JANE, JOHN])
-    house.correct("applicant/jane", email="right@people.example")
-
-    take_over(house, House(tmp_path / "other"), JANE)
-
-    assert house.leads("applicant")["jane"]["contact_email"] == "right@people.example"
 
 
 def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(full: House) -> None:
