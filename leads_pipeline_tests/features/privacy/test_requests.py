@@ -432,7 +432,7 @@ def test_whoever_ends_a_restriction_is_asked_first_and_told_what_still_holds(des
     lifted = privacy("lift", 1, "--yes").stdout
 
     assert "Tell the person before the restriction ends" in asked.stdout
-    assert "Restriction 2 still holds for one of these leads or more." in lifted
+    assert "Restriction 3 still holds for one of these leads or more." in lifted
     assert "jane" not in ids(desk)
 
 
