@@ -167,6 +167,7 @@ def test_retention_runs_where_it_is_set(full: House) -> None:
 
     assert "days_cut" not in night(full).counts
     assert night(full, keep).counts["days_cut"] == 2
+    full.retain(35)
     assert night(full, keep).counts["days_cut"] == 0
 
     full.push("applicant", JOHN | {"id": "late"})
